@@ -1,0 +1,138 @@
+"""What the engine's benchmarks share: the model, prompts of an exact length, timing, and the table with both sides.
+
+Every ratio is measured side by side in one run: the two sides take turns, and the medians are compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import string
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from leap_core.in_process import InProcessRunner
+from leap_core.messages import ChatMessage
+from leap_core.options import CacheOptions, GenerationOptions, ModelLoadingOptions
+from leap_core.responses import Complete, MessageResponse
+
+EOG_TOKENS = (2, 7)
+
+
+def arguments(description: str, **extra: dict[str, object]) -> argparse.Namespace:
+    """The command line of a benchmark: the model, repetitions, and where llama.cpp's own programs lie."""
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
+    parser.add_argument("model", type=Path, help="made by benchmarks/make_model.py")
+    parser.add_argument("--repeat", type=int, default=5, help="measurements of each side (default 5)")
+    parser.add_argument("--threads", type=int, default=2, help="threads of both sides (default 2)")
+    parser.add_argument("--llama-cpp", type=Path, help="directory of llama-bench and llama-batched-bench")
+    for name, settings in extra.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", **settings)  # type: ignore[arg-type]
+    return parser.parse_args()
+
+
+@contextmanager
+def runner(
+    model: Path, *, threads: int, slots: int = 1, context: int = 4096, cache: CacheOptions | None = None
+) -> Iterator[InProcessRunner]:
+    """The model in this process."""
+    options = ModelLoadingOptions(
+        context_size=context, cpu_threads=threads, slots=slots, cache_options=cache or CacheOptions()
+    )
+    with InProcessRunner(model, "benchmark", options) as loaded:
+        assert isinstance(loaded, InProcessRunner)
+        yield loaded
+
+
+def words(tokens: int, seed: int = 0) -> str:
+    """``tokens`` tokens of text, give or take one, in the benchmark model's vocabulary: a word and a space are two."""
+    rng = random.Random(seed)
+    return " ".join("".join(rng.choices(string.ascii_lowercase, k=2)) for _ in range(max(1, tokens // 2)))
+
+
+def options(max_tokens: int, **given: object) -> GenerationOptions:
+    """Default sampling, with the end of the answer ruled out so that every run has the same length."""
+    return GenerationOptions(
+        max_tokens=max_tokens, logit_bias={token: -1e9 for token in EOG_TOKENS}, rng_seed=1, **given  # type: ignore[arg-type]
+    )
+
+
+@dataclass
+class Answer:
+    """One timed answer. Times are seconds from the request on."""
+
+    first: float
+    total: float
+    complete: Complete
+
+    @property
+    def decode_speed(self) -> float:
+        """Tokens a second after the first."""
+        assert self.complete.stats is not None
+        return self.complete.stats.token_per_second
+
+
+def answer(model: InProcessRunner, messages: Sequence[ChatMessage], asked: GenerationOptions) -> Answer:
+    """Generate through the whole public path, ``Conversation.generate_response``."""
+    conversation = model.create_conversation_from_history(messages[:-1])
+    started = time.perf_counter()
+    first = 0.0
+    last: MessageResponse | None = None
+    for response in conversation.generate_response(messages[-1], asked):
+        first = first or time.perf_counter() - started
+        last = response
+    assert isinstance(last, Complete)
+    return Answer(first, time.perf_counter() - started, last)
+
+
+def user(text: str) -> ChatMessage:
+    """A user's message."""
+    return ChatMessage("user", text)
+
+
+def alternate(repeat: int, *sides: Callable[[], float]) -> list[float]:
+    """Medians of what the sides return, measured in turns."""
+    found: list[list[float]] = [[] for _ in sides]
+    for _ in range(repeat):
+        for values, side in zip(found, sides, strict=True):
+            values.append(side())
+    return [statistics.median(values) for values in found]
+
+
+@dataclass
+class Row:
+    """One claim: both sides, and their ratio against its target."""
+
+    claim: str
+    left_name: str
+    left: float
+    right_name: str
+    right: float
+    target: str
+
+    @property
+    def ratio(self) -> float:
+        return self.left / self.right
+
+
+def report(title: str, rows: Sequence[Row]) -> None:
+    """Print a Markdown table."""
+    print(f"\n{title}\n\n| claim | one side | other side | ratio | target |\n|---|---|---|---|---|")
+    for row in rows:
+        sides = f"{row.left_name}: {row.left:.4g} | {row.right_name}: {row.right:.4g}"
+        print(f"| {row.claim} | {sides} | {row.ratio:.3f} | {row.target} |", flush=True)
+
+
+def llama_bench(directory: Path, model: Path, *flags: str) -> list[dict[str, object]]:
+    """Run llama-bench and return its records."""
+    command = [str(directory / "llama-bench"), "-m", str(model), "-o", "json", "-fa", "1", "-r", "1", *flags]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    records = json.loads(done.stdout)
+    assert isinstance(records, list)
+    return records

@@ -1,0 +1,161 @@
+"""Answering the lines of a batch: many at once, each result kept the moment it comes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+from leap_core.errors import LeapError
+from leap_core.responses import Complete
+from leap_core.runner import ModelRunner
+
+from .crew import Crew
+from .journal import Journal
+from .output_file import Sink
+from .requests import Line, RequestReader
+from .results import OPENAI, Result, error_json
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a batch is. ``reused`` results are from earlier runs, and among the ``succeeded``; times in seconds."""
+
+    total: int
+    succeeded: int = 0
+    failed: int = 0
+    reused: int = 0
+    completion_tokens: int = 0
+    seconds: float = 0.0
+    stopped: bool = False
+
+    @property
+    def finished(self) -> int:
+        return self.succeeded + self.failed
+
+    @property
+    def lines_per_second(self) -> float:
+        return (self.finished - self.reused) / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.completion_tokens / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def eta(self) -> float | None:
+        """Seconds to go, as far as can be told."""
+        speed = self.lines_per_second
+        return (self.total - self.finished) / speed if speed > 0 else None
+
+
+@dataclass
+class Batch:
+    """One batch that can be run: the lines, how to read them, and where the results go.
+
+    ``circumstances`` names model and loading options; results of other circumstances are not taken over.
+    ``on_result`` hears of every new result, and may raise to end the batch.
+    """
+
+    lines: Sequence[Line]
+    reader: RequestReader
+    circumstances: str
+    sink: Sink
+    journal: Journal | None = None
+    format: str = OPENAI
+    ordered: bool = True
+    concurrency: int = 16
+    on_result: Callable[[Progress], object] = lambda _progress: None
+
+    def run(self, load: Callable[[], ModelRunner], stop: threading.Event) -> Progress:
+        """Answer what is missing. ``load`` gives the runner, and is called only if something is.
+
+        Setting ``stop`` ends it early; then the progress says ``stopped``. Raises what ``load`` raises, OSError when a
+        result cannot be written, and LeapUnavailableError when the runner is lost. What was finished by then is kept.
+        """
+        keys = [line.key(self.circumstances) for line in self.lines]
+        known = self.journal.results if self.journal is not None else {}
+        kept = {n: known[key] for n, key in enumerate(keys) if key in known and known[key].succeeded}
+        progress = Progress(len(keys), succeeded=len(kept), reused=len(kept))
+        missing = [n for n in range(len(keys)) if n not in kept]
+        with ExitStack() as resources:
+            runner = resources.enter_context(load()) if missing else None
+            writer = _Writer(self.sink, self.format, len(keys), self.ordered)
+            resources.callback(self.sink.close)
+            writer.open(kept, _order(known, keys, kept))
+            if runner is not None:
+                progress = self._answer(runner, missing, keys, writer, progress, stop)
+            if self.journal is not None:
+                self.journal.sync()
+        return progress
+
+    def _answer(
+        self,
+        runner: ModelRunner,
+        missing: Sequence[int],
+        keys: Sequence[str],
+        writer: _Writer,
+        progress: Progress,
+        stop: threading.Event,
+    ) -> Progress:
+        crew = Crew(runner, self.reader, self.concurrency, stop)
+        started = time.monotonic()
+        with crew:
+            for n, outcome in crew.answers([(n, self.lines[n]) for n in missing]):
+                result = self._result(runner, keys[n], self.lines[n].custom_id, outcome)
+                if self.journal is not None:
+                    self.journal.append(result)
+                writer.add(n, result)
+                progress = replace(
+                    progress,
+                    succeeded=progress.succeeded + result.succeeded,
+                    failed=progress.failed + (not result.succeeded),
+                    completion_tokens=progress.completion_tokens + result.completion_tokens,
+                    seconds=time.monotonic() - started,
+                )
+                self.on_result(progress)
+        return replace(progress, stopped=progress.finished < progress.total, seconds=time.monotonic() - started)
+
+    def _result(self, runner: ModelRunner, key: str, custom_id: str, outcome: Complete | LeapError) -> Result:
+        created = int(time.time())
+        if isinstance(outcome, LeapError):
+            return Result(key, custom_id, runner.model_id, created, error=error_json(outcome))
+        return Result(key, custom_id, runner.model_id, created, response=outcome.to_json())
+
+
+def _order(known: dict[str, Result], keys: Sequence[str], kept: dict[int, Result]) -> list[int]:
+    """The kept lines in the order in which they were finished."""
+    place = {key: n for n, key in enumerate(known)}
+    return sorted(kept, key=lambda n: place[keys[n]])
+
+
+class _Writer:
+    """Puts results into the sink: in the lines' order as soon as the ones before are there, or as they come."""
+
+    def __init__(self, sink: Sink, format: str, total: int, ordered: bool) -> None:
+        self._sink, self._format, self._total, self._ordered = sink, format, total, ordered
+        self._early: dict[int, str] = {}
+        self._next = 0
+
+    def open(self, kept: dict[int, Result], finished_order: Sequence[int]) -> None:
+        if not self._ordered:
+            self._sink.open(kept[n].render(self._format) for n in finished_order)
+            return
+        self._early = {n: result.render(self._format) for n, result in kept.items()}
+        self._sink.open(list(self._ready()))
+
+    def add(self, n: int, result: Result) -> None:
+        line = result.render(self._format)
+        if not self._ordered:
+            self._sink.write(line)
+            return
+        self._early[n] = line
+        for ready in self._ready():
+            self._sink.write(ready)
+
+    def _ready(self) -> Iterator[str]:
+        while self._next in self._early:
+            line = self._early.pop(self._next)
+            self._next += 1
+            yield line

@@ -1,0 +1,56 @@
+"""Unit files that keep a worker running: for systemd's user manager, and for launchd."""
+
+from __future__ import annotations
+
+import sys
+from xml.sax.saxutils import escape
+
+SYSTEMD = """\
+# ~/.config/systemd/user/leap-worker.service; then: systemctl --user enable --now leap-worker
+[Unit]
+Description=leap's worker for background jobs
+
+[Service]
+ExecStart={python} -m leap_cli jobs worker --foreground
+{environment}Restart=always
+RestartSec=2
+KillSignal=SIGTERM
+TimeoutStopSec=20
+
+[Install]
+WantedBy=default.target
+"""
+LAUNCHD = """\
+<?xml version="1.0" encoding="UTF-8"?>
+<!-- ~/Library/LaunchAgents/leap.worker.plist; then: launchctl load ~/Library/LaunchAgents/leap.worker.plist -->
+<!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">
+<plist version="1.0">
+<dict>
+    <key>Label</key><string>leap.worker</string>
+    <key>ProgramArguments</key>
+    <array>
+        <string>{python}</string><string>-m</string><string>leap_cli</string>
+        <string>jobs</string><string>worker</string><string>--foreground</string>
+    </array>
+{environment}    <key>RunAtLoad</key><true/>
+    <key>KeepAlive</key><true/>
+</dict>
+</plist>
+"""
+
+
+def unit_file(manager: str, leap_home: str | None) -> str:
+    """The text of the file for ``systemd`` or ``launchd``, for this Python and this LEAP_HOME."""
+    if manager == "systemd":
+        environment = f'Environment="LEAP_HOME={_quoted(leap_home)}"\n' if leap_home else ""
+        return SYSTEMD.format(python=_quoted(sys.executable), environment=environment)
+    environment = ""
+    if leap_home:
+        variable = f"<key>LEAP_HOME</key><string>{escape(leap_home)}</string>"
+        environment = f"    <key>EnvironmentVariables</key>\n    <dict>{variable}</dict>\n"
+    return LAUNCHD.format(python=escape(sys.executable), environment=environment)
+
+
+def _quoted(text: str | None) -> str:
+    """systemd expands % and takes backslashes and quotes for its own."""
+    return (text or "").replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace(" ", "\\x20")

@@ -1,0 +1,244 @@
+"""``leap batch``: many prompts from a JSONL file, answered at once."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..background_flags import background_flags, policy_of, tell_id
+from ..command_line import leap_command
+from ..constraint_flags import constraint_flags, take_constraint
+from ..environment import Environment
+from ..exit_codes import ExitCode
+from ..generation_flags import generation_flags, generation_options
+from ..interrupts import stopping_on_interrupt
+from ..loading_flags import BUILTIN_NOTE, default_model, loading_flags, warm_or_load
+from ..output import Output
+from ..prompt import text_argument
+
+if TYPE_CHECKING:
+    from jobs.batch.run import Progress
+    from jobs.batch.settings import BatchSettings, CheckedBatch
+    from leap_core.runner import ModelRunner
+
+PAUSE_SECONDS = 0.1
+"""Between two pictures of the progress."""
+MOST_NOTED = 20
+"""Invalid lines that are told one by one."""
+
+
+@leap_command("batch")
+@click.argument("source", metavar="INPUT")
+@click.option("-o", "--output", "target", metavar="FILE", default="-", help="Where results go; - (default) is stdout.")
+@click.option("-s", "--system", metavar="TEXT", help="System prompt of lines that have none.")
+@click.option("--template", metavar="TEXT", help="Make each prompt of a line's fields: 'Translate: {text}'.")
+@click.option("--tools", metavar="FILE", help="Functions for lines that declare none: OpenAI's JSON list.")
+@loading_flags
+@generation_flags
+@constraint_flags
+@click.option("--show-thinking", is_flag=True, help="Let the model reason, and keep that in the results.")
+@click.option(
+    "--concurrency", type=click.IntRange(1, 256), default=16, show_default=True, metavar="N", help="Lines at once."
+)
+@click.option(
+    "--output-format",
+    type=click.Choice(["openai", "plain"]),
+    default="openai",
+    show_default=True,
+    help="OpenAI's batch results, or plain: custom_id, text, finish_reason, tokens.",
+)
+@click.option("--ordered/--unordered", default=True, help="Write in the order of the input (default), or as ready.")
+@click.option("--skip-invalid", is_flag=True, help="Leave out lines that cannot be used, instead of refusing all.")
+@click.option("--overwrite", is_flag=True, help="Start over, and replace what the output holds.")
+@click.option("--journal", metavar="FILE", help="Where progress is kept; beside the output by default.")
+@click.option("-q", "--quiet", is_flag=True, help="No summary.")
+@background_flags()
+@click.pass_obj
+def command(
+    env: Environment,
+    /,
+    source: str,
+    target: str,
+    system: str | None,
+    template: str | None,
+    tools: str | None,
+    model: str | None,
+    context_size: int | None,
+    cpu_threads: int | None,
+    n_gpu_layers: int,
+    verbose: bool,
+    show_thinking: bool,
+    concurrency: int,
+    output_format: str,
+    ordered: bool,
+    skip_invalid: bool,
+    overwrite: bool,
+    journal: str | None,
+    quiet: bool,
+    background: bool,
+    priority: int,
+    job_retries: int,
+    **flags: Any,
+) -> ExitCode:
+    """Answer every line of INPUT, a JSONL file, or - for standard input.
+
+    A line is {"prompt": "..."}, {"messages": [...]}, a request of OpenAI's Batch format (custom_id and body), or, with
+    --template, an object of variables. What a line says (temperature, schema, tools, ...) wins over the options here.
+
+    The same command again goes on where it was ended, by Ctrl-C, a crash or a power failure: FILE.journal keeps what
+    was answered. The exit code is 8 when some lines failed; they are tried again next time.
+    """
+    from jobs.batch.settings import STANDARD, BatchSettings, check_batch, rows_of
+
+    output = Output(env)
+    shape = take_constraint(flags, env)
+    options = generation_options({**flags, **shape}, enable_thinking=show_thinking)
+    loading = {"context_size": context_size, "cpu_threads": cpu_threads, "n_gpu_layers": n_gpu_layers}
+    if model == "":
+        raise click.UsageError("-m needs a model's name or file")
+    settings = BatchSettings(
+        source=_place(env, source),
+        output=_place(env, target),
+        model=model,
+        options=options.to_json(),
+        loading=loading,
+        system=None if system is None else text_argument(system, "--system"),
+        template=None if template is None else text_argument(template, "--template"),
+        tools=[] if tools is None else _read_tools(env.cwd / tools, tools),
+        format=output_format,
+        ordered=ordered,
+        concurrency=concurrency,
+        skip_invalid=skip_invalid,
+        overwrite=overwrite,
+        journal=None if journal is None else _place(env, journal),
+    )
+    if background:
+        if settings.output == STANDARD:
+            raise click.UsageError("--background needs -o FILE for the results")
+        from jobs.client import JobsClient
+
+        with JobsClient(env.variables) as jobs:
+            id = jobs.batch(
+                settings,
+                rows=env.stdin if settings.source == STANDARD else None,
+                default_model=default_model(env),
+                policy=policy_of(priority, job_retries),
+                cwd=env.cwd,
+            )
+        tell_id(output, id)
+        return ExitCode.DONE
+    rows = env.stdin if settings.source == STANDARD else rows_of(settings.source)
+    checked = check_batch(settings, rows, default_model=default_model(env), variables=env.variables, cwd=env.cwd)
+    return _run(env, output, settings, checked, verbose=verbose, quiet=quiet)
+
+
+def _run(
+    env: Environment, output: Output, settings: BatchSettings, checked: CheckedBatch, *, verbose: bool, quiet: bool
+) -> ExitCode:
+    _note_problems(output, checked)
+
+    def load() -> ModelRunner:
+        if verbose:
+            from leap_core.llama.library import set_verbose
+
+            set_verbose(True)
+        runner = warm_or_load(env, checked.model, settings.loading_options(), quiet=verbose)
+        if not checked.named_model:
+            output.note(BUILTIN_NOTE)
+        return runner
+
+    stop = threading.Event()
+    journal = settings.open_journal()
+    try:
+        with stopping_on_interrupt(stop.set):
+            progress = checked.open(journal, output.text, _shown_by(output)).run(load, stop)
+    except OSError as error:
+        if isinstance(error, BrokenPipeError) or journal is None:
+            raise
+        raise _not_written(error, settings) from None
+    finally:
+        if journal is not None:
+            journal.close()
+    if not quiet:
+        output.note(summary(progress, skipped=len(checked.problems)))
+    if progress.stopped:
+        if not quiet and journal is not None:
+            output.note("stopped; the same command goes on from here")
+        return ExitCode.INTERRUPTED
+    return ExitCode.JOB if progress.failed else ExitCode.DONE
+
+
+def summary(progress: Progress, *, skipped: int = 0) -> str:
+    """``500 lines: 498 answered (200 of them before), 2 failed; 61.2 s, 4.9 lines/s, 312 tokens/s``"""
+    before = f" ({progress.reused} of them before)" if progress.reused else ""
+    left = progress.total - progress.finished
+    parts = [f"{progress.succeeded} answered{before}", f"{progress.failed} failed"]
+    parts += [f"{left} not done"] if left else []
+    parts += [f"{skipped} invalid and left out"] if skipped else []
+    speed = ""
+    if progress.seconds:
+        speed = (
+            f"; {progress.seconds:.1f} s, {progress.lines_per_second:.1f} lines/s,"
+            f" {progress.tokens_per_second:.0f} tokens/s"
+        )
+    lines = "1 line" if progress.total == 1 else f"{progress.total} lines"
+    return f"{lines}: {', '.join(parts)}{speed}"
+
+
+class _shown_by:
+    """Shows the progress on a terminal, a few times a second."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._last = 0.0
+
+    def __call__(self, progress: Progress) -> None:
+        now = time.monotonic()
+        if now - self._last < PAUSE_SECONDS:
+            return
+        self._last = now
+        eta = progress.eta
+        to_go = "" if eta is None else f", {int(eta) // 60}:{int(eta) % 60:02d} to go"
+        failed = f", {progress.failed} failed" if progress.failed else ""
+        self._output.progress(
+            f"{progress.finished} of {progress.total} lines{failed}, {progress.lines_per_second:.1f} lines/s,"
+            f" {progress.tokens_per_second:.0f} tokens/s{to_go}"
+        )
+
+
+def _note_problems(output: Output, checked: CheckedBatch) -> None:
+    for problem in checked.problems[:MOST_NOTED]:
+        output.warning(f"{problem}; left out")
+    if len(checked.problems) > MOST_NOTED:
+        output.warning(f"{len(checked.problems) - MOST_NOTED} more lines are invalid and left out")
+
+
+def _not_written(error: OSError, settings: BatchSettings) -> Exception:
+    from leap_core.errors import LeapError
+
+    return LeapError(
+        f"cannot write {error.filename or settings.output}: {error.strerror or error}",
+        hint="make room; what was answered is kept, and the same command goes on from there",
+    )
+
+
+def _place(env: Environment, path: str) -> str:
+    """A path as this command's user means it, valid in any directory; "-" stays."""
+    return path if path == "-" else str(env.cwd / text_argument(path, "the file's name"))
+
+
+def _read_tools(path: Path, name: str) -> list[dict[str, Any]]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise click.UsageError(f"cannot read {name}: {error.strerror}") from None
+    except ValueError as error:
+        raise click.UsageError(f"{name} is not JSON: {error}") from None
+    if not isinstance(value, list):
+        raise click.UsageError(f"{name} is not a JSON list of functions")
+    return value

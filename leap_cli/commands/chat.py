@@ -1,0 +1,72 @@
+"""``leap chat``: a conversation, line by line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ..command_line import leap_command
+from ..constraint_flags import constraint_flags, take_constraint
+from ..environment import Environment
+from ..exit_codes import ExitCode
+from ..generation_flags import generation_flags, generation_options
+from ..loading_flags import load_model, loading_flags, note_builtin
+from ..output import Output
+from ..prompt import text_argument
+from ..tool_flags import take_tools, tool_flags
+
+
+@leap_command("chat")
+@click.option("-s", "--system", metavar="TEXT", help="System prompt.")
+@loading_flags
+@generation_flags
+@constraint_flags
+@tool_flags
+@click.option("--stream/--no-stream", default=True, help="Print answers as they come (default), or at their end.")
+@click.option("--stats", is_flag=True, help="Show token counts and speed on stderr after each answer.")
+@click.option("--show-thinking", is_flag=True, help="Let the model reason, and show that on stderr.")
+@click.pass_obj
+def command(
+    env: Environment,
+    /,
+    system: str | None,
+    model: str | None,
+    context_size: int | None,
+    cpu_threads: int | None,
+    n_gpu_layers: int,
+    verbose: bool,
+    stream: bool,
+    stats: bool,
+    show_thinking: bool,
+    **flags: Any,
+) -> ExitCode:
+    """Talk with a model, line by line; it remembers what was said.
+
+    Ctrl-C stops an answer and keeps what has come, Ctrl-D leaves. From a pipe each line is one turn, and the answers
+    go to stdout one after the other.
+    """
+    from ..dialogue import hold_dialogue
+
+    output = Output(env)
+    shape = take_constraint(flags, env)
+    tools = take_tools(flags, env)
+    options = generation_options({**flags, **shape, "tool_choice": tools.choice}, enable_thinking=show_thinking)
+    if system is not None:
+        system = text_argument(system, "--system")
+    loading = {"context_size": context_size, "cpu_threads": cpu_threads, "n_gpu_layers": n_gpu_layers}
+    with load_model(env, model, loading, verbose=verbose) as runner:
+        note_builtin(env, model, output)
+        conversation = runner.create_conversation(system)
+        conversation.register_functions(tools.functions)
+        hold_dialogue(
+            conversation,
+            env,
+            output,
+            options,
+            streaming=stream,
+            show_stats=stats,
+            show_thinking=show_thinking,
+            tools=tools,
+        )
+    return ExitCode.DONE

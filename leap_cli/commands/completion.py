@@ -1,0 +1,35 @@
+"""``leap completion``: TAB in bash, zsh, fish and PowerShell."""
+
+from __future__ import annotations
+
+import click
+
+from ..command_line import leap_command
+from ..completion import SHELLS
+from ..environment import Environment
+from ..output import Output
+
+
+@leap_command("completion")
+@click.argument("shell", type=click.Choice(SHELLS, case_sensitive=False))
+@click.option("--install", is_flag=True, help="Put it where the shell finds it, for every session from now on.")
+@click.pass_obj
+def command(env: Environment, /, shell: str, install: bool) -> None:
+    """Print the script that makes SHELL complete leap's commands, options, models, quantizations, tools and jobs.
+
+    In this session alone: eval "$(leap completion bash)" (zsh the same), or leap completion fish | source.
+    """
+    output = Output(env)
+    if not install:
+        from ..completion_scripts import SCRIPTS
+
+        output.text(SCRIPTS[shell])
+        return
+    from .. import completion_install
+
+    place = completion_install.place_of(shell, env)
+    changed = completion_install.install(place, shell)
+    output.text(f"{place.script}\n")
+    if changed:
+        output.note(f"added a line to {place.start_file} that loads it")
+    output.note(f"new {shell} sessions complete leap")

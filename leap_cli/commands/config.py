@@ -1,0 +1,152 @@
+"""``leap config``: what is configured, and where each value comes from."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+
+import click
+
+from leap_core.errors import LeapError
+
+from ..command_line import leap_group
+from ..configuration import parse_toml, read_table
+from ..environment import Environment
+from ..output import Format, Output
+from ..settings import DEFAULT, GENERAL, MISSING, effective, find, keys_in, look_up, option_settings, problems_of
+
+format_option = click.option(
+    "--format",
+    type=click.Choice([each.value for each in Format]),
+    default=Format.TEXT.value,
+    help="text, one json document, jsonl, or quiet.",
+)
+
+
+@leap_group("config")
+def command() -> None:
+    """The configuration: a value on the command line goes before a variable, that before config.toml, that before the
+    default.
+    """
+
+
+@command.command("list", short_help="Show what is configured, and where it comes from.")
+@click.option("--all", "everything", is_flag=True, help="Every option of every command too, set or not.")
+@format_option
+@click.pass_obj
+def list_settings(env: Environment, /, everything: bool, format: str) -> None:
+    """Show the settings with the origin of each value: a variable, the file, or leap's default."""
+    output = Output(env, format)
+    table = read_table(env)
+    file = str(env.directories.config_file)
+    for problem in problems_of(table, file):
+        output.warning(problem)
+    shown = {setting.key: setting for setting in (*GENERAL, *option_settings())}
+    for key in keys_in(table):
+        if key not in shown and _is_known(key):
+            shown[key] = find(key)
+    records = []
+    general = {setting.key for setting in GENERAL}
+    for setting in shown.values():
+        try:
+            now = effective(setting, env, table)
+        except click.UsageError as error:
+            if not error.message.startswith(file):  # what is wrong with the file has been told
+                output.warning(error.message)
+            continue
+        if everything or now.origin != DEFAULT or setting.key in general:
+            records.append(now.to_json())
+    output.records(records, ["key", "value", "origin"], name="key")
+
+
+@command.command("get", short_help="Print one value.")
+@click.argument("key")
+@format_option
+@click.pass_obj
+def get(env: Environment, /, key: str, format: str) -> None:
+    """Print the value of KEY, wherever it comes from; nothing where it has none. A list has a line for each value."""
+    output = Output(env, format)
+    now = effective(find(key), env, read_table(env))
+    if output.format not in (Format.TEXT, Format.QUIET):
+        output.record(now.to_json(), name="value")
+        return
+    for value in now.value if isinstance(now.value, list) else [] if now.value is None else [now.value]:
+        output.text(f"{str(value).lower() if isinstance(value, bool) else value}\n")
+
+
+@command.command("set", short_help="Set a value in config.toml.", context_settings={"ignore_unknown_options": True})
+@click.argument("key")
+@click.argument("values", metavar="VALUE...", nargs=-1, required=True)
+@click.pass_obj
+def set_(env: Environment, /, key: str, values: tuple[str, ...]) -> None:
+    """Set KEY to VALUE in config.toml, such as: leap config set default_model LFM2.5-350M
+
+    An option's key is options.COMMAND.NAME: leap config set options.generate.temperature 0.2
+    """
+    from ..config_file import set_value
+
+    setting = find(key)
+    value = setting.from_text(list(values), setting.key)
+    if isinstance(look_up(read_table(env), setting.key), dict):
+        raise click.UsageError(f"{env.directories.config_file}: {setting.key} is a table there; remove it first")
+    set_value(env.directories.config_file, setting.key, value)
+    if setting.variable and env.variables.get(setting.variable):
+        Output(env).warning(f"${setting.variable} is set, and goes before the file")
+
+
+@command.command("unset", short_help="Take a value out of config.toml.")
+@click.argument("key")
+@click.pass_obj
+def unset(env: Environment, /, key: str) -> None:
+    """Take KEY out of config.toml, so that the default is in force again. Keys that leap does not know go too."""
+    from ..config_file import unset_value
+
+    table = read_table(env)
+    if look_up(table, key) is MISSING:
+        key = find(key).key
+    if look_up(table, key) is MISSING:
+        Output(env).note(f"{key} is not set in {env.directories.config_file}")
+        return
+    unset_value(env.directories.config_file, key)
+
+
+@command.command("path", short_help="Print where config.toml is.")
+@click.pass_obj
+def path(env: Environment, /) -> None:
+    """Print the path of config.toml, which may not exist yet."""
+    Output(env).text(f"{env.directories.config_file}\n")
+
+
+@command.command("edit", short_help="Open config.toml in your editor.")
+@click.pass_obj
+def edit(env: Environment, /) -> None:
+    """Open config.toml in $VISUAL, else $EDITOR. What you write is taken only when all of it can be used."""
+    from ..config_file import replace_text
+
+    file = env.directories.config_file
+    draft = file.with_name(f"config-{os.getpid()}.toml")
+    replace_text(draft, file.read_text("utf-8") if file.is_file() else "")
+    editor = env.variables.get("VISUAL") or env.variables.get("EDITOR") or ("notepad" if os.name == "nt" else "vi")
+    try:
+        code = subprocess.run([*shlex.split(editor), str(draft)], check=False).returncode
+    except (OSError, ValueError) as error:
+        draft.unlink()
+        raise LeapError(f"cannot start the editor {editor!r}: {error}", hint="set EDITOR to one that is here") from None
+    if code:
+        draft.unlink()
+        raise LeapError(f"the editor {editor!r} ended with code {code}; nothing was changed")
+    text = draft.read_text("utf-8", "replace")
+    problems = problems_of(parse_toml(text.encode(), str(draft)), str(draft))
+    if problems:
+        raise click.UsageError(f"{problems[0]} (nothing was changed; what you wrote is kept there)")
+    replace_text(file, text)
+    draft.unlink()
+
+
+def _is_known(key: str) -> bool:
+    try:
+        find(key)
+    except click.UsageError:
+        return False
+    return True

@@ -1,0 +1,52 @@
+"""``leap doctor``: whether leap can work here, and if not, why."""
+
+from __future__ import annotations
+
+import click
+
+from ..command_line import leap_command
+from ..environment import Environment
+from ..exit_codes import ExitCode
+from ..output import Format, Output
+
+
+@leap_command("doctor")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(1, 3600),
+    default=120.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long the built-in model may take to answer.",
+)
+@click.option(
+    "--format",
+    type=click.Choice([each.value for each in Format]),
+    default=Format.TEXT.value,
+    help="text, one json document, jsonl, or quiet: names of what is not well.",
+)
+@click.pass_obj
+def command(env: Environment, /, timeout: float, format: str) -> ExitCode:
+    """Check the installation: versions, CPU and GPU, directories, disk, configuration, models, the background
+    processes, the hub, and an answer of the built-in model.
+
+    The exit code is 1 when something would keep leap from working. A hub that cannot be reached is only a warning.
+    """
+    from ..diagnosis import OK, PROBLEM, SKIPPED, checks
+
+    output = Output(env, format)
+    found = []
+    for check in checks(env, patience=timeout):
+        output.progress(f"{check.name}: {check.state}")
+        found.append(check)
+    unwell = [check for check in found if check.state not in (OK, SKIPPED)]
+    shown = unwell if output.format is Format.QUIET else found
+    output.records([check.to_json() for check in shown], ["state", "check", "detail"], name="check")
+    problems = [check for check in found if check.state == PROBLEM]
+    if output.format is Format.TEXT:
+        for check in unwell:
+            if check.state != PROBLEM and check.advice:
+                output.warning(f"{check.name}: {check.advice}")
+    for check in problems:
+        output.error(f"{check.name}: {check.detail}", check.advice)
+    return ExitCode.UNEXPECTED if problems else ExitCode.DONE

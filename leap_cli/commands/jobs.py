@@ -1,0 +1,327 @@
+"""``leap jobs``: background work, watched and steered."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from ..command_line import leap_group
+from ..environment import Environment
+from ..exit_codes import ExitCode
+from ..job_display import UNITS, EventPrinter, age, done, exit_code_of_job, shown
+from ..output import Format, Output
+
+if TYPE_CHECKING:
+    from jobs.client import JobsClient
+    from jobs.job import Job
+
+STATES = ("queued", "running", "succeeded", "failed", "cancelled")
+FINAL = STATES[2:]
+KINDS = ("download", "generate", "batch")
+
+
+class _FormatChoice(click.Choice):  # type: ignore[type-arg]
+    """The formats of data; ``human`` is another name of text."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return str(super().convert("text" if value == "human" else value, param, ctx))
+
+
+class _JobId(click.ParamType):  # type: ignore[type-arg]
+    """An id, or its beginning. Completes ids of jobs in one of ``states``."""
+
+    name = "job"
+
+    def __init__(self, *states: str) -> None:
+        self._states = states
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from ..completion_values import fitting, jobs
+
+        return fitting(jobs(*self._states)(ctx, incomplete), incomplete)
+
+
+class _Duration(click.ParamType):  # type: ignore[type-arg]
+    """A time such as 90s, 15m, 12h or 7d, in seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw]?)", str(value))
+        if found is None:
+            self.fail(f"{value!r} is not a time such as 30s, 15m, 12h or 7d", param, ctx)
+        return float(found[1]) * UNITS[found[2] or "s"]
+
+
+format_option = click.option(
+    "--format",
+    type=_FormatChoice([each.value for each in Format]),
+    default=Format.TEXT.value,
+    help="text (or human), one json document, jsonl, or quiet: ids only.",
+)
+
+
+@leap_group("jobs")
+def command() -> None:
+    """Work in the background, submitted with --background: it survives the terminal, and the death of any process.
+
+    A job is named by its id, or by the beginning of it.
+    """
+
+
+@command.command("list", short_help="List jobs, newest first.")
+@click.option("--state", "states", type=click.Choice(STATES), multiple=True, help="Only those; may be repeated.")
+@click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="Only those; may be repeated.")
+@click.option("-n", "--limit", type=click.IntRange(1), metavar="N", help="At most so many.")
+@click.option("-q", "--quiet", is_flag=True, help="Ids only: the same as --format quiet.")
+@format_option
+@click.pass_obj
+def list_jobs(
+    env: Environment,
+    /,
+    states: tuple[str, ...],
+    kinds: tuple[str, ...],
+    limit: int | None,
+    quiet: bool,
+    format: str,
+) -> None:
+    """List jobs, newest first."""
+    output = Output(env, Format.QUIET if quiet else format)
+    with _client(env, autostart=False) as jobs:
+        found = jobs.list(states=[*map(_state, states)], kinds=kinds, limit=limit)
+    records = [job.to_json() for job in found]
+    if output.format is Format.TEXT:
+        records = [{**shown(job), "age": age(time.time() - job.created)} for job in found]
+        if not records:
+            output.note("there are no jobs; --background makes one of generate, batch and download")
+    output.records(records, ["id", "kind", "state", "done", "age", "what"], name="id")
+
+
+@command.command(short_help="Tell how jobs are doing.")
+@click.argument("ids", metavar="JOB...", nargs=-1, required=True, type=_JobId())
+@click.option("-w", "--watch", is_flag=True, help="Go on until they have ended, telling every change.")
+@format_option
+@click.pass_obj
+def status(env: Environment, /, ids: tuple[str, ...], watch: bool, format: str) -> None:
+    """Tell how jobs are doing."""
+    output = Output(env, format)
+    with _client(env, autostart=watch) as jobs:
+        if not watch:
+            _show(output, [jobs.get(id) for id in ids])
+            return
+        for id in ids:
+            for job in jobs.changes(id):
+                if output.format is Format.JSONL:
+                    output.event(job.to_json())
+                elif not job.state.is_final:
+                    output.progress(f"{job.id} {job.kind} {job.state.value} {done(job) or ''}")
+            if output.format is not Format.JSONL:
+                _show(output, [job])
+
+
+@command.command(short_help="Print what a job has put out.")
+@click.argument("id", metavar="JOB", type=_JobId())
+@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
+@click.option("--attempt", type=click.IntRange(1), metavar="N", help="Of this attempt instead of the newest.")
+@format_option
+@click.pass_obj
+def logs(env: Environment, /, id: str, follow: bool, attempt: int | None, format: str) -> None:
+    """Print what a job has put out: the text of an answer as it comes, or what there was to tell of other work."""
+    output = Output(env, format)
+    printer = EventPrinter(output)
+    with _client(env, autostart=follow) as jobs:
+        if follow and attempt is None:
+            for event in jobs.follow(id):
+                printer.show(event)
+        else:
+            for event in jobs.events(id, attempt):
+                printer.show(event)
+    printer.end()
+
+
+@command.command(short_help="Wait until jobs have ended.")
+@click.argument("ids", metavar="[JOB]...", nargs=-1, type=_JobId("queued", "running"))
+@click.option("--timeout", type=_Duration(), metavar="TIME", help="At most so long, such as 30s or 5m.")
+@format_option
+@click.pass_obj
+def wait(env: Environment, /, ids: tuple[str, ...], timeout: float | None, format: str) -> ExitCode:
+    """Wait until jobs have ended; without a JOB for all.
+
+    The exit code is that of the first job that did not succeed: what its command would have returned in the
+    foreground, such as 3 for a model that is not there or 8 for failed lines of a batch; 130 for a cancelled one; and 9
+    when the time is over.
+    """
+    output = Output(env, format)
+    deadline = None if timeout is None else time.monotonic() + timeout
+    ended = []
+    with _client(env) as jobs:
+        for id in ids or [job.id for job in jobs.list(states=[_state("queued"), _state("running")])]:
+            try:
+                left = None if deadline is None else max(0.0, deadline - time.monotonic())
+                ended.append(jobs.wait(id, left))
+            except TimeoutError:
+                job = jobs.get(id)
+                output.error(f"the job {job.id} is still {job.state.value} after {timeout:g} s")
+                return ExitCode.TIMEOUT
+    if output.format in (Format.JSON, Format.JSONL):
+        _show(output, ended)
+    codes = []
+    for job in ended:
+        codes.append(exit_code_of_job(job))
+        if job.state.value == "failed":
+            error = job.error or {}
+            output.error(f"the job {job.id}: {error.get('message', 'failed')}", error.get("hint"))
+        elif job.state.value == "cancelled":
+            output.error(f"the job {job.id} was cancelled")
+    return next((code for code in codes if code), ExitCode.DONE)
+
+
+@command.command(short_help="Stop jobs, and wait until they have stopped.")
+@click.argument("ids", metavar="JOB...", nargs=-1, type=_JobId("queued", "running"))
+@click.option("--all", "everything", is_flag=True, help="All jobs that have not ended.")
+@click.option("--no-wait", is_flag=True, help="Only ask them to stop.")
+@format_option
+@click.pass_obj
+def cancel(env: Environment, /, ids: tuple[str, ...], everything: bool, no_wait: bool, format: str) -> None:
+    """Stop jobs, and return when they have really stopped. What they have put out is kept."""
+    if bool(ids) == everything:
+        raise click.UsageError("give a JOB, or --all")
+    with _client(env) as jobs:
+        if everything:
+            ids = tuple(job.id for job in jobs.list(states=[_state("queued"), _state("running")]))
+        asked = [jobs.cancel(id, wait=False).id for id in ids]
+        found = [jobs.get(id) if no_wait else jobs.wait(id) for id in asked]
+    _show_rows(Output(env, format), found)
+
+
+@command.command(short_help="Do failed or cancelled jobs again.")
+@click.argument("ids", metavar="JOB...", nargs=-1, required=True, type=_JobId("failed", "cancelled"))
+@format_option
+@click.pass_obj
+def retry(env: Environment, /, ids: tuple[str, ...], format: str) -> None:
+    """Do failed or cancelled jobs again. A download and a batch go on where they were."""
+    with _client(env) as jobs:
+        found = [jobs.retry(id) for id in ids]
+    _show_rows(Output(env, format), found)
+
+
+@command.command(short_help="Forget jobs that have ended.")
+@click.argument("ids", metavar="JOB...", nargs=-1, required=True, type=_JobId(*FINAL))
+@format_option
+@click.pass_obj
+def remove(env: Environment, /, ids: tuple[str, ...], format: str) -> None:
+    """Forget jobs that have ended, and what they have put out. Files that they wrote stay."""
+    with _client(env, autostart=False) as jobs:
+        removed = [jobs.remove(id) for id in ids]
+    Output(env, format).records([{"id": id} for id in removed], ["id"], name="id")
+
+
+@command.command(short_help="Forget all jobs that have ended, or the old ones.")
+@click.option("--older-than", type=_Duration(), default="0s", metavar="TIME", help="Ended longer ago, such as 7d.")
+@click.option("--state", "states", type=click.Choice(FINAL), multiple=True, help="Only those; may be repeated.")
+@format_option
+@click.pass_obj
+def prune(env: Environment, /, older_than: float, states: tuple[str, ...], format: str) -> None:
+    """Forget all jobs that have ended, or those that did so longer ago."""
+    with _client(env, autostart=False) as jobs:
+        removed = jobs.prune(older_than, [*map(_state, states or FINAL)])
+    Output(env, format).records([{"id": id} for id in removed], ["id"], name="id")
+
+
+@command.command(short_help="Start, stop or describe the worker.")
+@click.option("--foreground", is_flag=True, help="Be the worker, until Ctrl-C.")
+@click.option("--stop", is_flag=True, help="End it; what it is doing is queued again.")
+@click.option("--status", "only_status", is_flag=True, help="Only tell whether one runs.")
+@click.option(
+    "--print-unit",
+    type=click.Choice(["systemd", "launchd"]),
+    is_flag=False,
+    flag_value="systemd",
+    help="Print a unit file that keeps a worker running: systemd (default) or launchd.",
+)
+@format_option
+@click.pass_obj
+def worker(
+    env: Environment, /, foreground: bool, stop: bool, only_status: bool, print_unit: str | None, format: str
+) -> None:
+    """Start the worker that does the jobs, unless it runs already.
+
+    That is seldom needed: whoever submits a job starts a worker, and it ends by itself when nothing was left to do for
+    five minutes.
+    """
+    output = Output(env, format)
+    if sum((foreground, stop, only_status, print_unit is not None)) > 1:
+        raise click.UsageError("--foreground, --stop, --status and --print-unit exclude each other")
+    if print_unit is not None:
+        from jobs.units import unit_file
+
+        output.text(unit_file(print_unit, env.variables.get("LEAP_HOME")))
+        return
+    if foreground:
+        from jobs.places import Places
+        from jobs.worker import run_in_foreground
+
+        output.note("working; Ctrl-C ends it, and what runs then is queued again")
+        run_in_foreground(Places.from_environment(env.variables))
+        return
+    with _client(env, autostart=False) as jobs:
+        if stop:
+            if not jobs.stop_worker():
+                output.note("no worker runs")
+            return
+        found = jobs.worker() if only_status else jobs.start_worker()
+    output.record(found, name="pid")
+
+
+@command.command(short_help="Count jobs by kind and state.")
+@format_option
+@click.pass_obj
+def stats(env: Environment, /, format: str) -> None:
+    """Count jobs by kind and state."""
+    output = Output(env, format)
+    with _client(env, autostart=False) as jobs:
+        found = jobs.stats()
+    if output.format is Format.JSON:
+        output.document(found)
+        return
+    records = [{"kind": kind, **counts} for kind, counts in found["jobs"].items()]
+    output.records(records, ["kind", *STATES], name="kind")
+    if output.format is Format.TEXT:
+        pid = found["worker"]["pid"]
+        output.note(f"a worker runs (process {pid})" if found["worker"]["running"] else "no worker runs")
+
+
+def _client(env: Environment, *, autostart: bool = True) -> JobsClient:
+    from jobs.client import JobsClient
+
+    return JobsClient(env.variables, autostart=autostart)
+
+
+def _state(name: str) -> Any:
+    from jobs.job import State
+
+    return State(name)
+
+
+def _show(output: Output, jobs: Iterable[Job]) -> None:
+    """Each job in full; with json one document for one job, a list for several."""
+    jobs = list(jobs)
+    if output.format is Format.JSON and len(jobs) != 1:
+        output.document([job.to_json() for job in jobs])
+        return
+    for n, job in enumerate(jobs):
+        if output.format is Format.TEXT:
+            output.text("\n" if n else "")
+            output.record({name: value for name, value in shown(job).items() if value is not None}, name="id")
+        else:
+            output.record(job.to_json(), name="id")
+
+
+def _show_rows(output: Output, jobs: Iterable[Job]) -> None:
+    text = output.format is Format.TEXT
+    output.records([shown(job) if text else job.to_json() for job in jobs], ["id", "kind", "state", "what"], name="id")

@@ -1,0 +1,66 @@
+"""``leap load``: keep a model warm in a background process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ..command_line import leap_command
+from ..durations import Duration, in_words, seconds_of
+from ..environment import Environment
+from ..loading_flags import BUILTIN, default_model
+from ..model_names import ModelName
+from ..output import Format, Output
+
+
+@leap_command("load")
+@click.argument("model", required=False, type=ModelName())
+@click.option("--keep-alive", type=Duration(), metavar="TIME", help="Unload after this time without use; 0 is never.")
+@click.option("--context-size", type=int, metavar="N", help="Most tokens of prompt and answer together.")
+@click.option("--threads", "cpu_threads", type=int, metavar="N", help="CPU threads.")
+@click.option("--gpu-layers", "n_gpu_layers", type=int, metavar="N", help="Layers on a GPU; -1 is all.")
+@click.option("--slots", type=click.IntRange(1, 256), metavar="N", help="Answers that are made at once; 8 by default.")
+@click.option("--queue", type=click.IntRange(0), metavar="N", help="Requests that may wait; 256 by default.")
+@click.option(
+    "--format", type=click.Choice([each.value for each in Format]), default=Format.TEXT.value, help="As in leap ps."
+)
+@click.pass_obj
+def command(env: Environment, /, model: str | None, keep_alive: float | None, format: str, **wish: Any) -> None:
+    """Keep MODEL warm in a background process, which generate, chat, batch and jobs then use without being told.
+
+    It returns when the model is ready. Loading what is loaded begins its time anew. Without MODEL the default model is
+    loaded. The model goes after --keep-alive without use (10m by default, or keep_alive in config.toml), or with leap
+    unload; with the last model the process ends.
+    """
+    from leap_core.host.warm import keep_warm
+    from leap_core.options import ModelLoadingOptions
+
+    given = {name: value for name, value in wish.items() if value is not None}
+    ModelLoadingOptions(**{name: value for name, value in given.items() if name != "queue"})
+    reference = model or default_model(env) or BUILTIN
+    output = Output(env, format)
+    _host, held = keep_warm(
+        reference,
+        variables=env.variables,
+        cwd=env.cwd,
+        on_progress=lambda seconds: output.progress(f"loading {reference} … {seconds:.0f} s"),
+        keep_alive=_configured_keep_alive(env) if keep_alive is None else keep_alive,
+        **given,
+    )
+    if output.format is not Format.TEXT:
+        output.record({key: value for key, value in held.items() if key not in ("key", "wish")}, name="model")
+        return
+    output.text(f"{held['model']}\n")
+    stays = f"for {in_words(held['keep_alive'])} after its last use" if held["keep_alive"] else "until `leap unload`"
+    output.note(f"{held['model']} is warm and stays {stays}")
+
+
+def _configured_keep_alive(env: Environment) -> float | None:
+    from ..configuration import read_configuration
+
+    text = read_configuration(env).keep_alive
+    try:
+        return None if text is None else seconds_of(text)
+    except ValueError as error:
+        raise click.UsageError(f"{env.directories.config_file}: keep_alive: {error}") from None

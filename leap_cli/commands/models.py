@@ -1,0 +1,349 @@
+"""``leap models``: what is on this machine, and looking after it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..command_line import leap_group
+from ..environment import Environment
+from ..exit_codes import ExitCode
+from ..model_names import InstalledModelName, ModelName, in_bytes
+from ..output import Format, Output
+
+if TYPE_CHECKING:
+    from leap_core.models.gguf import GGUFHeader
+    from leap_core.models.store import InstalledModel, Store
+
+format_option = click.option(
+    "--format",
+    type=click.Choice([each.value for each in Format]),
+    default=Format.TEXT.value,
+    help="text, one json document, jsonl, or quiet: names only.",
+)
+
+
+@leap_group("models")
+def command() -> None:
+    """The models on this machine: one directory each, with the files under their own names and a manifest."""
+
+
+@command.command("list", short_help="List the installed models.")
+@format_option
+@click.pass_obj
+def list_models(env: Environment, /, format: str) -> None:
+    """List the installed models, unfinished downloads included."""
+    output = Output(env, format)
+    models = _store(env).installed()
+    output.records(
+        [_summary(model) for model in models],
+        ["name", "kind", "architecture", "quantization", "context", "size", "state", "in_use"],
+        name="name",
+    )
+    if not models and output.format is Format.TEXT:
+        output.note("no model is installed; `leap models catalogue` lists those that leap knows by name")
+
+
+@command.command("catalogue", short_help="List the models that leap knows by name.")
+@format_option
+@click.pass_obj
+def catalogue(env: Environment, /, format: str) -> None:
+    """List the models that leap knows by name, your own from catalogue.json included."""
+    from leap_core.models.catalogue import Catalogue
+
+    entries = [entry.to_json() for entry in Catalogue.load(env.directories.config)]
+    Output(env, format).records(entries, ["name", "kind", "context", "quantizations", "default", "about"], name="name")
+
+
+@command.command("info", short_help="Tell what a model is, from its file's header.")
+@click.argument("model", type=ModelName())
+@click.option("--quant", metavar="QUANT", help="Quantization, such as Q4_K_M.")
+@format_option
+@click.pass_obj
+def info(env: Environment, /, model: str, quant: str | None, format: str) -> None:
+    """Tell what MODEL is, from its file's header: any reference to a model on this machine."""
+    from leap_core.errors import LeapModelLoadingError
+    from leap_core.models.gguf import GGUFHeader, read_gguf_header
+    from leap_core.models.importing import files_of
+    from leap_core.models.manifest_check import SAMPLING_KEYS
+    from leap_core.models.references import resolve_local
+
+    found = resolve_local(model, quant, variables=env.variables, cwd=env.cwd)
+    installed = _store(env).at(found.path.parent) if found.path.parent.parent == env.directories.models else None
+    output = Output(env, format)
+    try:
+        header = read_gguf_header(found.path)
+    except LeapModelLoadingError as error:
+        if installed is None or installed.manifest is None:
+            raise
+        output.warning(error.message)  # it is what was fetched, so what is known of it can be told
+        header = GGUFHeader(found.path, 0, found.path.stat().st_size, {}, ())
+    sampling = {key: value for key in SAMPLING_KEYS if (value := getattr(found.sampling, key)) is not None}
+    files = [str(path) for _, path in files_of(found)]
+    record: dict[str, Any] = {"name": found.model_id, "kind": found.kind, **_of_header(header)}
+    record |= {
+        "parameters": header.parameter_count,
+        "vocabulary": header.vocabulary_size,
+        "tokenizer": header.tokenizer_pre,
+        "chat_template": bool(found.chat_template or header.chat_template),
+        "bytes": sum(Path(file).stat().st_size for file in files),
+        "path": str(found.path),
+        "files": files,
+        "manifest": str(found.manifest_path) if found.manifest_path else None,
+        "source": installed.source if installed else None,
+        "in_use": installed.in_use if installed else False,
+        "sampling": sampling,
+        "parser": found.parser_name,
+    }
+    if output.format is Format.TEXT:
+        shown = record | {
+            "parameters": f"{header.parameter_count:,}",
+            "bytes": f"{record['bytes']:,} ({in_bytes(record['bytes'])})",
+            "sampling": [f"{key} {value}" for key, value in sampling.items()] or None,
+        }
+        output.record(shown, name="name")
+    else:
+        output.record(record, name="name")
+
+
+@command.command("path", short_help="Print the path of a model's file.")
+@click.argument("model", type=ModelName())
+@click.option("--quant", metavar="QUANT", help="Quantization, such as Q4_K_M.")
+@click.pass_obj
+def path(env: Environment, /, model: str, quant: str | None) -> None:
+    """Print the path of MODEL's file; exit code 3 when it is not on this machine."""
+    from leap_core.models.references import resolve_local
+
+    found = resolve_local(model, quant, variables=env.variables, cwd=env.cwd)
+    Output(env).text(f"{found.path}\n")
+
+
+@command.command("verify", short_help="Check files against their sizes and SHA-256.")
+@click.argument("names", metavar="[NAME]...", nargs=-1, type=InstalledModelName())
+@format_option
+@click.pass_obj
+def verify(env: Environment, /, names: tuple[str, ...], format: str) -> ExitCode:
+    """Check the files of installed models against the sizes and SHA-256 that were announced for them.
+
+    Without a NAME all are checked. Exit code 4 when a file is not what it should be.
+    """
+    from leap_core.models.upkeep import verify as checks_of
+
+    output = Output(env, format)
+    records = []
+    for model in _named(env, names):
+        for check in checks_of(model, on_file=lambda path: output.progress(f"checking {path.name}")):
+            state = "damaged" if check.problem else "ok" if check.hashed else "ok (no SHA-256 known)"
+            row = {"name": model.name, "file": check.path.name, "state": state, "problem": check.problem}
+            records.append(row | {"path": str(check.path)})
+    output.records(records, ["name", "file", "state", "problem"], name="path")
+    damaged = [record for record in records if record["problem"]]
+    if damaged:
+        output.error(
+            f"{len(damaged)} of {len(records)} files are not what they should be",
+            f"leap download --force {damaged[0]['name']} fetches them again",
+        )
+    return ExitCode.DOWNLOAD if damaged else ExitCode.DONE
+
+
+@command.command("remove", short_help="Remove installed models.")
+@click.argument("names", metavar="NAME...", nargs=-1, required=True, type=InstalledModelName())
+@click.option("--dry-run", is_flag=True, help="Tell what would be removed.")
+@click.pass_obj
+def remove(env: Environment, /, names: tuple[str, ...], dry_run: bool) -> None:
+    """Remove installed models with all their files. One that a running job, host or session uses is left alone."""
+    from leap_core.models.store import freed_by
+
+    output = Output(env)
+    store = _store(env)
+    for model in _named(env, names):
+        freed = freed_by(model) if dry_run else store.remove(model)
+        output.text(f"{model.name}\n")
+        output.note(f"{'would free' if dry_run else 'freed'} {in_bytes(freed)}")
+
+
+@command.command("gc", short_help="Remove what unfinished downloads left behind.")
+@click.option("--dry-run", is_flag=True, help="Tell what would be removed.")
+@format_option
+@click.pass_obj
+def gc(env: Environment, /, dry_run: bool, format: str) -> None:
+    """Remove what unfinished downloads left behind. Finished models, and downloads that run now, are not touched."""
+    from leap_core.models.upkeep import collect, rubbish_in
+
+    output = Output(env, format)
+    found = list(rubbish_in(_store(env))) if dry_run else collect(_store(env))
+    records = [{"path": str(item.path), "bytes": item.bytes, "reason": item.reason} for item in found]
+    output.records(records, ["path", "bytes", "reason"], name="path")
+    if output.format is Format.TEXT:
+        output.note(f"{'would free' if dry_run else 'freed'} {in_bytes(sum(item.bytes for item in found))}")
+
+
+@command.command("import", short_help="Take a model of this machine into the store.")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--name", help="The model's name; the file's without its quantization by default.")
+@click.option("--quant", metavar="QUANT", help="The quantization; the file's by default.")
+@click.option(
+    "--mode",
+    type=click.Choice(["auto", "hard link", "reflink", "copy"]),
+    default="auto",
+    show_default=True,
+    help="How: auto takes the first of these that the disk can do.",
+)
+@click.option("--force", is_flag=True, help="Replace an installed model of that name.")
+@click.pass_obj
+def import_file(env: Environment, /, file: Path, name: str | None, quant: str | None, mode: str, force: bool) -> None:
+    """Take a model into the store: a GGUF FILE with the companions beside it, a manifest, or a directory.
+
+    Hard links and reflinks need no space. The file that is imported stays where it is.
+    """
+    from leap_core.models.importing import import_model
+
+    output = Output(env)
+    installed, how = import_model(
+        env.cwd / file.expanduser(),
+        _store(env),
+        name=name,
+        quantization=quant,
+        mode=mode,
+        force=force,
+        variables=env.variables,
+    )
+    output.text(f"{installed.path}\n")
+    output.note(f"{installed.name} is installed ({how})")
+
+
+@command.group("manifest", short_help="Write and check manifests.")
+def manifest() -> None:
+    """Write and check the LEAP SDK's manifests: which files belong to a model, and how to sample."""
+
+
+@manifest.command("check")
+@click.argument("file", type=click.Path(path_type=Path))
+@format_option
+@click.pass_obj
+def check(env: Environment, /, file: Path, format: str) -> ExitCode:
+    """Tell everything that is wrong with the manifest FILE, with the keys that were probably meant."""
+    from leap_core.models.manifest import problems_of
+
+    output = Output(env, format)
+    problems = problems_of(_read(env, file), str(file))
+    records = [
+        {"key": problem.path or None, "level": "error" if problem.is_error else "warning", "message": problem.message}
+        for problem in problems
+    ]
+    output.records(records, ["level", "key", "message"], name="key")
+    errors = sum(problem.is_error for problem in problems)
+    if errors:
+        output.error(f"{file} has {errors} error{'s' if errors > 1 else ''}")
+        return ExitCode.USAGE
+    if output.format is Format.TEXT:
+        output.note(f"{file} is a sound manifest")
+    return ExitCode.DONE
+
+
+@manifest.command("create")
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option("-o", "--output", "target", type=click.Path(path_type=Path), help="Write it there; stdout by default.")
+@click.option("--temperature", type=float)
+@click.option("--top-p", type=float)
+@click.option("--min-p", type=float)
+@click.option("--top-k", type=int)
+@click.option("--repetition-penalty", type=float)
+@click.option(
+    "--chat-template", type=click.Path(path_type=Path), metavar="FILE", help="Jinja that replaces the model's."
+)
+@click.option("--threads", type=click.IntRange(1), help="Decoding threads that it recommends.")
+@click.pass_obj
+def create(
+    env: Environment,
+    /,
+    model: Path,
+    target: Path | None,
+    chat_template: Path | None,
+    threads: int | None,
+    **sampling: Any,
+) -> None:
+    """Write a manifest for the GGUF file MODEL and the companions beside it."""
+    from leap_core.models.manifest_create import create_manifest
+    from leap_core.options import SamplingDefaults
+
+    template = None if chat_template is None else _read(env, chat_template).decode("utf-8", "replace")
+    made = create_manifest(
+        env.cwd / model.expanduser(),
+        None if target is None else env.cwd / target.expanduser(),
+        sampling=SamplingDefaults(**sampling),
+        chat_template=template,
+        threads=threads,
+        variables=env.variables,
+    )
+    Output(env).text(made.dumps() if target is None else f"{target}\n")
+
+
+def _read(env: Environment, file: Path) -> bytes:
+    try:
+        return (env.cwd / file.expanduser()).read_bytes()
+    except OSError as error:
+        raise click.UsageError(f"cannot read {file}: {error.strerror}") from None
+
+
+def _store(env: Environment) -> Store:
+    from leap_core.models.store import Store
+
+    return Store.of(env.directories)
+
+
+def _named(env: Environment, names: tuple[str, ...]) -> list[InstalledModel]:
+    """The installed models of these names; all when there are none. A name may be any reference to one of them."""
+    from leap_core.errors import LeapModelNotFoundError
+    from leap_core.models.references import resolve_local
+
+    store = _store(env)
+    if not names:
+        return store.installed()
+    found = []
+    for name in names:
+        model = store.find(name)
+        if model is None:
+            try:
+                local = resolve_local(name, variables=env.variables, cwd=env.cwd)
+            except LeapModelNotFoundError:
+                model = store.named(name)
+            else:
+                model = store.at(local.path.parent) if local.path.parent.parent == store.root else store.named(name)
+        found.append(model or store.named(name))
+    return found
+
+
+def _summary(model: InstalledModel) -> dict[str, Any]:
+    from leap_core.errors import LeapModelLoadingError
+    from leap_core.models.gguf import read_gguf_header
+
+    state = model.state
+    described: dict[str, Any] = {"architecture": None, "quantization": model.quantization or None, "context": None}
+    if state == "ready" and model.path is not None:
+        try:
+            described = _of_header(read_gguf_header(model.path))
+        except LeapModelLoadingError:
+            state = "unreadable"
+    return {
+        "name": model.name,
+        "model": model.model,
+        "kind": model.manifest.kind if model.manifest else "text",
+        **described,
+        "size": in_bytes(model.size_bytes),
+        "bytes": model.size_bytes,
+        "state": state,
+        "in_use": model.in_use,
+        "source": model.source,
+        "path": str(model.path) if model.path else None,
+    }
+
+
+def _of_header(header: GGUFHeader) -> dict[str, Any]:
+    return {
+        "architecture": header.architecture or None,
+        "quantization": header.quantization if header.tensors else None,
+        "context": header.context_length,
+    }

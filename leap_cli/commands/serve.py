@@ -1,0 +1,54 @@
+"""``leap serve``: models for other programs, in the foreground."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ..command_line import leap_command
+from ..environment import Environment
+from ..loading_flags import BUILTIN, default_model
+from ..model_names import ModelName
+from ..output import Output
+
+
+@leap_command("serve")
+@click.argument("models", metavar="[MODEL]...", nargs=-1, type=ModelName())
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0 takes any that is free."
+)
+@click.option("--address", default="127.0.0.1", show_default=True, help="Where to listen; others need --api-key.")
+@click.option("--api-key", metavar="KEY", help="What clients must send; $LEAP_API_KEY by default.")
+@click.option("--context-size", type=int, metavar="N", help="Most tokens of prompt and answer together.")
+@click.option("--threads", "cpu_threads", type=int, metavar="N", help="CPU threads.")
+@click.option("--gpu-layers", "n_gpu_layers", type=int, metavar="N", help="Layers on a GPU; -1 is all.")
+@click.option("--slots", type=click.IntRange(1, 256), metavar="N", help="Answers that are made at once; 8 by default.")
+@click.option("--queue", type=click.IntRange(0), metavar="N", help="Requests that may wait; 256 by default.")
+@click.pass_obj
+def command(
+    env: Environment, /, models: tuple[str, ...], port: int, address: str, api_key: str | None, **wish: Any
+) -> None:
+    """Serve MODELs to other programs over OpenAI's protocol: /v1/chat/completions, /v1/completions, /v1/models.
+
+    Prints the base URL when it listens; /health answers 200 when the models are loaded. It runs until Ctrl-C.
+    """
+    from leap_core.host.foreground import serve
+    from leap_core.options import ModelLoadingOptions
+
+    given = {name: value for name, value in wish.items() if value is not None}
+    ModelLoadingOptions(**{name: value for name, value in given.items() if name != "queue"})
+    api_key = api_key if api_key is not None else env.variables.get("LEAP_API_KEY") or None
+    if api_key is not None and not (api_key.isascii() and api_key.isprintable() and api_key.strip()):
+        raise click.UsageError("--api-key must be printable ASCII, and not empty")
+    output = Output(env)
+    serve(
+        models or (default_model(env) or BUILTIN,),
+        address,
+        port,
+        api_key=api_key.strip() if api_key else None,
+        cwd=env.cwd,
+        on_listening=lambda url: output.text(f"{url}\n"),
+        on_ready=lambda names: output.note(f"{', '.join(names)} ready; Ctrl-C ends it"),
+        **given,
+    )

@@ -1,0 +1,212 @@
+"""``leap tools``: what a model may be allowed to call."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from leap_core.errors import LeapSchemaError, LeapToolError
+
+from ..command_line import leap_group
+from ..constraint_flags import read_schema_argument
+from ..environment import Environment
+from ..exit_codes import ExitCode
+from ..output import Format, Output
+from ..tool_flags import asker, functions_of_files, known_tools, read_policy, registry
+
+if TYPE_CHECKING:
+    from leap_core.functions import LeapFunction
+
+FORMATS = click.Choice([kind.value for kind in Format])
+tools_file = click.option(
+    "--tools-file",
+    multiple=True,
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Also the tools of a Python file, or of declarations as JSON.",
+)
+
+
+@leap_group("tools")
+def command() -> None:
+    """Tools that a model may call: of a Python file, registered commands, and leap's own.
+
+    The policy of each stands in the configuration file: [tools.NAME] with policy = "allow", "ask" or "deny", timeout
+    (seconds) and output_limit (bytes).
+    """
+
+
+@command.command("list")
+@tools_file
+@click.option("--format", type=FORMATS, default=Format.TEXT.value, help="text, json, jsonl or quiet (names only).")
+@click.pass_obj
+def list_tools(env: Environment, /, tools_file: tuple[str, ...], format: str) -> ExitCode:
+    """List the tools there are."""
+    policy = read_policy(env)
+    records = [
+        {
+            "name": function.name,
+            "source": _source(function),
+            "policy": policy.of(function.name).decision,
+            "description": function.description,
+        }
+        for function in _offered(env, tools_file)
+    ]
+    Output(env, format).records(records, ["name", "source", "policy", "description"], name="name")
+    return ExitCode.DONE
+
+
+@command.command("show")
+@click.argument("name")
+@tools_file
+@click.pass_obj
+def show(env: Environment, /, name: str, tools_file: tuple[str, ...]) -> ExitCode:
+    """Print the declaration of a tool, as the model is told it."""
+    Output(env).document(_find(env, name, tools_file).to_json_object())
+    return ExitCode.DONE
+
+
+@command.command("add")
+@click.argument("name")
+@click.option("--command", "line", required=True, metavar="COMMAND", help="The command and its arguments; no shell.")
+@click.option(
+    "--schema",
+    metavar="SCHEMA",
+    help="The arguments: a JSON schema (a file, text or the shorthand), or a tool's declaration.",
+)
+@click.option("--description", default="", metavar="TEXT", help="What the tool does, for the model.")
+@click.option("--replace", is_flag=True, help="Replace a tool of the same name.")
+@click.pass_obj
+def add(env: Environment, /, name: str, line: str, schema: str | None, description: str, replace: bool) -> ExitCode:
+    """Register a command as a tool: arguments as JSON on its standard input, the result on its standard output."""
+    arguments: dict[str, Any] = {"type": "object", "properties": {}, "required": []}
+    if schema is not None:
+        declared = _declaration(schema, env)
+        description = description or declared.get("description") or ""
+        arguments = declared["parameters"]
+    registry(env).add(name, line, description, arguments, replace=replace)
+    Output(env).note(f"added {name}; its policy is {read_policy(env).of(name).decision}")
+    return ExitCode.DONE
+
+
+@command.command("remove")
+@click.argument("name")
+@click.pass_obj
+def remove(env: Environment, /, name: str) -> ExitCode:
+    """Forget a registered command."""
+    registry(env).remove(name)
+    return ExitCode.DONE
+
+
+@command.command("check")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@tools_file
+@click.option("--format", type=FORMATS, default=Format.TEXT.value, help="text, json, jsonl or quiet (names only).")
+@click.pass_obj
+def check(env: Environment, /, names: tuple[str, ...], tools_file: tuple[str, ...], format: str) -> ExitCode:
+    """Check tools (all, or those named): the command exists, and calls can be held to the declaration."""
+    from leap_core.functions.sources import choose
+
+    output = Output(env, format)
+    offered = _offered(env, tools_file)
+    records = []
+    for function in choose(names, offered) if names else offered:
+        problems, warnings = _problems(function)
+        records.append({"name": function.name, "problems": problems, "warnings": warnings})
+        if output.format is Format.TEXT:
+            for warning in warnings:
+                output.warning(f"{function.name}: {warning}")
+            output.text(f"{function.name}: {'; '.join(problems) or 'ok'}\n")
+    if output.format is not Format.TEXT:
+        output.records(records, [], name="name")
+    return ExitCode.TOOL if any(record["problems"] for record in records) else ExitCode.DONE
+
+
+@command.command("call")
+@click.argument("name")
+@click.argument("arguments", default="{}")
+@tools_file
+@click.option("--allow", is_flag=True, help="Run it without asking.")
+@click.pass_obj
+def call(env: Environment, /, name: str, arguments: str, tools_file: tuple[str, ...], allow: bool) -> ExitCode:
+    """Call a tool as a model would: ARGUMENTS is a JSON object. The result goes to stdout."""
+    from leap_core.functions import LeapFunctionCall
+    from leap_core.functions.execution import run_call
+    from leap_core.functions.policy import ALLOW, DENY
+
+    function = _find(env, name, tools_file)
+    try:
+        given = json.loads(arguments)
+    except ValueError as error:
+        raise click.UsageError(f"the arguments are not JSON: {error}") from None
+    if not isinstance(given, dict):
+        raise click.UsageError('the arguments are a JSON object, such as \'{"city": "Paris"}\'')
+    made = LeapFunctionCall(name, given)
+    policy = read_policy(env).of(name)
+    if policy.decision == DENY:
+        raise LeapToolError(f"the policy denies {name}", hint=f"change [tools.{name}] in the configuration")
+    if policy.decision != ALLOW and not allow:
+        ask = asker(env)
+        if ask is None:
+            raise LeapToolError(f"the policy of {name} is to ask, and there is no terminal", hint="give --allow")
+        if not ask(function, made):
+            raise LeapToolError("the call was refused")
+    result = run_call(function, made, policy)
+    if result.error is not None:
+        raise LeapToolError(f"{name}: {result.error}")
+    Output(env).text(result.text if result.text.endswith("\n") else result.text + "\n")
+    return ExitCode.DONE
+
+
+def _offered(env: Environment, files: tuple[str, ...]) -> list[LeapFunction]:
+    from leap_core.functions.sources import choose
+
+    functions = [*functions_of_files(files, env), *known_tools(env)]
+    return choose([function.name for function in functions], functions)
+
+
+def _find(env: Environment, name: str, files: tuple[str, ...]) -> LeapFunction:
+    from leap_core.functions.sources import choose
+
+    return choose([name], _offered(env, files))[0]
+
+
+def _source(function: LeapFunction) -> str:
+    from leap_core.functions.programs import Command, PythonFunction
+
+    program = function.call
+    if isinstance(program, Command):
+        return "command"
+    if isinstance(program, PythonFunction):
+        return "leap" if program.file is None else program.file.name
+    return "declaration"
+
+
+def _declaration(schema: str, env: Environment) -> dict[str, Any]:
+    """A tool's declaration out of ``--schema``: its own, or the schema of its arguments."""
+    value = read_schema_argument(schema, env)
+    if isinstance(value.get("function"), dict):
+        value = value["function"]
+    if isinstance(value.get("parameters"), dict) and "name" in value:
+        return dict(value)
+    if value.get("type", "object") != "object":
+        raise LeapSchemaError("the arguments of a tool are an object", pointer="/type")
+    return {"parameters": value}
+
+
+def _problems(function: LeapFunction) -> tuple[list[str], list[str]]:
+    from leap_core.constraints.compiling import check_calls
+    from leap_core.functions.programs import Command
+
+    problems = []
+    if isinstance(function.call, Command) and shutil.which(function.call.argv[0]) is None:
+        problems.append(f"there is no command {function.call.argv[0]}")
+    try:
+        warnings = check_calls([function])
+    except LeapSchemaError as error:
+        problems.append(error.message)
+        warnings = ()
+    return problems, list(warnings)

@@ -1,0 +1,67 @@
+"""``leap unload``: let go of warm models."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import CompletionItem
+
+from ..command_line import leap_command
+from ..environment import Environment
+from ..output import Output
+
+
+class WarmModel(click.ParamType[str]):
+    """The name of a model that is kept warm, which is what it completes."""
+
+    name = "model"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        try:
+            from leap_core.host.connection import ModelHost
+
+            host = ModelHost.running(ctx.ensure_object(Environment).variables)
+            names = [] if host is None else [model["model"] for model in host.status(timeout=0.5)["models"]]
+        except Exception:  # nothing may be printed while the shell completes
+            return []
+        return [CompletionItem(name) for name in names if name.lower().startswith(incomplete.lower())]
+
+
+@leap_command("unload")
+@click.argument("model", required=False, type=WarmModel())
+@click.option("--all", "everything", is_flag=True, help="Unload every model and end the background process.")
+@click.pass_obj
+def command(env: Environment, /, model: str | None, everything: bool) -> None:
+    """Let go of the warm MODEL and wait until its memory is free. With the last one the background process ends.
+
+    Answers that it is giving end with an error. Without MODEL the only warm one is meant.
+    """
+    from leap_core.errors import LeapModelNotFoundError, LeapUnavailableError
+    from leap_core.host.connection import ModelHost
+
+    if everything and model is not None:
+        raise click.UsageError("give either MODEL or --all")
+    output = Output(env)
+    try:
+        host = ModelHost.running(env.variables)
+        if host is None:
+            if model is not None:
+                raise LeapModelNotFoundError(f"the model {model!r} is not loaded", hint="leap ps shows what is")
+            output.note("no model is warm")
+            return
+        if model is None and not everything:
+            model = _only(host.status()["models"])
+        for name in host.unload(model, str(env.cwd)):
+            output.text(f"{name}\n")
+    except LeapUnavailableError as error:
+        if not everything:
+            raise
+        if ModelHost.end_by_force(env.variables):
+            output.note(f"the model host was ended by force: {error.message}")
+
+
+def _only(models: list[dict[str, object]]) -> str:
+    names = [str(model["model"]) for model in models]
+    if len(names) != 1:
+        listed = f": {', '.join(names)}" if names else ""
+        raise click.UsageError(f"{len(names)} models are warm{listed}; name one, or give --all")
+    return names[0]

@@ -1,0 +1,34 @@
+"""Every exit code of ``leap``, so that a script can tell why a command did not do what it was asked."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What the shell sees in ``$?``. A program that closes our output early ends us quietly with DONE."""
+
+    DONE = 0
+    """The command did what it was asked."""
+    UNEXPECTED = 1
+    """An error without a code of its own: a failed write, a failed generation, or a bug (its traceback is kept)."""
+    USAGE = 2
+    """An option, an argument, the configuration or input data is wrong; nothing was done."""
+    MODEL = 3
+    """The model was not found, or cannot be loaded."""
+    DOWNLOAD = 4
+    """A download or its verification failed; what arrived is kept and resumed."""
+    CONTEXT = 5
+    """The prompt is longer than the context; the message has both token counts."""
+    SCHEMA = 6
+    """A schema is invalid, not supported or not satisfied by the answer."""
+    TOOL = 7
+    """A tool was denied, or failed."""
+    JOB = 8
+    """A job failed, or a batch finished with failed lines."""
+    TIMEOUT = 9
+    """Waiting took longer than the given time."""
+    UNAVAILABLE = 10
+    """The worker or the model host cannot be reached."""
+    INTERRUPTED = 130
+    """Ctrl-C. What had been answered until then was printed."""

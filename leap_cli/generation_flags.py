@@ -1,0 +1,43 @@
+"""The options of an answer, shared by every command that generates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from leap_core.options import GenerationOptions
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+_FLAGS: tuple[tuple[str, str, type, str], ...] = (
+    ("--temperature", "temperature", float, "Randomness, 0 or more; 0 takes the likeliest token."),
+    ("--top-p", "top_p", float, "Keep the likeliest tokens up to this probability, 0 to 1."),
+    ("--min-p", "min_p", float, "Drop tokens below this share of the likeliest, 0 to 1."),
+    ("--top-k", "top_k", int, "Keep this many tokens; 0 keeps all."),
+    ("--repetition-penalty", "repetition_penalty", float, "Above 0; 1 is none."),
+    ("--frequency-penalty", "frequency_penalty", float, "-2 to 2; 0 is none."),
+    ("--presence-penalty", "presence_penalty", float, "-2 to 2; 0 is none."),
+    ("--repeat-last-n", "repeat_last_n", int, "Tokens that penalties look back on; -1 is the whole context."),
+    ("--seed", "rng_seed", int, "Makes sampling repeatable."),
+    ("--max-tokens", "max_tokens", int, "End the answer after this many tokens."),
+)
+
+
+def generation_flags(function: Decorated) -> Decorated:
+    """Add the flags; the function receives them by the names of GenerationOptions' fields."""
+    decorate: Decorated = click.option(
+        "--stop", multiple=True, metavar="TEXT", help="End the answer before this text."
+    )(function)
+    for flag, name, kind, meaning in reversed(_FLAGS):
+        decorate = click.option(flag, name, type=kind, metavar="N", help=meaning)(decorate)
+    return decorate
+
+
+def generation_options(flags: dict[str, Any], *, enable_thinking: bool = False) -> GenerationOptions:
+    """The flags' values as GenerationOptions; a value outside its range raises LeapOptionsError."""
+    from leap_core.options import GenerationOptions
+
+    return GenerationOptions(**flags, enable_thinking=enable_thinking)

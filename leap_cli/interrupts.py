@@ -1,0 +1,74 @@
+"""Ctrl-C: outside an answer it ends the command, during one it stops the answer, and pressed again it ends the process.
+
+A wrapper often passes on a SIGINT that the terminal has already sent to everybody, so a second one that comes right
+after the first is the same key press.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+SAME_PRESS_SECONDS = 0.5
+
+
+class _Handler:
+    """Calls ``act`` for each press, with the number of presses before it."""
+
+    def __init__(self, act: Callable[[int], object]) -> None:
+        self._act = act
+        self._presses = 0
+        self._last = float("-inf")
+
+    def __call__(self, _number: int, _frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if now - self._last >= SAME_PRESS_SECONDS:
+            self._last = now
+            self._presses += 1
+            self._act(self._presses - 1)
+
+
+def raise_on_interrupt() -> None:
+    """From now on each press raises KeyboardInterrupt once. Where SIGINT is ignored (a background job) it stays so."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _Handler(_raise))
+
+
+def die_on_interrupt() -> None:
+    """From now on Ctrl-C has its default effect, which says nothing."""
+    if callable(signal.getsignal(signal.SIGINT)):
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@contextmanager
+def stopping_on_interrupt(stop: Callable[[], object]) -> Iterator[None]:
+    """Within the block the first press calls ``stop``, and the next one ends the process.
+
+    Nothing changes where SIGINT is ignored, or in a thread that cannot have handlers.
+    """
+
+    def act(presses_before: int) -> None:
+        if presses_before:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGINT)
+        # From another thread: this one may have been interrupted while it holds the lock that ``stop`` takes.
+        threading.Thread(target=stop, name="leap-interrupt", daemon=True).start()
+
+    before = signal.getsignal(signal.SIGINT)
+    if not callable(before) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, _Handler(act))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _raise(_presses_before: int) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,142 @@
+"""The only place that writes what a command has to say: data to stdout, everything else to stderr.
+
+Four formats: text for people, json (one document), jsonl (one object a line), quiet (ids or names only, for xargs).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+from typing import Any
+
+from .environment import Environment
+
+DIM, PLAIN, CLEAR_LINE = "\x1b[2m", "\x1b[0m", "\r\x1b[K"
+
+CONTROLS = {code: "\N{REPLACEMENT CHARACTER}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+"""What a model's text must not do to a terminal: move its cursor, change its title, hide what is written."""
+
+
+class Format(str, Enum):
+    """How data is written to stdout."""
+
+    TEXT = "text"
+    JSON = "json"
+    JSONL = "jsonl"
+    QUIET = "quiet"
+
+
+class Output:
+    """Where a command hands its results to. Everything is flushed as it is written, so pipes see it at once."""
+
+    def __init__(self, env: Environment, format: Format | str = Format.TEXT) -> None:
+        self.format = Format(format)
+        self._out, self._err = env.stdout, env.stderr
+        self._out_is_terminal, self._err_is_terminal = env.stdout_is_terminal, env.stderr_is_terminal
+        self._dim_notes = env.use_color(env.stderr_is_terminal)
+        self._live_notes = env.stderr_is_terminal and env.variables.get("TERM") != "dumb"
+        self._progress_shown = False
+
+    def text(self, piece: str) -> None:
+        """A piece of the data itself: as it is, but without control characters for a terminal."""
+        self._write_data(piece.translate(CONTROLS) if self._out_is_terminal else piece)
+
+    def document(self, value: object) -> None:
+        """One JSON document, indented for reading."""
+        self._write_data(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+
+    def event(self, value: object) -> None:
+        """One JSON object on a line of its own."""
+        self._write_data(json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n")
+
+    def record(self, record: Mapping[str, Any], *, name: str) -> None:
+        """One thing with fields; ``name`` is the field that quiet prints."""
+        if self.format is Format.JSON:
+            self.document(record)
+        elif self.format is Format.JSONL:
+            self.event(record)
+        elif self.format is Format.QUIET:
+            self.text(f"{record[name]}\n")
+        else:
+            width = max(len(key) for key in record)
+            self.text("".join(f"{key:<{width}}  {_cell(value)}\n" for key, value in record.items()))
+
+    def records(self, records: Iterable[Mapping[str, Any]], columns: Sequence[str], *, name: str) -> None:
+        """Many things with fields. Text shows ``columns`` in a table with a heading, json all fields in an array."""
+        if self.format is Format.JSON:
+            self.document(list(records))
+        elif self.format is Format.JSONL:
+            for record in records:
+                self.event(record)
+        elif self.format is Format.QUIET:
+            for record in records:
+                self.text(f"{record[name]}\n")
+        else:
+            self._table(list(records), columns)
+
+    def note(self, message: str) -> None:
+        """One line for the person at the keyboard."""
+        self._write_note(f"leap: {one_line(message)}\n")
+
+    def warning(self, message: str) -> None:
+        """One line about something that was not done as asked."""
+        self._write_note(f"leap: warning: {one_line(message)}\n")
+
+    def error(self, message: str, hint: str | None = None) -> None:
+        """One line about what failed, and what to do about it."""
+        advice = f" (hint: {one_line(hint)})" if hint else ""
+        self._write_note(f"leap: error: {one_line(message)}{advice}\n")
+
+    def aside(self, piece: str) -> None:
+        """Text beside the data, such as reasoning, dimmed on a terminal."""
+        if self._err_is_terminal:
+            piece = piece.translate(CONTROLS)
+        self._write_note(f"{DIM}{piece}{PLAIN}" if self._dim_notes and piece.strip() else piece)
+
+    def progress(self, message: str) -> None:
+        """A line that the next one replaces. Shown on a terminal only."""
+        if self._live_notes:
+            self._err.write(CLEAR_LINE + one_line(message))
+            self._err.flush()
+            self._progress_shown = True
+
+    def _table(self, records: list[Mapping[str, Any]], columns: Sequence[str]) -> None:
+        if not records:
+            return
+        rows = [[column.replace("_", " ").upper() for column in columns]]
+        rows += [[_cell(record.get(column)) for column in columns] for record in records]
+        widths = [max(len(row[n]) for row in rows) for n in range(len(columns))]
+        lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+        self.text("".join(line.rstrip() + "\n" for line in lines))
+
+    def _write_data(self, text: str) -> None:
+        self._end_progress()
+        self._out.write(text)
+        self._out.flush()
+
+    def _write_note(self, text: str) -> None:
+        self._end_progress()
+        self._err.write(text)
+        self._err.flush()
+
+    def _end_progress(self) -> None:
+        if self._progress_shown:
+            self._err.write(CLEAR_LINE)
+            self._err.flush()
+            self._progress_shown = False
+
+
+def one_line(text: str) -> str:
+    """The text on one line, without control characters that a file name may have carried in."""
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in " ".join(text.split()))
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(_cell(item) for item in value)
+    return one_line(str(value))

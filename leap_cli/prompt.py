@@ -1,0 +1,64 @@
+"""The prompt of one answer, from the arguments, standard input, or both."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+
+import click
+
+from .environment import Environment
+from .output import Output
+
+PATIENCE_SECONDS = 3.0
+
+
+def read_prompt(words: Sequence[str], env: Environment, output: Output) -> str:
+    """The words, joined by spaces, then a blank line, then standard input unless that is a terminal.
+
+    One ``-`` among the words stands for standard input, a terminal included. An empty prompt is a usage error.
+    """
+    words = [text_argument(word, "the prompt") for word in words]
+    if words.count("-") > 1:
+        raise click.UsageError("'-' stands for standard input and can be given only once")
+    if "-" in words:
+        at = words.index("-")
+        parts = [" ".join(words[:at]), read_text(env, output), " ".join(words[at + 1 :])]
+    else:
+        parts = [" ".join(words), "" if env.stdin_is_terminal else read_text(env, output)]
+    prompt = "\n\n".join(part for part in parts if part.strip())
+    if not prompt:
+        raise click.UsageError("the prompt is empty: give it as an argument, on standard input, or both")
+    return prompt
+
+
+def read_text(env: Environment, output: Output) -> str:
+    """Standard input as text, without its last line end."""
+    waiting = threading.Timer(PATIENCE_SECONDS, output.note, ["waiting for standard input (</dev/null gives none)"])
+    waiting.daemon = True
+    if not env.stdin_is_terminal:
+        waiting.start()
+    try:
+        data = env.stdin.read()
+    finally:
+        waiting.cancel()
+    return decode_text(data, "standard input").rstrip("\r\n")
+
+
+def decode_text(data: bytes, source: str) -> str:
+    """UTF-8 text, a byte order mark dropped; anything else is a usage error that names the source."""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"{source} is not UTF-8 text (byte {error.start + 1})") from None
+
+
+def text_argument(text: str, name: str) -> str:
+    """An argument as text. Bytes that Python could not decode by the locale are taken as UTF-8, or refused."""
+    if not any("\udc80" <= char <= "\udcff" for char in text):  # how Python carries such bytes
+        return text
+    try:
+        return os.fsencode(text).decode("utf-8")
+    except UnicodeDecodeError:
+        raise click.UsageError(f"{name} is not valid UTF-8") from None

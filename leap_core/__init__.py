@@ -1,0 +1,229 @@
+"""Run Liquid's LFM2 models, and other GGUF models, on your own machine: the LEAP SDK's concepts in Python.
+
+    from leap_core import Leap
+
+    with Leap.load("builtin") as runner:
+        for response in runner.create_conversation().generate_response("What is the capital of France?"):
+            ...
+
+Every public name is found here and imported when it is first used, so ``import leap_core`` costs next to nothing.
+"""
+
+# ruff: noqa: I001 (the exports below are one statement a module)
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+_MODULES = {
+    "constraints.response_types": ("Guide", "parse_result", "schema_of"),
+    "conversation": ("Conversation", "ResponseStream"),
+    "errors": (
+        "LeapConstraintError",
+        "LeapError",
+        "LeapGeneratableDeserializationError",
+        "LeapGeneratableSchematizationError",
+        "LeapGenerationError",
+        "LeapGenerationPromptExceedContextLength",
+        "LeapGenerationPromptExceedContextLengthError",
+        "LeapJobError",
+        "LeapModelDownloadError",
+        "LeapModelDownloadSha256MismatchError",
+        "LeapModelDownloadSizeMismatchError",
+        "LeapModelLoadingError",
+        "LeapModelNotFoundError",
+        "LeapOptionsError",
+        "LeapSchemaError",
+        "LeapSerializationError",
+        "LeapToolError",
+        "LeapUnavailableError",
+    ),
+    "functions": (
+        "ArrayType",
+        "BooleanType",
+        "HermesFunctionCallParser",
+        "IntegerType",
+        "LFMFunctionCallParser",
+        "LeapFunction",
+        "LeapFunctionCallParser",
+        "LeapFunctionParameter",
+        "LeapFunctionParameterType",
+        "NullType",
+        "NumberType",
+        "ObjectType",
+        "SchemaType",
+        "StringType",
+    ),
+    "functions.execution": ("FunctionResult",),
+    "functions.loop": ("FunctionRun", "run_functions"),
+    "functions.policy": ("FunctionPolicy", "ToolPolicy"),
+    "functions.signatures": ("declare",),
+    "loading": ("Leap", "LeapClient", "Result"),
+    "messages": (
+        "Audio",
+        "AudioPcmF32",
+        "ChatMessage",
+        "ChatMessageContent",
+        "ChatMessageRole",
+        "Image",
+        "LeapFunctionCall",
+        "LeapJSONEncoder",
+        "Text",
+        "leap_object_hook",
+        "messages_from_json",
+    ),
+    "models.downloader": (
+        "DownloadInProgress",
+        "DownloadableModel",
+        "Downloaded",
+        "HuggingFaceDownloadableModel",
+        "LeapDownloadableModel",
+        "LeapModelDownloader",
+        "ModelDownloadStatus",
+        "NotOnLocal",
+    ),
+    "models.manifest": ("Manifest",),
+    "options": ("CacheOptions", "GenerationOptions", "ModelLoadingOptions", "SamplingDefaults"),
+    "responses": (
+        "AudioSample",
+        "Chunk",
+        "Complete",
+        "FunctionCalls",
+        "GenerationFinishReason",
+        "GenerationStats",
+        "MessageResponse",
+        "ReasoningChunk",
+    ),
+    "runner": ("Generation", "GenerationHandler", "ModelRunner"),
+}
+_HOME = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = ["__version__", *sorted(_HOME)]  # noqa: PLE0604
+
+if TYPE_CHECKING:
+    from .constraints.response_types import (
+        Guide as Guide,
+        parse_result as parse_result,
+        schema_of as schema_of,
+    )
+    from .conversation import (
+        Conversation as Conversation,
+        ResponseStream as ResponseStream,
+    )
+    from .errors import (
+        LeapConstraintError as LeapConstraintError,
+        LeapError as LeapError,
+        LeapGeneratableDeserializationError as LeapGeneratableDeserializationError,
+        LeapGeneratableSchematizationError as LeapGeneratableSchematizationError,
+        LeapGenerationError as LeapGenerationError,
+        LeapGenerationPromptExceedContextLength as LeapGenerationPromptExceedContextLength,
+        LeapGenerationPromptExceedContextLengthError as LeapGenerationPromptExceedContextLengthError,
+        LeapJobError as LeapJobError,
+        LeapModelDownloadError as LeapModelDownloadError,
+        LeapModelDownloadSha256MismatchError as LeapModelDownloadSha256MismatchError,
+        LeapModelDownloadSizeMismatchError as LeapModelDownloadSizeMismatchError,
+        LeapModelLoadingError as LeapModelLoadingError,
+        LeapModelNotFoundError as LeapModelNotFoundError,
+        LeapOptionsError as LeapOptionsError,
+        LeapSchemaError as LeapSchemaError,
+        LeapSerializationError as LeapSerializationError,
+        LeapToolError as LeapToolError,
+        LeapUnavailableError as LeapUnavailableError,
+    )
+    from .functions import (
+        ArrayType as ArrayType,
+        BooleanType as BooleanType,
+        HermesFunctionCallParser as HermesFunctionCallParser,
+        IntegerType as IntegerType,
+        LFMFunctionCallParser as LFMFunctionCallParser,
+        LeapFunction as LeapFunction,
+        LeapFunctionCallParser as LeapFunctionCallParser,
+        LeapFunctionParameter as LeapFunctionParameter,
+        LeapFunctionParameterType as LeapFunctionParameterType,
+        NullType as NullType,
+        NumberType as NumberType,
+        ObjectType as ObjectType,
+        SchemaType as SchemaType,
+        StringType as StringType,
+    )
+    from .functions.execution import (
+        FunctionResult as FunctionResult,
+    )
+    from .functions.loop import (
+        FunctionRun as FunctionRun,
+        run_functions as run_functions,
+    )
+    from .functions.policy import (
+        FunctionPolicy as FunctionPolicy,
+        ToolPolicy as ToolPolicy,
+    )
+    from .functions.signatures import (
+        declare as declare,
+    )
+    from .loading import (
+        Leap as Leap,
+        LeapClient as LeapClient,
+        Result as Result,
+    )
+    from .messages import (
+        Audio as Audio,
+        AudioPcmF32 as AudioPcmF32,
+        ChatMessage as ChatMessage,
+        ChatMessageContent as ChatMessageContent,
+        ChatMessageRole as ChatMessageRole,
+        Image as Image,
+        LeapFunctionCall as LeapFunctionCall,
+        LeapJSONEncoder as LeapJSONEncoder,
+        Text as Text,
+        leap_object_hook as leap_object_hook,
+        messages_from_json as messages_from_json,
+    )
+    from .models.downloader import (
+        DownloadInProgress as DownloadInProgress,
+        DownloadableModel as DownloadableModel,
+        Downloaded as Downloaded,
+        HuggingFaceDownloadableModel as HuggingFaceDownloadableModel,
+        LeapDownloadableModel as LeapDownloadableModel,
+        LeapModelDownloader as LeapModelDownloader,
+        ModelDownloadStatus as ModelDownloadStatus,
+        NotOnLocal as NotOnLocal,
+    )
+    from .models.manifest import (
+        Manifest as Manifest,
+    )
+    from .options import (
+        CacheOptions as CacheOptions,
+        GenerationOptions as GenerationOptions,
+        ModelLoadingOptions as ModelLoadingOptions,
+        SamplingDefaults as SamplingDefaults,
+    )
+    from .responses import (
+        AudioSample as AudioSample,
+        Chunk as Chunk,
+        Complete as Complete,
+        FunctionCalls as FunctionCalls,
+        GenerationFinishReason as GenerationFinishReason,
+        GenerationStats as GenerationStats,
+        MessageResponse as MessageResponse,
+        ReasoningChunk as ReasoningChunk,
+    )
+    from .runner import (
+        Generation as Generation,
+        GenerationHandler as GenerationHandler,
+        ModelRunner as ModelRunner,
+    )
+
+
+def __getattr__(name: str) -> object:
+    module = _HOME.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{module}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,40 @@
+"""Shapes that a reply must have: from JSON schemas, Python types, regular expressions, choices, grammars and declared
+functions to constraints on tokens, and the check of the finished text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from .injection import inject_schema
+from .protocol import CompiledConstraint, TokenConstraint, Vocabulary
+from .response_types import parse_result, schema_of, schema_text_of
+
+if TYPE_CHECKING:
+    from ..functions import LeapFunction
+    from ..options import FunctionCallParser, GenerationOptions
+
+__all__ = [
+    "CompiledConstraint",
+    "TokenConstraint",
+    "Vocabulary",
+    "compile_constraint",
+    "inject_schema",
+    "parse_result",
+    "schema_of",
+    "schema_text_of",
+]
+
+
+def compile_constraint(
+    options: GenerationOptions,
+    functions: Sequence[LeapFunction],
+    vocabulary: Vocabulary,
+    *,
+    parser: FunctionCallParser | None = None,
+    reasoning_open: bool = False,
+) -> CompiledConstraint | None:
+    """See ``compiling.compile_constraint``, which is imported when it is first needed."""
+    from . import compiling
+
+    return compiling.compile_constraint(options, functions, vocabulary, parser=parser, reasoning_open=reasoning_open)

@@ -1,0 +1,221 @@
+"""From options and functions to what holds one reply: the constraint on its tokens and the check of its text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ..errors import LeapOptionsError, LeapSchemaError
+from .call_grammar import json_grammar, pythonic_grammar
+from .enforcement import enforce
+from .matching import AfterReasoning, CallsConstraint, ForbiddenTokens, GrammarConstraint
+from .protocol import CompiledConstraint, TokenConstraint, Vocabulary
+from .schema import JsonSchema, check_schema, read_schema
+from .tokenizer import ConstraintTokenizer, GrammarError, byte_tokenizer, tokenizer_of
+
+if TYPE_CHECKING:
+    from ..functions import LeapFunction
+    from ..options import FunctionCallParser, GenerationOptions
+
+THINK_START, THINK_END = "<think>", "</think>"
+
+
+def compile_constraint(
+    options: GenerationOptions,
+    functions: Sequence[LeapFunction],
+    vocabulary: Vocabulary,
+    *,
+    parser: FunctionCallParser | None = None,
+    reasoning_open: bool = False,
+) -> CompiledConstraint | None:
+    """What ``options`` and the declared functions ask of a reply; None when nothing.
+
+    ``parser``: the style of calls; None means that calls are not looked for. ``reasoning_open``: the prompt has opened
+    the reasoning. Raises LeapSchemaError for a schema, expression or grammar that cannot be used, and LeapOptionsError
+    for a tool_choice that names no function.
+    """
+    choice = _tool_choice(options, functions, parser)
+    shape = _shape(options, vocabulary)
+    if shape is None and choice is None:
+        return None
+    constraint, warnings = (None, ()) if shape is None else (shape.constraint, shape.warnings)
+    if choice is not None and parser is not None:
+        constraint, more = _with_calls(constraint, choice, functions, vocabulary, parser)
+        warnings = (*warnings, *more)
+    if constraint is not None and not isinstance(constraint, ForbiddenTokens):
+        constraint = _after_reasoning(constraint, vocabulary, reasoning_open)
+    if shape is None:
+        return CompiledConstraint(constraint, warnings)
+    return CompiledConstraint(constraint, warnings, shape.validate, shape.exact)
+
+
+def _shape(options: GenerationOptions, vocabulary: Vocabulary) -> CompiledConstraint | None:
+    tokenizer = partial(tokenizer_of, vocabulary)
+    if options.json_schema_constraint is not None:
+        return _schema_constraint(read_schema(options.json_schema_constraint), tokenizer())
+    if options.regex_constraint is not None:
+        return _regex_constraint(options.regex_constraint, tokenizer())
+    if options.choices_constraint is not None:
+        return _choices_constraint(options.choices_constraint, tokenizer())
+    if options.grammar_constraint is not None:
+        return _lark_constraint(options.grammar_constraint, tokenizer())
+    return None
+
+
+def _schema_constraint(schema: JsonSchema, tokenizer: ConstraintTokenizer) -> CompiledConstraint:
+    enforced = enforce(schema, tokenizer)
+    constraint = GrammarConstraint(tokenizer.matcher(enforced.grammar), tokenizer.n_tokens)
+    return CompiledConstraint(constraint, enforced.warnings, schema.problems, exact=enforced.exact)
+
+
+def _regex_constraint(pattern: str, tokenizer: ConstraintTokenizer) -> CompiledConstraint:
+    from llguidance import LLMatcher
+
+    try:
+        matcher = tokenizer.matcher(LLMatcher.grammar_from_regex(pattern))
+    except GrammarError as error:
+        raise LeapSchemaError(f"the regular expression cannot be used: {error}") from None
+    return CompiledConstraint(
+        GrammarConstraint(matcher, tokenizer.n_tokens),
+        validate=_grammar_check(tokenizer, LLMatcher.grammar_from_regex(pattern), "the regular expression"),
+    )
+
+
+def _choices_constraint(choices: Sequence[str], tokenizer: ConstraintTokenizer) -> CompiledConstraint:
+    from llguidance import LLMatcher
+
+    grammar = LLMatcher.grammar_from_lark("start: " + " | ".join(json.dumps(c, ensure_ascii=False) for c in choices))
+    try:
+        matcher = tokenizer.matcher(grammar)
+    except GrammarError as error:
+        raise LeapSchemaError(f"the choices cannot be used: {error}") from None
+
+    def validate(text: str) -> list[str]:
+        return [] if text in choices else [f"{text!r} is none of the choices"]
+
+    return CompiledConstraint(GrammarConstraint(matcher, tokenizer.n_tokens), validate=validate)
+
+
+def _lark_constraint(lark: str, tokenizer: ConstraintTokenizer) -> CompiledConstraint:
+    from llguidance import LLMatcher
+
+    grammar = LLMatcher.grammar_from_lark(lark)
+    try:
+        matcher = tokenizer.matcher(grammar)
+    except GrammarError as error:
+        raise LeapSchemaError(f"the grammar cannot be used: {error}") from None
+    return CompiledConstraint(
+        GrammarConstraint(matcher, tokenizer.n_tokens), validate=_grammar_check(tokenizer, grammar, "the grammar")
+    )
+
+
+def _grammar_check(tokenizer: ConstraintTokenizer, grammar: str, name: str) -> Callable[[str], list[str]]:
+    """A check of a finished text by the grammar that constrained it."""
+
+    def validate(text: str) -> list[str]:
+        matcher = tokenizer.matcher(grammar)
+        tokens = tokenizer.tokenizer.tokenize_str(text)
+        if matcher.try_consume_tokens(tokens) == len(tokens) and matcher.is_accepting():
+            return []
+        return [f"the text does not satisfy {name}"]
+
+    return validate
+
+
+def _tool_choice(
+    options: GenerationOptions, functions: Sequence[LeapFunction], parser: FunctionCallParser | None
+) -> str | None:
+    """auto, required, none or a function's name; None when there is nothing to hold to it."""
+    choice = options.tool_choice
+    names = [function.name for function in functions]
+    if choice in (None, "auto"):
+        return "auto" if functions and parser is not None else None
+    assert choice is not None
+    if choice == "none":
+        return "none" if parser is not None else None
+    if parser is None:
+        raise LeapOptionsError("tool_choice", f"{choice!r} needs a function call parser")
+    if not functions:
+        raise LeapOptionsError("tool_choice", f"{choice!r}, but no functions are registered")
+    if choice != "required" and choice not in names:
+        raise LeapOptionsError("tool_choice", f"{choice!r} is none of the functions {', '.join(names)}")
+    return choice
+
+
+def _with_calls(
+    shape: TokenConstraint | None,
+    choice: str,
+    functions: Sequence[LeapFunction],
+    vocabulary: Vocabulary,
+    parser: FunctionCallParser,
+) -> tuple[TokenConstraint | None, tuple[str, ...]]:
+    """The constraint on text and calls together."""
+    start = vocabulary.special_tokens.get(parser.start_marker)
+    if choice == "none":
+        return (shape or (ForbiddenTokens([start]) if start is not None else None)), ()
+    tokenizer = tokenizer_of(vocabulary)
+    named = choice not in ("auto", "required")
+    allowed = [function for function in functions if function.name == choice] if named else list(functions)
+    end = parser.end_marker if parser.end_marker in vocabulary.special_tokens else json.dumps(parser.end_marker)
+    if parser.name == "hermes":
+        write: Callable[..., str] = partial(json_grammar, allowed, end)
+    else:
+        write = partial(pythonic_grammar, allowed, end, many=not named)
+    from llguidance import LLMatcher
+
+    prefix = "" if start is not None else json.dumps(parser.start_marker)
+    grammar, warnings = _compiled_calls(tokenizer, lambda lenient: _prefixed(write(lenient=lenient), prefix))
+    grammar = LLMatcher.grammar_from_lark(grammar)
+    if start is None:
+        if choice == "auto":
+            return shape, ()
+        return GrammarConstraint(tokenizer.matcher(grammar), tokenizer.n_tokens), warnings
+    constraint = CallsConstraint(
+        start,
+        lambda: GrammarConstraint(tokenizer.matcher(grammar), tokenizer.n_tokens),
+        vocabulary.eog_tokens,
+        required=choice != "auto",
+        otherwise=shape if choice == "auto" else None,
+        repeat=parser.name == "hermes" and not named,
+    )
+    return constraint, warnings
+
+
+def check_calls(functions: Sequence[LeapFunction]) -> tuple[str, ...]:
+    """What of the functions' parameters calls cannot be held to. Raises LeapSchemaError for unusable parameters."""
+    for function in functions:
+        check_schema(function.arguments_schema)
+    _, warnings = _compiled_calls(
+        byte_tokenizer(), lambda lenient: pythonic_grammar(functions, '"<end>"', many=True, lenient=lenient)
+    )
+    return warnings
+
+
+def _compiled_calls(tokenizer: ConstraintTokenizer, write: Callable[[bool], str]) -> tuple[str, tuple[str, ...]]:
+    """The grammar of the calls, strict if that is possible, else lenient with warnings."""
+    from llguidance import LLMatcher
+
+    reason = ""
+    for lenient in (False, True):
+        grammar = write(lenient)
+        try:
+            matcher = tokenizer.matcher(LLMatcher.grammar_from_lark(grammar))
+        except GrammarError as error:
+            reason = str(error)
+            continue
+        warnings = matcher.get_grammar_warnings()
+        return grammar, tuple(f"not enforced in function calls: {text}" for text in warnings)
+    raise LeapSchemaError(f"the functions' parameters cannot be used: {reason}")
+
+
+def _prefixed(grammar: str, prefix: str) -> str:
+    return grammar.replace("start: ", f"start: {prefix} ", 1) if prefix else grammar
+
+
+def _after_reasoning(constraint: TokenConstraint, vocabulary: Vocabulary, reasoning_open: bool) -> TokenConstraint:
+    start, end = (vocabulary.special_tokens.get(tag) for tag in (THINK_START, THINK_END))
+    if start is None or end is None:
+        return constraint
+    return AfterReasoning(constraint, start, end, vocabulary.eog_tokens, thinking=reasoning_open)

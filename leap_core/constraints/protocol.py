@@ -1,0 +1,68 @@
+"""What the engine asks of a constraint, and what a constraint asks of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from numpy import float32
+    from numpy.typing import NDArray
+
+
+class TokenConstraint(Protocol):
+    """Decides which tokens may come next in one sequence. For each position: ``forced_tokens`` or ``apply``, then
+    ``accept`` with what was chosen."""
+
+    def apply(self, logits: NDArray[float32]) -> None:
+        """Set the logits (shape [vocabulary]) of tokens that must not come next to minus infinity, in place."""
+        ...
+
+    def forced_tokens(self) -> list[int]:
+        """Tokens that must come next, so that none of them needs sampling; usually none."""
+        ...
+
+    def accept(self, token: int) -> None:
+        """Take note of the next token, forced ones too. Raises LeapGenerationError when it was not allowed."""
+        ...
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing may follow but the end."""
+        ...
+
+
+class Vocabulary(Protocol):
+    """What a constraint needs of a model."""
+
+    @property
+    def llama_vocab(self) -> Any:
+        """llama.cpp's pointer to the vocabulary."""
+        ...
+
+    @property
+    def n_tokens(self) -> int: ...
+    @property
+    def eog_tokens(self) -> Collection[int]: ...
+    @property
+    def special_tokens(self) -> Mapping[str, int]: ...
+
+
+def _nothing_wrong(_text: str) -> list[str]:
+    return []
+
+
+@dataclass(frozen=True)
+class CompiledConstraint:
+    """A constraint made ready for one reply.
+
+    ``constraint``: None when nothing is to be enforced while generating. ``warnings``: what it cannot enforce.
+    ``validate`` lists what is wrong with the finished text, "" positions first; empty when it is right.
+    ``exact``: whether all that ``validate`` checks is also enforced, so that only a text cut short can be wrong.
+    """
+
+    constraint: TokenConstraint | None
+    warnings: tuple[str, ...] = ()
+    validate: Callable[[str], list[str]] = _nothing_wrong
+    exact: bool = True

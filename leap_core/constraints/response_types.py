@@ -1,0 +1,182 @@
+"""Python types as the shape of an answer: their schema as text, and the answer's text back as a value of the type."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import decimal
+import enum
+import json
+import typing
+import uuid
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar, get_args, get_origin
+
+from ..errors import LeapGeneratableDeserializationError
+from .python_types import (
+    LISTS,
+    MAPPINGS,
+    UNIONS,
+    Guide,
+    enum_values,
+    fields_of,
+    is_object_type,
+    schema_of,
+    without_annotations,
+)
+
+__all__ = ["Guide", "parse_result", "schema_of", "schema_text_of"]
+
+T = TypeVar("T")
+READ_METHODS = ("model_validate_json", "__from_json__", "from_json")
+"""Methods of a type that read a JSON text, in the order in which they are looked for."""
+
+
+def schema_text_of(kind: Any) -> str:
+    """The JSON schema of a type, as JSON text. Raises LeapGeneratableSchematizationError."""
+    return json.dumps(schema_of(kind))
+
+
+def parse_result(kind: type[T], text: str) -> T:
+    """The value that an answer means. Properties that the type does not have are left out.
+
+    Raises LeapGeneratableDeserializationError naming what does not fit.
+    """
+    for name in READ_METHODS:
+        method = getattr(kind, name, None)
+        if callable(method):
+            try:
+                return method(text)  # type: ignore[no-any-return]
+            except Exception as error:
+                raise LeapGeneratableDeserializationError(f"{kind.__name__}: {error}") from error
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise LeapGeneratableDeserializationError(f"not JSON: {error}") from None
+    return _read(kind, value, "")  # type: ignore[no-any-return]
+
+
+def _read(hint: Any, value: Any, where: str) -> Any:
+    kind, _ = without_annotations(hint)
+    if kind in (Any, object) or isinstance(kind, TypeVar):
+        return value
+    if kind is None or kind is type(None):
+        return value if value is None else _fail(where, "null", value)
+    if isinstance(kind, type) and get_origin(kind) is None:
+        return _read_class(kind, value, where)
+    return _read_generic(get_origin(kind), get_args(kind), value, where)
+
+
+def _read_class(kind: type, value: Any, where: str) -> Any:
+    if issubclass(kind, enum.Enum):
+        members = dict(zip(enum_values(kind), kind, strict=True))
+        return members[value] if isinstance(value, str) and value in members else _fail(where, kind.__name__, value)
+    if is_object_type(kind):
+        return _read_object(kind, value, where)
+    if hasattr(kind, "model_validate"):
+        return _try(kind.model_validate, value, where, kind.__name__)
+    if kind in LISTS:
+        return _read_generic(kind, (Any, ...), value, where)
+    if kind in MAPPINGS:
+        return value if isinstance(value, dict) else _fail(where, "an object", value)
+    if issubclass(kind, bool):
+        return value if isinstance(value, bool) else _fail(where, "a boolean", value)
+    if issubclass(kind, (int, float, decimal.Decimal)):
+        return _read_number(kind, value, where)
+    if not isinstance(value, str):
+        return _fail(where, kind.__name__, value)
+    if issubclass(kind, str):
+        return value if kind is str else _try(kind, value, where, kind.__name__)
+    if issubclass(kind, (datetime.date, datetime.time)):
+        return _try(kind.fromisoformat, value.replace("Z", "+00:00"), where, kind.__name__)
+    if issubclass(kind, uuid.UUID):
+        return _try(kind, value, where, kind.__name__)
+    return _fail(where, kind.__name__, value)
+
+
+def _read_number(kind: Any, value: Any, where: str) -> Any:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return _fail(where, "a number", value)
+    if issubclass(kind, int) and value != int(value):
+        return _fail(where, "a whole number", value)
+    return kind(str(value)) if issubclass(kind, decimal.Decimal) else kind(value)
+
+
+def _read_object(kind: type, value: Any, where: str) -> Any:
+    if not isinstance(value, dict):
+        return _fail(where, "an object", value)
+    given: dict[str, Any] = {}
+    for field in fields_of(kind):
+        place = f"{where}/{field.name}"
+        if field.name not in value:
+            if field.required:
+                raise LeapGeneratableDeserializationError(f"{place} is missing")
+            if not _has_default(kind, field.name):
+                given[field.name] = None
+        elif value[field.name] is None and not field.required:
+            given[field.name] = None
+        else:
+            given[field.name] = _read(field.kind, value[field.name], place)
+    return given if typing.is_typeddict(kind) else kind(**given)
+
+
+def _has_default(kind: type, name: str) -> bool:
+    if typing.is_typeddict(kind):
+        return True  # a key that is left out stays out
+    if dataclasses.is_dataclass(kind):
+        field = {f.name: f for f in dataclasses.fields(kind)}[name]
+        return field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
+    return name in getattr(kind, "_field_defaults", {})
+
+
+def _read_generic(origin: Any, args: tuple[Any, ...], value: Any, where: str) -> Any:
+    if origin is Literal:
+        for choice in args:
+            if (choice.value if isinstance(choice, enum.Enum) else choice) == value and type(value) is not type(None):
+                return choice
+        return value if value is None and None in args else _fail(where, " or ".join(map(repr, args)), value)
+    if origin in UNIONS:
+        return _read_union(args, value, where)
+    if origin in MAPPINGS:
+        if not isinstance(value, dict):
+            return _fail(where, "an object", value)
+        return {key: _read(args[1], item, f"{where}/{key}") for key, item in value.items()}
+    if origin in LISTS:
+        if not isinstance(value, list):
+            return _fail(where, "an array", value)
+        if origin is tuple and args[-1] is not Ellipsis:
+            if len(args) != len(value):
+                return _fail(where, f"{len(args)} items", value)
+            return tuple(
+                _read(kind, item, f"{where}/{n}") for n, (kind, item) in enumerate(zip(args, value, strict=True))
+            )
+        items = [_read(args[0], item, f"{where}/{n}") for n, item in enumerate(value)]
+        return origin(items) if origin in (tuple, set, frozenset) else items
+    return _fail(where, str(origin), value)
+
+
+def _read_union(args: tuple[Any, ...], value: Any, where: str) -> Any:
+    """The first type that the value fits; exact scalars before conversions, so that 1 stays an int in int | float."""
+    for kind in args:
+        if type(value) is kind:
+            return value
+    failure: LeapGeneratableDeserializationError | None = None
+    for kind in args:
+        try:
+            return _read(kind, value, where)
+        except LeapGeneratableDeserializationError as error:
+            failure = failure or error
+    raise failure or LeapGeneratableDeserializationError(f"{where}: no type fits")
+
+
+def _try(read: Callable[[Any], Any], value: Any, where: str, name: str) -> Any:
+    try:
+        return read(value)
+    except (ValueError, TypeError) as error:
+        raise LeapGeneratableDeserializationError(f"{where or 'the answer'}: not {name}: {error}") from None
+
+
+def _fail(where: str, wanted: str, value: Any) -> Any:
+    shown = json.dumps(value, ensure_ascii=False)
+    shown = shown if len(shown) <= 80 else shown[:79] + "…"
+    raise LeapGeneratableDeserializationError(f"{where or 'the answer'}: expected {wanted}, found {shown}")

@@ -1,0 +1,178 @@
+"""A JSON schema as a document: read, checked against its draft, and used to check finished texts.
+
+References are resolved within the document only; nothing is fetched.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from ..errors import LeapSchemaError
+from .keywords import with_own_keywords
+from .patterns import python_pattern
+from .subschemas import transform, walk
+
+if TYPE_CHECKING:
+    from jsonschema.protocols import Validator
+
+JsonObject = dict[str, Any]
+MOST_PROBLEMS = 20
+
+
+@dataclass(frozen=True)
+class JsonSchema:
+    """A schema that its draft's meta-schema accepts. ``document`` is an object; true is the empty one."""
+
+    document: JsonObject
+    validator: Validator
+
+    def problems(self, text: str) -> list[str]:
+        """What is wrong with a text as an answer; empty when it is right."""
+        try:
+            value = parse_json(text)
+        except ValueError as error:
+            return [f"not JSON: {error}"]
+        return self.problems_of(value)
+
+    def problems_of(self, value: Any) -> list[str]:
+        """What is wrong with a JSON value, each with its JSON pointer."""
+        found = []
+        try:
+            for error in self.validator.iter_errors(value):
+                found.append(f"{pointer(error.absolute_path) or 'the document'}: {_shortened(error.message)}")
+                if len(found) >= MOST_PROBLEMS:
+                    break
+        except RecursionError:
+            found.append("the schema refers to itself without end")
+        return found
+
+
+@lru_cache(maxsize=64)
+def read_schema(text: str) -> JsonSchema:
+    """Read a schema. Those lately read are kept, because checking a large one takes longer than compiling it.
+
+    Raises LeapSchemaError, with the JSON pointer of what its draft does not allow.
+    """
+    try:
+        document = parse_json(text)
+    except ValueError as error:
+        raise LeapSchemaError(f"the schema is not JSON: {error}") from None
+    return check_schema(document)
+
+
+def check_schema(document: Any) -> JsonSchema:
+    """Check a schema that has been parsed. Raises LeapSchemaError."""
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import SchemaError
+    from jsonschema.validators import validator_for
+    from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
+
+    from .formats import format_checker, regex_checker
+
+    if document is False:
+        raise LeapSchemaError("the schema false allows no document at all")
+    if document is True:
+        document = {}
+    if not isinstance(document, dict):
+        raise LeapSchemaError("a schema is a JSON object", hint='such as {"type": "object", "properties": {…}}')
+    draft = validator_for(document, default=Draft202012Validator)
+    try:
+        draft.check_schema(document, format_checker=regex_checker())  # type: ignore[call-arg]
+    except SchemaError as error:
+        where = pointer(error.absolute_path)
+        raise LeapSchemaError(
+            f"the schema is invalid at {where or 'its root'}: {_shortened(error.message)}", pointer=where
+        ) from None
+    except RecursionError:
+        raise LeapSchemaError("the schema is nested too deeply") from None
+    _check_references(document)
+    validator = with_own_keywords(draft)(_python_patterns(document), registry=REGISTRY, format_checker=format_checker())
+    return JsonSchema(document, validator)
+
+
+def _check_references(document: JsonObject) -> None:
+    """Every reference leads to a place in the document, or to a meta-schema of JSON Schema's own."""
+    from jsonschema_specifications import REGISTRY
+    from referencing import Resource
+    from referencing.exceptions import Unresolvable
+    from referencing.jsonschema import DRAFT202012, specification_with
+
+    draft: Any = specification_with(str(document.get("$schema", "")), default=DRAFT202012)
+    root: Any = Resource.from_contents(document, default_specification=draft)
+    resolvers: dict[tuple[str | int, ...], Any] = {(): REGISTRY.resolver_with_root(root)}
+    for path, schema in walk(document):
+        above = next(path[:n] for n in range(len(path), -1, -1) if path[:n] in resolvers)
+        resolver = resolvers[above]
+        if path and ("$id" in schema or "id" in schema):
+            inner: Any = Resource.from_contents(schema, default_specification=draft)
+            resolver = resolvers[path] = resolver.in_subresource(inner)
+        for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
+            target = schema.get(keyword)
+            if not isinstance(target, str):
+                continue
+            try:
+                resolver.lookup(target)
+            except (Unresolvable, ValueError):
+                where = pointer((*path, keyword))
+                hint = "references are resolved within the schema only; nothing is fetched"
+                raise LeapSchemaError(
+                    f"the reference at {where} leads nowhere: {target}", pointer=where, hint=hint
+                ) from None
+
+
+def _python_patterns(document: JsonObject) -> JsonObject:
+    """The schema with the names of ``patternProperties`` in Python's spelling; every expression is looked at."""
+    for path, schema in walk(document):
+        patterns = [("pattern", schema.get("pattern"))]
+        if isinstance(schema.get("patternProperties"), dict):
+            patterns += [("patternProperties", name) for name in schema["patternProperties"]]
+        for key, pattern in patterns:
+            try:
+                if isinstance(pattern, str):
+                    python_pattern(pattern)
+            except ValueError as error:
+                where = pointer((*path, key))
+                raise LeapSchemaError(
+                    f"the regular expression {pattern!r} at {where} cannot be used: {error}", pointer=where
+                ) from None
+    return transform(document, _with_python_patterns)  # type: ignore[no-any-return]
+
+
+def _with_python_patterns(schema: JsonObject) -> JsonObject:
+    changed = dict(schema)
+    if isinstance(schema.get("patternProperties"), dict):
+        named = schema["patternProperties"].items()
+        changed["patternProperties"] = {python_pattern(name): value for name, value in named}
+    return changed
+
+
+def parse_json(text: str) -> Any:
+    """Strict JSON: NaN, Infinity, numbers too large and values nested too deeply are refused. Raises ValueError."""
+    try:
+        return json.loads(text, parse_constant=_refuse, parse_float=_finite)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def pointer(path: Iterator[str | int] | Any) -> str:
+    """RFC 6901: ``/a/0``; "" is the whole document."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if value in (float("inf"), float("-inf")):
+        raise ValueError(f"the number {_shortened(digits)} is too large")
+    return value
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _shortened(message: str) -> str:
+    return message if len(message) <= 300 else message[:299] + "…"

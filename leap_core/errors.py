@@ -1,0 +1,150 @@
+"""Every error leap raises on purpose. The tree:
+
+LeapError
+├── LeapModelLoadingError              a model cannot be read, understood or run
+│   └── LeapModelNotFoundError         nothing answers to the name that was given
+├── LeapGenerationError                a generation failed; the conversation's history is unchanged
+│   ├── LeapGenerationPromptExceedContextLengthError   the prompt alone does not fit the context
+│   └── LeapConstraintError            the finished text does not satisfy its schema or grammar
+├── LeapSchemaError                    a schema or grammar that cannot be used at all, found before generation
+│   └── LeapGeneratableSchematizationError     a Python type that has no JSON schema
+├── LeapGeneratableDeserializationError        a finished text that does not parse back into its Python type
+├── LeapOptionsError                   an option outside its range (also a ValueError)
+├── LeapSerializationError             JSON, text or WAV bytes that do not have the documented shape
+├── LeapModelDownloadError             a download that failed; what arrived is kept for resuming
+│   ├── LeapModelDownloadSizeMismatchError
+│   └── LeapModelDownloadSha256MismatchError
+├── LeapToolError                      a tool was denied, unknown, or failed
+├── LeapJobError                       a background job that failed, or does not exist
+└── LeapUnavailableError               the warm host or the worker cannot be reached
+
+Each has a message (what and where) and may have a hint (what to do about it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .responses import GenerationStats
+
+
+class LeapError(Exception):
+    """The base of all of leap's errors.
+
+    ``hint`` is one sentence that tells the user what to do, or None.
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class LeapModelLoadingError(LeapError):
+    """A model file cannot be read, is damaged, or llama.cpp refuses it."""
+
+
+class LeapModelNotFoundError(LeapModelLoadingError):
+    """No model file, catalogue entry or repository answers to this reference."""
+
+
+class LeapGenerationError(LeapError):
+    """A generation failed. The conversation's history is left as it was."""
+
+
+class LeapGenerationPromptExceedContextLengthError(LeapGenerationError):
+    """The prompt alone is longer than the context, so nothing was generated.
+
+    ``prompt_tokens`` and ``context_size`` are both counted in tokens.
+    """
+
+    def __init__(self, prompt_tokens: int, context_size: int) -> None:
+        super().__init__(
+            f"the prompt has {prompt_tokens} tokens and the context holds {context_size}",
+            hint="shorten the prompt or load the model with a larger context size",
+        )
+        self.prompt_tokens = prompt_tokens
+        self.context_size = context_size
+
+
+LeapGenerationPromptExceedContextLength = LeapGenerationPromptExceedContextLengthError
+"""The same error without the suffix."""
+
+
+class LeapConstraintError(LeapGenerationError):
+    """The finished text does not satisfy its constraint; ``text``, ``problems`` and ``stats`` are kept."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        text: str,
+        problems: Sequence[str] = (),
+        hint: str | None = None,
+        stats: GenerationStats | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.text = text
+        self.problems = tuple(problems)
+        self.stats = stats
+
+
+class LeapSchemaError(LeapError):
+    """A schema, regular expression or grammar that cannot be used, found before anything is generated.
+
+    ``pointer`` is the JSON pointer (RFC 6901) of the offending part; "" is the whole document.
+    """
+
+    def __init__(self, message: str, *, pointer: str = "", hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.pointer = pointer
+
+
+class LeapGeneratableSchematizationError(LeapSchemaError):
+    """A Python type that cannot be expressed as a JSON schema."""
+
+
+class LeapGeneratableDeserializationError(LeapError):
+    """A finished text that does not parse back into the Python type it was generated for."""
+
+
+class LeapOptionsError(LeapError, ValueError):
+    """An option outside its range; ``option`` is its name."""
+
+    def __init__(self, option: str, message: str) -> None:
+        super().__init__(f"{option}: {message}")
+        self.option = option
+
+
+class LeapSerializationError(LeapError):
+    """Data that does not have the documented shape; ``path`` says where, such as ``messages[2].content[0]``."""
+
+    def __init__(self, message: str, *, path: str = "", hint: str | None = None) -> None:
+        super().__init__(f"{path}: {message}" if path else message, hint=hint)
+        self.path = path
+
+
+class LeapModelDownloadError(LeapError):
+    """A download that failed. What has arrived stays beside the target and is resumed next time."""
+
+
+class LeapModelDownloadSizeMismatchError(LeapModelDownloadError):
+    """The server sent another number of bytes than it announced."""
+
+
+class LeapModelDownloadSha256MismatchError(LeapModelDownloadError):
+    """The bytes that arrived do not have the announced SHA-256."""
+
+
+class LeapToolError(LeapError):
+    """A tool was denied by policy, is unknown, timed out, or failed."""
+
+
+class LeapJobError(LeapError):
+    """A background job failed, was cancelled, or does not exist."""
+
+
+class LeapUnavailableError(LeapError):
+    """The warm host or the job worker cannot be reached."""

@@ -1,0 +1,161 @@
+"""Functions that a model may call, and how they are told to it: OpenAI's tool JSON, as the LEAP SDK writes it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ..errors import LeapSerializationError
+from .types import JsonObject, LeapFunctionParameterType, SchemaType
+
+if TYPE_CHECKING:
+    from .programs import Program
+
+NAME = re.compile(r"\w[\w-]*(\.\w[\w-]*)*")
+"""Names that models can write in a call: words with digits, underscores and hyphens, joined by dots."""
+
+
+@dataclass(frozen=True)
+class LeapFunctionParameter:
+    """One named parameter. An ``optional`` one may be left out of a call."""
+
+    name: str
+    type: LeapFunctionParameterType
+    description: str = ""
+    optional: bool = False
+
+    def to_json_object(self) -> JsonObject:
+        """The JSON schema of the parameter's value: the description, then the type's own keys."""
+        schema = self.type.to_json_object()
+        text = self.description or schema.get("description")
+        described: JsonObject = {} if text is None else {"description": text}
+        return described | {key: value for key, value in schema.items() if key != "description"}
+
+
+@dataclass(frozen=True)
+class LeapFunction:
+    """A function that a model may call.
+
+    ``schema``: the JSON schema of the arguments as it was declared elsewhere; then it is what the model is told and
+    what calls are held to, and ``parameters`` are read off it. ``call`` is what runs it (a callable that takes the
+    arguments by name, or a Program), if leap is to run it; it takes no part in comparison.
+    Raises LeapSerializationError for an impossible name.
+    """
+
+    name: str
+    description: str
+    parameters: Sequence[LeapFunctionParameter] = ()
+    schema: Mapping[str, Any] | None = None
+    call: Callable[..., Any] | Program | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not NAME.fullmatch(self.name):
+            raise LeapSerializationError(
+                f"{self.name!r} cannot be a function's name",
+                path="name",
+                hint="use letters, digits, '_' and '-', in parts joined by '.'",
+            )
+        names = [parameter.name for parameter in self.parameters]
+        for name in names:
+            if names.count(name) > 1:
+                raise LeapSerializationError(f"the parameter {name!r} is declared twice", path=self.name)
+
+    @property
+    def arguments_schema(self) -> JsonObject:
+        """The JSON schema of the object of arguments."""
+        if self.schema is not None:
+            return dict(self.schema)
+        return {
+            "type": "object",
+            "properties": {parameter.name: parameter.to_json_object() for parameter in self.parameters},
+            "required": [parameter.name for parameter in self.parameters if not parameter.optional],
+        }
+
+    def to_json_object(self, with_tool_type_wrapper: bool = True) -> JsonObject:
+        """OpenAI's declaration of a tool; without the wrapper only what stands below ``function``."""
+        function = {"name": self.name, "description": self.description, "parameters": self.arguments_schema}
+        return {"type": "function", "function": function} if with_tool_type_wrapper else function
+
+    @staticmethod
+    def from_callable(function: Callable[..., Any], *, name: str | None = None) -> LeapFunction:
+        """Declare a Python function by its signature, annotations and docstring; see ``signatures.declare``."""
+        from .signatures import declare
+
+        return declare(function, name=name)
+
+    @staticmethod
+    def from_openai(value: object, path: str = "tool") -> LeapFunction:
+        """Read OpenAI's declaration, with or without the wrapper. Every detail of the schema is kept.
+
+        Raises LeapSerializationError naming the path.
+        """
+        tool = _object(value, path)
+        if "function" in tool:
+            if tool.get("type", "function") != "function":
+                raise LeapSerializationError(f"unknown type of tool {tool['type']!r}", path=f"{path}.type")
+            path = f"{path}.function"
+            tool = _object(tool["function"], path)
+        name = tool.get("name")
+        if not isinstance(name, str):
+            raise LeapSerializationError("expected the function's name", path=f"{path}.name")
+        description = tool.get("description") or ""
+        if not isinstance(description, str):
+            raise LeapSerializationError("expected a string", path=f"{path}.description")
+        schema = tool.get("parameters")
+        if schema is None:
+            schema = {"type": "object", "properties": {}, "required": []}
+        schema = _object(schema, f"{path}.parameters")
+        try:
+            return LeapFunction(name, description, _parameters(schema, f"{path}.parameters"), schema)
+        except LeapSerializationError as error:
+            if error.path.startswith(path):
+                raise
+            raise LeapSerializationError(error.message, path=path, hint=error.hint) from None
+
+
+def _parameters(schema: JsonObject, path: str) -> list[LeapFunctionParameter]:
+    if schema.get("type", "object") != "object":
+        raise LeapSerializationError("the arguments of a function are an object", path=f"{path}.type")
+    properties = _object(schema.get("properties", {}), f"{path}.properties")
+    required = schema.get("required", [])
+    if not isinstance(required, list):
+        raise LeapSerializationError("expected a list of names", path=f"{path}.required")
+    found = []
+    for name, value in properties.items():
+        detail = {} if value is True else _object(value, f"{path}.properties.{name}")
+        text = detail.get("description")
+        rest = {key: item for key, item in detail.items() if key != "description" or not isinstance(text, str)}
+        kind = type_of_schema(rest)
+        found.append(LeapFunctionParameter(name, kind, text if isinstance(text, str) else "", name not in required))
+    return found
+
+
+def type_of_schema(schema: JsonObject) -> LeapFunctionParameterType:
+    """One of the plain types where it says all that the schema says, else the schema itself."""
+    from . import types
+
+    kind = schema.get("type")
+    described = {key: schema[key] for key in ("description",) if isinstance(schema.get(key), str)}
+    plain: LeapFunctionParameterType | None = None
+    if kind == "array" and isinstance(schema.get("items"), dict):
+        plain = types.ArrayType(type_of_schema(schema["items"]), **described)
+    elif kind == "object" and isinstance(schema.get("properties"), dict):
+        properties = schema["properties"]
+        if all(isinstance(value, dict) for value in properties.values()) and isinstance(schema.get("required"), list):
+            inner = {name: type_of_schema(value) for name, value in properties.items()}
+            plain = types.ObjectType(inner, tuple(schema["required"]), **described)
+    elif kind in ("string", "number", "integer"):
+        values = tuple(schema["enum"]) if isinstance(schema.get("enum"), list) else None
+        simple = {"string": types.StringType, "number": types.NumberType, "integer": types.IntegerType}[kind]
+        plain = simple(values, **described)
+    elif kind in ("boolean", "null"):
+        plain = (types.BooleanType if kind == "boolean" else types.NullType)(**described)
+    return plain if plain is not None and plain.to_json_object() == schema else SchemaType(schema)
+
+
+def _object(value: object, path: str) -> JsonObject:
+    if not isinstance(value, dict):
+        raise LeapSerializationError("expected an object", path=path)
+    return value

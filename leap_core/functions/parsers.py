@@ -1,0 +1,93 @@
+"""How models write calls: LFM2's Pythonic lists and Hermes' JSON blocks, each between its own pair of markers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from ..messages import LeapFunctionCall
+from . import pythonic
+
+
+class LeapFunctionCallParser:
+    """Reads and writes calls of one style.
+
+    ``parse`` and ``dump`` are all that a generation uses. ``append``, ``clear`` and ``parse()`` without a text are the
+    LEAP SDK's way: text is collected, then read.
+    """
+
+    name = ""
+
+    def __init__(self, start_marker: str, end_marker: str) -> None:
+        self.start_marker = start_marker
+        self.end_marker = end_marker
+        self._collected = ""
+
+    def append(self, chunk: str) -> None:
+        """Collect a piece of text for ``parse()``."""
+        self._collected += chunk
+
+    def clear(self) -> None:
+        """Forget what was collected."""
+        self._collected = ""
+
+    def parse(self, body: str | None = None) -> list[LeapFunctionCall]:
+        """The calls in ``body``, the text between the markers, or in what was collected, with or without its markers.
+
+        Raises ValueError when it cannot be read.
+        """
+        text = self._collected if body is None else body
+        for marker in (self.start_marker, self.end_marker):
+            text = text.strip().removeprefix(marker).removesuffix(marker)
+        return self._read(text)
+
+    def dump(self, calls: Sequence[LeapFunctionCall]) -> str:
+        """The text, markers included, with which the model would have made these calls."""
+        raise NotImplementedError
+
+    def _read(self, body: str) -> list[LeapFunctionCall]:
+        raise NotImplementedError
+
+
+class LFMFunctionCallParser(LeapFunctionCallParser):
+    """``<|tool_call_start|>[f(a="x", b=1), g()]<|tool_call_end|>``; JSON calls between the markers are read too."""
+
+    name = "lfm"
+
+    def __init__(self) -> None:
+        super().__init__("<|tool_call_start|>", "<|tool_call_end|>")
+
+    def dump(self, calls: Sequence[LeapFunctionCall]) -> str:
+        return f"{self.start_marker}{pythonic.write_calls(calls)}{self.end_marker}" if calls else ""
+
+    def _read(self, body: str) -> list[LeapFunctionCall]:
+        return pythonic.read_calls(body)
+
+
+class HermesFunctionCallParser(LeapFunctionCallParser):
+    """``<tool_call>{"name": "f", "arguments": {"a": "x"}}</tool_call>``, one call a block."""
+
+    name = "hermes"
+
+    def __init__(self) -> None:
+        super().__init__("<tool_call>", "</tool_call>")
+
+    def dump(self, calls: Sequence[LeapFunctionCall]) -> str:
+        return "\n".join(f"{self.start_marker}\n{_compact_object(call)}\n{self.end_marker}" for call in calls)
+
+    def _read(self, body: str) -> list[LeapFunctionCall]:
+        return [pythonic.call_of_object(pythonic.read_value(body))]
+
+
+PARSERS = {parser.name: parser for parser in (LFMFunctionCallParser, HermesFunctionCallParser)}
+
+
+def parser_named(name: str) -> LeapFunctionCallParser:
+    """A new parser: "lfm" or "hermes". Raises ValueError for another name."""
+    if name not in PARSERS:
+        raise ValueError(f"{name!r} is not a function call parser; known are {', '.join(PARSERS)}")
+    return PARSERS[name]()
+
+
+def _compact_object(call: LeapFunctionCall) -> str:
+    return json.dumps({"name": call.name, "arguments": dict(call.arguments)}, ensure_ascii=False)

@@ -1,0 +1,349 @@
+"""Reads and writes calls as LFM2 models write them: a Python list of calls, such as ``[f(a="x"), g(b=[1, 2])]``.
+
+Reading takes what models really write: both kinds of quotes, escapes, line breaks inside strings, True and true, None
+and null, numbers in every form, nested lists, tuples and dicts, dotted names, Python's keywords as names of parameters,
+and JSON where a value or a whole call is JSON. Nothing is evaluated. Positions in errors count characters from 0.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..messages import LeapFunctionCall
+
+DEEPEST = 100
+"""Levels of nesting; a text with more is not a call."""
+
+SPACE = re.compile(r"\s*")
+NAME = re.compile(r"\w[\w-]*(?:\.\w[\w-]*)*")
+ARGUMENT = re.compile(r"[\w$][\w$.-]*")
+KEY = re.compile(r"[^\W\d][\w-]*")
+NUMBER = re.compile(
+    r"[+-]?\s*(?:0[xX][0-9a-fA-F_]+|0[oO][0-7_]+|0[bB][01_]+"
+    r"|(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d[\d_]*)?)(?![\w.])"
+)
+STRING_START = re.compile(r"([rRuU]?)('''|\"\"\"|'|\")")
+WORDS = {"True": True, "true": True, "False": False, "false": False, "None": None, "null": None}
+ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "a": "\a", "v": "\v", "/": "/", "\n": ""}
+ESCAPES |= {"\\": "\\", "'": "'", '"': '"'}
+ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|U([0-9a-fA-F]{8})|([0-7]{1,3})|(.))", re.DOTALL)
+
+
+class PythonicSyntaxError(ValueError):
+    """``position`` is where reading stopped. ``unfinished``: the text ended too early, but was right until there;
+    ``in_string``: it ended within a string."""
+
+    def __init__(self, position: int, reason: str, *, unfinished: bool = False, in_string: bool = False) -> None:
+        super().__init__(f"syntax error at {position}: {reason}")
+        self.position = position
+        self.reason = reason
+        self.unfinished = unfinished
+        self.in_string = in_string
+
+
+def read_calls(text: str) -> list[LeapFunctionCall]:
+    """All calls of a text that holds nothing else: ``[f(), g()]``, ``f(), g()``, or JSON calls.
+
+    Raises PythonicSyntaxError.
+    """
+    reader = _Reader(text)
+    calls = reader.calls_in_brackets() if reader.sees("[") else reader.calls_until("")
+    reader.expect_end()
+    return calls
+
+
+def read_call_list(text: str, start: int) -> tuple[list[LeapFunctionCall], int]:
+    """The list of calls that begins with the bracket at ``start``, and the position after it. What follows it is not
+    looked at. Raises PythonicSyntaxError."""
+    reader = _Reader(text, start)
+    return reader.calls_in_brackets(), reader.position
+
+
+def read_value(text: str) -> Any:
+    """One value that fills the text: Python's or JSON's spelling. Raises PythonicSyntaxError."""
+    reader = _Reader(text)
+    value = reader.value(0)
+    reader.expect_end()
+    return value
+
+
+def write_calls(calls: Sequence[LeapFunctionCall]) -> str:
+    """``[f(a="x", b=1), g()]``: arguments sorted by name, Python's spelling of values."""
+    return "[" + ", ".join(_write_call(call) for call in calls) + "]"
+
+
+class _Reader:
+    """Reads from a position onwards, by recursive descent."""
+
+    def __init__(self, text: str, position: int = 0) -> None:
+        self.text = text
+        self.position = position
+
+    def sees(self, wanted: str) -> bool:
+        """Whether ``wanted`` comes next, white space aside."""
+        self._skip_space()
+        return self.text.startswith(wanted, self.position)
+
+    def calls_in_brackets(self) -> list[LeapFunctionCall]:
+        self._take("[")
+        calls = self.calls_until("]")
+        self._take("]")
+        return calls
+
+    def calls_until(self, closing: str) -> list[LeapFunctionCall]:
+        calls: list[LeapFunctionCall] = []
+        while True:
+            if calls and (self._at_end() if not closing else self.sees(closing)):
+                return calls  # a comma may stand before the end
+            calls.append(self._json_call() if self.sees("{") else self._call())
+            if not self._passes(",") and not self.sees("{"):  # JSON calls may stand line by line
+                return calls
+
+    def expect_end(self) -> None:
+        if not self._at_end():
+            raise self._error(f"unexpected {self.text[self.position]!r}")
+
+    def _call(self) -> LeapFunctionCall:
+        name = self._match(NAME, "the name of a function")
+        self._take("(")
+        arguments: dict[str, Any] = {}
+        while not self.sees(")"):
+            if self._passes("**"):
+                self._add_spread(arguments)
+            else:
+                key = self._string(0) if self._string_ahead() else self._match(ARGUMENT, "the name of an argument")
+                self._take("=", ": arguments are given by name")
+                self._add(arguments, key, self.value(1))
+            if not self._passes(","):
+                break
+        self._take(")")
+        return LeapFunctionCall(name, arguments)
+
+    def _add_spread(self, arguments: dict[str, Any]) -> None:
+        given = self.value(1)
+        if not isinstance(given, dict):
+            raise self._error("** needs a dict")
+        for key, value in given.items():
+            self._add(arguments, key, value)
+
+    def _add(self, arguments: dict[str, Any], key: str, value: Any) -> None:
+        if key in arguments:
+            raise self._error(f"the argument {key!r} is given twice")
+        arguments[key] = value
+
+    def _json_call(self) -> LeapFunctionCall:
+        return call_of_object(self.value(0), self.position)
+
+    def value(self, depth: int) -> Any:
+        if depth > DEEPEST:
+            raise self._error(f"nested deeper than {DEEPEST} levels")
+        self._skip_space()
+        char = self.text[self.position : self.position + 1]
+        if char == "[":
+            return self._items("[", "]", depth)
+        if char == "(":
+            return self._parenthesis(depth)
+        if char == "{":
+            return self._dict(depth)
+        if self._string_ahead():
+            return self._string(depth)
+        if char and (char in "+-." or char.isdigit()):
+            return self._number()
+        return self._word()
+
+    def _items(self, opening: str, closing: str, depth: int) -> list[Any]:
+        self._take(opening)
+        items: list[Any] = []
+        while not self.sees(closing):
+            items.append(self.value(depth + 1))
+            if not self._passes(","):
+                break
+        self._take(closing)
+        return items
+
+    def _parenthesis(self, depth: int) -> Any:
+        """A tuple, or a value in parentheses."""
+        start = self.position
+        items = self._items("(", ")", depth)
+        last = self.text[start : self.position - 1].rstrip()[-1:]
+        return items[0] if len(items) == 1 and last != "," else items
+
+    def _dict(self, depth: int) -> dict[str, Any]:
+        self._take("{")
+        found: dict[str, Any] = {}
+        while not self.sees("}"):
+            key = self._key(depth)
+            self._take(":")
+            found[key] = self.value(depth + 1)
+            if not self._passes(","):
+                break
+        self._take("}")
+        return found
+
+    def _key(self, depth: int) -> str:
+        """A key: a string, a bare word, or a number, which JSON can only have as text."""
+        if self._string_ahead():
+            return self._string(depth)
+        word = KEY.match(self.text, self.position)
+        if word:
+            self.position = word.end()
+            return json.dumps(WORDS[word[0]]) if word[0] in WORDS else word[0]
+        return json.dumps(self._number())
+
+    def _string_ahead(self) -> bool:
+        self._skip_space()
+        return STRING_START.match(self.text, self.position) is not None
+
+    def _string(self, depth: int) -> str:
+        """A string; several in a row are one, as in Python."""
+        text = ""
+        while self._string_ahead():
+            text += self._one_string()
+        return _joined_surrogates(text)
+
+    def _one_string(self) -> str:
+        start = self.position
+        opening = STRING_START.match(self.text, start)
+        assert opening is not None
+        raw, quote = opening[1] in ("r", "R"), opening[2]
+        place = opening.end()
+        while True:
+            end = self.text.find(quote, place)
+            slash = self.text.find("\\", place, end if end >= 0 else len(self.text))
+            if slash < 0:
+                break
+            place = slash + 2
+        if end < 0:
+            self.position = start
+            raise self._error("the string does not end", unfinished=True, in_string=True)
+        body = self.text[opening.end() : end]
+        self.position = end + len(quote)
+        return body if raw else ESCAPE.sub(lambda match: self._escape(match, start), body)
+
+    def _escape(self, match: re.Match[str], start: int) -> str:
+        short, byte, long, octal, char = match.groups()
+        if char is not None:
+            return ESCAPES.get(char, match[0])
+        code = int(octal, 8) if octal else int(short or byte or long, 16)
+        if code > 0x10FFFF:
+            raise PythonicSyntaxError(start, f"{match[0]} is not a character")
+        return chr(code)
+
+    def _number(self) -> int | float:
+        self._skip_space()
+        match = NUMBER.match(self.text, self.position)
+        if match is None:
+            raise self._error("expected a number", unfinished=self._rest_could_be_number())
+        self.position = match.end()
+        text = "".join(match[0].split()).replace("_", "")
+        sign = -1 if text.startswith("-") else 1
+        digits = text.lstrip("+-").lower()
+        if digits[:2] in ("0x", "0o", "0b"):
+            return sign * int(digits, 0)
+        if digits.isdecimal():
+            if len(digits) > 4000:
+                raise self._error("the number is too long")
+            return sign * int(digits)
+        value = sign * float(digits)
+        if not math.isfinite(value):
+            raise self._error("the number is too large")
+        return value
+
+    def _rest_could_be_number(self) -> bool:
+        rest = self.text[self.position :]
+        return all(char in "+-._eExXoO" or char.isalnum() for char in rest)
+
+    def _word(self) -> Any:
+        if self._at_end():
+            raise self._error("expected a value", unfinished=True)
+        word = KEY.match(self.text, self.position)
+        if word is None or word[0] not in WORDS:
+            found = word[0] if word else self.text[self.position]
+            ended = word is not None and word.end() == len(self.text)
+            raise self._error(f"expected a value, found {found!r}", unfinished=ended)
+        self.position = word.end()
+        return WORDS[word[0]]
+
+    def _match(self, pattern: re.Pattern[str], meaning: str) -> str:
+        self._skip_space()
+        match = pattern.match(self.text, self.position)
+        if match is None:
+            raise self._error(f"expected {meaning}", unfinished=self._at_end())
+        self.position = match.end()
+        return match[0]
+
+    def _take(self, wanted: str, reason: str = "") -> None:
+        if not self._passes(wanted):
+            raise self._error(f"expected {wanted!r}{reason}", unfinished=self._at_end())
+
+    def _passes(self, wanted: str) -> bool:
+        if self.sees(wanted):
+            self.position += len(wanted)
+            return True
+        return False
+
+    def _at_end(self) -> bool:
+        self._skip_space()
+        return self.position >= len(self.text)
+
+    def _skip_space(self) -> None:
+        match = SPACE.match(self.text, self.position)
+        assert match is not None
+        self.position = match.end()
+
+    def _error(self, reason: str, *, unfinished: bool = False, in_string: bool = False) -> PythonicSyntaxError:
+        return PythonicSyntaxError(self.position, reason, unfinished=unfinished, in_string=in_string)
+
+
+def call_of_object(value: Any, position: int = 0) -> LeapFunctionCall:
+    """The call that an object ``{"name": …, "arguments": {…}}`` means; arguments may be a JSON text. OpenAI's wrapper
+    and the key ``parameters`` are understood too. Raises PythonicSyntaxError."""
+    if isinstance(value, dict) and isinstance(value.get("function"), dict):
+        value = value["function"]
+    if not isinstance(value, dict) or not isinstance(value.get("name"), str) or not value["name"].strip():
+        raise PythonicSyntaxError(position, "missing or invalid 'name' field")
+    arguments = value.get("arguments", value.get("parameters"))
+    if isinstance(arguments, str):
+        arguments = read_value(arguments or "{}")
+    if not isinstance(arguments, dict):
+        raise PythonicSyntaxError(position, "missing or invalid 'arguments' field")
+    return LeapFunctionCall(value["name"].strip(), arguments)
+
+
+def _joined_surrogates(text: str) -> str:
+    """Surrogate escapes in pairs are one character; alone they are none."""
+    if not any("\ud800" <= char <= "\udfff" for char in text):
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _write_call(call: LeapFunctionCall) -> str:
+    arguments = ", ".join(f"{_write_name(key)}={_write(call.arguments[key])}" for key in sorted(call.arguments))
+    return f"{call.name}({arguments})"
+
+
+def _write_name(name: str) -> str:
+    return name if ARGUMENT.fullmatch(name) else _write_string(name)
+
+
+def _write(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return str(value)
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, Mapping):
+        pairs = ", ".join(f"{_write_string(str(key))}: {_write(value[key])}" for key in sorted(value, key=str))
+        return "{" + pairs + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_write, value)) + "]"
+    return _write_string(str(value))
+
+
+def _write_string(text: str) -> str:
+    for char, escape in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")):
+        text = text.replace(char, escape)
+    return f'"{text}"'

@@ -1,0 +1,128 @@
+"""The private host's own endpoints: load, find, unload, count, stop, end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from ..errors import LeapError, LeapModelLoadingError, LeapSerializationError
+from .answering import Answering, read_json
+from .failures import error_to_json
+from .processes import resident_bytes
+from .requests import read_chat
+from .residents import Residents, Wish
+
+JsonObject = dict[str, Any]
+PROGRESS_SECONDS = 0.5
+
+
+class Management:
+    """What ``leap load``, ``ps``, ``unload`` and the remote runner ask for. ``end`` ends the host."""
+
+    def __init__(self, residents: Residents, answering: Answering, end: Callable[[], object]) -> None:
+        self._residents = residents
+        self._answering = answering
+        self._end = end
+        self.requests = 0
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/leap/status", self.status),
+            Route("/leap/load", self.load, methods=["POST"]),
+            Route("/leap/find", self.find, methods=["POST"]),
+            Route("/leap/unload", self.unload, methods=["POST"]),
+            Route("/leap/tokens", self.tokens, methods=["POST"]),
+            Route("/leap/stop/{generation}", self.stop, methods=["POST"]),
+            Route("/leap/end", self.end, methods=["POST"]),
+        ]
+
+    async def status(self, _request: Request) -> Response:
+        models = [resident.to_json() for resident in self._residents]
+        return JSONResponse({"pid": os.getpid(), "memory": resident_bytes(), "models": models})
+
+    async def load(self, request: Request) -> Response:
+        """Lines of JSON: ``{"loading": seconds}`` now and then, at the end ``{"model": …}`` or ``{"error": …}``."""
+        wish = _wish(await read_json(request))
+        return StreamingResponse(self._load(wish), media_type="application/x-ndjson")
+
+    async def _load(self, wish: Wish) -> AsyncIterator[bytes]:
+        self.requests += 1
+        begun = time.monotonic()
+        loading = asyncio.ensure_future(self._residents.load(wish))
+        try:
+            while not (await asyncio.wait({loading}, timeout=PROGRESS_SECONDS))[0]:
+                yield _line({"loading": round(time.monotonic() - begun, 1)})
+            yield _line({"model": loading.result().to_json()})
+        except LeapError as error:
+            yield _line({"error": error_to_json(error)})
+        except Exception as error:
+            failure = LeapModelLoadingError(f"{wish.reference}: {type(error).__name__}: {error}")
+            yield _line({"error": error_to_json(failure)})
+        finally:
+            self.requests -= 1
+
+    async def find(self, request: Request) -> Response:
+        """The model, and in what it differs from how it is wanted, if in anything."""
+        wish = _wish(await read_json(request))
+        resident = await self._residents.find(wish)
+        return JSONResponse({"model": resident.to_json(), "differs": resident.differs(wish)})
+
+    async def unload(self, request: Request) -> Response:
+        """Let go of one model, or of all with ``{"all": true}``. Tells their names, and whether the host now ends."""
+        asked = await read_json(request)
+        if isinstance(asked, dict) and asked.get("all") is True:
+            found = list(self._residents)
+        else:
+            found = [await self._residents.find(_wish(asked))]
+        await asyncio.gather(*(self._residents.unload(resident) for resident in found))
+        ends = not len(self._residents)
+        if ends:
+            self._end()
+        return JSONResponse({"unloaded": [resident.name for resident in found], "ends": ends})
+
+    async def tokens(self, request: Request) -> Response:
+        """How many tokens the prompt of a chat request has."""
+        body = await read_json(request)
+        add_bos = body.pop("add_bos_token", True) is True if isinstance(body, dict) else True
+        asked = read_chat(body)
+        with self._residents.named(asked.model).in_use() as runner:
+            count = await asyncio.to_thread(runner.get_prompt_tokens_size, asked.messages, add_bos, asked.functions)
+        return JSONResponse({"tokens": count})
+
+    async def stop(self, request: Request) -> Response:
+        """End a generation within a token; its stream goes on to its end."""
+        relay = self._answering.running.get(request.path_params["generation"])
+        if relay is not None:
+            relay.stop()
+        return JSONResponse({"running": relay is not None})
+
+    async def end(self, _request: Request) -> Response:
+        """End the host, if it holds no model and nobody is loading one."""
+        ends = not len(self._residents) and not self.requests
+        if ends:
+            self._end()
+        return JSONResponse({"ends": ends})
+
+
+def _wish(value: object) -> Wish:
+    if not isinstance(value, dict) or not isinstance(value.get("reference"), str):
+        raise LeapSerializationError("expected a reference to a model", path="reference")
+    known = {field.name for field in fields(Wish)}
+    given = {name: item for name, item in value.items() if name in known}
+    if given.get("cwd") is not None:
+        given["cwd"] = Path(given["cwd"])
+    return Wish(**given)
+
+
+def _line(value: object) -> bytes:
+    return json.dumps(value).encode("ascii") + b"\n"

@@ -1,0 +1,69 @@
+"""uvicorn around the application, in the main thread of a process that does nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import uvicorn
+from starlette.types import ASGIApp
+
+SHUTDOWN_SECONDS = 5
+BACKLOG = 512
+
+
+class Server(uvicorn.Server):
+    """A server that leaves signals to whoever runs it."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    @staticmethod
+    def of(app: ASGIApp) -> Server:
+        return Server(
+            uvicorn.Config(
+                app,
+                loop="asyncio",
+                http="h11",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+            )
+        )
+
+    def end(self) -> None:
+        """Take no more requests, and return from ``serve`` when those that run are answered."""
+        self.should_exit = True
+
+
+def listen(address: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes any that is free. Raises OSError."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if hasattr(socket, "SO_REUSEADDR") and not hasattr(socket, "SO_EXCLUSIVEADDRUSE"):
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((address, port))
+        listener.listen(BACKLOG)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def on_signals(loop: asyncio.AbstractEventLoop, act: Callable[[], object]) -> None:
+    """Let SIGTERM and SIGINT call ``act`` on the loop, where SIGINT is not ignored."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            continue
+        try:
+            loop.add_signal_handler(number, act)
+        except NotImplementedError:  # Windows
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(act))

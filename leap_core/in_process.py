@@ -1,0 +1,296 @@
+"""The ModelRunner in this process: template, scheduler and the way from tokens to responses."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence as Items
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .checked import CheckedGeneration
+from .errors import LeapGenerationError, LeapModelLoadingError
+from .generation import InProcessGeneration
+from .llama.context import LlamaContext
+from .llama.library import state_version
+from .llama.model import LlamaModel
+from .llama.prompt import Prompt, boundaries_of
+from .llama.sampler import RUNTIME_DEFAULTS, Sampler
+from .llama.scheduler import Scheduler
+from .llama.sequence import Sequence
+from .llama.snapshots import SnapshotStore
+from .llama.threads import usable_cores
+from .messages import ChatMessage
+from .options import AUTO, FunctionCallParser, GenerationOptions, ModelLoadingOptions, SamplingDefaults
+from .reply import Reply
+from .runner import Generation, ModelRunner
+from .templates import ChatTemplate
+
+if TYPE_CHECKING:
+    from .constraints import CompiledConstraint
+    from .functions import LeapFunction
+
+LARGEST_DEFAULT_CONTEXT = 8192
+CELLS_PER_SLOT = 2048
+"""Slots share their positions: by default each brings this many, and one may use all of them."""
+
+
+class InProcessRunner(ModelRunner):
+    """A model loaded into this process, with a scheduler over its context.
+
+    ``path``: a GGUF that ``models.gguf.read_gguf_header`` found sound. ``defaults``: sampling that the manifest or the
+    catalogue recommends. ``parser_name``: how the model writes calls, "auto" to tell by its vocabulary.
+    Raises LeapModelLoadingError.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        model_id: str,
+        options: ModelLoadingOptions,
+        *,
+        defaults: SamplingDefaults | None = None,
+        parser_name: str = AUTO,
+    ) -> None:
+        self._model_id = model_id
+        self._options = options = options.with_extras()
+        if options.mm_proj_path or options.audio_decoder_path or options.audio_tokenizer_path:
+            raise LeapModelLoadingError("pictures and sound are not supported yet", hint="load the text model alone")
+        self._defaults = (defaults or SamplingDefaults()).over(RUNTIME_DEFAULTS)
+        self._guard = threading.Lock()
+        self._loaded = True
+        self.model = LlamaModel(path, n_gpu_layers=options.n_gpu_layers, use_mmap=options.use_mmap)
+        try:
+            self._template = self._read_template(options.chat_template)
+            self._parser = self._choose_parser(parser_name)
+            self._context_size = self._choose_context_size(options.context_size)
+            threads = options.cpu_threads or usable_cores()
+            self._context = LlamaContext(
+                self.model,
+                cells=max(self._context_size, options.slots * min(CELLS_PER_SLOT, self._context_size)),
+                slots=options.slots,
+                batch_size=options.batch_size,
+                threads=threads,
+                flash_attention=options.flash_attention,
+                kv_type_k=options.kv_type_k,
+                kv_type_v=options.kv_type_v,
+            )
+        except BaseException:
+            self.model.close()
+            raise
+        store = SnapshotStore(options.cache_options, self._snapshot_scope() if options.cache_options.enabled else b"")
+        self.scheduler = Scheduler(self._context, store, context_size=self._context_size, threads=threads)
+
+    @property
+    def model_id(self) -> str:
+        return self._model_id
+
+    @property
+    def context_size(self) -> int:
+        return self._context_size
+
+    def start(
+        self,
+        messages: Items[ChatMessage],
+        functions: Items[LeapFunction] = (),
+        options: GenerationOptions | None = None,
+    ) -> Generation:
+        options = (options or GenerationOptions()).with_extras().with_defaults(self._defaults)
+        if options.rng_seed is None and self._options.random_seed is not None:
+            options.rng_seed = self._options.random_seed
+        self._check_loaded()
+        parser = self._parser_for(options)
+        if options.json_schema_constraint is not None and options.inject_schema_into_prompt:
+            from .constraints import inject_schema
+
+            messages = inject_schema(messages, options.json_schema_constraint)
+        generation, constraint = self._begin(messages, functions, parser, options)
+        if constraint is None:
+            return generation
+        return CheckedGeneration(
+            generation, constraint, lambda more: self._begin([*messages, *more], functions, parser, options)[0]
+        )
+
+    def start_text(self, text: str, options: GenerationOptions | None = None) -> Generation:
+        """Go on from ``text`` as it stands: no chat template, and special tokens where it spells them.
+
+        Raises what ``start`` raises. The reply's reasoning and calls are told from its text as the options say.
+        """
+        options = (options or GenerationOptions()).with_extras().with_defaults(self._defaults)
+        if options.rng_seed is None and self._options.random_seed is not None:
+            options.rng_seed = self._options.random_seed
+        self._check_loaded()
+        parser = self._parser_for(options)
+        generation, constraint = self._generate(self._prompt_of([text]), (), parser, options, opens_reasoning=False)
+        if constraint is None:
+            return generation
+
+        def again(_: Items[ChatMessage]) -> Generation:
+            return self._generate(self._prompt_of([text]), (), parser, options, opens_reasoning=False)[0]
+
+        return CheckedGeneration(generation, constraint, again)
+
+    def _begin(
+        self,
+        messages: Items[ChatMessage],
+        functions: Items[LeapFunction],
+        parser: FunctionCallParser | None,
+        options: GenerationOptions,
+    ) -> tuple[Generation, CompiledConstraint | None]:
+        prompt, opens_reasoning = self._prompt(messages, functions, parser, options)
+        return self._generate(prompt, functions, parser, options, opens_reasoning=opens_reasoning)
+
+    def _generate(
+        self,
+        prompt: Prompt,
+        functions: Items[LeapFunction],
+        parser: FunctionCallParser | None,
+        options: GenerationOptions,
+        *,
+        opens_reasoning: bool,
+    ) -> tuple[Generation, CompiledConstraint | None]:
+        constraint = self._compile_constraint(options, functions, parser, reasoning_open=opens_reasoning)
+        sequence = Sequence(
+            prompt,
+            Sampler(options, prompt.keys),
+            max_tokens=options.max_tokens,
+            constraint=constraint.constraint if constraint else None,
+        )
+        reply = Reply(
+            self.model,
+            options,
+            parser,
+            functions=() if options.tool_choice == "none" else functions,
+            inside_reasoning=opens_reasoning,
+            warnings=constraint.warnings if constraint else (),
+        )
+        with self._guard:
+            self._check_loaded()
+            self.scheduler.submit(sequence)
+        return InProcessGeneration(sequence, reply), constraint
+
+    def get_prompt_tokens_size(
+        self,
+        messages: Items[ChatMessage],
+        add_bos_token: bool = True,
+        functions: Items[LeapFunction] = (),
+    ) -> int:
+        self._check_loaded()
+        options = GenerationOptions()
+        prompt, _ = self._prompt(messages, functions, self._parser, options)
+        opened = self.model.bos_token is not None and prompt.keys[:1] == [self.model.bos_token]
+        return len(prompt) - (opened and not add_bos_token)
+
+    def prompt_text(self, messages: Items[ChatMessage], functions: Items[LeapFunction] = ()) -> str:
+        """The exact prompt that ``messages`` make, special tokens spelled out."""
+        return "".join(self._template.render(messages, functions, parser=self._parser))
+
+    def unload(self) -> None:
+        with self._guard:
+            if not self._loaded:
+                return
+            self._loaded = False
+        self.scheduler.close()
+        self._context.close()
+        self.model.close()
+
+    def _check_loaded(self) -> None:
+        if not self._loaded:
+            raise LeapGenerationError("the model is unloaded", hint="load it again")
+
+    def _prompt(
+        self,
+        messages: Items[ChatMessage],
+        functions: Items[LeapFunction],
+        parser: FunctionCallParser | None,
+        options: GenerationOptions,
+    ) -> tuple[Prompt, bool]:
+        """The prompt's tokens, and whether it ends within reasoning that the template has opened."""
+        pieces = self._template.render(
+            messages, functions, parser=parser or self._parser, enable_thinking=options.enable_thinking
+        )
+        return self._prompt_of(pieces), bool(pieces) and pieces[-1].rstrip().endswith("<think>")
+
+    def _prompt_of(self, pieces: Items[str]) -> Prompt:
+        ids = [token for piece in pieces for token in self.model.tokenize(piece, parse_special=True)]
+        bos = self.model.bos_token
+        if bos is not None and ids[:1] != [bos]:
+            ids.insert(0, bos)
+        return Prompt.of_tokens(ids, boundaries_of(ids, self.model.eog_tokens, self.model.control_tokens))
+
+    def _compile_constraint(
+        self,
+        options: GenerationOptions,
+        functions: Items[LeapFunction],
+        parser: FunctionCallParser | None,
+        *,
+        reasoning_open: bool,
+    ) -> CompiledConstraint | None:
+        if not _wants_constraint(options, functions):
+            return None
+        from .constraints import compile_constraint
+
+        return compile_constraint(options, functions, self.model, parser=parser, reasoning_open=reasoning_open)
+
+    def _read_template(self, override: str | None) -> ChatTemplate:
+        source = override or self.model.chat_template
+        if not source:
+            raise LeapModelLoadingError(
+                f"{self.model.path.name} has no chat template", hint="give one with the chat_template option"
+            )
+        if not self.model.can_decode:
+            raise LeapModelLoadingError(f"{self.model.path.name} is an encoder and cannot generate text")
+        return ChatTemplate(
+            source,
+            bos_text=self.model.bos_text,
+            eos_text=self.model.eos_text,
+            special_texts=self.model.special_tokens,
+        )
+
+    def _choose_parser(self, name: str) -> FunctionCallParser:
+        from .functions import parser_named
+
+        if name != AUTO:
+            return parser_named(name)
+        hermes = parser_named("hermes")
+        lfm = parser_named("lfm")
+        tokens = self.model.special_tokens
+        return hermes if hermes.start_marker in tokens and lfm.start_marker not in tokens else lfm
+
+    def _parser_for(self, options: GenerationOptions) -> FunctionCallParser | None:
+        chosen = options.function_call_parser
+        if chosen == AUTO:
+            return self._parser
+        if isinstance(chosen, str):
+            from .functions import parser_named
+
+            return parser_named(chosen)
+        return chosen
+
+    def _choose_context_size(self, wanted: int | None) -> int:
+        trained = self.model.trained_context
+        if wanted is None:
+            return min(trained, LARGEST_DEFAULT_CONTEXT) if trained > 0 else LARGEST_DEFAULT_CONTEXT
+        if trained > 0 and wanted > trained:
+            raise LeapModelLoadingError(
+                f"a context of {wanted} tokens is more than the {trained} that {self.model_id} was trained for",
+                hint=f"use {trained} or less",
+            )
+        return wanted
+
+    def _snapshot_scope(self) -> bytes:
+        options = self._options
+        layout = f"{options.kv_type_k} {options.kv_type_v} {options.flash_attention} {options.n_gpu_layers} unified"
+        parts = b"\0".join([self.model.fingerprint, state_version().encode(), layout.encode()])
+        return blake2b(parts, digest_size=16).digest()
+
+
+def _wants_constraint(options: GenerationOptions, functions: Items[LeapFunction]) -> bool:
+    shapes = (
+        options.json_schema_constraint,
+        options.regex_constraint,
+        options.grammar_constraint,
+        options.choices_constraint,
+        options.tool_choice,
+    )
+    return any(shape is not None for shape in shapes) or bool(functions)

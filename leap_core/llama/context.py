@@ -1,0 +1,219 @@
+"""One llama.cpp context: batches in, logits out, and the state of its sequences."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ..errors import LeapGenerationError, LeapModelLoadingError
+from .library import forget_errors, last_errors, library
+from .model import LlamaModel
+
+if TYPE_CHECKING:
+    from numpy import float32
+    from numpy.typing import NDArray
+
+NO_KV_SLOT, ABORTED = 1, 2
+GGML_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q8_0": 8, "bf16": 30}
+
+
+class LlamaContext:
+    """Memory for ``slots`` sequences that share ``cells`` positions. Not for use by several threads at once, except
+    ``abort``.
+
+    ``batch_size``: most positions of one decode. ``kv_type_k``, ``kv_type_v``: f32, f16, bf16, q8_0 or q4_0.
+    """
+
+    def __init__(
+        self,
+        model: LlamaModel,
+        *,
+        cells: int,
+        slots: int,
+        batch_size: int,
+        threads: int,
+        flash_attention: bool = True,
+        kv_type_k: str = "f16",
+        kv_type_v: str = "f16",
+    ) -> None:
+        self._lib = lib = library()
+        self.model = model
+        self.slots = slots
+        self.batch_size = batch_size
+        params = lib.llama_context_default_params()
+        params.n_ctx = cells
+        params.n_batch = params.n_ubatch = batch_size
+        params.n_seq_max = slots
+        params.n_threads = params.n_threads_batch = threads
+        params.flash_attn_type = int(flash_attention)
+        params.type_k, params.type_v = GGML_TYPES[kv_type_k], GGML_TYPES[kv_type_v]
+        params.kv_unified = True  # sequences share cells: a common prefix is held once, and copying it costs nothing
+        params.offload_kqv = params.op_offload = True
+        self._abort_flag = ctypes.create_string_buffer(b"\0\0", 2)
+        self._abort_callback = _abort_callback()
+        params.abort_callback = self._abort_callback
+        params.abort_callback_data = ctypes.cast(self._abort_flag, ctypes.c_void_p)
+        forget_errors()
+        self.pointer: Any = lib.llama_init_from_model(model.pointer, params)
+        if not self.pointer:
+            reason = last_errors() or "no reason given"
+            raise LeapModelLoadingError(
+                f"llama.cpp cannot make a context of {cells} tokens for {model.path.name}: {reason}",
+                hint="try a smaller context size or fewer slots",
+            )
+        self.cells = int(lib.llama_n_ctx(self.pointer))
+        self._memory = lib.llama_get_memory(self.pointer)
+        self._threads = threads
+        self._logits_views: dict[int, NDArray[float32]] = {}
+        self._batch = _Batch(lib, batch_size, model.width)
+
+    def close(self) -> None:
+        """Free the memory; the model stays."""
+        if self.pointer:
+            self._lib.llama_free(self.pointer)
+            self.pointer = None
+
+    def set_threads(self, threads: int) -> None:
+        """Threads of the next decodes."""
+        if threads != self._threads:
+            self._threads = threads
+            self._lib.llama_set_n_threads(self.pointer, threads, threads)
+
+    # A decode is built with ``clear``, ``add`` and ``add_embeddings``, then run.
+
+    def clear(self) -> None:
+        """Start an empty batch."""
+        self._batch.count = 0
+
+    def add(self, sequence: int, position: int, tokens: list[int], *, output: bool) -> int:
+        """Append tokens of a sequence; with ``output``, ask for the logits after the last. Returns its index."""
+        return self._batch.add(sequence, position, tokens, output)
+
+    def add_embeddings(self, sequence: int, position: int, rows: NDArray[float32], *, output: bool) -> int:
+        """Append rows of embeddings; a batch holds either tokens or embeddings."""
+        return self._batch.add_embeddings(sequence, position, rows, output)
+
+    def decode(self) -> int:
+        """Run the batch: 0, NO_KV_SLOT (nothing changed) or ABORTED (some of it ran). Raises on a real failure."""
+        forget_errors()
+        code = int(self._lib.llama_decode(self.pointer, self._batch.struct()))
+        if code < 0:
+            raise LeapGenerationError(f"llama.cpp failed to decode (code {code}): {last_errors() or 'no reason given'}")
+        return code
+
+    def logits(self, index: int) -> NDArray[float32]:
+        """A view of the logits after batch position ``index``, shape [vocabulary]; valid until the next decode."""
+        pointer = self._lib.llama_get_logits_ith(self.pointer, index)
+        if not pointer:
+            raise LeapGenerationError("llama.cpp returned no logits")
+        address = ctypes.addressof(pointer.contents)
+        view = self._logits_views.get(address)
+        if view is None:  # the addresses are few and repeat, and making a view costs as much as sampling from it
+            import numpy as np
+
+            view = self._logits_views[address] = np.ctypeslib.as_array(pointer, (self.model.n_tokens,))
+        return view
+
+    def abort(self, wanted: bool = True) -> None:
+        """From any thread: make the running decode end at once (on a CPU), until called with False."""
+        self._abort_flag[0] = b"\1" if wanted else b"\0"
+
+    # The state of sequences.
+
+    def truncate(self, sequence: int, position: int) -> bool:
+        """Forget a sequence from ``position`` on; False when its state cannot be cut there."""
+        return bool(self._lib.llama_memory_seq_rm(self._memory, sequence, position, -1))
+
+    def forget(self, sequence: int) -> None:
+        """Forget a whole sequence."""
+        self._lib.llama_memory_seq_rm(self._memory, sequence, -1, -1)
+
+    def copy(self, source: int, target: int) -> None:
+        """Make ``target`` share everything ``source`` holds."""
+        self.forget(target)
+        self._lib.llama_memory_seq_cp(self._memory, source, target, -1, -1)
+
+    def save(self, sequence: int, *, partial: bool) -> bytes:
+        """The state of a sequence: all of it, or with ``partial`` only what cannot be cut (LFM2's convolutions)."""
+        flags = self._lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY if partial else 0
+        size = self._lib.llama_state_seq_get_size_ext(self.pointer, sequence, flags)
+        buffer = (ctypes.c_uint8 * size)()
+        written = self._lib.llama_state_seq_get_data_ext(self.pointer, buffer, size, sequence, flags)
+        return ctypes.string_at(buffer, written)
+
+    def restore(self, sequence: int, state: bytes, *, partial: bool) -> bool:
+        """Put a saved state back; False when llama.cpp does not accept it."""
+        flags = self._lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY if partial else 0
+        buffer = (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
+        return bool(self._lib.llama_state_seq_set_data_ext(self.pointer, buffer, len(state), sequence, flags))
+
+
+class _Batch:
+    """llama.cpp's batch over numpy arrays, so that a chunk of a prompt is a few slice assignments."""
+
+    def __init__(self, lib: Any, size: int, width: int) -> None:
+        import numpy as np
+
+        self._width = width
+        self.count = 0
+        self._is_embeddings = False
+        self._tokens = np.zeros(size, np.int32)
+        self._positions = np.zeros(size, np.int32)
+        self._sequence_counts = np.ones(size, np.int32)
+        self._sequences = np.zeros(size, np.int32)
+        self._outputs = np.zeros(size, np.int8)
+        self._embeddings: NDArray[float32] | None = None
+        stride, base = self._sequences.itemsize, self._sequences.ctypes.data
+        self._sequence_pointers = np.arange(size, dtype=np.uintp) * stride + base
+        self._struct = lib.llama_batch()
+        self._struct.pos = _pointer(self._positions, ctypes.c_int32)
+        self._struct.n_seq_id = _pointer(self._sequence_counts, ctypes.c_int32)
+        self._struct.seq_id = _pointer(self._sequence_pointers, ctypes.POINTER(ctypes.c_int32))
+        self._struct.logits = _pointer(self._outputs, ctypes.c_int8)
+        self._token_pointer = _pointer(self._tokens, ctypes.c_int32)
+        self._embedding_pointer: Any = None
+
+    def add(self, sequence: int, position: int, tokens: list[int], output: bool) -> int:
+        start, end = self._place(sequence, position, len(tokens), output)
+        self._tokens[start:end] = tokens
+        self._is_embeddings = False
+        return end - 1
+
+    def add_embeddings(self, sequence: int, position: int, rows: NDArray[float32], output: bool) -> int:
+        import numpy as np
+
+        start, end = self._place(sequence, position, len(rows), output)
+        if self._embeddings is None:
+            self._embeddings = np.zeros((len(self._tokens), self._width), np.float32)
+            self._embedding_pointer = _pointer(self._embeddings, ctypes.c_float)
+        self._embeddings[start:end] = rows
+        self._is_embeddings = True
+        return end - 1
+
+    def _place(self, sequence: int, position: int, count: int, output: bool) -> tuple[int, int]:
+        start, end = self.count, self.count + count
+        self._positions[start:end] = range(position, position + count)
+        self._sequences[start:end] = sequence
+        self._outputs[start:end] = 0
+        self._outputs[end - 1] = output
+        self.count = end
+        return start, end
+
+    def struct(self) -> Any:
+        self._struct.n_tokens = self.count
+        self._struct.token = None if self._is_embeddings else self._token_pointer
+        self._struct.embd = self._embedding_pointer if self._is_embeddings else None
+        return self._struct
+
+
+def _pointer(array: Any, kind: Any) -> Any:
+    return ctypes.cast(array.ctypes.data, ctypes.POINTER(kind))
+
+
+def _abort_callback() -> Any:
+    """llama.cpp asks ``bool callback(void *data)`` before every node of its graph. A Python callback would take the
+    GIL hundreds of times a token; C's ``strlen`` answers the same question about our flag: 0 while its first byte is
+    0, and 1 (true) once it is set."""
+    libc = ctypes.CDLL("msvcrt") if sys.platform == "win32" else ctypes.CDLL(None)
+    return ctypes.cast(libc.strlen, library().ggml_abort_callback)

@@ -1,0 +1,74 @@
+"""llama.cpp's library, loaded once: its log kept off the terminal, its last words kept for error messages."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import threading
+from collections import deque
+from typing import Any
+
+LAST_LINES = 40
+GGML_LOG_LEVEL_WARN, GGML_LOG_LEVEL_ERROR, GGML_LOG_LEVEL_CONT = 3, 4, 5
+
+_guard = threading.Lock()
+_lines: deque[str] = deque(maxlen=LAST_LINES)
+_verbose = False
+_library: Any = None
+_log_callback: Any = None  # llama.cpp keeps the bare pointer, so the callback must live as long as the process
+_last_level = 0
+
+
+def set_verbose(verbose: bool) -> None:
+    """Let llama.cpp's log through to stderr, or keep it back (the default)."""
+    global _verbose
+    _verbose = verbose
+
+
+def last_errors() -> str:
+    """llama.cpp's latest warnings and errors in one line, for a message; empty when it said nothing."""
+    text = "; ".join(line.strip() for line in list(_lines)[-3:] if line.strip())
+    return text[:500]
+
+
+def forget_errors() -> None:
+    """Forget what was logged so far, before an operation whose errors are wanted."""
+    _lines.clear()
+
+
+def library() -> Any:
+    """The ``llama_cpp.llama_cpp`` module, with the backend initialised."""
+    global _library, _log_callback
+    with _guard:
+        if _library is None:
+            # Without it an abort inside ggml tries to start a debugger; numpy's threads and llama.cpp's spin against
+            # each other on small machines.
+            os.environ.setdefault("GGML_NO_BACKTRACE", "1")
+            os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+            from llama_cpp import llama_cpp
+
+            _log_callback = llama_cpp.llama_log_callback(_receive_log)
+            llama_cpp.llama_log_set(_log_callback, ctypes.c_void_p(0))
+            llama_cpp.llama_backend_init()
+            _library = llama_cpp
+        return _library
+
+
+def _receive_log(level: int, text: bytes, _user_data: object) -> None:
+    global _last_level
+    if level != GGML_LOG_LEVEL_CONT:
+        _last_level = level
+    line = text.decode("utf-8", "replace")
+    if _verbose:
+        sys.stderr.write(line)
+        sys.stderr.flush()
+    if _last_level in (GGML_LOG_LEVEL_WARN, GGML_LOG_LEVEL_ERROR):
+        _lines.append(line)
+
+
+def state_version() -> str:
+    """What a saved state depends on besides the model: the llama.cpp build and the width of a pointer."""
+    import llama_cpp
+
+    return f"llama-cpp-python {llama_cpp.__version__} {sys.byteorder} {ctypes.sizeof(ctypes.c_void_p) * 8}"

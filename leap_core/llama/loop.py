@@ -1,0 +1,64 @@
+"""The one thread that computes, for all models of the process.
+
+Each thread that calls llama.cpp gets a pool of OpenMP threads of its own, and as soon as the pools together have more
+threads than there are cores, libgomp stops spinning between operations: decoding then runs at half its speed, also when
+the other model is idle. One thread for all keeps one pool, and models take turns step by step.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Protocol
+
+
+class Steps(Protocol):
+    """Work that is done in steps."""
+
+    def has_work(self) -> bool:
+        """Whether a step would do anything. Called with the loop's lock held."""
+        ...
+
+    def step(self) -> None:
+        """Do the next step; raises nothing."""
+        ...
+
+
+class ComputeLoop:
+    """Runs the steps of every registered scheduler in turn. ``changed`` is the lock of their queues: notify it when
+    work has come."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self._members: list[Steps] = []
+        self._current: Steps | None = None
+        self._thread: threading.Thread | None = None
+
+    def add(self, member: Steps) -> None:
+        """Let a scheduler take part."""
+        with self.changed:
+            self._members.append(member)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="leap-compute", daemon=True)
+                self._thread.start()
+
+    def remove(self, member: Steps) -> None:
+        """Take a scheduler out; returns when none of its steps runs any more."""
+        with self.changed:
+            if member in self._members:
+                self._members.remove(member)
+            self.changed.wait_for(lambda: self._current is not member)
+
+    def _run(self) -> None:
+        while True:
+            with self.changed:
+                self._current = None
+                self.changed.notify_all()
+                self.changed.wait_for(lambda: any(member.has_work() for member in self._members))
+                member = next(member for member in self._members if member.has_work())
+                self._members.append(self._members.pop(self._members.index(member)))  # the others go first next time
+                self._current = member
+            member.step()
+
+
+compute_loop = ComputeLoop()
+"""The process's own."""

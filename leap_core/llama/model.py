@@ -1,0 +1,156 @@
+"""One model file in memory: its vocabulary, tokenizer and metadata."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import cached_property
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from ..errors import LeapModelLoadingError
+from ..models.store import hold
+from .library import forget_errors, last_errors, library
+
+FINGERPRINT_SAMPLES = 32
+FINGERPRINT_SAMPLE_BYTES = 32 * 1024
+
+
+class LlamaModel:
+    """A GGUF loaded by llama.cpp. Check the file with ``models.gguf.read_gguf_header`` first: llama.cpp may abort the
+    process on a damaged one.
+
+    ``n_gpu_layers``: layers on a GPU, -1 for all. ``use_mmap``: map the file instead of reading it.
+    """
+
+    def __init__(self, path: Path, *, n_gpu_layers: int = 0, use_mmap: bool = True) -> None:
+        self._lib = library()
+        self.path = path
+        params = self._lib.llama_model_default_params()
+        params.n_gpu_layers = n_gpu_layers
+        params.load_mode = self._lib.LLAMA_LOAD_MODE_MMAP if use_mmap else self._lib.LLAMA_LOAD_MODE_NONE
+        forget_errors()
+        self._in_use = hold(path)  # `leap models remove` leaves it alone
+        self.pointer: Any = self._lib.llama_model_load_from_file(str(path).encode(), params)
+        if not self.pointer:
+            self._in_use.close()
+            raise LeapModelLoadingError(f"llama.cpp cannot load {path}: {last_errors() or 'no reason given'}")
+        self.llama_vocab: Any = self._lib.llama_model_get_vocab(self.pointer)
+        self.n_tokens: int = self._lib.llama_vocab_n_tokens(self.llama_vocab)
+        self.trained_context: int = self._lib.llama_model_n_ctx_train(self.pointer)
+        self.width: int = self._lib.llama_model_n_embd(self.pointer)
+        self._pieces: dict[int, bytes] = {}
+
+    def close(self) -> None:
+        """Free the memory; the object is of no use afterwards."""
+        if self.pointer:
+            self._lib.llama_model_free(self.pointer)
+            self.pointer = None
+            self._in_use.close()
+
+    @cached_property
+    def is_hybrid(self) -> bool:
+        """Whether the memory has a state that cannot be cut at any position (LFM2's convolutions)."""
+        return bool(self._lib.llama_model_is_hybrid(self.pointer) or self._lib.llama_model_is_recurrent(self.pointer))
+
+    @cached_property
+    def can_decode(self) -> bool:
+        """False for encoders and embedding models, which cannot generate text."""
+        return bool(self._lib.llama_model_has_decoder(self.pointer))
+
+    @cached_property
+    def chat_template(self) -> str | None:
+        """The model's own Jinja template, or None when it has none."""
+        text = self._lib.llama_model_chat_template(self.pointer, None)
+        return None if text is None else bytes(text).decode("utf-8", "replace")
+
+    @cached_property
+    def size_bytes(self) -> int:
+        """Bytes of the model's tensors."""
+        return int(self._lib.llama_model_size(self.pointer))
+
+    @cached_property
+    def eog_tokens(self) -> frozenset[int]:
+        """Tokens that end a generation."""
+        lib, vocab = self._lib, self.llama_vocab
+        named = {int(lib.llama_vocab_eos(vocab)), int(lib.llama_vocab_eot(vocab))}
+        candidates = {token for token in named if token >= 0} | set(self.special_tokens.values())
+        return frozenset(token for token in candidates if lib.llama_vocab_is_eog(vocab, token))
+
+    @cached_property
+    def special_tokens(self) -> dict[str, int]:
+        """Control and user-defined tokens by their text: what must not be read out of a user's words."""
+        lib, vocab = self._lib, self.llama_vocab
+        wanted = lib.LLAMA_TOKEN_ATTR_CONTROL | lib.LLAMA_TOKEN_ATTR_USER_DEFINED | lib.LLAMA_TOKEN_ATTR_UNKNOWN
+        found = {}
+        for token in range(self.n_tokens):
+            if lib.llama_vocab_get_attr(vocab, token) & wanted:
+                found[bytes(lib.llama_vocab_get_text(vocab, token)).decode("utf-8", "replace")] = token
+        return found
+
+    @cached_property
+    def control_tokens(self) -> frozenset[int]:
+        """Tokens that are not text: turn markers and the like."""
+        is_control = self._lib.llama_vocab_is_control
+        return frozenset(token for token in self.special_tokens.values() if is_control(self.llama_vocab, token))
+
+    @cached_property
+    def bos_token(self) -> int | None:
+        """The token that opens a sequence, when the model wants one."""
+        token = int(self._lib.llama_vocab_bos(self.llama_vocab))
+        return token if token >= 0 and self._lib.llama_vocab_get_add_bos(self.llama_vocab) else None
+
+    def token_text(self, token: int) -> str:
+        """The vocabulary's own spelling of a token, empty for none."""
+        return "" if token < 0 else bytes(self._lib.llama_vocab_get_text(self.llama_vocab, token)).decode()
+
+    @cached_property
+    def bos_text(self) -> str:
+        """Spelling of the opening token, for chat templates."""
+        return self.token_text(int(self._lib.llama_vocab_bos(self.llama_vocab)))
+
+    @cached_property
+    def eos_text(self) -> str:
+        """Spelling of the closing token, for chat templates."""
+        return self.token_text(int(self._lib.llama_vocab_eos(self.llama_vocab)))
+
+    def tokenize(self, text: str, *, parse_special: bool) -> list[int]:
+        """Token ids of a text, without an opening token. With ``parse_special``, spelled-out special tokens become
+        tokens; without, they are text like any other."""
+        raw = text.encode("utf-8", "surrogatepass")
+        room = len(raw) + 8
+        buffer = (ctypes.c_int32 * room)()
+        count = self._lib.llama_tokenize(self.llama_vocab, raw, len(raw), buffer, room, False, parse_special)
+        if count < 0:
+            buffer = (ctypes.c_int32 * -count)()
+            count = self._lib.llama_tokenize(self.llama_vocab, raw, len(raw), buffer, -count, False, parse_special)
+        return list(buffer[:count])
+
+    def piece(self, token: int) -> bytes:
+        """The bytes of a token, spelled out also when it is special; a part of a character is possible."""
+        known = self._pieces.get(token)
+        if known is None:
+            buffer = ctypes.create_string_buffer(64)
+            size = self._lib.llama_token_to_piece(self.llama_vocab, token, buffer, len(buffer), 0, True)
+            if size < 0:
+                buffer = ctypes.create_string_buffer(-size)
+                size = self._lib.llama_token_to_piece(self.llama_vocab, token, buffer, len(buffer), 0, True)
+            known = self._pieces[token] = buffer.raw[:size]
+        return known
+
+    def text_of(self, tokens: Sequence[int]) -> str:
+        """The text of tokens, special ones spelled out."""
+        return b"".join(map(self.piece, tokens)).decode("utf-8", "replace")
+
+    @cached_property
+    def fingerprint(self) -> bytes:
+        """Tells model files apart by content: size and samples spread over the file (16 bytes)."""
+        digest = blake2b(digest_size=16)
+        size = self.path.stat().st_size
+        digest.update(str(size).encode())
+        with self.path.open("rb") as file:
+            for n in range(FINGERPRINT_SAMPLES):
+                file.seek(max(0, size - FINGERPRINT_SAMPLE_BYTES) * n // (FINGERPRINT_SAMPLES - 1))
+                digest.update(file.read(FINGERPRINT_SAMPLE_BYTES))
+        return digest.digest()

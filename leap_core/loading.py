@@ -1,0 +1,99 @@
+"""From a reference to a runner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from .errors import LeapError
+from .options import ModelLoadingOptions
+from .runner import ModelRunner
+
+if TYPE_CHECKING:
+    from .models.references import LocalModel
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class Result(Generic[Value]):
+    """Either a value or the LeapError that came instead of it."""
+
+    value: Value | None = None
+    error: LeapError | None = None
+
+    @property
+    def is_success(self) -> bool:
+        return self.error is None
+
+    def get(self) -> Value:
+        """The value; raises the error when there is none."""
+        if self.error is not None:
+            raise self.error
+        assert self.value is not None
+        return self.value
+
+
+class Leap:
+    """The entry point: ``Leap.load("builtin")``, ``Leap.load("model.gguf")``, ``Leap.load("LFM2.5-1.2B-Instruct")``."""
+
+    @staticmethod
+    def load(reference: str | PathLike[str], options: ModelLoadingOptions | None = None) -> ModelRunner:
+        """Load a model that is on this machine: a file, a manifest, a directory, a name, or ``builtin``.
+
+        Raises LeapModelNotFoundError when nothing on disk answers to the reference (its hint says how to download it)
+        and LeapModelLoadingError when the file is damaged or not runnable.
+        """
+        from .models.references import resolve_local
+
+        return load_local(resolve_local(fspath(reference)), options or ModelLoadingOptions())
+
+    @staticmethod
+    async def load_async(reference: str | PathLike[str], options: ModelLoadingOptions | None = None) -> ModelRunner:
+        """``load`` without blocking the event loop."""
+        import asyncio  # here, because every start of a command would pay for it
+
+        return await asyncio.to_thread(Leap.load, reference, options)
+
+
+class LeapClient:
+    """The Android SDK's spelling of the same."""
+
+    @staticmethod
+    def load_model(path: str | PathLike[str], options: ModelLoadingOptions | None = None) -> ModelRunner:
+        """See ``Leap.load``."""
+        return Leap.load(path, options)
+
+    @staticmethod
+    def load_model_as_result(
+        path: str | PathLike[str], options: ModelLoadingOptions | None = None
+    ) -> Result[ModelRunner]:
+        """See ``Leap.load``; a LeapError is returned instead of raised."""
+        return _as_result(lambda: Leap.load(path, options))
+
+    @staticmethod
+    async def load_model_async(path: str | PathLike[str], options: ModelLoadingOptions | None = None) -> ModelRunner:
+        """See ``Leap.load_async``."""
+        return await Leap.load_async(path, options)
+
+
+def load_local(model: LocalModel, options: ModelLoadingOptions) -> ModelRunner:
+    """Load files that were found, after a check of the GGUF's header. Raises LeapModelLoadingError."""
+    from .in_process import InProcessRunner
+    from .models.gguf import read_gguf_header
+
+    read_gguf_header(model.path)
+    if options.chat_template is None and model.chat_template is not None:
+        options = replace(options, chat_template=model.chat_template)
+    return InProcessRunner(
+        model.path, model.model_id, options, defaults=model.sampling, parser_name=model.parser_name
+    )
+
+
+def _as_result(action: Callable[[], Value]) -> Result[Value]:
+    try:
+        return Result(value=action())
+    except LeapError as error:
+        return Result(error=error)

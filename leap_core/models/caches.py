@@ -1,0 +1,75 @@
+"""Model files that other programs have fetched already: Hugging Face's cache and llama.cpp's.
+
+Nothing is written there. Layouts: huggingface_hub's ``models--<owner>--<repo>/{refs,snapshots,blobs}``, and llama.cpp's
+flat ``<owner>_<repo>_<file>``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class ForeignCaches:
+    """Where the two caches are."""
+
+    hugging_face: Path
+    llama_cpp: Path
+
+    @staticmethod
+    def from_environment(variables: Mapping[str, str]) -> ForeignCaches:
+        """``$HF_HUB_CACHE``, ``$HF_HOME/hub``, ``$LLAMA_CACHE``, or the two programs' defaults."""
+        hub = variables.get("HF_HUB_CACHE") or variables.get("HUGGINGFACE_HUB_CACHE")
+        llama = variables.get("LLAMA_CACHE")
+        return ForeignCaches(
+            Path(hub).expanduser() if hub else hugging_face_home(variables) / "hub",
+            Path(llama).expanduser() if llama else _llama_cpp_default(variables),
+        )
+
+    def files_of(self, repo: str) -> dict[str, Path]:
+        """Every file of a repository that lies in a cache, by its path in the repository, newest snapshot first."""
+        found: dict[str, Path] = {}
+        for snapshot in self._snapshots(repo):
+            for path in sorted(snapshot.rglob("*")):
+                if path.is_file():
+                    found.setdefault(path.relative_to(snapshot).as_posix(), path)
+        start = repo.replace("/", "_") + "_"
+        with suppress(OSError):
+            for path in sorted(self.llama_cpp.glob("*.gguf")):
+                if path.name.startswith(start):
+                    found.setdefault(path.name[len(start) :], path)
+        return found
+
+    def _snapshots(self, repo: str) -> Iterator[Path]:
+        directory = self.hugging_face / f"models--{repo.replace('/', '--')}"
+        newest = ""
+        with suppress(OSError):
+            newest = (directory / "refs" / "main").read_text().strip()
+        with suppress(OSError):
+            snapshots = [path for path in (directory / "snapshots").iterdir() if path.is_dir()]
+            yield from sorted(snapshots, key=lambda path: (path.name != newest, -path.stat().st_mtime))
+
+
+def hugging_face_home(variables: Mapping[str, str]) -> Path:
+    """``$HF_HOME``, else huggingface_hub's default."""
+    home = variables.get("HF_HOME")
+    if home:
+        return Path(home).expanduser()
+    return _user_cache(variables) / "huggingface"
+
+
+def _user_cache(variables: Mapping[str, str]) -> Path:
+    return Path(variables.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+
+
+def _llama_cpp_default(variables: Mapping[str, str]) -> Path:
+    if sys.platform == "darwin":
+        return Path("~/Library/Caches/llama.cpp").expanduser()
+    if os.name == "nt":
+        return Path(variables.get("LOCALAPPDATA") or "~/AppData/Local").expanduser() / "llama.cpp"
+    return _user_cache(variables) / "llama.cpp"

@@ -1,0 +1,99 @@
+"""Where leap keeps things: the system's own directories, or all of them below ``$LEAP_HOME`` when that is set."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import LeapError
+
+APPLICATION = "leap"
+
+
+@dataclass(frozen=True)
+class Directories:
+    """Paths; none of them is created by asking for it, except ``run``.
+
+    ``config`` holds config.toml and the user's own catalogue, ``data`` the databases of sessions and jobs, ``models``
+    the models, ``cache`` prompt snapshots, ``logs`` what background processes say, ``run`` the state of processes
+    that are running.
+    """
+
+    config: Path
+    data: Path
+    models: Path
+    cache: Path
+    logs: Path
+    run_path: Path
+
+    @staticmethod
+    def from_environment(variables: Mapping[str, str] | None = None) -> Directories:
+        """The directories that these environment variables (the process's own when None) lead to."""
+        home = (os.environ if variables is None else variables).get("LEAP_HOME")
+        if home:
+            root = Path(os.path.abspath(os.path.expanduser(home)))
+            return Directories(root, root, root / "models", root / "cache", root / "logs", root / "run")
+        import platformdirs
+
+        system = platformdirs.PlatformDirs(APPLICATION, appauthor=False)
+        data = Path(system.user_data_dir)
+        return Directories(
+            config=Path(system.user_config_dir),
+            data=data,
+            models=data / "models",
+            cache=Path(system.user_cache_dir),
+            logs=Path(system.user_log_dir),
+            run_path=Path(system.user_state_dir) / "run",
+        )
+
+    @property
+    def config_file(self) -> Path:
+        return self.config / "config.toml"
+
+    @property
+    def run(self) -> Path:
+        """The directory for sockets, locks and tokens of running processes. Created, and open to nobody else (0700)."""
+        return private_directory(self.run_path)
+
+
+def private_directory(path: Path) -> Path:
+    """Create ``path`` with mode 0700, or take from others what rights they have there.
+
+    Raises LeapError when it belongs to somebody else: what is put there could not be kept from them.
+    """
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if os.name == "posix":
+        status = path.stat()
+        if status.st_uid != os.geteuid():
+            raise LeapError(f"{path} belongs to another user", hint="set LEAP_HOME to a directory of your own")
+        if stat.S_IMODE(status.st_mode) != 0o700:
+            path.chmod(0o700)
+    return path
+
+
+def config_dir() -> Path:
+    """``Directories.config`` of this process's environment; the functions below likewise."""
+    return Directories.from_environment().config
+
+
+def data_dir() -> Path:
+    return Directories.from_environment().data
+
+
+def models_dir() -> Path:
+    return Directories.from_environment().models
+
+
+def cache_dir() -> Path:
+    return Directories.from_environment().cache
+
+
+def logs_dir() -> Path:
+    return Directories.from_environment().logs
+
+
+def run_dir() -> Path:
+    return Directories.from_environment().run

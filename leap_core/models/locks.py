@@ -1,0 +1,97 @@
+"""Locks on files that free themselves when their process ends, however it ends."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+POLL_SECONDS = 0.05
+
+
+class Busy(Exception):
+    """Somebody else has the lock on ``path``."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} is locked")
+        self.path = path
+
+
+@contextmanager
+def locked(
+    path: Path, *, shared: bool = False, wait: bool = True, while_waiting: Callable[[], object] | None = None
+) -> Iterator[None]:
+    """Hold the lock on ``path``, a file that is created for the purpose and left behind.
+
+    ``shared`` locks go together, any other excludes all. Without ``wait`` raises Busy at once; with it
+    ``while_waiting`` is called a few times a second and may raise.
+    """
+    descriptor = _acquire(path, shared, wait, while_waiting)
+    try:
+        yield
+    finally:
+        os.close(descriptor)  # this is what frees the lock
+
+
+def is_locked(path: Path) -> bool:
+    """Whether somebody holds a lock on ``path``, shared or not."""
+    if not path.exists():
+        return False
+    try:
+        with locked(path, wait=False):
+            return False
+    except Busy:
+        return True
+    except OSError:  # a read-only place: nobody can lock there
+        return False
+
+
+def _acquire(path: Path, shared: bool, wait: bool, while_waiting: Callable[[], object] | None) -> int:
+    while True:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
+        try:
+            if _try_lock(descriptor, shared) and _is_still(path, descriptor):
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+        if not wait:
+            raise Busy(path)
+        if while_waiting is not None:
+            while_waiting()
+        time.sleep(POLL_SECONDS)
+
+
+def _is_still(path: Path, descriptor: int) -> bool:
+    """Whether the path leads to the file that was locked, and not to one made after its removal."""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    return False
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _try_lock(descriptor: int, shared: bool) -> bool:
+        # Windows' locks exclude each other: a shared one takes any of 64 bytes, an exclusive one all of them.
+        spans = [(byte, 1) for byte in range(64)] if shared else [(0, 64)]
+        for start, length in spans:
+            os.lseek(descriptor, start, os.SEEK_SET)
+            with suppress(OSError):
+                msvcrt.locking(descriptor, msvcrt.LK_NBLCK, length)
+                return True
+        return False
+
+else:
+    import fcntl
+
+    def _try_lock(descriptor: int, shared: bool) -> bool:
+        with suppress(BlockingIOError):
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+            return True
+        return False

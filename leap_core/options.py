@@ -1,0 +1,326 @@
+"""Options of a generation and of loading a model. None means: the manifest's, else the catalogue's, else the runtime's.
+
+Ranges are checked when an option is set; a value outside raises LeapOptionsError naming the option.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from .errors import LeapOptionsError
+from .messages import LeapFunctionCall
+
+JsonObject = dict[str, Any]
+
+
+class FunctionCallParser(Protocol):
+    """How a model writes calls: the markers around them, and reading and writing what stands between."""
+
+    name: str
+    start_marker: str
+    end_marker: str
+
+    def parse(self, body: str) -> list[LeapFunctionCall]:
+        """The calls in the text between the markers; ValueError when it cannot be read."""
+        ...
+
+    def dump(self, calls: Sequence[LeapFunctionCall]) -> str:
+        """The text, markers included, with which the model would have made these calls."""
+        ...
+
+
+AUTO = "auto"
+PARSERS = (AUTO, "lfm", "hermes")
+
+
+@dataclass
+class GenerationOptions:
+    """How one answer is generated.
+
+    Sampling, applied in llama.cpp's order (penalties, top_k, top_p, min_p, temperature):
+    ``temperature`` >= 0 (0 takes the likeliest token); ``top_p`` and ``min_p`` in 0..1; ``top_k`` >= 0 (0 = all);
+    ``repetition_penalty`` > 0 (1 = none), ``frequency_penalty`` and ``presence_penalty`` in -2..2, all three over the
+    last ``repeat_last_n`` tokens (-1 = the whole context, 0 = none; 64 by default); ``logit_bias`` adds to the logits
+    of token ids; ``rng_seed`` makes sampling repeatable.
+
+    Ending: ``max_tokens`` >= 1, ``stop`` strings (not part of the text).
+
+    Shape: at most one of ``json_schema_constraint`` (JSON text), ``regex_constraint``, ``grammar_constraint`` (Lark)
+    and ``choices_constraint``; ``inject_schema_into_prompt`` also shows the schema to the model.
+
+    Functions: ``function_call_parser`` is "auto" (by the model), "lfm", "hermes", a parser object, or None for the raw
+    text; ``tool_choice`` is auto, required, none, or a function's name.
+
+    Reasoning: ``enable_thinking`` delivers ReasoningChunks (and asks a template that has the switch to think);
+    ``inline_thinking_tags`` delivers reasoning as text between literal think tags instead. Either way the reply's
+    ``reasoning_content`` holds it.
+
+    ``extras`` is a JSON text: an object of options by these names, which win over the fields.
+    """
+
+    temperature: float | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    top_k: int | None = None
+    rng_seed: int | None = None
+    json_schema_constraint: str | None = None
+    function_call_parser: FunctionCallParser | str | None = AUTO
+    inject_schema_into_prompt: bool = True
+    max_tokens: int | None = None
+    inline_thinking_tags: bool = False
+    enable_thinking: bool = False
+    extras: str | None = None
+    stop: Sequence[str] = ()
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    repeat_last_n: int | None = None
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    tool_choice: str | None = None
+    regex_constraint: str | None = None
+    grammar_constraint: str | None = None
+    choices_constraint: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        self.validate()
+
+    @classmethod
+    def build(cls, action: Callable[[GenerationOptions], object]) -> GenerationOptions:
+        """``GenerationOptions.build(lambda o: setattr(o, "temperature", 0.3))``: fill in, then validate."""
+        options = cls()
+        action(options)
+        options.validate()
+        return options
+
+    def set_response_format(self, kind: type) -> None:
+        """Constrain the answer to JSON that parses back into ``kind``: a dataclass, TypedDict, Enum, pydantic model
+        or any type with a JSON-schema method."""
+        from .constraints import schema_text_of
+
+        self.json_schema_constraint = schema_text_of(kind)
+
+    def validate(self) -> None:
+        """Check every option against its range; LeapOptionsError names the first that is outside."""
+        for name, low, high in _NUMBERS:
+            _check_number(name, getattr(self, name), low, high)
+        for name, low in _INTEGERS:
+            _check_integer(name, getattr(self, name), low)
+        if self.repetition_penalty is not None and self.repetition_penalty <= 0:
+            raise LeapOptionsError("repetition_penalty", "must be above 0 (1 means no penalty)")
+        if not isinstance(self.stop, (list, tuple)) or not all(isinstance(text, str) and text for text in self.stop):
+            raise LeapOptionsError("stop", "must be a list of non-empty strings")
+        parser = self.function_call_parser
+        if isinstance(parser, str) and parser not in PARSERS:
+            raise LeapOptionsError("function_call_parser", f"{parser!r} is not one of {', '.join(PARSERS)}, None")
+        for token, bias in self.logit_bias.items():
+            if not isinstance(token, int) or isinstance(token, bool) or token < 0:
+                raise LeapOptionsError("logit_bias", f"{token!r} is not a token id")
+            if not _is_number(bias) or math.isnan(bias):
+                raise LeapOptionsError("logit_bias", f"the bias of token {token} is not a number")
+        self._check_constraints()
+
+    def _check_constraints(self) -> None:
+        given = [name for name in _CONSTRAINTS if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise LeapOptionsError(given[1], f"cannot be combined with {given[0]}")
+        choices = self.choices_constraint
+        if choices is not None and (isinstance(choices, str) or not choices or not all(choices)):
+            raise LeapOptionsError("choices_constraint", "must be a list of non-empty strings")
+
+    def with_extras(self) -> GenerationOptions:
+        """These options with what ``extras`` says. Raises LeapOptionsError for what it cannot say."""
+        return self if self.extras is None else replace(self, extras=None, **_read_extras(self, self.extras))
+
+    def with_defaults(self, defaults: SamplingDefaults) -> GenerationOptions:
+        """A copy in which sampling options left as None take the given defaults."""
+        copy = GenerationOptions(**{f.name: getattr(self, f.name) for f in fields(self)})
+        for name in ("temperature", "top_p", "min_p", "repetition_penalty", "top_k"):
+            if getattr(copy, name) is None:
+                setattr(copy, name, getattr(defaults, name))
+        return copy
+
+    def to_json(self) -> JsonObject:
+        """Only what differs from the default. A parser object is written by its name."""
+        value: JsonObject = {}
+        plain = GenerationOptions()
+        for f in fields(self):
+            current = getattr(self, f.name)
+            if f.name == "function_call_parser" and not isinstance(current, (str, type(None))):
+                current = current.name
+            elif f.name == "logit_bias":
+                current = {str(token): bias for token, bias in current.items()}
+            elif f.name in ("stop", "choices_constraint") and current is not None:
+                current = list(current)
+            if current != getattr(plain, f.name) and not (f.name == "stop" and not current):
+                value[f.name] = current
+        return value
+
+    @classmethod
+    def from_json(cls, value: object, path: str = "options") -> GenerationOptions:
+        """Read what ``to_json`` writes; an unknown name raises LeapOptionsError."""
+        if not isinstance(value, dict):
+            raise LeapOptionsError(path, "expected an object")
+        known = {f.name for f in fields(cls)}
+        for name in value:
+            if name not in known:
+                raise LeapOptionsError(f"{path}.{name}", "there is no such option")
+        given = dict(value)
+        if "logit_bias" in given:
+            try:
+                given["logit_bias"] = {int(token): bias for token, bias in given["logit_bias"].items()}
+            except (ValueError, AttributeError):
+                raise LeapOptionsError(f"{path}.logit_bias", "expected an object of token ids and numbers") from None
+        return cls(**given)
+
+
+_NUMBERS = (
+    ("temperature", 0.0, math.inf),
+    ("top_p", 0.0, 1.0),
+    ("min_p", 0.0, 1.0),
+    ("repetition_penalty", 0.0, math.inf),
+    ("frequency_penalty", -2.0, 2.0),
+    ("presence_penalty", -2.0, 2.0),
+)
+_INTEGERS = (("top_k", 0), ("max_tokens", 1), ("repeat_last_n", -1), ("rng_seed", 0))
+_CONSTRAINTS = ("json_schema_constraint", "regex_constraint", "grammar_constraint", "choices_constraint")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _check_number(name: str, value: object, low: float, high: float) -> None:
+    if value is None:
+        return
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
+        raise LeapOptionsError(name, f"{value!r} is not a finite number")
+    if not low <= value <= high:
+        limits = f"{low:g} or more" if high == math.inf else f"between {low:g} and {high:g}"
+        raise LeapOptionsError(name, f"{value!r} must be {limits}")
+
+
+def _check_integer(name: str, value: object, low: int) -> None:
+    if value is None:
+        return
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise LeapOptionsError(name, f"{value!r} is not a whole number")
+    if value < low:
+        raise LeapOptionsError(name, f"{value} must be {low} or more")
+
+
+def _read_extras(options: GenerationOptions | ModelLoadingOptions, text: str) -> JsonObject:
+    """The plain options in an ``extras`` text; what is no number, text, list or boolean cannot be given there."""
+    try:
+        given = json.loads(text)
+    except ValueError as error:
+        raise LeapOptionsError("extras", f"not JSON: {error}") from None
+    if not isinstance(given, dict):
+        raise LeapOptionsError("extras", "must be a JSON object")
+    closed = {"extras", "cache_options", "logit_bias", "function_call_parser"}
+    known = {f.name for f in fields(options)} - closed
+    for name in given:
+        if name not in known:
+            raise LeapOptionsError(f"extras.{name}", "there is no such option")
+    return given
+
+
+@dataclass(frozen=True)
+class SamplingDefaults:
+    """A model's recommended sampling, from its manifest or the catalogue; None where it recommends nothing."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    top_k: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("temperature", "top_p", "min_p", "repetition_penalty"):
+            _check_number(name, getattr(self, name), 0.0, 1.0 if name in ("top_p", "min_p") else math.inf)
+        _check_integer("top_k", self.top_k, 0)
+
+    def over(self, other: SamplingDefaults) -> SamplingDefaults:
+        """These, and where they say nothing the other's."""
+        names = [f.name for f in fields(self)]
+        return SamplingDefaults(**{n: v if (v := getattr(self, n)) is not None else getattr(other, n) for n in names})
+
+
+@dataclass(frozen=True)
+class CacheOptions:
+    """Prompt snapshots: state of the model after a prompt's beginning, kept to be restored instead of recomputed.
+
+    ``enabled`` alone switches it on. ``path`` is a directory that processes may share. Bounds, least recently used
+    first out: ``max_entries_disk`` (0 = 4,096), ``max_bytes_disk``, ``max_entries_memory``, ``max_bytes_memory``.
+    """
+
+    path: Path | None = None
+    enabled: bool = False
+    max_entries_disk: int = 0
+    max_bytes_disk: int = 8 * 1024**3
+    max_entries_memory: int = 256
+    max_bytes_memory: int = 512 * 1024**2
+    disk_disabled: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("max_entries_disk", "max_bytes_disk", "max_entries_memory", "max_bytes_memory"):
+            _check_integer(name, getattr(self, name), 0)
+
+    @property
+    def disk_entries(self) -> int:
+        """``max_entries_disk`` with its default filled in."""
+        return self.max_entries_disk or 4096
+
+
+@dataclass(frozen=True)
+class ModelLoadingOptions:
+    """How a model is loaded.
+
+    ``context_size``: most tokens of one sequence (None: the model's own, at most 8,192). ``slots``: sequences that run
+    at once. ``cpu_threads``: None takes the physical cores this process may use. ``n_gpu_layers``: layers on a GPU
+    (-1 = all, 0 = none). ``use_mmap``: map the file instead of reading it. ``chat_template``: Jinja text that replaces
+    the model's. ``flash_attention``; ``kv_type_k``, ``kv_type_v``: f32, f16, bf16, q8_0 or q4_0. ``batch_size``: most
+    prompt tokens computed in one step. ``random_seed``: seed of generations that give none. The paths are companions
+    of models that see or hear, which this version refuses. ``extras`` is a JSON text: an object of options by these
+    names, which win over the fields.
+    """
+
+    context_size: int | None = None
+    cpu_threads: int | None = None
+    n_gpu_layers: int = 0
+    use_mmap: bool = True
+    chat_template: str | None = None
+    random_seed: int | None = None
+    cache_options: CacheOptions = field(default_factory=CacheOptions)
+    slots: int = 4
+    batch_size: int = 512
+    flash_attention: bool = True
+    kv_type_k: str = "f16"
+    kv_type_v: str = "f16"
+    mm_proj_path: Path | None = None
+    audio_decoder_path: Path | None = None
+    audio_tokenizer_path: Path | None = None
+    extras: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, low in (("context_size", 8), ("cpu_threads", 1), ("slots", 1), ("batch_size", 1)):
+            _check_integer(name, getattr(self, name), low)
+        _check_integer("n_gpu_layers", self.n_gpu_layers, -1)
+        _check_integer("random_seed", self.random_seed, 0)
+        for name, most in (("slots", 256), ("cpu_threads", 512)):
+            if (getattr(self, name) or 0) > most:
+                raise LeapOptionsError(name, f"{getattr(self, name)} must be {most} or fewer (llama.cpp's limit)")
+        for name in ("kv_type_k", "kv_type_v"):
+            if getattr(self, name) not in KV_TYPES:
+                raise LeapOptionsError(name, f"{getattr(self, name)!r} is not one of {', '.join(KV_TYPES)}")
+
+    def with_extras(self) -> ModelLoadingOptions:
+        """These options with what ``extras`` says. Raises LeapOptionsError for what it cannot say."""
+        return self if self.extras is None else replace(self, extras=None, **_read_extras(self, self.extras))
+
+
+KV_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0")

@@ -1,0 +1,132 @@
+"""The tokens of one reply become responses: characters, then reasoning apart from text, then calls apart from text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from .functions.stream import CallEvent, CallsFound, CallStream, CallText
+from .messages import ChatMessage, ChatMessageRole, LeapFunctionCall, Text
+from .options import FunctionCallParser, GenerationOptions
+from .responses import (
+    Chunk,
+    Complete,
+    FunctionCalls,
+    GenerationFinishReason,
+    GenerationStats,
+    MessageResponse,
+    ReasoningChunk,
+)
+from .templates import THINK_END, THINK_START
+from .text import ReasoningSplitter, StopStrings, Utf8Decoder
+
+if TYPE_CHECKING:
+    from .functions import LeapFunction
+
+
+class Vocabulary(Protocol):
+    """What a reply needs of a model."""
+
+    @property
+    def control_tokens(self) -> frozenset[int]: ...
+    @property
+    def special_tokens(self) -> dict[str, int]: ...
+    def piece(self, token: int) -> bytes: ...
+
+
+class Reply:
+    """Builds one assistant message while its tokens arrive.
+
+    ``inside_reasoning``: the template has opened the think tag. ``warnings`` are passed on with Complete.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        options: GenerationOptions,
+        parser: FunctionCallParser | None,
+        *,
+        functions: Sequence[LeapFunction] = (),
+        inside_reasoning: bool = False,
+        warnings: Sequence[str] = (),
+    ) -> None:
+        self._vocabulary = vocabulary
+        self._options = options
+        markers = {THINK_START, THINK_END}
+        if parser is not None:
+            markers |= {parser.start_marker, parser.end_marker}
+        # Other control tokens are turn markers and the like; text for nobody. With no parser everything is wanted raw.
+        shown = {vocabulary.special_tokens.get(marker) for marker in markers}
+        self._hidden = vocabulary.control_tokens - shown if parser is not None else frozenset[int]()
+        self._decoder = Utf8Decoder()
+        self._splitter = ReasoningSplitter(inside=inside_reasoning)
+        self._stop = StopStrings(options.stop)
+        self._calls = CallStream(parser, [function.name for function in functions])
+        self._inline_tag_open = False
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._function_calls: list[LeapFunctionCall] = []
+        self._warnings = list(warnings)
+
+    @property
+    def met_stop_string(self) -> bool:
+        """True once the text has ended at a stop string."""
+        return self._stop.met
+
+    def feed(self, token: int) -> list[MessageResponse]:
+        """The responses that a token completes."""
+        if token in self._hidden:
+            return []
+        return self._route(self._splitter.feed(self._decoder.feed(self._vocabulary.piece(token))))
+
+    def finish(self, reason: GenerationFinishReason, stats: GenerationStats) -> list[MessageResponse]:
+        """What was held back, then Complete."""
+        found: list[MessageResponse] = []
+        if not self._stop.met:
+            found = self._route(self._splitter.feed(self._decoder.finish()))
+            found += self._route(self._splitter.finish())
+            found += self._deliver(self._stop.finish())
+        found += self._events(self._calls.finish())
+        if self._inline_tag_open:
+            found.append(Chunk(THINK_END))
+        message = ChatMessage(
+            ChatMessageRole.ASSISTANT,
+            [Text(text)] if (text := "".join(self._text)) else [],
+            reasoning_content="".join(self._reasoning).rstrip() or None,
+            function_calls=self._function_calls or None,
+        )
+        found.append(Complete(message, reason, stats, tuple(self._warnings)))
+        return found
+
+    def _route(self, pieces: Sequence[tuple[str, str]]) -> list[MessageResponse]:
+        found: list[MessageResponse] = []
+        for kind, text in pieces:
+            if kind == "text":
+                if self._inline_tag_open:
+                    found.append(Chunk(THINK_END))
+                    self._inline_tag_open = False
+                found += self._deliver(self._stop.feed(text))
+                continue
+            self._reasoning.append(text)
+            if self._options.inline_thinking_tags:
+                found.append(Chunk(text if self._inline_tag_open else THINK_START + text))
+                self._inline_tag_open = True
+            elif self._options.enable_thinking:
+                found.append(ReasoningChunk(text))
+        return found
+
+    def _deliver(self, text: str) -> list[MessageResponse]:
+        return self._events(self._calls.feed(text)) if text else []
+
+    def _events(self, events: Sequence[CallEvent]) -> list[MessageResponse]:
+        found: list[MessageResponse] = []
+        for event in events:
+            if isinstance(event, CallText):
+                self._text.append(event.text)
+                found.append(Chunk(event.text))
+            elif isinstance(event, CallsFound):
+                self._function_calls += event.calls
+                found.append(FunctionCalls(event.calls))
+            else:
+                self._warnings.append(event.message)
+        return found

@@ -1,0 +1,190 @@
+"""What a generation delivers: pieces of text and reasoning, calls of functions, sound, and at the end Complete.
+
+Every response has a JSON form, ``{"type": "chunk", "text": …}`` and so on, that reads back equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import Enum
+from typing import Any, ClassVar
+
+from .errors import LeapSerializationError
+from .messages import ChatMessage, LeapFunctionCall
+
+JsonObject = dict[str, Any]
+
+
+class GenerationFinishReason(str, Enum):
+    """Why a generation ended. MAX_TOKENS is leap's own: the SDK has no name for reaching ``max_tokens``."""
+
+    STOP = "stop"
+    """The model ended its answer, or a stop string was met."""
+    EXCEED_CONTEXT = "exceed_context"
+    """The context is full."""
+    MAX_TOKENS = "max_tokens"
+    """``max_tokens`` were generated."""
+    INTERRUPTED = "interrupted"
+    """The caller stopped the generation; the partial reply is kept."""
+    CONSTRAINT = "constraint"
+    """The constraint allows nothing more, so the text ended there."""
+    ERROR = "error"
+    """The generation failed; its partial reply is not in the history."""
+
+
+@dataclass(frozen=True)
+class GenerationStats:
+    """Counts and speed of one generation.
+
+    ``prompt_tokens`` were computed; ``cached_prompt_tokens`` were restored from the cache and are not among them;
+    ``total_tokens`` = prompt_tokens + completion_tokens. ``token_per_second`` is the speed of decoding alone (0.0 when
+    fewer than two tokens were made); ``time_to_first_token`` is in seconds from the request on, queueing included.
+    """
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    token_per_second: float
+    cached_prompt_tokens: int = 0
+    time_to_first_token: float = 0.0
+
+    def to_json(self) -> JsonObject:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(value: object, path: str = "stats") -> GenerationStats:
+        if not isinstance(value, Mapping):
+            raise LeapSerializationError("expected an object", path=path)
+        try:
+            return GenerationStats(**value)
+        except TypeError as error:
+            raise LeapSerializationError(str(error).replace("GenerationStats.__init__() ", ""), path=path) from None
+
+
+class MessageResponse:
+    """One event of a generation: Chunk, ReasoningChunk, FunctionCalls, AudioSample or Complete."""
+
+    Chunk: ClassVar[type[Chunk]]
+    ReasoningChunk: ClassVar[type[ReasoningChunk]]
+    FunctionCalls: ClassVar[type[FunctionCalls]]
+    AudioSample: ClassVar[type[AudioSample]]
+    Complete: ClassVar[type[Complete]]
+
+    def to_json(self) -> JsonObject:
+        """The event as an object with a ``type``."""
+        raise NotImplementedError
+
+    @staticmethod
+    def from_json(value: object, path: str = "response") -> MessageResponse:
+        """Read an event back; an unknown shape raises LeapSerializationError naming the path."""
+        if not isinstance(value, dict):
+            raise LeapSerializationError("expected an object", path=path)
+        reader = _READERS.get(str(value.get("type")))
+        if reader is None:
+            raise LeapSerializationError(f"unknown response type {value.get('type')!r}", path=f"{path}.type")
+        try:
+            return reader(value, path)
+        except (KeyError, TypeError, ValueError) as error:
+            raise LeapSerializationError(f"not a {value['type']} response ({error})", path=path) from None
+
+
+@dataclass(frozen=True)
+class Chunk(MessageResponse):
+    """A piece of the answer's text: whole characters, never a marker."""
+
+    text: str
+
+    def to_json(self) -> JsonObject:
+        return {"type": "chunk", "text": self.text}
+
+
+@dataclass(frozen=True)
+class ReasoningChunk(MessageResponse):
+    """A piece of the reasoning; only with ``GenerationOptions.enable_thinking`` and a model that reasons."""
+
+    reasoning: str
+
+    def to_json(self) -> JsonObject:
+        return {"type": "reasoning_chunk", "reasoning": self.reasoning}
+
+
+@dataclass(frozen=True)
+class FunctionCalls(MessageResponse):
+    """Calls the model asks for, in its order, once they are complete."""
+
+    function_calls: tuple[LeapFunctionCall, ...]
+
+    def to_json(self) -> JsonObject:
+        calls = [call.to_json(f"call_{n}") for n, call in enumerate(self.function_calls)]
+        return {"type": "function_calls", "function_calls": calls}
+
+
+@dataclass(frozen=True)
+class AudioSample(MessageResponse):
+    """Mono float samples in [-1, 1] at ``sample_rate`` Hz."""
+
+    samples: tuple[float, ...]
+    sample_rate: int
+
+    def to_json(self) -> JsonObject:
+        return {"type": "audio_sample", "samples": list(self.samples), "sample_rate": self.sample_rate}
+
+
+@dataclass(frozen=True)
+class Complete(MessageResponse):
+    """The end: the whole reply, why it ended, and its statistics.
+
+    ``warnings`` are sentences for the user about what could not be done as asked (a call that does not parse, a
+    schema keyword that could not be enforced while generating).
+    """
+
+    full_message: ChatMessage
+    finish_reason: GenerationFinishReason
+    stats: GenerationStats | None = None
+    warnings: tuple[str, ...] = ()
+
+    def to_json(self) -> JsonObject:
+        value: JsonObject = {
+            "type": "complete",
+            "message": self.full_message.to_json(),
+            "finish_reason": self.finish_reason.value,
+        }
+        if self.stats is not None:
+            value["stats"] = self.stats.to_json()
+        if self.warnings:
+            value["warnings"] = list(self.warnings)
+        return value
+
+
+MessageResponse.Chunk = Chunk
+MessageResponse.ReasoningChunk = ReasoningChunk
+MessageResponse.FunctionCalls = FunctionCalls
+MessageResponse.AudioSample = AudioSample
+MessageResponse.Complete = Complete
+
+
+def _read_calls(value: JsonObject, path: str) -> MessageResponse:
+    calls = value["function_calls"]
+    return FunctionCalls(
+        tuple(LeapFunctionCall.from_json(call, f"{path}.function_calls[{n}]") for n, call in enumerate(calls))
+    )
+
+
+def _read_complete(value: JsonObject, path: str) -> MessageResponse:
+    stats = value.get("stats")
+    return Complete(
+        ChatMessage.from_json(value["message"], f"{path}.message"),
+        GenerationFinishReason(value["finish_reason"]),
+        None if stats is None else GenerationStats.from_json(stats, f"{path}.stats"),
+        tuple(value.get("warnings", ())),
+    )
+
+
+_READERS = {
+    "chunk": lambda value, path: Chunk(str(value["text"])),
+    "reasoning_chunk": lambda value, path: ReasoningChunk(str(value["reasoning"])),
+    "function_calls": _read_calls,
+    "audio_sample": lambda value, path: AudioSample(tuple(value["samples"]), int(value["sample_rate"])),
+    "complete": _read_complete,
+}

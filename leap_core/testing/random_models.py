@@ -1,0 +1,188 @@
+"""GGUF models with random weights, in the shapes that tests and benchmarks need. Nothing is downloaded, and the same
+seed gives the same file. Needs the ``gguf`` package (extra ``test``).
+"""
+
+from __future__ import annotations
+
+import itertools
+import string
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+CONTROL_TOKENS = (
+    *("<|pad|>", "<|startoftext|>", "<|endoftext|>", "<|reserved_3|>", "<|reserved_4|>", "<|reserved_5|>"),
+    *("<|im_start|>", "<|im_end|>", "<|tool_list_start|>", "<|tool_list_end|>", "<|tool_call_start|>"),
+    *("<|tool_call_end|>", "<|tool_response_start|>", "<|tool_response_end|>", "<think>", "</think>"),
+)
+TEMPLATE = (
+    "{{- bos_token -}}{%- for message in messages -%}{{- '<|im_start|>' + message.role + '\\n' + message.content +"
+    " '<|im_end|>\\n' -}}{%- endfor -%}{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}"
+)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The size of a model. ``attention``: layers with attention; the others are LFM2's short convolutions. Without
+    convolutions the model is written as a llama, whose memory can be cut anywhere."""
+
+    layers: int
+    width: int
+    heads: int
+    kv_heads: int
+    feed_forward: int
+    attention: frozenset[int]
+    vocabulary: int
+    context: int
+
+    @property
+    def is_llama(self) -> bool:
+        return len(self.attention) == self.layers
+
+
+LFM2_350M = Shape(16, 1024, 16, 8, 4608, frozenset({2, 5, 8, 10, 12, 14}), 65_536, 32_768)
+TINY_LFM2 = Shape(4, 64, 4, 2, 128, frozenset({1, 3}), 1024, 4096)
+TINY_LLAMA = Shape(2, 64, 4, 2, 128, frozenset({0, 1}), 1024, 4096)
+KERNEL = 3
+
+
+def write_random_model(path: Path, shape: Shape = TINY_LFM2, quantization: str = "f16", seed: int = 7) -> Path:
+    """Write a model of this shape; ``quantization`` is f32, f16, q8_0 or q4_0 (row lengths multiples of 32)."""
+    import gguf
+
+    writer = gguf.GGUFWriter(path, "llama" if shape.is_llama else "lfm2")
+    writer.add_name(f"random weights, {shape.layers} layers of {shape.width}, {quantization.upper()}")
+    names = gguf.LlamaFileType
+    writer.add_file_type(names.ALL_F32 if quantization == "f32" else names[f"MOSTLY_{quantization.upper()}"])
+    writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
+    _write_hyperparameters(writer, shape)
+    _write_tokenizer(writer, shape)
+    _Weights(writer, shape, gguf.GGMLQuantizationType[quantization.upper()], seed).write()
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def _write_hyperparameters(writer: Any, shape: Shape) -> None:
+    writer.add_context_length(shape.context)
+    writer.add_embedding_length(shape.width)
+    writer.add_block_count(shape.layers)
+    writer.add_feed_forward_length(shape.feed_forward)
+    writer.add_head_count(shape.heads)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_freq_base(1e6)
+    writer.add_vocab_size(shape.vocabulary)
+    if shape.is_llama:
+        writer.add_head_count_kv(shape.kv_heads)
+        writer.add_rope_dimension_count(shape.width // shape.heads)
+    else:
+        writer.add_head_count_kv([shape.kv_heads if n in shape.attention else 0 for n in range(shape.layers)])
+        writer.add_shortconv_l_cache(KERNEL)
+
+
+def _write_tokenizer(writer: Any, shape: Shape) -> None:
+    import gguf
+
+    tokens, merges = _vocabulary(shape.vocabulary)
+    control, normal = gguf.TokenType.CONTROL, gguf.TokenType.NORMAL
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("lfm2")
+    writer.add_token_list(tokens)
+    writer.add_token_types([control if n < len(CONTROL_TOKENS) else normal for n in range(len(tokens))])
+    writer.add_token_merges(merges)
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(7)
+    writer.add_pad_token_id(0)
+    writer.add_add_bos_token(True)
+    writer.add_chat_template(TEMPLATE)
+
+
+def _byte_alphabet() -> list[str]:
+    """GPT-2's printable stand-ins for the 256 bytes, in byte order."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    stand_ins = {byte: chr(byte) for byte in printable} | {byte: chr(256 + n) for n, byte in enumerate(others)}
+    return [stand_ins[byte] for byte in range(256)]
+
+
+def _vocabulary(size: int) -> tuple[list[str], list[str]]:
+    """Tokens and merges: control tokens, bytes, then words of two, three and four letters."""
+    tokens = [*CONTROL_TOKENS, *_byte_alphabet()]
+    merges = []
+    words = itertools.chain.from_iterable(itertools.product(string.ascii_lowercase, repeat=n) for n in (2, 3, 4))
+    for letters in itertools.islice(words, size - len(tokens)):
+        tokens.append("".join(letters))
+        merges.append("".join(letters[:-1]) + " " + letters[-1])
+    return tokens, merges
+
+
+class _Weights:
+    """Adds every tensor of a shape. Matrices are random with a spread of about 1/sqrt(width), norms are ones."""
+
+    def __init__(self, writer: Any, shape: Shape, kind: Any, seed: int) -> None:
+        import numpy as np
+
+        self._writer, self._shape, self._kind = writer, shape, kind
+        self._rng = np.random.default_rng(seed)
+
+    def write(self) -> None:
+        shape = self._shape
+        self._matrix("token_embd.weight", shape.vocabulary, shape.width)
+        self._ones("output_norm.weight" if shape.is_llama else "token_embd_norm.weight", shape.width)
+        for layer in range(shape.layers):
+            self._layer(f"blk.{layer}.", layer in shape.attention)
+
+    def _layer(self, prefix: str, attention: bool) -> None:
+        shape = self._shape
+        width, head = shape.width, shape.width // shape.heads
+        self._ones(prefix + "attn_norm.weight", width)
+        self._ones(prefix + "ffn_norm.weight", width)
+        self._matrix(prefix + "ffn_gate.weight", shape.feed_forward, width)
+        self._matrix(prefix + "ffn_up.weight", shape.feed_forward, width)
+        self._matrix(prefix + "ffn_down.weight", width, shape.feed_forward)
+        if not attention:
+            self._matrix(prefix + "shortconv.in_proj.weight", 3 * width, width)
+            self._matrix(prefix + "shortconv.out_proj.weight", width, width)
+            conv = self._rng.normal(0, 0.5, (width, KERNEL)).astype("float32")
+            self._writer.add_tensor(prefix + "shortconv.conv.weight", conv)
+            return
+        self._matrix(prefix + "attn_q.weight", width, width)
+        self._matrix(prefix + "attn_k.weight", shape.kv_heads * head, width)
+        self._matrix(prefix + "attn_v.weight", shape.kv_heads * head, width)
+        self._matrix(prefix + "attn_output.weight", width, width)
+        if not shape.is_llama:
+            self._ones(prefix + "attn_q_norm.weight", head)
+            self._ones(prefix + "attn_k_norm.weight", head)
+
+    def _ones(self, name: str, size: int) -> None:
+        import numpy as np
+
+        self._writer.add_tensor(name, np.ones(size, np.float32))
+
+    def _matrix(self, name: str, rows: int, columns: int) -> None:
+        import gguf
+        import numpy as np
+
+        kinds = gguf.GGMLQuantizationType
+        if self._kind in (kinds.F16, kinds.F32):
+            values = self._rng.normal(0, columns**-0.5, (rows, columns))
+            self._writer.add_tensor(name, values.astype(np.float16 if self._kind == kinds.F16 else np.float32))
+            return
+        self._writer.add_tensor(name, self._random_blocks(rows, columns), raw_dtype=self._kind)
+
+    def _random_blocks(self, rows: int, columns: int) -> np.ndarray[Any, Any]:
+        """Quantized rows made directly in the block format: a 16-bit scale, then random bits."""
+        import gguf
+        import numpy as np
+
+        block, size = gguf.GGML_QUANT_SIZES[self._kind]
+        largest = {gguf.GGMLQuantizationType.Q4_0: 4.6, gguf.GGMLQuantizationType.Q8_0: 74.0}[self._kind]
+        data = self._rng.integers(0, 256, (rows, columns // block, size), np.uint8)
+        scale = np.float16(columns**-0.5 / largest)
+        data[:, :, :2] = np.frombuffer(scale.tobytes(), np.uint8)
+        return data.reshape(rows, -1)

@@ -1,0 +1,31 @@
+"""Capitals of a hundred countries."""
+
+from __future__ import annotations
+
+from builtin_data.dialogue import Dialogue, ask
+from builtin_data.phrases import phrases
+from builtin_data.phrasing import fill, say
+from builtin_data.values import Values
+
+CAPITALS: dict[str, str] = dict(entry.split(" = ") for entry in phrases("countries", "capitals"))
+ALIASES = {
+    "the United States": ["the United States", "the USA", "the US", "the United States of America", "America", "USA"],
+    "the United Kingdom": ["the United Kingdom", "the UK", "Great Britain", "Britain", "England", "UK"],
+    "the Czech Republic": ["the Czech Republic", "Czechia"],
+    "the United Arab Emirates": ["the United Arab Emirates", "the UAE"],
+}
+QUESTIONS = phrases("capitals", "questions")
+REVERSE = phrases("capitals", "reverse")
+
+
+def make(values: Values) -> Dialogue:
+    country = values.pick(list(CAPITALS))
+    city = CAPITALS[country]
+    answer = f"The capital of {country} is {city}."
+    if values.chance(0.3 if values.wide else 0.12):
+        return ask("capitals", say(values.rng, values.pick(REVERSE), x=city), answer)
+    called = values.pick(ALIASES.get(country, [country]))
+    if values.chance(0.25):
+        called = called.lower()
+    possessive = called + ("'" if called.endswith("s") and values.chance(0.5) else "'s")
+    return ask("capitals", fill(say(values.rng, values.pick(QUESTIONS)), c=called, s=possessive), answer)

@@ -1,0 +1,228 @@
+"""Invented functions: any verb with any object, any noun of anything, named in every style."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from builtin_data.functions import Function, Parameter, restyle
+from builtin_data.phrases import phrases
+from builtin_data.values import Values
+
+VERBS = phrases("inventions", "verbs")
+OBJECTS = phrases("inventions", "objects")
+NOUNS = phrases("inventions", "nouns")
+ENTITY_NAMES = phrases("inventions", "entity_names")
+EXTRA_NAMES = phrases("inventions", "extra_names")
+
+
+def _word(values: Values, known: list[str]) -> str:
+    """Words that name things are kept apart between the splits as names are."""
+    return values.fresh(lambda: values.pick(known) if values.chance(0.6) else values.invented())
+
+
+def value_draw(values: Values, json_type: str) -> Callable[[], Any]:
+    if json_type == "integer":
+        return lambda: values.integer(0, 100) if values.chance(0.7) else values.integer(-50, 10000)
+    if json_type == "number":
+        return values.number
+    if json_type == "boolean":
+        return lambda: values.chance(0.5)
+    return values.pick(
+        [
+            values.word,
+            values.first_name,
+            values.place_name,
+            values.code,
+            values.code,
+            values.random_string,
+            values.name,
+            values.word,
+            values.invented,
+        ]
+    )
+
+
+def _extra(values: Values, used: set[str]) -> Parameter:
+    name = next(n for n in iter(lambda: _word(values, EXTRA_NAMES), None) if n not in used)
+    used.add(name)
+    json_type = values.pick(
+        ["string", "string", "integer", "number", "integer", "boolean"]
+        if values.chance(0.3)
+        else ["string", "integer", "number"]
+    )
+    options = None
+    draw = value_draw(values, json_type)
+    if json_type == "string" and values.chance(0.12):
+        options = list({values.word() for _ in range(3)})
+        options.sort()
+        chosen = options
+        draw = lambda: values.pick(chosen)  # noqa: E731
+    if values.chance(0.1):
+        name += "_" + values.pick(EXTRA_NAMES)
+    description = values.pick(
+        [
+            f"The {name.replace('_', ' ')}",
+            f"{name.replace('_', ' ').capitalize()} to use",
+            f"Which {name.replace('_', ' ')}",
+        ]
+    )
+    return Parameter(name, json_type, draw, description, True, options)
+
+
+def _with_extras(values: Values, parameters: list[Parameter]) -> list[str]:
+    """Ways of stating the parameters after the first, each named in the request."""
+    extras = list(enumerate(parameters))[1:]
+    if not extras:
+        return [""]
+    names = [p.name.replace("_", " ") for _, p in extras]
+    slots = ["{" + str(i) + "}" for i, _ in extras]
+    pairs = list(zip(names, slots, strict=True))
+    return [
+        " with " + " and ".join(f"{n} {s}" for n, s in pairs),
+        " with " + ", ".join(f"{n} = {s}" for n, s in pairs),
+        ", " + ", ".join(f"{n} {s}" for n, s in pairs),
+        " (" + ", ".join(f"{n}: {s}" for n, s in pairs) + ")",
+        " and set " + " and ".join(f"{n} to {s}" for n, s in pairs),
+        " using " + " and ".join(f"{n} {s}" for n, s in pairs),
+        ". The " + " and the ".join(f"{n} is {s}" for n, s in pairs),
+    ]
+
+
+def _count(values: Values) -> int:
+    return values.pick([1, 1, 1, 1, 2, 2, 3])
+
+
+def _lookup(values: Values) -> Function:
+    """A fact about something: `get_price(id)`."""
+    noun = _word(values, NOUNS)
+    words = [noun] if values.chance(0.85) else [_word(values, NOUNS), noun]
+    thing = values.pick([None, _word(values, OBJECTS)])
+    spoken = " ".join(words)
+    name = values.pick(
+        [
+            ["get", *words],
+            ["get", *words],
+            ["find", *words],
+            ["lookup", *words],
+            [*words],
+            ["fetch", *words],
+            ["read", *words],
+            [*words, "of"],
+        ]
+    )
+    if thing and values.chance(0.5):
+        name = [name[0], thing, *name[1:]] if len(name) > 1 and name[-1] != "of" else [thing, *name]
+    entity = Parameter(
+        thing if thing and values.chance(0.4) else values.pick(ENTITY_NAMES),
+        "string",
+        value_draw(values, "string"),
+        f"The {thing or 'thing'}",
+    )
+    if values.chance(0.2):
+        entity.type, entity.draw = "integer", lambda: values.integer(1, 9999)
+    used = {entity.name}
+    parameters = [entity] + [_extra(values, used) for _ in range(_count(values) - 1)]
+    the = f"the {thing} " if thing else values.pick(["", "", "", "the "])
+    if thing and values.chance(0.2):
+        the = f"{thing} "
+    core = [
+        f"What is the {spoken} of {the}{{0}}",
+        f"Get the {spoken} of {the}{{0}}",
+        f"Get the {spoken} for {the}{{0}}",
+        f"{spoken} of {the}{{0}}",
+        f"Tell me the {spoken} of {the}{{0}}",
+        f"Show me the {spoken} [of|for] {the}{{0}}",
+        f"[Look up|Find|Check|Fetch|Read] the {spoken} [of|for] {the}{{0}}",
+        f"I need the {spoken} [of|for] {the}{{0}}",
+        f"What's the {spoken} of {the}{{0}}",
+        f"{spoken} for {the}{{0}}",
+        f"What {spoken} does {the}{{0}} have",
+    ]
+    tails = _with_extras(values, parameters)
+    requests = [c + values.pick(tails) for c in core]
+    description = values.pick(
+        [
+            f"Returns the {spoken} of a {thing or 'thing'}.",
+            f"Get the {spoken}",
+            f"Looks up the {spoken}.",
+            f"The {spoken} of something",
+        ]
+    )
+    return Function(restyle(values, name), description, parameters, requests, set(words))
+
+
+def _action(values: Values) -> Function:
+    """Something done to something: `approve_invoice(id, note)`."""
+    verb, thing = _word(values, VERBS), _word(values, OBJECTS)
+    entity = Parameter(
+        thing if values.chance(0.35) else values.pick(ENTITY_NAMES),
+        "string",
+        value_draw(values, "string"),
+        f"The {thing}",
+    )
+    if values.chance(0.25):
+        entity.type, entity.draw = "integer", lambda: values.integer(1, 9999)
+    used = {entity.name}
+    parameters = [entity] + [_extra(values, used) for _ in range(_count(values) - 1)]
+    core = [
+        f"{verb} the {thing} {{0}}",
+        f"{verb} {thing} {{0}}",
+        f"[Please|Can you|Could you|I want you to|Now] {verb} the {thing} {{0}}",
+        f"{verb} {{0}}",
+        f"I want to {verb} [the |]{thing} {{0}}",
+        f"{verb} the {thing} [named|called|with {entity.name}] {{0}}",
+    ]
+    requests = [c[0].upper() + c[1:] + values.pick(_with_extras(values, parameters)) for c in core]
+    name = restyle(values, values.pick([[verb, thing], [verb, thing], [verb, thing], [thing, verb], [verb]]))
+    description = values.pick(
+        [
+            f"{verb.capitalize()} a {thing}.",
+            f"{verb.capitalize()}s the {thing}",
+            f"Use this to {verb} a {thing}.",
+            f"{verb} {thing}",
+        ]
+    )
+    return Function(name, description, parameters, requests, {verb, thing})
+
+
+def _operation(values: Values) -> Function:
+    """Something computed from numbers: `zorp(a, b)`."""
+    verb = values.invented() if values.chance(0.6) else _word(values, VERBS)
+    names = values.pick(
+        [
+            ["a", "b"],
+            ["x", "y"],
+            ["first", "second"],
+            ["left", "right"],
+            ["m", "n"],
+            ["value", "factor"],
+            ["base", "exponent"],
+        ]
+    )
+    kind = values.pick(["number", "integer", "number"])
+    parameters = [Parameter(n, kind, value_draw(values, kind), f"The {n} number") for n in names]
+    requests = [
+        f"{verb} {{0}} and {{1}}",
+        f"{verb} {{0}} with {{1}}",
+        f"What is the {verb} of {{0}} and {{1}}",
+        f"[Compute|Calculate] the {verb} of {{0}} and {{1}}",
+        f"{verb} {{0}} by {{1}}",
+        f"{verb} of {{0}} and {{1}}",
+        f"Please {verb} {{0}} and {{1}}",
+        f"Use {verb} on {{0}} and {{1}}",
+    ]
+    description = values.pick(
+        [f"{verb.capitalize()} two numbers.", f"The {verb} of two numbers", f"Computes the {verb}."]
+    )
+    return Function(
+        restyle(values, values.pick([[verb], [verb], [verb, "numbers"], ["compute", verb]])),
+        description,
+        parameters,
+        requests,
+        {verb},
+    )
+
+
+def invented_function(values: Values) -> Function:
+    return values.pick([_lookup, _lookup, _action, _action, _operation])(values)

@@ -1,0 +1,92 @@
+"""Measure leap's built-in model through leap itself: `python scripts/evaluate_builtin.py`.
+
+For every skill it generates examples with values that training never saw, lets the model answer greedily and counts
+exact matches: text, reasoning and calls must all be as expected. Schemas are shown to the model but not enforced.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from builtin_data.dialogue import CALL_END, CALL_START, THINK_END, THINK_START, Dialogue
+from builtin_data.skills import SKILLS, example
+
+from leap_core import ChatMessage, GenerationOptions, Leap, ModelLoadingOptions, ModelRunner
+from leap_core.functions import LeapFunction, LFMFunctionCallParser
+from leap_core.responses import Complete
+
+GREEDY = GenerationOptions(temperature=0.0, top_k=0, top_p=1.0, min_p=0.0, repetition_penalty=1.0, max_tokens=2000)
+LONG = {"counting to hundreds"}
+"""Skills with answers of up to two thousand tokens, measured on a tenth of the examples."""
+PARSER = LFMFunctionCallParser()
+
+
+def message(role: str, content: str) -> ChatMessage:
+    """A turn as leap keeps it: reasoning and calls apart from the text."""
+    reasoning = calls = None
+    if content.startswith(THINK_START):
+        reasoning, content = content[len(THINK_START) :].split(THINK_END, 1)
+    if content.startswith(CALL_START):
+        calls = PARSER.parse(content[len(CALL_START) : -len(CALL_END)])
+        content = ""
+    return ChatMessage(role, content if content else (), reasoning_content=reasoning, function_calls=calls)
+
+
+def said(answer: ChatMessage) -> tuple[str, str, list[tuple[str, list[tuple[str, object]]]]]:
+    calls = [(call.name, list(call.arguments.items())) for call in answer.function_calls or ()]
+    return answer.text, answer.reasoning_content or "", calls
+
+
+def answer_of(runner: ModelRunner, dialogue: Dialogue) -> ChatMessage:
+    """The model's greedy answer to all but the last turn."""
+    history = [message("system", dialogue.system)] if dialogue.system else []
+    history += [message(turn.role, turn.content) for turn in dialogue.turns[:-1]]
+    conversation = runner.create_conversation_from_history(history[:-1])
+    conversation.register_functions([LeapFunction.from_openai(tool) for tool in dialogue.tools])
+    for response in conversation.generate_response(history[-1], GREEDY):
+        if isinstance(response, Complete):
+            return response.full_message
+    raise RuntimeError("the generation ended without Complete")
+
+
+def measure(runner: ModelRunner, skill: str, count: int, workers: int, show: int) -> int:
+    """How many of `count` examples are answered exactly; prints the first `show` failures."""
+    dialogues = [example(skill, "eval", seed) for seed in range(count)]
+    with ThreadPoolExecutor(workers) as pool:
+        answers = list(pool.map(lambda dialogue: answer_of(runner, dialogue), dialogues))
+    right = 0
+    for dialogue, answer in zip(dialogues, answers, strict=True):
+        expected = message("assistant", dialogue.answer)
+        if said(answer) == said(expected):
+            right += 1
+        elif show > 0:
+            show -= 1
+            print(f"  asked    {dialogue.turns[-2].content!r}\n  expected {said(expected)}\n  answered {said(answer)}")
+    return right
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="builtin", help="a reference that Leap.load knows")
+    parser.add_argument("--count", type=int, default=500, help="examples a skill")
+    parser.add_argument("--skill", action="append", choices=list(SKILLS), help="only this one; may be given again")
+    parser.add_argument("--show", type=int, default=0, help="print so many failures a skill")
+    parser.add_argument("--slots", type=int, default=8, help="conversations at once")
+    options = parser.parse_args(arguments)
+    runner = Leap.load(options.model, ModelLoadingOptions(slots=options.slots))
+    print("| skill | right | of | percent |\n|---|---|---|---|")
+    for skill in options.skill or SKILLS:
+        count = max(1, options.count // 10) if skill in LONG else options.count
+        right = measure(runner, skill, count, options.slots, options.show)
+        print(f"| {skill} | {right} | {count} | {100 * right / count:.1f} |", flush=True)
+    runner.unload()
+
+
+if __name__ == "__main__":
+    main()

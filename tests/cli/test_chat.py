@@ -1,0 +1,66 @@
+"""``leap chat`` on the scripted runner."""
+
+from __future__ import annotations
+
+from leap_core.errors import LeapGenerationError
+from leap_core.messages import ChatMessage
+
+
+def said(request):
+    return [message.text for message in request.messages]
+
+
+def test_each_line_of_a_pipe_is_a_turn_and_answers_alone_go_to_stdout(leap):
+    runner = leap.script(["Hel", "lo."], "Ada.")
+    done = leap("chat", "-m", "some", stdin="hi, I am Ada\n\nwho am I?")
+    assert (done.code, done.stdout, done.stderr) == (0, "Hello.\nAda.\n", "")
+    assert [said(request) for request in runner.requests] == [
+        ["hi, I am Ada"],
+        ["hi, I am Ada", "Hello.", "who am I?"],
+    ]
+
+
+def test_the_system_prompt_opens_the_conversation(leap):
+    runner = leap.script("ok")
+    leap("chat", "-m", "some", "-s", "Be brief.", stdin="hi\n")
+    assert runner.requests[0].messages[0] == ChatMessage("system", "Be brief.")
+
+
+def test_no_input_is_no_turn(leap):
+    runner = leap.script("never")
+    assert leap("chat", "-m", "some", stdin="").code == 0
+    assert runner.requests == [] and runner.is_unloaded
+
+
+def test_a_terminal_gets_a_prompt_on_stderr_and_ctrl_d_leaves(leap):
+    leap.script("Hello.")
+    done = leap("chat", "-m", "some", stdin="hi\n", stdin_terminal=True)
+    assert (done.code, done.stdout) == (0, "Hello.\n")
+    assert done.stderr == "leap: Ctrl-C stops an answer, Ctrl-D leaves\n> > \n"
+
+
+def test_a_failed_turn_ends_a_pipe_with_its_code(leap):
+    leap.script([LeapGenerationError("broken")], "never")
+    done = leap("chat", "-m", "some", stdin="one\ntwo\n")
+    assert (done.code, done.stdout, done.stderr) == (1, "", "leap: error: broken\n")
+
+
+def test_a_failed_turn_leaves_the_one_who_types_in_the_conversation(leap):
+    runner = leap.script([LeapGenerationError("broken")], "fine")
+    done = leap("chat", "-m", "some", stdin="one\ntwo\n", stdin_terminal=True)
+    assert (done.code, done.stdout) == (0, "fine\n")
+    assert "leap: error: broken\n" in done.stderr
+    assert said(runner.requests[1]) == ["two"], "the failed turn is not in the history"
+
+
+def test_a_line_that_is_not_text_is_named(leap):
+    leap.script("ok")
+    done = leap("chat", "-m", "some", stdin=b"fine\n\xff\n")
+    assert (done.code, done.stdout) == (2, "ok\n")
+    assert done.stderr.startswith("leap: error: line 2 of standard input is not UTF-8 text")
+
+
+def test_stats_follow_each_answer(leap):
+    leap.script(["a", "b"], ["c", "d"])
+    done = leap("chat", "-m", "some", "--stats", stdin="x\ny\n")
+    assert done.stderr.count("answer 2 tokens") == 2

@@ -1,0 +1,278 @@
+"""What the shell is told when TAB is pressed, and what is not imported to tell it."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from leap_cli.completion import Candidate, Typed, answer, for_readline, split
+from leap_cli.completion_install import place_of
+from leap_cli.completion_scripts import SCRIPTS
+from leap_cli.completion_values import OWN_TOOLS
+from leap_cli.environment import Environment
+from leap_cli.main import COMMANDS, command_line
+from leap_cli.tool_flags import known_tools
+
+from .test_startup import HEAVY, imported
+
+ROOT = Path(__file__).parent.parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
+import make_completions  # noqa: E402
+
+
+@pytest.fixture
+def complete(leap, leap_home):
+    """The candidates for a line, as the shell receives them."""
+
+    def ask(line: str, shell: str = "zsh", breaks: str = "") -> list[Candidate]:
+        env = leap.environment(b"", terminal=False, stdin_terminal=False)
+        env.variables = {**env.variables, "_LEAP_COMPLETE": shell, "_LEAP_LINE": line, "_LEAP_BREAKS": breaks}
+        assert answer(command_line, env) == 0
+        return [Candidate(*row.split("\t")) for row in env.stdout.getvalue().splitlines()]
+
+    return ask
+
+
+@pytest.fixture
+def words(complete):
+    return lambda line, **how: [candidate.value for candidate in complete(line, **how)]
+
+
+def install(home: Path, *names: str) -> None:
+    for name in names:
+        directory = home / "models" / name
+        directory.mkdir(parents=True)
+        (directory / f"{name}.gguf").write_bytes(b"")
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("leap ", Typed([], "", "")),
+        ("leap gen", Typed([], "gen", "")),
+        ("leap generate 'two words' x", Typed(["generate", "two words"], "x", "")),
+        ("leap -m 'a b", Typed(["-m"], "a b", "'")),
+        ('leap -m "a \\" b', Typed(["-m"], 'a " b', '"')),
+        ("leap a\\ b ", Typed(["a b"], "", "")),
+        ("leap ''", Typed([], "", "")),
+        ("leap a '' ", Typed(["a", ""], "", "")),
+        ("A=1 B=2 leap x=1 y", Typed(["x=1"], "y", "")),
+        ("leap ende\\", Typed([], "ende", "")),
+        ("", Typed([], "", "")),
+    ],
+)
+def test_lines_are_split_as_shells_split_them(line, expected):
+    assert split(line) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "line", "breaks", "inserted"),
+    [
+        ("a:b", "leap a:", ":=", "b"),
+        ("a:b", "leap a", ":=", "a:b"),
+        ("a:b", "leap a:", "", "a:b"),
+        ("--m=a:b", "leap --m=a", ":=", "a:b"),
+        ("--m=a:b", "leap --m=a:", ":=", "b"),
+        ("a:b", "leap 'a:", ":=", "a:b"),
+        ("it's $(rm x)", "leap i", ":=", "it\\'s\\ \\$\\(rm\\ x\\)"),
+        ("it's $(rm x)", 'leap "i', ":=", "it's \\$(rm x)"),
+        ("it's", "leap 'i", ":=", "it'\\''s"),
+    ],
+)
+def test_bash_gets_the_part_that_it_replaces_quoted(value, line, breaks, inserted):
+    assert for_readline(value, split(line), breaks) == inserted
+
+
+def test_commands_come_with_their_summaries(complete):
+    assert complete("leap ") == [Candidate("plain", name, entry.summary) for name, entry in COMMANDS.items()]
+    assert complete("leap CHA") == [Candidate("plain", "chat", COMMANDS["chat"].summary)]
+
+
+def test_options_come_with_their_help(complete):
+    assert complete("leap generate --temp")[0].help.startswith("Randomness")
+    assert "--version" in [candidate.value for candidate in complete("leap --")]
+
+
+def test_models_that_are_here_come_first(words, leap_home):
+    install(leap_home, "Zeta-Q4_0", "alpha-Q8_0")
+    (leap_home / "models" / "nothing").mkdir()
+    found = words("leap generate -m ")
+    assert found[:3] == ["alpha-Q8_0", "Zeta-Q4_0", "builtin"]
+    assert "LFM2.5-350M" in found and "nothing" not in found
+    for line in ("leap chat --model ", "leap batch -m ", "leap download ", "leap load ", "leap models info "):
+        assert words(line) == found, line
+    assert words("leap models remove ") == words("leap models verify ") == ["alpha-Q8_0", "Zeta-Q4_0"]
+
+
+def test_models_of_the_users_catalogue(words, leap_home):
+    leap_home.mkdir(exist_ok=True)
+    (leap_home / "catalogue.json").write_text(
+        json.dumps({"models": [{"name": "Mine", "repo": "me/Mine", "quantizations": ["Q2_K"]}]})
+    )
+    assert words("leap generate -m mi") == ["Mine"]
+    assert words("leap generate -m Mine:") == ["Mine:Q2_K"]
+    (leap_home / "catalogue.json").write_text("{damaged")
+    assert words("leap generate -m LFM2.5-35") == ["LFM2.5-350M"]
+
+
+def test_quantizations_that_are_here_come_first(words, leap_home):
+    install(leap_home, "LFM2.5-350M-Q8_0")
+    assert words("leap generate -m LFM2.5-350M:")[:2] == ["LFM2.5-350M:Q8_0", "LFM2.5-350M:Q4_0"]
+    assert words("leap download lfm2.5-350m --quant ")[:2] == ["Q8_0", "Q4_0"]
+    assert "Q4_K_M" in words("leap download --quant ")
+    assert words("leap generate --model=LFM2.5-350M:Q8") == ["--model=LFM2.5-350M:Q8_0"]
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "before"),
+    [
+        ("leap generate -m ./x", "file", ""),
+        ("leap generate -m unheard-of", "file", ""),
+        ("leap batch ", "file", ""),
+        ("leap batch x --output=", "file", "--output="),
+        ("leap schema show ", "file", ""),
+        ("leap tools list --tools-file ", "file", ""),
+    ],
+)
+def test_paths_are_left_to_the_shell(complete, line, kind, before):
+    assert complete(line) == [Candidate(kind, before, "")]
+
+
+def test_tools(words, leap, leap_home, tmp_path):
+    assert leap("tools", "add", "greet", "--command", "echo").code == 0
+    (tmp_path / "own.py").write_text("raise SystemExit\ndef shout(text: str): ...\ndef _hidden(): ...\n")
+    (tmp_path / "own.json").write_text('[{"type": "function", "function": {"name": "declared"}}]')
+    assert words("leap generate --tool ") == ["greet", *OWN_TOOLS]
+    line = "leap chat --tools-file own.py --tools-file own.json "
+    assert words(f"{line} --allow-tool ") == ["shout", "declared", "greet", *OWN_TOOLS]
+    assert words(f"{line} --tool-choice ")[:4] == ["auto", "required", "none", "shout"]
+    assert words("leap tools remove ") == ["greet"]
+    assert words("leap tools call c") == ["current_time", "calculate"]
+
+
+def test_leaps_own_tools_are_those_that_there_are(leap):
+    env = leap.environment(b"", terminal=False, stdin_terminal=False)
+    assert {tool.name for tool in known_tools(env)} == set(OWN_TOOLS)
+
+
+def test_what_cannot_be_read_offers_nothing(words, leap_home):
+    leap_home.mkdir(exist_ok=True)
+    for name in ("tools.json", "jobs.db", "config.toml", "catalogue.json"):
+        (leap_home / name).write_bytes(b"\xff\x00 damaged")
+    (leap_home / "models").write_bytes(b"no directory")
+    assert words("leap tools remove ") == []
+    assert words("leap jobs cancel ") == []
+    assert words("leap models remove ") == []
+
+
+def test_jobs_by_state(words, complete, leap_home):
+    assert words("leap jobs cancel ") == []
+    assert not leap_home.exists(), "asking has made something"
+    from jobs.schema import connect
+
+    with closing(connect(leap_home / "jobs.db")) as table:
+        for number, state in enumerate(("queued", "running", "succeeded", "failed", "cancelled")):
+            table.execute(
+                "INSERT INTO jobs (id, kind, state, parameters, created) VALUES (?, 'batch', ?, ?, ?)",
+                (f"{state[:2]}345678", state, '{"label": "prompts.jsonl"}', number),
+            )
+    assert words("leap jobs cancel ") == ["ru345678", "qu345678"]
+    assert words("leap jobs status ")[0] == "ca345678" and len(words("leap jobs status ")) == 5
+    assert words("leap jobs status s") == ["su345678"]
+    assert "batch prompts.jsonl" in complete("leap jobs status s")[0].help
+    with closing(sqlite3.connect(leap_home / "jobs.db")) as table:
+        table.execute("DROP TABLE jobs")
+    assert words("leap jobs cancel ") == []
+
+
+def test_settings(words):
+    assert words("leap config get de") == ["default_model"]
+    assert words("leap config set options.generate.temp") == ["options.generate.temperature"]
+    assert words("leap config set tools.policy ") == ["allow", "ask", "deny"]
+    assert words("leap config set options.generate.stream ") == ["true", "false"]
+    assert words("leap config set default_model LFM2.5-35") == ["LFM2.5-350M"]
+    assert words("leap config set frobnicate ") == []
+
+
+def test_values_that_no_shell_could_take_are_left_out(words, leap_home):
+    install(leap_home, "new\nline", "tab\there", "x; rm -rf ~")
+    assert words("leap models remove ") == ["x; rm -rf ~"]
+    assert words("leap models remove ", shell="bash") == ["x\\;\\ rm\\ -rf\\ \\~"]
+
+
+@pytest.mark.parametrize("line", ["leap nonsense ", "leap models nonsense x"])
+def test_after_what_is_wrong_there_is_nothing(words, line):
+    assert words(line) == []
+
+
+def test_an_unknown_shell_is_told_nothing():
+    env = Environment(variables={"_LEAP_COMPLETE": "bash_source", "_LEAP_LINE": "leap "})
+    assert answer(command_line, env) == 2
+    assert isinstance(env.stdout, io.StringIO) and env.stdout.getvalue() == ""
+
+
+@pytest.mark.parametrize("line", ["leap ", "leap generate --", "leap generate -m LFM", "leap models ", "leap batch "])
+def test_tab_imports_nothing_heavy(line, monkeypatch):
+    monkeypatch.setenv("_LEAP_COMPLETE", "bash")
+    monkeypatch.setenv("_LEAP_LINE", line)
+    names = imported("-m", "leap_cli")
+    assert "leap_cli.completion" in names
+    assert not names & (HEAVY | {"leap_core.options", "leap_core.host", "socket", "ssl"})
+
+
+def test_tab_asks_no_network(monkeypatch, leap_home):
+    """An audit hook refuses sockets and models in the process that answers."""
+    install(leap_home, "Mine-Q4_0")
+    refuse = (
+        "import sys; sys.addaudithook(lambda event, args: (_ for _ in ()).throw(SystemExit(99))"
+        " if event.startswith('socket.') or event == 'open' and str(args[0]).endswith('.gguf') else None);"
+        "from leap_cli.main import run; run()"
+    )
+    for line in ("leap generate -m ", "leap download LFM2.5-350M:", "leap jobs status ", "leap generate --tool "):
+        variables = {**os.environ, "PYTHONPATH": str(ROOT), "_LEAP_COMPLETE": "fish", "_LEAP_LINE": line}
+        done = subprocess.run([sys.executable, "-c", refuse], capture_output=True, env=variables, check=False)
+        assert (done.returncode, done.stderr) == (0, b""), line
+
+
+@pytest.mark.parametrize("shell", SCRIPTS)
+def test_leap_completion_prints_the_script(leap, shell):
+    done = leap("completion", shell)
+    assert (done.code, done.stdout, done.stderr) == (0, SCRIPTS[shell], "")
+
+
+def test_the_files_for_packagers_are_what_leap_prints():
+    there = {path.name: path.read_text("utf-8") for path in make_completions.DIRECTORY.iterdir()}
+    assert there == make_completions.files(), "run python scripts/make_completions.py"
+
+
+@pytest.mark.parametrize("shell", SCRIPTS)
+def test_installing_twice_changes_the_start_file_once(leap, shell, tmp_path):
+    leap.variables |= {"HOME": str(tmp_path), "USERPROFILE": str(tmp_path)}
+    place = place_of(shell, leap.environment(b"", terminal=False, stdin_terminal=False))
+    if place.start_file is not None:
+        place.start_file.parent.mkdir(parents=True, exist_ok=True)
+        kept = tmp_path / "kept elsewhere"
+        kept.write_text("alias x=y")
+        place.start_file.symlink_to(kept)
+    for _ in range(2):
+        done = leap("completion", shell, "--install")
+        assert (done.code, done.stdout) == (0, f"{place.script}\n")
+    assert place.script.read_text("utf-8") == SCRIPTS[shell]
+    if place.start_file is not None:
+        assert place.start_file.is_symlink()
+        assert kept.read_text() == f"alias x=y\n{place.line}\n"
+
+
+def test_a_place_that_cannot_be_written_is_named(leap, tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    leap.variables["HOME"] = str(tmp_path / "file")
+    done = leap("completion", "fish", "--install")
+    assert done.code == 1 and "cannot write" in done.stderr and done.stderr.count("\n") == 1

@@ -1,0 +1,265 @@
+"""Settings: what goes before what, where values come from, and a file that keeps what its owner wrote in it."""
+
+from __future__ import annotations
+
+import json
+import stat
+import sys
+
+import pytest
+
+from leap_cli.main import COMMANDS
+from leap_cli.settings import GENERAL, commands, option_settings
+from leap_core.functions.policy import FunctionPolicy, ToolPolicy
+
+
+@pytest.fixture
+def file(leap_home):
+    leap_home.mkdir()
+    return leap_home / "config.toml"
+
+
+def settings(done) -> dict[str, dict]:
+    assert done.code == 0, done.stderr
+    return {record["key"]: record for record in json.loads(done.stdout)}
+
+
+def test_a_flag_goes_before_a_variable_before_the_file_before_the_default(leap, file):
+    def shown(*flags: str) -> str:
+        return leap("models", "catalogue", *flags).stdout[:1]
+
+    assert shown() == "N"  # of the table's heading NAME
+    file.write_text('[options.models.catalogue]\nformat = "json"\n')
+    assert shown() == "["
+    leap.variables["LEAP_MODELS_CATALOGUE_FORMAT"] = "jsonl"
+    assert shown() == "{"
+    assert shown("--format", "quiet") == "L"
+    leap.variables["LEAP_MODELS_CATALOGUE_FORMAT"] = ""  # as if it were not set
+    assert shown() == "["
+
+
+def test_options_of_generation(leap, file):
+    runner = leap.script("hello")
+    file.write_text('[options.generate]\ntemperature = 0\nstop = ["a b", "c"]\nstream = false\nmodel = "mine.gguf"\n')
+    leap.variables |= {"LEAP_GENERATE_MAX_TOKENS": "7", "LEAP_GENERATE_THREADS": "3"}
+    assert leap("generate", "hi").code == 0
+    options = runner.requests[0].options
+    assert (options.temperature, options.max_tokens, options.stop) == (0.0, 7, ("a b", "c"))
+    assert leap.loaded[0][0] == "mine.gguf" and leap.loaded[0][1].cpu_threads == 3
+
+
+def test_a_repeated_option_in_a_variable_is_split_as_by_a_shell(leap):
+    runner = leap.script("hello")
+    leap.variables["LEAP_GENERATE_STOP"] = "END 'two words'"
+    assert leap("generate", "hi").code == 0
+    assert runner.requests[0].options.stop == ("END", "two words")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[options.generate]\ntemperatur = 1\n", "options.generate.temperatur; did you mean temperature?"),
+        ('[options.generate]\ntop_p = "much"\n', "options.generate.top_p: 'much' is not a valid float."),
+        ("[options.generate]\ntop_k = true\n", "options.generate.top_k must not be true or false"),
+        ("[options.generate]\nstream = 1\n", "options.generate.stream must be true or false"),
+        ('[options.generate]\nstop = "x"\n', "options.generate.stop must be a list"),
+        ("[options.generate]\nseed = [1]\n", "options.generate.seed must be one value"),
+        ("options = 1\n", "must be a table"),
+        ("[options\n", "config.toml"),
+    ],
+)
+def test_what_is_wrong_in_the_file_is_one_line(leap, file, text, says):
+    leap.script("hello")
+    file.write_text(text)
+    done = leap("generate", "hi")
+    assert (done.code, done.stdout) == (2, "")
+    assert str(file) in done.stderr and says in done.stderr and done.stderr.count("\n") == 1
+    assert leap("generate", "--help").code == 0
+
+
+def test_what_is_wrong_in_a_variable_is_one_line(leap):
+    leap.variables |= {"LEAP_GENERATE_TOP_P": "much", "LEAP_CHAT_STOP": "'open"}
+    done = leap("generate", "hi")
+    assert (done.code, done.stderr.count("\n")) == (2, 1)
+    assert "LEAP_GENERATE_TOP_P: 'much' is not a valid float." in done.stderr
+    assert "LEAP_CHAT_STOP: No closing quotation" in leap("chat").stderr
+    assert leap("generate", "--help").code == 0
+
+
+def test_list_shows_values_and_origins(leap, file):
+    file.write_text('default_model = "mine.gguf"\n[tools.shell]\npolicy = "deny"\n')
+    leap.variables["LEAP_GENERATE_TEMPERATURE"] = "0.5"
+    listed = settings(leap("config", "list", "--format", "json"))
+    assert (listed["default_model"]["value"], listed["default_model"]["origin"]) == ("mine.gguf", str(file))
+    assert (listed["tools.shell.policy"]["value"], listed["tools.shell.policy"]["origin"]) == ("deny", str(file))
+    temperature = listed["options.generate.temperature"]
+    assert (temperature["value"], temperature["origin"]) == (0.5, "LEAP_GENERATE_TEMPERATURE")
+    assert (listed["keep_alive"]["value"], listed["keep_alive"]["origin"]) == ("10m", "default")
+    assert "options.chat.temperature" not in listed
+    everything = settings(leap("config", "list", "--all", "--format", "json"))
+    assert {setting.key for setting in option_settings()} <= set(everything)
+    assert leap("config", "list", "--format", "quiet").stdout.splitlines() == list(listed)
+
+
+def test_list_warns_of_what_nobody_reads(leap, file):
+    file.write_text('defualt_model = "x"\nkeep_alive = "soon"\n[jobs]\nbatch = "2"\n')
+    done = leap("config", "list")
+    assert done.code == 0 and done.stderr.count("warning") == 3
+    assert "did you mean default_model?" in done.stderr
+    assert "keep_alive: 'soon' is not a length of time" in done.stderr
+    assert "jobs.batch must be a number, without quotes" in done.stderr
+
+
+def test_get(leap, file):
+    file.write_text('[options.generate]\nstop = ["a", "b c"]\nstream = false\n')
+    assert leap("config", "get", "options.generate.stop").stdout == "a\nb c\n"
+    assert leap("config", "get", "options.generate.stream").stdout == "false\n"
+    assert leap("config", "get", "jobs.download").stdout == "2\n"
+    assert leap("config", "get", "queue_url").stdout == ""
+    record = json.loads(leap("config", "get", "options.generate.stop", "--format", "json").stdout)
+    assert (record["value"], record["variable"]) == (["a", "b c"], "LEAP_GENERATE_STOP")
+
+
+def test_set_keeps_comments_order_and_rights(leap, file):
+    file.write_text('# mine\nkeep_alive = "1m"  # short\n\n[tools.shell]  # careful\npolicy = "ask"\n')
+    file.chmod(0o640)
+    for key, value in [
+        ("default_model", "LFM2.5-350M"),
+        ("keep_alive", "1h30m"),
+        ("jobs.download", "4"),
+        ("tools.shell.timeout", "2.5"),
+        ("options.generate.temperature", "0.2"),
+        ("options.models.list.format", "json"),
+        ("options.generate.stream", "no"),
+        ("options.generate.max-tokens", "9"),
+        ("options.generate.repeat_last_n", "-1"),
+    ]:
+        done = leap("config", "set", key, value)
+        assert (done.code, done.stdout, done.stderr) == (0, "", ""), key
+    assert leap("config", "set", "options.generate.stop", "END", "two words").code == 0
+    text = file.read_text()
+    assert "# mine\n" in text and "# short" in text and "# careful" in text
+    assert text.index("default_model") < text.index("[")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    listed = settings(leap("config", "list", "--format", "json"))
+    values = {key: record["value"] for key, record in listed.items() if record["origin"] == str(file)}
+    assert values == {
+        "keep_alive": "1h30m",
+        "default_model": "LFM2.5-350M",
+        "jobs.download": 4,
+        "tools.shell.policy": "ask",
+        "tools.shell.timeout": 2.5,
+        "options.generate.temperature": 0.2,
+        "options.generate.stream": False,
+        "options.generate.max_tokens": 9,
+        "options.generate.repeat_last_n": -1,
+        "options.generate.stop": ["END", "two words"],
+        "options.models.list.format": "json",
+    }
+    assert [path.name for path in file.parent.iterdir()] == ["config.toml"]
+
+
+def test_a_new_file_is_nobody_elses_and_a_link_stays_one(leap, leap_home, tmp_path):
+    assert leap("config", "set", "jobs.batch", "2").code == 0
+    file = leap_home / "config.toml"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    kept = file.rename(tmp_path / "dotfiles.toml")
+    file.symlink_to(kept)
+    assert leap("config", "set", "jobs.batch", "3").code == 0
+    assert file.is_symlink() and kept.read_text() == "[jobs]\nbatch = 3\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["defualt_model", "x"], "did you mean default_model?"),
+        (["generate.temperature", "1"], "did you mean options.generate.temperature?"),
+        (["frobnicate", "1"], "leap config list --all shows the keys"),
+        (["jobs.download", "many"], "jobs.download: 'many' is not a valid integer range."),
+        (["jobs.download", "0"], "jobs.download: 0 is not in the range 1<=x<=64."),
+        (["keep_alive", "soon"], "keep_alive: 'soon' is not a length of time"),
+        (["default_model", ""], "default_model: must be a text, and not empty"),
+        (["tools.shell.policy", "perhaps"], "'perhaps' is not one of 'allow', 'ask', 'deny'"),
+        (["options.generate.temperature", "-1"], "options.generate.temperature: "),
+        (["options.generate.stream", "perhaps"], "options.generate.stream: "),
+        (["options.generate.format", "xml"], "'xml' is not one of"),
+        (["jobs.download", "1", "2"], "takes one value, and 2 were given"),
+    ],
+)
+def test_set_refuses_what_could_not_be_used(leap, leap_home, arguments, says):
+    done = leap("config", "set", *arguments)
+    assert (done.code, done.stdout) == (2, "")
+    assert says in done.stderr and done.stderr.count("\n") == 1
+    assert not (leap_home / "config.toml").exists()
+
+
+def test_set_leaves_a_file_alone_that_is_not_toml(leap, file):
+    file.write_text("[broken\n")
+    assert leap("config", "set", "jobs.batch", "2").code == 2
+    assert file.read_text() == "[broken\n"
+
+
+def test_set_says_when_a_variable_goes_before(leap):
+    leap.variables["LEAP_MODEL"] = "other"
+    done = leap("config", "set", "default_model", "mine")
+    assert done.code == 0 and "$LEAP_MODEL is set, and goes before the file" in done.stderr
+    assert leap("config", "get", "default_model").stdout == "other\n"
+
+
+def test_unset(leap, file):
+    file.write_text("# mine\n[jobs]\nbatch = 2\n\n[unheard]\nof = 1\n")
+    assert leap("config", "unset", "jobs.batch").code == 0
+    assert leap("config", "unset", "unheard.of").code == 0
+    assert file.read_text().strip() == "# mine"
+    done = leap("config", "unset", "jobs.batch")
+    assert done.code == 0 and "is not set" in done.stderr
+    assert leap("config", "unset", "jobs.bach").code == 2
+
+
+def test_path(leap, leap_home):
+    assert leap("config", "path").stdout == f"{leap_home / 'config.toml'}\n"
+    assert not leap_home.exists()
+
+
+def editor(tmp_path, *, writes: str = "", code: int = 0) -> str:
+    script = tmp_path / "editor.py"
+    script.write_text(f"import sys\nopen(sys.argv[1], 'a').write({writes!r})\nsys.exit({code})\n")
+    return f"'{sys.executable}' '{script}'"
+
+
+def test_edit(leap, file, tmp_path):
+    file.write_text("# mine\n")
+    leap.variables["EDITOR"] = editor(tmp_path, writes="[jobs]\nbatch = 2\n")
+    assert leap("config", "edit").code == 0
+    assert file.read_text() == "# mine\n[jobs]\nbatch = 2\n"
+    leap.variables["VISUAL"] = editor(tmp_path, writes="download = 'x'\n")
+    done = leap("config", "edit")
+    assert done.code == 2 and "jobs.download must be a number" in done.stderr and "kept there" in done.stderr
+    assert file.read_text() == "# mine\n[jobs]\nbatch = 2\n"
+    drafts = [path for path in file.parent.iterdir() if path != file]
+    assert len(drafts) == 1 and drafts[0].read_text().endswith("download = 'x'\n") and str(drafts[0]) in done.stderr
+    leap.variables["VISUAL"] = editor(tmp_path, writes="x", code=3)
+    assert leap("config", "edit").code == 1
+    leap.variables["VISUAL"] = str(tmp_path / "no-such-editor")
+    done = leap("config", "edit")
+    assert done.code == 1 and "cannot start the editor" in done.stderr
+
+
+def test_keys_and_variables_are_one_for_each_option():
+    options = list(option_settings())
+    assert len({setting.key for setting in options}) == len(options)
+    variables = [setting.variable for setting in (*GENERAL, *options) if setting.variable]
+    assert len(set(variables)) == len(variables)
+    assert {path.partition(" ")[0] for path, _ in commands()} == set(COMMANDS)
+
+
+def test_the_defaults_are_those_that_the_code_has():
+    from jobs.places import DEFAULT_CONCURRENCY, IDLE_SECONDS
+
+    default = {setting.key: setting.default for setting in GENERAL}
+    assert {f"jobs.{kind}": count for kind, count in DEFAULT_CONCURRENCY.items()}.items() <= default.items()
+    assert default["jobs.idle_minutes"] * 60 == IDLE_SECONDS
+    policy = ToolPolicy()
+    assert default["tools.policy"] == policy.decision
+    assert (default["tools.timeout"], default["tools.output_limit"]) == (policy.timeout, policy.output_limit)
+    assert default["tools.rounds"] == FunctionPolicy().rounds

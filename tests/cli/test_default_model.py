@@ -1,0 +1,63 @@
+"""Which model answers when none is named."""
+
+from __future__ import annotations
+
+import pytest
+
+NOTE = "leap: no model given, so the built-in demo model answers; "
+
+
+def configure(leap, text):
+    leap.home.mkdir()
+    (leap.home / "config.toml").write_text(text)
+
+
+def test_the_built_in_model_with_one_line_that_says_so(leap):
+    leap.script("Paris.")
+    done = leap("generate", "capital of France?")
+    assert (done.code, done.stdout) == (0, "Paris.\n")
+    assert done.stderr.startswith(NOTE) and done.stderr.count("\n") == 1
+    assert leap.loaded[0][0] == "builtin"
+
+
+def test_naming_the_built_in_model_needs_no_line(leap):
+    leap.script("Paris.")
+    assert leap("generate", "-m", "builtin", "capital of France?").stderr == ""
+
+
+def test_a_refused_prompt_gives_the_error_alone(leap):
+    leap.script("never", context_size=8)
+    done = leap("generate", "word " * 20)
+    assert (done.code, done.stderr.count("\n")) == (5, 1)
+    assert done.stderr.startswith("leap: error: the prompt has 23 tokens")
+
+
+def test_the_configured_model(leap):
+    configure(leap, 'default_model = "LFM2-350M"\n')
+    leap.script("ok")
+    assert leap("generate", "hello").stderr == ""
+    assert leap.loaded[0][0] == "LFM2-350M"
+
+
+def test_the_environment_goes_before_the_configuration_and_the_option_before_both(leap):
+    configure(leap, 'default_model = "configured"\n')
+    leap.variables["LEAP_MODEL"] = "from-environment"
+    leap.script("ok")
+    leap("generate", "hello")
+    leap.script("ok")
+    leap("generate", "-m", "from-option", "hello")
+    assert [reference for reference, _ in leap.loaded] == ["from-environment", "from-option"]
+
+
+@pytest.mark.parametrize("text", ["default_model = ", "default_model = 5", 'default_model = ""', "[default_model]"])
+def test_a_malformed_configuration_is_named(leap, text):
+    configure(leap, text)
+    done = leap("generate", "hello")
+    assert (done.code, done.stdout) == (2, "")
+    assert str(leap.home / "config.toml") in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_chat_says_so_at_its_beginning(leap):
+    leap.script("ok")
+    done = leap("chat", stdin="hi\n")
+    assert done.stderr.startswith(NOTE)

@@ -1,0 +1,131 @@
+"""``leap doctor``: well here, and telling what is wrong where something is."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from contextlib import closing
+
+import pytest
+
+from leap_cli import diagnosis
+from leap_core.testing import FakeHub
+
+
+@pytest.fixture
+def env(leap):
+    leap.variables["HF_HUB_OFFLINE"] = "1"
+    return leap.environment(b"", terminal=False, stdin_terminal=False)
+
+
+def by_name(checks) -> dict[str, diagnosis.Check]:
+    return {check.name: check for check in checks}
+
+
+def test_all_is_well_here(leap, leap_home):
+    leap.variables["HF_HUB_OFFLINE"] = "1"
+    done = leap("doctor", "--format", "json")
+    assert (done.code, done.stderr) == (0, "")
+    found = {record["check"]: record for record in json.loads(done.stdout)}
+    assert {record["state"] for name, record in found.items() if name not in ("hub", "disk")} == {"ok"}
+    assert found["hub"]["state"] == "skipped"
+    assert found["versions"]["facts"]["packages"]["llama-cpp-python"] == found["engine"]["facts"]["version"]
+    assert any(device["name"] == "CPU" for device in found["engine"]["facts"]["devices"])
+    assert "Paris" in found["generation"]["facts"]["answer"]
+    assert found["cores"]["facts"]["usable"] >= 1
+    assert not leap_home.exists(), "looking has made something"
+
+
+BROKEN_ENGINE = "import os\nos.write(2, b'GGML_ASSERT(false) failed\\n')\nos.abort()\n"
+
+
+def test_an_engine_that_dies_is_a_problem_and_exit_1(leap, tmp_path):
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "llama_cpp.py").write_text(BROKEN_ENGINE)
+    leap.variables |= {"PYTHONPATH": str(tmp_path / "broken"), "HF_HUB_OFFLINE": "1"}
+    done = leap("doctor")
+    assert done.code == 1
+    assert "leap: error: engine: the process ended with code -6: GGML_ASSERT(false) failed" in done.stderr
+    assert "\nproblem  engine " in done.stdout
+    quiet = leap("doctor", "--format", "quiet")
+    assert (quiet.code, quiet.stdout.splitlines()[-1]) == (1, "engine")
+
+
+def test_an_engine_that_hangs_is_given_up(env, tmp_path):
+    (tmp_path / "llama_cpp.py").write_text("import time\ntime.sleep(60)\n")
+    env.variables = {**env.variables, "PYTHONPATH": str(tmp_path)}
+    begun = time.monotonic()
+    (check,) = diagnosis.engine(env, patience=1.0)
+    assert check.state == "problem" and "was not done after 1 s" in check.detail
+    assert time.monotonic() - begun < 30
+
+
+def test_a_wrong_answer_is_a_problem():
+    facts = {"answer": "Rome Rome", "load_seconds": 1.0, "answer_seconds": 1.0}
+    check = diagnosis._generation_check(facts, "")
+    assert check.state == "problem" and check.advice == "llama.cpp computes wrongly here"
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write everywhere")
+def test_directories_that_cannot_be_written(env, leap_home):
+    leap_home.mkdir(mode=0o500)
+    found = by_name(diagnosis.directories(env))
+    assert found["run directory"].state == "problem"
+    assert found["models directory"].state == "warning"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="rights are POSIX's")
+def test_directories(env, leap_home):
+    (leap_home / "run").mkdir(parents=True, mode=0o755)
+    (leap_home / "models").write_bytes(b"")
+    found = by_name(diagnosis.directories(env))
+    assert found["run directory"].state == "warning" and "chmod 700" in str(found["run directory"].advice)
+    assert found["models directory"].state == "problem"
+    assert found["config directory"].state == "ok"
+
+
+def test_configuration(env, leap_home):
+    assert diagnosis.configuration(env).state == "ok"
+    leap_home.mkdir()
+    (leap_home / "config.toml").write_text("defualt_model = 'x'\n")
+    check = diagnosis.configuration(env)
+    assert check.state == "warning" and "did you mean default_model?" in check.detail
+    (leap_home / "config.toml").write_text("[")
+    assert diagnosis.configuration(env).state == "problem"
+
+
+def test_models_that_are_not_whole(env, leap_home):
+    (leap_home / "models" / "Mine-Q4_0").mkdir(parents=True)
+    (leap_home / "models" / "Mine-Q4_0" / "x.gguf.part").write_bytes(b"")
+    check = diagnosis.models(env)
+    assert check.state == "warning" and "Mine-Q4_0 is partial" in check.detail
+
+
+def test_jobs_that_nobody_works_on(env, leap_home):
+    from jobs.schema import connect
+
+    with closing(connect(leap_home / "jobs.db")) as table:
+        table.execute(
+            "INSERT INTO jobs (id, kind, state, parameters, created) VALUES ('abc', 'batch', 'queued', '{}', 1)"
+        )
+    check = diagnosis.worker(env)
+    assert check.state == "warning" and "1 jobs wait" in check.detail
+    assert check.facts == {"running": False, "jobs": {"queued": 1}}
+
+
+def test_the_hub(leap):
+    with FakeHub() as hub:
+        leap.variables["HF_ENDPOINT"] = hub.url
+        check = diagnosis.hub(leap.environment(b"", terminal=False, stdin_terminal=False))
+        assert check.state == "ok" and check.facts["reachable"] is True
+        url = hub.url
+    leap.variables["HF_ENDPOINT"] = url  # nobody listens there any more
+    check = diagnosis.hub(leap.environment(b"", terminal=False, stdin_terminal=False))
+    assert check.state == "warning" and check.facts == {"reachable": False}
+
+
+def test_what_the_host_left_behind_is_no_problem(env, leap_home):
+    (leap_home / "run").mkdir(parents=True, mode=0o700)
+    (leap_home / "run" / "host.json").write_text("{")
+    assert diagnosis.host(env).state == "ok"

@@ -1,0 +1,124 @@
+"""What holds for every command, whoever wrote it: it is in the reference, speaks to programs, refuses what is wrong."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from leap_cli.command_line import LeapCommand
+from leap_cli.option_defaults import option_variable, options_of
+from leap_cli.settings import commands
+
+ROOT = Path(__file__).parent.parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
+import make_reference  # noqa: E402
+
+EVERY = dict(commands())
+WRONG = "!wrong!"
+
+WITHOUT_FORMAT = {
+    "chat": "a dialogue",
+    "batch": "results are JSON lines; --output-format chooses their shape",
+    "models import": "one path",
+    "models path": "one path",
+    "models remove": "names, a line each",
+    "models manifest create": "a manifest, which is JSON",
+    "unload": "names, a line each",
+    "serve": "one URL",
+    "tools add": "nothing",
+    "tools remove": "nothing",
+    "tools call": "what the tool puts out",
+    "tools show": "one JSON document",
+    "schema show": "one JSON document",
+    "config set": "nothing",
+    "config unset": "nothing",
+    "config edit": "nothing",
+    "config path": "one path",
+    "completion": "a script",
+}
+"""Commands without --format, and what they print instead of data with fields."""
+
+
+def has_format(command: click.Command) -> bool:
+    return any("--format" in option.opts for option in options_of(command))
+
+
+def typed_options() -> list[tuple[str, click.Option]]:
+    """Every option whose value can be of the wrong type."""
+    loose = (click.types.StringParamType, click.Path, click.types.UnprocessedParamType)
+    return [
+        (path, option)
+        for path, command in EVERY.items()
+        for option in options_of(command)
+        if not option.is_flag and not isinstance(option.type, loose) and refuses(option.type)
+    ]
+
+
+def refuses(kind: click.ParamType) -> bool:
+    try:
+        kind.convert(WRONG, None, None)
+    except click.BadParameter:
+        return True
+    return False
+
+
+def arguments_of(path: str, but: click.Option | None = None) -> list[str]:
+    """A command line with a value for all that the command demands."""
+    line = path.split()
+    for parameter in EVERY[path].params:
+        if parameter.required and parameter is not but:
+            value = parameter.type.choices[0] if isinstance(parameter.type, click.Choice) else "x"
+            line += [value] if isinstance(parameter, click.Argument) else [parameter.opts[0], value]
+    return line
+
+
+def test_there_are_commands_and_typed_options():
+    assert len(EVERY) >= 40 and len(typed_options()) >= 60
+
+
+@pytest.mark.parametrize("path", EVERY)
+def test_it_is_a_leap_command_with_help_for_everything(leap, path):
+    command = EVERY[path]
+    assert isinstance(command, LeapCommand) and command.help
+    done = leap(*path.split(), "--help")
+    assert (done.code, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"Usage: leap {path}") and max(map(len, done.stdout.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("path", EVERY)
+def test_it_speaks_to_programs(path):
+    assert has_format(EVERY[path]) != (path in WITHOUT_FORMAT)
+    if has_format(EVERY[path]):
+        kind = next(option.type for option in options_of(EVERY[path]) if "--format" in option.opts)
+        assert isinstance(kind, click.Choice) and {"text", "json"} <= set(kind.choices)
+
+
+@pytest.mark.parametrize("path", EVERY)
+def test_it_refuses_an_option_that_it_does_not_have(leap, path):
+    done = leap(*arguments_of(path), "--frobnicate")
+    assert (done.code, done.stdout) == (2, "")
+    assert done.stderr.startswith("leap: error: ") and done.stderr.count("\n") == 1
+    assert "frobnicate" in done.stderr or path == "config set"
+
+
+@pytest.mark.parametrize(("path", "option"), typed_options(), ids=lambda value: str(getattr(value, "opts", value)))
+def test_it_refuses_a_wrong_value_wherever_it_comes_from(leap, leap_home, path, option):
+    done = leap(*arguments_of(path, but=option), option.opts[-1], WRONG)
+    assert (done.code, done.stdout) == (2, "")
+    assert option.opts[-1] in done.stderr and WRONG in done.stderr and done.stderr.count("\n") == 1
+    variable = option_variable(path, option)
+    leap.variables[variable] = WRONG
+    done = leap(*arguments_of(path, but=option))
+    assert (done.code, done.stdout) == (2, "")
+    assert variable in done.stderr and WRONG in done.stderr and done.stderr.count("\n") == 1
+    assert not leap_home.exists(), "something was done"
+
+
+def test_the_reference_is_what_the_code_says():
+    assert make_reference.PAGE.read_text("utf-8") == make_reference.page(), "run python scripts/make_reference.py"
+    assert set(make_reference.EXAMPLES) == set(EVERY)
+    for path, example in make_reference.EXAMPLES.items():
+        assert f"leap {path}" in example

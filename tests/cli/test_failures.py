@@ -1,0 +1,135 @@
+"""The error boundary: which exception gives which exit code and which line."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from leap_cli.environment import ClosedOutput, Environment
+from leap_cli.exit_codes import ExitCode
+from leap_cli.failures import report
+from leap_cli.main import main
+from leap_core import errors
+
+
+def every_error(kind: type[errors.LeapError] = errors.LeapError) -> list[type[errors.LeapError]]:
+    return [kind, *(below for child in kind.__subclasses__() for below in every_error(child))]
+
+
+SPECIAL = {
+    errors.LeapGenerationPromptExceedContextLengthError: lambda: errors.LeapGenerationPromptExceedContextLengthError(
+        9, 8
+    ),
+    errors.LeapConstraintError: lambda: errors.LeapConstraintError("no", text="{}"),
+    errors.LeapOptionsError: lambda: errors.LeapOptionsError("top_p", "no"),
+}
+DOCUMENTED = {
+    "LeapError": 1,
+    "LeapGenerationError": 1,
+    "LeapModelLoadingError": 3,
+    "LeapModelNotFoundError": 3,
+    "LeapModelDownloadError": 4,
+    "LeapModelDownloadSizeMismatchError": 4,
+    "LeapModelDownloadSha256MismatchError": 4,
+    "LeapGenerationPromptExceedContextLengthError": 5,
+    "LeapSchemaError": 6,
+    "LeapConstraintError": 6,
+    "LeapGeneratableSchematizationError": 6,
+    "LeapGeneratableDeserializationError": 6,
+    "LeapOptionsError": 2,
+    "LeapSerializationError": 2,
+    "LeapToolError": 7,
+    "LeapJobError": 8,
+    "LeapUnavailableError": 10,
+}
+
+
+@pytest.mark.parametrize("kind", every_error(), ids=lambda kind: kind.__name__)
+def test_every_error_has_its_documented_exit_code_and_one_line(kind):
+    env = Environment()
+    error = SPECIAL.get(kind, lambda: kind("what went wrong", hint="what to do"))()
+    nearest = next(base.__name__ for base in kind.__mro__ if base.__name__ in DOCUMENTED)
+    assert report(error, env) == DOCUMENTED[nearest]
+    line = env.stderr.getvalue()
+    assert line.startswith("leap: error: ") and line.endswith("\n") and line.count("\n") == 1
+    assert error.message in line
+    assert (error.hint or "") in line
+
+
+def test_messages_are_made_one_line_without_control_characters():
+    env = Environment()
+    report(errors.LeapModelLoadingError("cannot read a\nb\x1b[31m", hint="try\tagain"), env)
+    assert env.stderr.getvalue() == "leap: error: cannot read a b\N{REPLACEMENT CHARACTER}[31m (hint: try again)\n"
+
+
+def test_a_bug_is_one_line_and_its_traceback_is_kept(leap):
+    leap.load_error = ZeroDivisionError("division by zero")
+    done = leap("generate", "-m", "some", "hello")
+    assert done.code == 1
+    assert done.stderr.startswith("leap: error: ZeroDivisionError: division by zero (hint: this is a bug in leap; ")
+    assert done.stderr.count("\n") == 1
+    (kept,) = leap.home.rglob("error-*.txt")
+    assert str(kept) in done.stderr
+    assert "Traceback (most recent call last)" in kept.read_text()
+
+
+def test_a_bug_is_reported_where_no_log_can_be_written(leap):
+    leap.home.write_text("a file where the directory should be")
+    leap.load_error = ZeroDivisionError("division by zero")
+    done = leap("generate", "-m", "some", "hello")
+    assert done.code == 1
+    kept = Path(done.stderr.split("its traceback is in ")[1].rstrip(")\n"))
+    assert "ZeroDivisionError" in kept.read_text()
+    kept.unlink()
+
+
+def test_ctrl_c_outside_an_answer(leap):
+    leap.load_error = KeyboardInterrupt()
+    done = leap("generate", "-m", "some", "hello")
+    assert (done.code, done.stdout, done.stderr) == (ExitCode.INTERRUPTED, "", "")
+
+
+class FailingOutput:
+    """A stdout on which every write fails."""
+
+    def __init__(self, error: OSError) -> None:
+        self.error = error
+
+    def write(self, text: str) -> int:
+        raise self.error
+
+    def flush(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("format", ["text", "json", "jsonl"])
+def test_a_reader_that_has_seen_enough_ends_us_quietly(leap, format):
+    runner = leap.script(["a", "b"])
+    env = leap.environment(b"", terminal=False, stdin_terminal=False)
+    env.stdout = FailingOutput(BrokenPipeError(errno.EPIPE, "Broken pipe"))
+    assert main(["generate", "-m", "some", "--format", format, "x"], env) == 0
+    assert env.stderr.getvalue() == ""
+    assert runner.is_unloaded
+
+
+@pytest.mark.parametrize(
+    ("stdout", "reason"),
+    [
+        (FailingOutput(OSError(errno.ENOSPC, "No space left on device")), "No space left on device"),
+        (ClosedOutput(), "Bad file descriptor"),
+    ],
+)
+def test_output_that_cannot_be_written_is_one_line_and_exit_1(leap, stdout, reason):
+    leap.script(["a", "b"])
+    env = leap.environment(b"", terminal=False, stdin_terminal=False)
+    env.stdout = stdout
+    assert main(["generate", "-m", "some", "x"], env) == 1
+    assert env.stderr.getvalue() == f"leap: error: cannot write the output: {reason}\n"
+
+
+def test_nobody_to_tell_is_no_second_error(leap):
+    env = leap.environment(b"", terminal=False, stdin_terminal=False)
+    env.stderr = FailingOutput(OSError(errno.ENOSPC, "No space left on device"))
+    assert main(["frobnicate"], env) == 2

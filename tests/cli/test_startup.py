@@ -1,0 +1,65 @@
+"""What is not imported before it is needed. Every shell completion pays the whole start-up."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = {
+    "asyncio",
+    "huey",
+    "httpx",
+    "jinja2",
+    "jsonschema",
+    "llama_cpp",
+    "llguidance",
+    "numpy",
+    "platformdirs",
+    "prompt_toolkit",
+    "rich",
+    "soundfile",
+    "sqlite3",
+    "starlette",
+    "uvicorn",
+    "urllib.request",
+}
+NO_LEAP_CORE = {"leap_core"}
+
+
+def imported(*arguments: str) -> set[str]:
+    """Every module that a Python process imports, and its packages."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", *arguments],
+        check=True,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    names = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+    return names | {name.partition(".")[0] for name in names}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "unwanted"),
+    [
+        (("-m", "leap_cli", "--help"), HEAVY | NO_LEAP_CORE),
+        (("-m", "leap_cli", "--version"), HEAVY),
+        (("-m", "leap_cli", "generate", "--help"), HEAVY),
+        (("-m", "leap_cli", "chat", "--help"), HEAVY),
+        (("-m", "leap_cli", "batch", "--help"), HEAVY),
+        (("-m", "leap_cli", "jobs", "list", "--help"), HEAVY),
+        (("-m", "leap_cli", "ps"), HEAVY | {"http.client", "subprocess"}),
+        (("-m", "leap_cli", "ps", "--help"), HEAVY),
+        (("-m", "leap_cli", "load", "--help"), HEAVY),
+        (("-m", "leap_cli", "serve", "--help"), HEAVY),
+        (("-c", "import leap_core"), HEAVY),
+        (("-c", "import leap_core; leap_core.ChatMessage('user', 'hi')"), HEAVY),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_start_up_imports_nothing_heavy(arguments, unwanted):
+    names = imported(*arguments)
+    assert "leap_cli.main" in names or "leap_core" in names, "the listing is not what it should be"
+    assert not names & unwanted

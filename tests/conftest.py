@@ -1,0 +1,84 @@
+"""Fixtures for all tests. No test touches the user's directories: LEAP_HOME is always a fresh one."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from leap_cli.environment import Environment
+from leap_cli.main import main
+from leap_core.options import ModelLoadingOptions
+from leap_core.runner import ModelRunner
+from leap_core.testing import ScriptedModelRunner
+
+
+@pytest.fixture(autouse=True)
+def leap_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where this test's configuration, models and state lie."""
+    home = tmp_path / "leap-home"
+    monkeypatch.setenv("LEAP_HOME", str(home))
+    monkeypatch.setenv("COLUMNS", "80")
+    for name in ("LEAP_MODEL", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    return home
+
+
+@dataclass
+class Finished:
+    """What a command left behind."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+@dataclass
+class CommandLine:
+    """Runs ``leap`` in this process, on whatever runner is loaded into it."""
+
+    home: Path
+    variables: dict[str, str] = field(default_factory=dict)
+    loaded: list[tuple[str, ModelLoadingOptions]] = field(default_factory=list)
+    runner: ModelRunner | None = None
+    load_error: BaseException | None = None
+
+    def script(self, *scripts: object, **options: object) -> ScriptedModelRunner:
+        """Whatever model is asked for will be this scripted one."""
+        runner = ScriptedModelRunner(*scripts, **options)  # type: ignore[arg-type]
+        self.runner = runner
+        return runner
+
+    def load(self, reference: str, options: ModelLoadingOptions) -> ModelRunner:
+        self.loaded.append((reference, options))
+        if self.load_error is not None:
+            raise self.load_error
+        assert self.runner is not None, "the test has loaded no runner"
+        return self.runner
+
+    def __call__(
+        self, *args: str, stdin: str | bytes = b"", terminal: bool = False, stdin_terminal: bool = False
+    ) -> Finished:
+        env = self.environment(stdin, terminal=terminal, stdin_terminal=stdin_terminal)
+        code = main(args, env)
+        assert isinstance(env.stdout, io.StringIO) and isinstance(env.stderr, io.StringIO)
+        return Finished(code, env.stdout.getvalue(), env.stderr.getvalue())
+
+    def environment(self, stdin: str | bytes, *, terminal: bool, stdin_terminal: bool) -> Environment:
+        return Environment(
+            stdin=io.BytesIO(stdin.encode() if isinstance(stdin, str) else stdin),
+            stdin_is_terminal=stdin_terminal,
+            stdout_is_terminal=terminal,
+            stderr_is_terminal=terminal,
+            variables={"LEAP_HOME": str(self.home), **self.variables},
+            cwd=self.home.parent,
+            load_model=self.load,
+        )
+
+
+@pytest.fixture
+def leap(leap_home: Path) -> CommandLine:
+    """The command line, in this process."""
+    return CommandLine(leap_home)

@@ -1,0 +1,173 @@
+"""Calls that follow the declared functions, and those that cannot be written."""
+
+from __future__ import annotations
+
+import pytest
+from llguidance import LLMatcher
+
+from leap_core.constraints.call_grammar import json_grammar, pythonic_grammar
+from leap_core.constraints.compiling import check_calls
+from leap_core.constraints.tokenizer import byte_tokenizer
+from leap_core.errors import LeapSchemaError
+from leap_core.functions import (
+    ArrayType,
+    BooleanType,
+    IntegerType,
+    LeapFunction,
+    LeapFunctionParameter,
+    NullType,
+    NumberType,
+    ObjectType,
+    StringType,
+    parser_named,
+)
+
+END = "<|end|>"
+
+
+def function(name: str, *parameters: LeapFunctionParameter) -> LeapFunction:
+    return LeapFunction(name, "", parameters)
+
+
+def parameter(name: str, kind: object, optional: bool = False) -> LeapFunctionParameter:
+    return LeapFunctionParameter(name, kind, optional=optional)  # type: ignore[arg-type]
+
+
+SEND = function(
+    "mail.send",
+    parameter("to", StringType()),
+    parameter("from", StringType(["me", "it's", 'a "b"']), optional=True),
+    parameter("size", NumberType(), optional=True),
+    parameter("count", IntegerType(), optional=True),
+    parameter("urgent", BooleanType(), optional=True),
+    parameter("none", NullType(), optional=True),
+    parameter("tags", ArrayType(StringType()), optional=True),
+    parameter("meta", ObjectType({"a": IntegerType(), "b": ArrayType(BooleanType())}, ["a"]), optional=True),
+)
+NOW = function("now")
+RANGED = LeapFunction.from_openai(
+    {
+        "name": "dial",
+        "parameters": {
+            "type": "object",
+            "$defs": {"day": {"type": "string", "format": "date"}},
+            "properties": {
+                "level": {"type": "integer", "minimum": 1, "maximum": 5},
+                "day": {"$ref": "#/$defs/day"},
+                "any": {},
+                "a b": {"type": ["string", "null"]},
+            },
+            "required": ["level"],
+        },
+    }
+)
+OPEN = LeapFunction.from_openai({"name": "free", "parameters": {"type": "object", "additionalProperties": True}})
+FUNCTIONS = [SEND, NOW, RANGED, OPEN]
+
+
+def follows(body: str, *, style: str = "lfm", many: bool = True) -> bool:
+    if style == "lfm":
+        grammar = pythonic_grammar(FUNCTIONS, f'"{END}"', many=many, lenient=False)
+    else:
+        grammar = json_grammar(FUNCTIONS, f'"{END}"', lenient=False)
+    matcher = byte_tokenizer().matcher(LLMatcher.grammar_from_lark(grammar))
+    tokens = list((body + END).encode())
+    return matcher.try_consume_tokens(tokens) == len(tokens) and matcher.is_stopped()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "[now()]",
+        "[now(), now()]",
+        "[now(),now()]",
+        '[mail.send(to="x")]',
+        "[mail.send(to='it\\'s')]",
+        '[mail.send(to="a\\"b\\n[x](y)")]',
+        '[mail.send(to="a\nb", from="me")]',
+        "[mail.send(to='x', from='it\\'s')]",
+        '[mail.send(to="x", from="it\'s")]',
+        "[mail.send(to='x', from='a \"b\"')]",
+        '[mail.send(to="x", size=-1.5e3, count=7)]',
+        '[mail.send(to="x", urgent=True)]',
+        '[mail.send(to="x", urgent=false, none=None)]',
+        '[mail.send(to="x", tags=[])]',
+        '[mail.send(to="x", tags=["a", \'b\'])]',
+        '[mail.send(to="x", meta={"a": 1})]',
+        "[mail.send(to=\"x\", meta={'a': 1, 'b': [True, false]})]",
+        '[dial(level=3, day="2024-02-29", any={"x": [1, None, {}]}, "a b"=null)]',
+        "[free()]",
+        "[free(anything=1, more='x')]",
+    ],
+)
+def test_calls_that_can_be_written_can_be_read(body: str):
+    assert follows(body)
+    assert parser_named("lfm").parse(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "[]",
+        "[nowhere()]",
+        "[now(x=1)]",
+        "[now]",
+        "[mail.send()]",
+        '[mail.send("x")]',
+        "[mail.send(to=5)]",
+        '[mail.send(to="x", to="y")]',
+        '[mail.send(to="x", cc="y")]',
+        '[mail.send(to="x", from="you")]',
+        '[mail.send(to="x", count=1.5)]',
+        '[mail.send(to="x", urgent=1)]',
+        '[mail.send(to="x", none=0)]',
+        '[mail.send(to="x", tags="a")]',
+        '[mail.send(to="x", tags=[1])]',
+        '[mail.send(to="x", meta={})]',
+        '[mail.send(to="x", meta={"c": 1})]',
+        "[dial(level=9)]",
+        '[dial(level=1, day="tomorrow")]',
+        "now()",
+        "[now()] and more",
+        "[now(),\n\n\n\nnow()]",
+        "[mail.send(to=x)]",
+    ],
+)
+def test_what_is_not_declared_cannot_be_written(body: str):
+    assert not follows(body)
+
+
+def test_a_named_function_is_called_once():
+    assert follows("[now()]", many=False) and not follows("[now(), now()]", many=False)
+
+
+@pytest.mark.parametrize(
+    ("body", "right"),
+    [
+        ('{"name": "now", "arguments": {}}', True),
+        ('\n{"name": "mail.send", "arguments": {"to": "x", "count": 1}}\n', True),
+        ('{"name": "nowhere", "arguments": {}}', False),
+        ('{"name": "mail.send", "arguments": {"count": 1}}', False),
+        ('{"name": "mail.send", "arguments": {"to": 1}}', False),
+        ('{"name": "now", "arguments": {"zone": "x"}}', False),
+        ('{"name": "free", "arguments": {"zone": "x"}}', True),
+    ],
+)
+def test_hermes_calls(body: str, right: bool):
+    assert follows(body, style="hermes") is right
+    if right:
+        assert parser_named("hermes").parse(body)
+
+
+def test_what_cannot_be_enforced_is_named():
+    unusual = LeapFunction.from_openai(
+        {"name": "f", "parameters": {"properties": {"a": {"type": "array", "items": {}, "uniqueItems": True}}}}
+    )
+    assert any("uniqueItems" in warning for warning in check_calls([unusual]))
+    assert check_calls(FUNCTIONS) == ()
+
+
+def test_parameters_that_cannot_be_used_are_an_error():
+    broken = LeapFunction.from_openai({"name": "f", "parameters": {"properties": {"a": {"$ref": "#/$defs/none"}}}})
+    with pytest.raises(LeapSchemaError):
+        check_calls([broken])

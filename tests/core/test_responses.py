@@ -1,0 +1,87 @@
+"""The events of a generation and their JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from leap_core.errors import LeapSerializationError
+from leap_core.messages import ChatMessage, LeapFunctionCall
+from leap_core.responses import (
+    AudioSample,
+    Chunk,
+    Complete,
+    FunctionCalls,
+    GenerationFinishReason,
+    GenerationStats,
+    MessageResponse,
+    ReasoningChunk,
+)
+
+STATS = GenerationStats(12, 5, 17, 80.5, 30, 0.25)
+RESPONSES = [
+    Chunk("Grüße 🌍\n"),
+    Chunk(""),
+    ReasoningChunk("2 + 2"),
+    FunctionCalls((LeapFunctionCall("f", {"a": [1, None]}, "id7"), LeapFunctionCall("g"))),
+    AudioSample((0.0, 0.5, -1.0), 24000),
+    *(Complete(ChatMessage("assistant", "x"), reason, STATS) for reason in GenerationFinishReason),
+    Complete(ChatMessage("assistant"), GenerationFinishReason.STOP),
+    Complete(
+        ChatMessage("assistant", "x", "why", [LeapFunctionCall("f")]), GenerationFinishReason.STOP, STATS, ("careful",)
+    ),
+]
+
+
+@pytest.mark.parametrize("response", RESPONSES, ids=lambda r: type(r).__name__)
+def test_a_response_survives_its_json(response):
+    assert MessageResponse.from_json(json.loads(json.dumps(response.to_json()))) == response
+
+
+def test_the_shape_of_the_end():
+    assert Complete(ChatMessage("assistant", "Paris."), GenerationFinishReason.STOP, STATS).to_json() == {
+        "type": "complete",
+        "message": {"role": "assistant", "content": "Paris."},
+        "finish_reason": "stop",
+        "stats": {
+            "prompt_tokens": 12,
+            "completion_tokens": 5,
+            "total_tokens": 17,
+            "token_per_second": 80.5,
+            "cached_prompt_tokens": 30,
+            "time_to_first_token": 0.25,
+        },
+    }
+
+
+def test_the_sdk_spelling_of_the_cases():
+    assert MessageResponse.Chunk is Chunk and MessageResponse.Complete is Complete
+    assert MessageResponse.ReasoningChunk is ReasoningChunk and MessageResponse.FunctionCalls is FunctionCalls
+    assert MessageResponse.AudioSample is AudioSample
+
+
+@pytest.mark.parametrize(
+    ("value", "path"),
+    [
+        (5, "response"),
+        ({}, "response.type"),
+        ({"type": "noise"}, "response.type"),
+        ({"type": ["chunk"]}, "response.type"),
+        ({"type": "chunk"}, "response"),
+        ({"type": "complete", "message": {"role": "x"}, "finish_reason": "stop"}, "response.message.role"),
+        ({"type": "complete", "message": {"role": "assistant"}, "finish_reason": "tired"}, "response"),
+        ({"type": "complete", "message": {"role": "assistant"}, "finish_reason": "stop", "stats": 5}, "response.stats"),
+        (
+            {"type": "complete", "message": {"role": "assistant"}, "finish_reason": "stop", "stats": {"x": 1}},
+            "response.stats",
+        ),
+        ({"type": "function_calls", "function_calls": [{}]}, "response.function_calls[0].function"),
+        ({"type": "function_calls", "function_calls": 5}, "response"),
+        ({"type": "audio_sample", "samples": 5, "sample_rate": 24000}, "response"),
+    ],
+)
+def test_unknown_shapes_are_named_by_their_path(value, path):
+    with pytest.raises(LeapSerializationError) as caught:
+        MessageResponse.from_json(value)
+    assert caught.value.path == path

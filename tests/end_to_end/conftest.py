@@ -1,0 +1,93 @@
+"""The program as it is installed: a process of its own, real pipes, real signals, the built-in model."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+LEAP = [sys.executable, "-m", "leap_cli"]
+QUESTION = "What is the capital of France?"
+LONG = "Count to 300."
+ROOT = Path(__file__).parent.parent.parent
+
+Program = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+TAKING_INTERRUPTS = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); "
+STUB = [sys.executable, "-c", TAKING_INTERRUPTS + "os.execv(sys.argv[1], sys.argv[1:])"]
+"""Becomes the program, which then takes SIGINT also where these tests run in the background and ignore it."""
+
+TERMINAL_STUB = [
+    sys.executable,
+    "-c",
+    "import fcntl, termios; " + TAKING_INTERRUPTS + "os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+    "os.execv(sys.argv[1], sys.argv[1:])",
+]
+"""The same, with the terminal on its stdin as the one that sends it signals."""
+
+
+@pytest.fixture
+def variables(leap_home: Path) -> dict[str, str]:
+    """The program's environment: this process's own, with a fresh LEAP_HOME."""
+    return {**os.environ, "LEAP_HOME": str(leap_home), "PYTHONPATH": str(ROOT)}
+
+
+@pytest.fixture
+def program(variables: dict[str, str], tmp_path: Path) -> Program:
+    """Run ``leap`` with these arguments to its end."""
+
+    def run(*arguments: str, stdin: str | bytes = b"", **options: Any) -> subprocess.CompletedProcess[str]:
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "cwd": tmp_path, "env": variables} | options
+        data = stdin.encode() if isinstance(stdin, str) else stdin
+        done = subprocess.run([*LEAP, *arguments], input=data, timeout=100, check=False, **options)
+        texts = [(stream or b"").decode() for stream in (done.stdout, done.stderr)]
+        return subprocess.CompletedProcess(done.args, done.returncode, *texts)
+
+    return run
+
+
+@pytest.fixture
+def shell(variables: dict[str, str], tmp_path: Path) -> Program:
+    """Run a line of bash in which ``leap`` is the program; a pipeline fails when any part of it does."""
+
+    def run(line: str) -> subprocess.CompletedProcess[str]:
+        prelude = f'set -o pipefail; leap() {{ "{sys.executable}" -m leap_cli "$@"; }}; '
+        return subprocess.run(
+            ["bash", "-c", prelude + line],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+            cwd=tmp_path,
+            env=variables,
+        )
+
+    return run
+
+
+@pytest.fixture
+def start(variables: dict[str, str], tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Start ``leap`` and go on while it runs. Whatever still runs at the end of the test is killed."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def begin(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
+        options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
+        process = subprocess.Popen([*STUB, *LEAP, *arguments], cwd=tmp_path, env=variables, **options)
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()

@@ -1,0 +1,263 @@
+"""``leap generate`` with the built-in model, as a shell sees it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+
+import pytest
+
+from leap_core.responses import MessageResponse
+
+from .conftest import LONG, QUESTION
+
+NOTE = "leap: no model given, so the built-in demo model answers; "
+
+
+def test_the_first_command_of_a_newcomer(program):
+    done = program("generate", QUESTION)
+    assert done.returncode == 0
+    assert "Paris" in done.stdout and done.stdout.count("\n") == 1 and done.stdout.endswith("\n")
+    assert done.stderr.startswith(NOTE) and done.stderr.count("\n") == 1
+
+
+def test_a_named_model_leaves_stderr_empty(program):
+    done = program("generate", "-m", "builtin", QUESTION)
+    assert (done.returncode, done.stderr) == (0, "") and "Paris" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f'echo "{QUESTION}" | leap generate -m builtin',
+        f'printf "{QUESTION}" | leap generate -m builtin -',
+        f"leap generate -m builtin {QUESTION.replace('?', chr(92) + '?')}",
+        f'leap generate -m builtin --no-stream "{QUESTION}"',
+        f'LEAP_MODEL=builtin leap generate "{QUESTION}"',
+        f'leap generate -m builtin --format json "{QUESTION}" | jq -r .message.content',
+        f'leap generate -m builtin --format jsonl "{QUESTION}" | jq -r \'select(.type == "complete").message.content\'',
+        f'leap generate -m builtin --format jsonl "{QUESTION}" | jq -j \'select(.type == "chunk").text\'',
+    ],
+)
+def test_ways_to_ask(shell, line):
+    if "jq" in line and shutil.which("jq") is None:
+        pytest.skip("jq is not installed")
+    done = shell(line)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Paris" in done.stdout and done.stdout.count("\n") <= 1
+
+
+def test_the_same_seed_gives_the_same_answer(program):
+    flags = ["--seed", "7", "--temperature", "1.5", "--top-k", "0", "--threads", "1"]
+    one, other = (program("generate", "-m", "builtin", *flags, "Say hello.").stdout for _ in range(2))
+    assert one == other != ""
+
+
+def test_every_event_reads_back_and_joins_up(program):
+    done = program("generate", "-m", "builtin", "--format", "jsonl", QUESTION)
+    *pieces, end = (MessageResponse.from_json(json.loads(line)) for line in done.stdout.splitlines())
+    assert "".join(piece.text for piece in pieces) == end.full_message.text
+    assert end.stats.completion_tokens >= len(pieces)
+
+
+def test_stop_texts_end_an_answer_before_them(program):
+    done = program("generate", "-m", "builtin", "--stop", "Paris", QUESTION)
+    assert done.returncode == 0 and "Paris" not in done.stdout and done.stdout.strip()
+
+
+def test_an_answer_that_was_cut_says_so(program):
+    done = program("generate", "-m", "builtin", "--max-tokens", "5", "--stats", LONG)
+    assert done.returncode == 0 and done.stdout.strip()
+    cut, stats = done.stderr.splitlines()
+    assert cut == "leap: the answer was cut at --max-tokens"
+    assert "answer 5 tokens" in stats
+
+
+def test_a_full_context_says_so(program):
+    done = program("generate", "-m", "builtin", "--context-size", "64", LONG)
+    assert done.returncode == 0 and done.stdout.strip()
+    assert "context is full" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_llama_cpp_speaks_only_when_asked(program):
+    done = program("generate", "-m", "builtin", "--verbose", QUESTION)
+    assert "llama_model_loader" in done.stderr and "llama" not in done.stdout.lower()
+
+
+def test_nothing_is_written_to_the_users_directories(program, leap_home):
+    program("generate", QUESTION)
+    assert not leap_home.exists()
+
+
+@pytest.mark.parametrize("format", ["text", "jsonl"])
+def test_a_reader_that_leaves_ends_it_quietly(shell, format):
+    done = shell(f'leap generate -m builtin --format {format} "{LONG}" | head -c 5')
+    assert (done.returncode, len(done.stdout), done.stderr) == (0, 5, "")
+
+
+@pytest.mark.parametrize("command", [f'generate -m builtin "{QUESTION}"', "--help", "--version"])
+@pytest.mark.parametrize(
+    ("target", "reason"), [("/dev/full", "No space left on device"), ("&-", "Bad file descriptor")]
+)
+def test_output_that_cannot_be_written(shell, command, target, reason):
+    done = shell(f"leap {command} >{target}")
+    assert (done.returncode, done.stderr) == (1, f"leap: error: cannot write the output: {reason}\n")
+
+
+def test_closed_standard_streams(shell):
+    done = shell(f'leap generate -m builtin "{QUESTION}" <&-')
+    assert (done.returncode, done.stderr) == (0, "") and "Paris" in done.stdout
+    assert shell("leap generate --frobnicate 2>&-").returncode == 2
+    assert shell(f'leap generate -m builtin "{QUESTION}" <&- >&- 2>&-').returncode == 1
+
+
+def test_text_stays_utf_8_in_every_locale(program, variables):
+    variables |= {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = program("generate", "-m", "builtin", "--format", "json", "Grüße aus 東京", stdin="und Zürich")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["finish_reason"]
+
+
+def test_a_working_directory_that_was_removed(shell):
+    done = shell(f'mkdir gone; cd gone; rmdir ../gone; leap generate -m builtin "{QUESTION}"')
+    assert (done.returncode, done.stderr) == (0, "") and "Paris" in done.stdout
+
+
+def damaged_models(directory, good: bytes):
+    return {
+        "truncated.gguf": good[: len(good) // 2],
+        "header-only.gguf": good[:24],
+        "half-header.gguf": good[:10],
+        "random.gguf": bytes(range(7, 256)) * 400,
+        "magic.gguf": b"GGML" + good[4:],
+        "version.gguf": good[:4] + b"\xff\xff\xff\x7f" + good[8:],
+        "counts.gguf": good[:8] + b"\xff" * 16 + good[24:],
+        "noise.gguf": good[:24] + bytes(range(256)) * 1000,
+        "text.gguf": b"I am a text.\n" * 100,
+        "empty.gguf": b"",
+    }
+
+
+def test_damaged_models_are_refused_each_in_one_line(program, tmp_path):
+    from leap_core import Leap
+
+    with Leap.load("builtin") as runner:
+        good = runner.model.path.read_bytes()
+    (tmp_path / "directory.gguf").mkdir()
+    for name, data in damaged_models(tmp_path, good).items():
+        (tmp_path / name).write_bytes(data)
+    for name in [*damaged_models(tmp_path, good), "directory.gguf", "missing.gguf", "no-such-model", "/dev/null"]:
+        done = program("generate", "-m", name, QUESTION)
+        assert (done.returncode, done.stdout) == (3, ""), (name, done)
+        assert done.stderr.startswith("leap: error: ") and done.stderr.count("\n") == 1, (name, done)
+        assert name.removesuffix(".gguf") in done.stderr
+
+
+@pytest.mark.parametrize("source", ["argument", "stdin"])
+def test_a_prompt_longer_than_the_context(program, source):
+    text = "word " * 20_000
+    arguments = [text] if source == "argument" else []
+    done = program("generate", *arguments, stdin=text if source == "stdin" else "")
+    assert (done.returncode, done.stdout) == (5, "")
+    assert done.stderr.startswith("leap: error: the prompt has ") and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--frobnicate"], ["--temperature", "-1", "x"], ["--max-tokens", "x", "y"], ["-m"], []],
+    ids=lambda arguments: " ".join(arguments) or "nothing",
+)
+def test_wrong_usage(program, arguments):
+    done = program("generate", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("leap: error: ") and done.stderr.count("\n") == 1
+
+
+PIPE_BYTES = 4096
+
+
+def narrow_pipe():
+    """A pipe that holds one page where the system allows it, so that whoever writes much has to wait for its reader."""
+    reader, writer = os.pipe()
+    if sys.platform == "linux":
+        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    return os.fdopen(reader, "rb", buffering=0), writer
+
+
+def unread_bytes(reader):
+    return struct.unpack("i", fcntl.ioctl(reader, termios.FIONREAD, b"\0" * 4))[0]
+
+
+def begin_long_answer(start):
+    """A long answer that has begun and waits, because nobody reads on."""
+    reader, writer = narrow_pipe()
+    process = start("generate", "-m", "builtin", "--format", "jsonl", LONG, stdout=writer)
+    os.close(writer)
+    first = reader.readline()
+    assert json.loads(first)["type"] == "chunk"
+    while unread_bytes(reader) < PIPE_BYTES - 500:
+        assert process.poll() is None, "the answer is too short for this test"
+        time.sleep(0.02)
+    return process, reader, first
+
+
+def test_ctrl_c_stops_the_answer_and_keeps_what_came(start):
+    process, reader, first = begin_long_answer(start)
+    with reader:
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.2)  # the signal must come before the reader does
+        *_, last = [first, *reader]
+    assert process.wait(60) == 130
+    complete = json.loads(last)
+    assert (complete["type"], complete["finish_reason"]) == ("complete", "interrupted")
+    assert complete["message"]["content"]
+    assert process.stderr.read() == b""
+
+
+def test_a_second_ctrl_c_ends_the_process(start):
+    process, reader, _ = begin_long_answer(start)
+    with reader:
+        process.send_signal(signal.SIGINT)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(1)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == -signal.SIGINT
+        assert process.stderr.read() == b""
+
+
+def test_the_same_press_delivered_twice_is_one(start):
+    """As ``timeout -s INT`` and other wrappers do."""
+    process, reader, _ = begin_long_answer(start)
+    with reader:
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+        *_, last = reader
+    assert process.wait(60) == 130
+    assert json.loads(last)["finish_reason"] == "interrupted"
+
+
+def test_ctrl_c_while_waiting_for_input(start):
+    process = start("generate", "-m", "builtin", "-", stdin=subprocess.PIPE)
+    assert process.stderr.readline() == b"leap: waiting for standard input (</dev/null gives none)\n"
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 130
+    assert process.stdout.read() == b"" and process.stderr.read() == b""
+
+
+def test_a_prompt_cache_spares_the_next_process_the_system_prompt(program):
+    asked = ("generate", "-m", "builtin", "--no-host", "--prompt-cache", "--format", "json")
+    system = ("-s", "You are a helpful assistant. " * 12)
+    first = json.loads(program(*asked, *system, "What is the capital of France?").stdout)
+    second = json.loads(program(*asked, *system, "What is the capital of Japan?").stdout)
+    assert first["stats"]["cached_prompt_tokens"] == 0
+    assert second["stats"]["cached_prompt_tokens"] > second["stats"]["prompt_tokens"]

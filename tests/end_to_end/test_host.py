@@ -1,0 +1,367 @@
+"""Warm models: real processes, real signals, and whatever may happen to them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from leap_core.host.connection import ModelHost
+from leap_core.host.files import HostFiles, HostState
+from leap_core.host.processes import start_time
+from leap_core.models.directories import Directories
+
+from .conftest import LONG, QUESTION
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
+
+SOON = 60.0
+LOAD = ("load", "builtin", "--threads", "1")
+
+
+def soon(is_so: Callable[[], object]) -> bool:
+    deadline = time.monotonic() + SOON
+    while not is_so():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+class Host:
+    """The host of a test's data directory, as its files tell."""
+
+    def __init__(self, variables: dict[str, str]) -> None:
+        self.variables = variables
+        self.files = HostFiles.of(Directories.from_environment(variables))
+
+    @property
+    def pid(self) -> int:
+        state = self.files.read_state()
+        assert state is not None
+        return state.pid
+
+    @property
+    def log(self) -> str:
+        return self.files.log.read_text()
+
+    def slots_in_use(self) -> int:
+        host = ModelHost.running(self.variables)
+        return -1 if host is None else sum(model["slots_in_use"] for model in host.status()["models"])
+
+    def has_left_nothing(self) -> bool:
+        """Neither a process nor a file that says anything."""
+        left = {path.name for path in self.files.directory.iterdir()}
+        return not self.files.is_alive() and left <= {"host.alive", "host.starting"}
+
+
+@pytest.fixture
+def host(variables: dict[str, str]) -> Iterator[Host]:
+    made = Host(variables)
+    yield made
+    ModelHost.end_by_force(variables)
+
+
+def test_load_use_and_unload(program, host):
+    loaded = program(*LOAD)
+    assert (loaded.returncode, loaded.stdout) == (0, "builtin\n")
+    assert loaded.stderr == "leap: builtin is warm and stays for 10m after its last use\n"
+    pid = host.pid
+    assert os.getsid(pid) == pid != os.getsid(0), "a session of its own: closing a terminal does not end it"
+    for _ in range(2):
+        answer = program("generate", "-m", "builtin", QUESTION)
+        assert (answer.returncode, answer.stderr) == (0, "") and "Paris" in answer.stdout
+    assert host.log.count("answer ") == 2
+    shown = program("ps").stdout.splitlines()
+    assert len(shown) == 2 and shown[1].startswith("builtin ") and " 0/8 " in shown[1]
+    (record,) = json.loads(program("ps", "--format", "json").stdout)
+    assert record["pid"] == pid and record["tokens_per_second"] > 0 and 590 < record["expires_in"] <= 600
+    assert record["memory"] >= record["size"] > 1_000_000
+    assert program("ps", "--format", "quiet").stdout == "builtin\n"
+    unloaded = program("unload")
+    assert (unloaded.returncode, unloaded.stdout, unloaded.stderr) == (0, "builtin\n", "")
+    assert host.has_left_nothing() and start_time(pid) is None
+    assert program("ps").stderr == "leap: no model is warm; `leap load MODEL` keeps one so\n"
+
+
+def test_a_dialogue_and_a_file_s_path_use_it_too(program, host, tmp_path):
+    from leap_core.builtin import model_path
+
+    link = tmp_path / "tiny.gguf"
+    link.symlink_to(model_path())
+    assert program("load", "tiny.gguf", "--threads", "1", "--keep-alive", "0").returncode == 0
+    done = program("chat", "--host", "-m", "./tiny.gguf", stdin="My name is Ada.\nWhat is my name?\n")
+    assert done.returncode == 0 and "Ada" in done.stdout.splitlines()[-1]
+    assert program("generate", "--host", "-m", str(model_path()), QUESTION).returncode == 0
+    assert host.log.count("answer ") == 3
+    (record,) = json.loads(program("ps", "--format", "json").stdout)
+    assert record["expires_in"] is None
+
+
+def test_one_system_prompt_is_computed_once(program, host):
+    assert program(*LOAD).returncode == 0
+    system = "You answer in one sentence. " * 8
+    asked = ["generate", "-m", "builtin", "-s", system, "--format", "json"]
+    one, other = (json.loads(program(*asked, question).stdout) for question in (QUESTION, "Say hello."))
+    assert one["stats"]["cached_prompt_tokens"] == 0
+    assert other["stats"]["cached_prompt_tokens"] > other["stats"]["prompt_tokens"]
+
+
+def test_no_host_leaves_it_alone_and_options_that_differ_too(program, host):
+    assert program(*LOAD).returncode == 0
+    for flags in (["--no-host"], ["--context-size", "256"], ["--threads", "2"], ["--verbose"]):
+        assert program("generate", "-m", "builtin", *flags, QUESTION).returncode == 0
+    assert "answer " not in host.log
+    refused = program("generate", "--host", "-m", "builtin", "--context-size", "256", QUESTION)
+    assert (refused.returncode, refused.stdout) == (10, "")
+    assert "holds builtin with a context of" in refused.stderr and refused.stderr.count("\n") == 1
+
+
+def test_a_demanded_host_that_is_not_there(program, host):
+    done = program("generate", "--host", "-m", "builtin", QUESTION)
+    assert (done.returncode, done.stdout) == (10, "")
+    assert done.stderr == "leap: error: no model host is running (hint: `leap load builtin` starts one)\n"
+    assert program(*LOAD).returncode == 0
+    done = program("generate", "--host", "-m", "other.gguf", QUESTION)
+    assert done.returncode == 10 and "does not hold other.gguf" in done.stderr
+
+
+@pytest.mark.parametrize("damage", ["missing", "damaged"])
+def test_a_model_that_cannot_be_loaded_leaves_no_host(program, host, tmp_path, damage):
+    if damage == "damaged":
+        (tmp_path / "bad.gguf").write_bytes(b"GGUF" + bytes(range(256)) * 40)
+    done = program("load", "bad.gguf")
+    assert (done.returncode, done.stdout) == (3, "") and "bad.gguf" in done.stderr and done.stderr.count("\n") == 1
+    assert host.has_left_nothing()
+
+
+def test_several_at_once_start_one_host_and_load_once(start, host):
+    starting = [start(*LOAD) for _ in range(4)]
+    outputs = [process.communicate(timeout=SOON) for process in starting]
+    assert [process.returncode for process in starting] == [0] * 4, outputs
+    assert {out for out, _ in outputs} == {b"builtin\n"}
+    assert (host.log.count("listens"), host.log.count("loaded builtin")) == (1, 1)
+
+
+def test_loading_again_begins_its_time_anew(program, host):
+    assert program(*LOAD, "--keep-alive", "5m").returncode == 0
+    pid = host.pid
+    again = program("load", "builtin", "--keep-alive", "1h")
+    assert again.stderr == "leap: builtin is warm and stays for 1h after its last use\n" and host.pid == pid
+    other = program("load", "builtin", "--context-size", "256")
+    assert other.returncode == 3 and "leap unload builtin first" in other.stderr
+
+
+def test_it_goes_when_nobody_uses_it(program, host, leap_home):
+    leap_home.mkdir()
+    (leap_home / "config.toml").write_text('keep_alive = "1s"\n')
+    assert program(*LOAD).stderr.endswith("for 1s after its last use\n")
+    pid = host.pid
+    assert soon(host.has_left_nothing) and start_time(pid) is None
+    assert "was not used for 1 s" in host.log
+
+
+def test_two_models_and_their_host(program, host, tmp_path):
+    from leap_core.testing.random_models import write_random_model
+
+    write_random_model(tmp_path / "random.gguf")
+    assert program(*LOAD).returncode == 0 and program("load", "random.gguf", "--threads", "1").returncode == 0
+    assert program("ps", "--format", "quiet").stdout == "builtin\nrandom\n"
+    assert program("unload").returncode == 2, "which of the two?"
+    assert program("generate", "--host", "-m", "random.gguf", "--max-tokens", "3", "Hi.").returncode == 0
+    assert program("unload", "random.gguf").stdout == "random\n"
+    assert program("ps", "--format", "quiet").stdout == "builtin\n"
+    missing = program("unload", "random")
+    assert missing.returncode == 3 and "loaded: builtin" in missing.stderr
+    assert program("unload", "--all").stdout == "builtin\n" and host.has_left_nothing()
+    assert program("unload", "--all").returncode == 0
+    assert program("unload", "builtin").returncode == 3
+
+
+def in_the_middle(start, *flags: str) -> subprocess.Popen[bytes]:
+    """A long answer of which some text has come."""
+    process = start("generate", "--host", "-m", "builtin", *flags, LONG)
+    assert process.stdout.read(10)
+    return process
+
+
+def test_kill_9_of_the_host_within_an_answer(program, start, host):
+    assert program(*LOAD).returncode == 0
+    asking = in_the_middle(start)
+    os.kill(host.pid, signal.SIGKILL)
+    _, errors = asking.communicate(timeout=SOON)
+    message = "leap: error: the model host ended unexpectedly during the generation (hint: its log is "
+    assert asking.returncode == 1 and errors.decode().startswith(message) and errors.count(b"\n") == 1
+    assert host.has_left_nothing(), "the one who asked has tidied up"
+    assert program("generate", "-m", "builtin", QUESTION).returncode == 0
+    assert program(*LOAD).returncode == 0, "and a new one starts"
+
+
+def test_kill_9_of_the_host_between_answers(program, host):
+    assert program(*LOAD).returncode == 0
+    os.kill(host.pid, signal.SIGKILL)
+    answer = program("generate", "-m", "builtin", QUESTION)
+    assert (answer.returncode, answer.stderr) == (0, "") and "Paris" in answer.stdout
+    assert host.has_left_nothing()
+
+
+def test_sigterm_of_the_host_within_an_answer(program, start, host):
+    assert program(*LOAD).returncode == 0
+    asking = in_the_middle(start)
+    os.kill(host.pid, signal.SIGTERM)
+    _, errors = asking.communicate(timeout=SOON)
+    assert asking.returncode == 1 and b"unloaded during the generation" in errors and errors.count(b"\n") == 1
+    assert soon(host.has_left_nothing)
+
+
+def test_unloading_ends_answers(program, start, host):
+    assert program(*LOAD).returncode == 0
+    asking = in_the_middle(start)
+    assert program("unload").returncode == 0
+    _, errors = asking.communicate(timeout=SOON)
+    assert asking.returncode == 1 and errors.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_the_end_of_a_client_within_an_answer(program, start, host, number):
+    assert program(*LOAD).returncode == 0
+    asking = in_the_middle(start)
+    os.kill(asking.pid, number)
+    asking.communicate(timeout=SOON)
+    assert asking.returncode == (130 if number is signal.SIGINT else -number)
+    assert soon(lambda: host.slots_in_use() == 0), "its slot is free again"
+    assert program("generate", "--host", "-m", "builtin", QUESTION).returncode == 0
+
+
+@pytest.mark.parametrize("whose", ["ours", "nobody's"])
+def test_a_stale_state_with_a_pid_of_another_process(program, host, whose):
+    directory = host.files.directory
+    directory.mkdir(parents=True, mode=0o700)
+    pid = os.getpid() if whose == "ours" else 2**22 - 1
+    state = HostState(pid, start_time(os.getpid()), 9, "old")
+    host.files.state.write_text(json.dumps(asdict(state)))
+    host.files.token.write_text("old")
+    host.files.alive.touch()
+    assert program("ps").returncode == 0 and host.has_left_nothing()
+    host.files.state.write_text(json.dumps(asdict(state)))
+    assert program("unload", "--all").returncode == 0, "and this process still runs"
+    host.files.state.write_text(json.dumps(asdict(state)))
+    assert program(*LOAD).returncode == 0 and host.pid != pid
+
+
+def test_a_full_disk(program, host):
+    """Not one byte can be written to a file."""
+    import resource
+
+    def fill() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+    done = program(*LOAD, preexec_fn=fill)
+    assert (done.returncode, done.stdout) == (10, "")
+    assert done.stderr.startswith(f"leap: error: the model host cannot start: {host.files.token}: File too large")
+    assert done.stderr.count("\n") == 1 and host.has_left_nothing()
+    assert program(*LOAD).returncode == 0
+
+
+def test_a_run_directory_that_cannot_be(program, leap_home):
+    leap_home.mkdir()
+    (leap_home / "run").write_text("a file")
+    done = program(*LOAD)
+    assert done.returncode == 10 and done.stderr.startswith("leap: error: the model host cannot start: ")
+    assert program("generate", "-m", "builtin", QUESTION).returncode == 0
+
+
+def test_a_token_that_others_can_read(program, host):
+    assert program(*LOAD).returncode == 0
+    host.files.token.chmod(0o644)
+    answer = program("generate", "-m", "builtin", QUESTION)
+    assert answer.returncode == 0 and "Paris" in answer.stdout
+    assert answer.stderr.startswith("leap: warning: the model host is not used: ") and "mode 644" in answer.stderr
+    for arguments in (["generate", "--host", QUESTION], ["ps"], ["load", "builtin"], ["unload", "builtin"]):
+        refused = program(*arguments)
+        assert (refused.returncode, refused.stdout) == (10, "") and "mode 644" in refused.stderr
+        assert "`leap unload --all` ends the host" in refused.stderr and refused.stderr.count("\n") == 1
+    pid = host.pid
+    assert program("unload", "--all").returncode == 0
+    assert host.has_left_nothing() and start_time(pid) is None
+
+
+def test_a_host_that_hangs(program, host):
+    assert program(*LOAD).returncode == 0
+    pid = host.pid
+    os.kill(pid, signal.SIGSTOP)
+    shown = program("ps")
+    assert shown.returncode == 10 and f"the model host (process {pid}) does not answer" in shown.stderr
+    os.kill(pid, signal.SIGCONT)
+
+
+def test_errors_keep_their_exit_codes(program, host):
+    assert program(*LOAD).returncode == 0
+    long = program("generate", "--host", "-m", "builtin", "word " * 20_000)
+    assert (long.returncode, long.stdout) == (5, "") and long.stderr.startswith("leap: error: the prompt has ")
+    assert program("generate", "--host", "-m", "builtin", "--temperature", "-1", "x").returncode == 2
+
+
+def test_the_log_keeps_what_was_said_to_itself(program, host):
+    assert program(*LOAD).returncode == 0
+    program("generate", "--host", "-m", "builtin", QUESTION)
+    assert "answer " in host.log and not any(word in host.log for word in ("France", "Paris", host.files.read_token()))
+
+
+def test_llama_cpp_aborts(program, start, host):
+    """As it would by an assertion that fails."""
+    assert program(*LOAD).returncode == 0
+    asking = in_the_middle(start)
+    os.kill(host.pid, signal.SIGABRT)
+    _, errors = asking.communicate(timeout=SOON)
+    assert asking.returncode == 1 and b"ended unexpectedly" in errors and host.has_left_nothing()
+
+
+def test_without_a_host_nothing_is_written(program, leap_home: Path):
+    assert program("ps").returncode == 0 and program("generate", "-m", "builtin", QUESTION).returncode == 0
+    assert program("unload", "--all").returncode == 0
+    assert not leap_home.exists()
+
+
+def test_the_documentation_s_example_runs(variables, host):
+    import re
+
+    page = (Path(__file__).parent.parent.parent / "docs" / "host.md").read_text("utf-8")
+    example = next(code for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "keep_warm" in code)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", example + "print(complete.full_message.text)"],
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=SOON,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "") and "Paris" in done.stdout and host.has_left_nothing()
+
+
+@pytest.mark.parametrize("end", ["unload", "kill"])
+def test_a_runner_outlives_its_host(variables, host, end):
+    """Somebody thinks for longer than the model stays; the next turn loads it again."""
+    from leap_core.host.warm import keep_warm
+
+    warm, held = keep_warm("builtin", variables=variables, cpu_threads=1, context_size=512)
+    with warm.runner(held) as runner:
+        conversation = runner.create_conversation()
+        list(conversation.generate_response("My name is Ada."))
+        if end == "kill":
+            os.kill(host.pid, signal.SIGKILL)
+        else:
+            warm.unload(None)
+        *_, complete = conversation.generate_response("What is my name?")
+        assert "Ada" in complete.full_message.text and runner.context_size == 512
+        assert runner.get_prompt_tokens_size(conversation.history) > 20
+    (record,) = ModelHost.running(variables).status()["models"]
+    assert record["context_size"] == 512

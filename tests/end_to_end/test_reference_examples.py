@@ -1,0 +1,77 @@
+"""The examples of docs/reference.md, one for each command: run in order, in one home, each of them works."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from leap_core.builtin import model_path
+
+ROOT = Path(__file__).parent.parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
+import make_reference  # noqa: E402
+
+ELSEWHERE = {
+    "serve": "runs until Ctrl-C; test_host.py starts and ends it",
+    "download": "needs a hub; test_download.py brings one along",
+}
+SAYS = {
+    "generate": "Rome",
+    "models info": '"name": "Mine-Q8_0"',
+    "models verify": "Mine-Q8_0",
+    "models list": "Mine-Q8_0",
+    "models remove": "Mine-Q8_0",
+    "ps": '"model":"builtin"',
+    "tools call": "42",
+    "tools check": "greet: ok",
+    "jobs status": "succeeded",
+    "config get": "0.2",
+    "doctor": "generation",
+}
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(shutil.which("bash") is None, reason="the examples are written for a shell")
+def test_the_examples_in_order(variables, tmp_path):
+    program = tmp_path / "bin" / "leap"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m leap_cli "$@"\n')
+    program.chmod(0o755)
+    shutil.copy(model_path(), tmp_path / "model.gguf")
+    (tmp_path / "tools.py").write_text('def shout(text: str) -> str:\n    return text.upper()\n')
+    (tmp_path / "prompts.jsonl").write_text(json.dumps({"prompt": "Say hello."}) + "\n")
+    variables |= {
+        "LEAP_MODEL": "builtin",
+        "HF_HUB_OFFLINE": "1",
+        "PATH": f"{program.parent}{os.pathsep}{variables['PATH']}",
+    }
+
+    def run(line: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["bash", "-c", f"set -eo pipefail; {line}"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+            cwd=tmp_path,
+            env=variables,
+        )
+
+    try:
+        for path, line in make_reference.EXAMPLES.items():
+            if path in ELSEWHERE:
+                continue
+            done = run(line)
+            assert done.returncode == 0, (line, done.stderr)
+            assert SAYS.get(path, "") in done.stdout, (line, done.stdout, done.stderr)
+    finally:
+        run("leap unload --all; leap jobs worker --stop")
+    assert (tmp_path / "answers.jsonl").read_text().count("\n") == 1
+    assert (tmp_path / "_leap").read_text().startswith("#compdef leap")

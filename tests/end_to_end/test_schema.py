@@ -1,0 +1,71 @@
+"""Answers with a shape, by the built-in model, as a shell sees them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+ANN = "Ann is 31 years old."
+GREEDY = ("-m", "builtin", "--temperature", "0")
+
+
+def test_extraction_with_a_schema(program):
+    done = program("generate", *GREEDY, "--json-schema", "name, age int", "--format", "json", ANN)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout) == {"name": "Ann", "age": 31}
+
+
+def test_a_schema_from_a_file_and_a_list(program, tmp_path):
+    schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+    (tmp_path / "person.json").write_text(json.dumps(schema))
+    done = program("generate", *GREEDY, "--json-schema", "person.json", ANN)
+    assert done.returncode == 0 and isinstance(json.loads(done.stdout)["name"], str)
+    many = program("generate", *GREEDY, "--json-schema-multi", "n int", "--max-tokens", "200", "The numbers 1 and 2.")
+    if many.returncode == 0:
+        assert all(isinstance(item["n"], int) for item in json.loads(many.stdout))
+    else:
+        assert many.returncode == 6 and "--max-tokens" in many.stderr or "max_tokens" in many.stderr
+
+
+def test_a_schema_that_takes_the_lenient_path(program):
+    schema = (
+        '{"type": "object", "properties": {"name": {"type": "string", "not": {"const": ""}}}, "required": ["name"]}'
+    )
+    done = program("generate", *GREEDY, "--json-schema", schema, "--format", "json", ANN)
+    assert done.returncode == 0 and json.loads(done.stdout)["name"]
+    assert "not is not enforced while generating, but checked afterwards (/properties/name/not)" in done.stderr
+
+
+def test_a_lenient_schema_that_is_never_met_ends_with_6(program):
+    schema = '{"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"], "not": {}}'
+    done = program("generate", *GREEDY, "--json-schema", schema, "--format", "json", ANN)
+    assert (done.returncode, done.stdout) == (6, "")
+    assert "after 3 tries" in done.stderr
+
+
+def test_half_a_document_is_never_a_success(program):
+    done = program("generate", *GREEDY, "--json-schema", "name, age int", "--max-tokens", "3", "--format", "json", ANN)
+    assert (done.returncode, done.stdout) == (6, "") and "cut at max_tokens" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("schema", ["{", '{"type": "strin"}', '{"allOf": [{"type": "string"}, {"type": "null"}]}'])
+def test_an_unusable_schema_ends_with_6_before_anything_is_generated(program, schema):
+    done = program("generate", *GREEDY, "--json-schema", schema, ANN)
+    assert (done.returncode, done.stdout) == (6, "") and done.stderr.count("\n") == 1
+
+
+def test_choices_and_expressions(program):
+    done = program("generate", *GREEDY, "--choices", "yes,no", "Is Paris in France?")
+    assert done.returncode == 0 and done.stdout in ("yes\n", "no\n")
+    done = program("generate", *GREEDY, "--regex", r"\d{4}", "When?")
+    assert done.returncode == 0 and len(done.stdout) == 5 and done.stdout.strip().isdigit()
+    done = program("generate", *GREEDY, "--grammar", 'start: "a" /[bc]{3}/', "Go.")
+    assert done.returncode == 0 and done.stdout[0] == "a" and set(done.stdout[1:4]) <= {"b", "c"}
+    assert program("generate", *GREEDY, "--regex", "(", "Go.").returncode == 6
+
+
+def test_the_schema_commands(program):
+    assert json.loads(program("schema", "show", "a int").stdout)["properties"]["a"] == {"type": "integer"}
+    assert program("schema", "check", '{"uniqueItems": true, "type": "array"}', "--strict").returncode == 6

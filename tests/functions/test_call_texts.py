@@ -1,0 +1,282 @@
+"""The golden table: what models write, and what must come out of it, cut at every position."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from leap_core.functions import LeapFunctionCall, parser_named
+from leap_core.functions.stream import CallEvent, CallsFound, CallStream, CallText, CallWarning
+
+S, E = "<|tool_call_start|>", "<|tool_call_end|>"
+H, K = "<tool_call>", "</tool_call>"
+DECLARED = ("f", "get_weather", "Calendar.create_event", "search-web")
+UNREADABLE = "unreadable"
+
+
+def call(name: str, **arguments: Any) -> LeapFunctionCall:
+    return LeapFunctionCall(name, arguments)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A reply and what comes of it: strings are text, lists are calls, UNREADABLE is a warning."""
+
+    text: str
+    expected: list[Any]
+    parser: str | None = "lfm"
+
+
+def lfm(body: str, *calls: LeapFunctionCall) -> Row:
+    """Calls between the markers and nothing else."""
+    return Row(f"{S}{body}{E}", [list(calls)])
+
+
+def value(written: str, expected: Any) -> Row:
+    return lfm(f"[f(x={written})]", call("f", x=expected))
+
+
+def broken(body: str) -> Row:
+    """What stands between the markers cannot be read, and is text."""
+    return Row(f"{S}{body}{E}", [body, UNREADABLE])
+
+
+def hermes(body: str, *calls: LeapFunctionCall) -> Row:
+    return Row(f"{H}{body}{K}", [list(calls)], "hermes")
+
+
+def broken_hermes(body: str) -> Row:
+    return Row(f"{H}{body}{K}", [body, UNREADABLE], "hermes")
+
+
+LFM_GOOD = [
+    lfm('[f(a="x", b=1)]', call("f", a="x", b=1)),
+    lfm("[f(a='x')]", call("f", a="x")),
+    lfm("[f()]", call("f")),
+    lfm('[f(a="x"), f(a="y")]', call("f", a="x"), call("f", a="y")),
+    lfm("[f(a=1), get_weather(city='Rome'), f()]", call("f", a=1), call("get_weather", city="Rome"), call("f")),
+    lfm("[Calendar.create_event(title='x')]", call("Calendar.create_event", title="x")),
+    lfm("[search-web(q='x')]", call("search-web", q="x")),
+    lfm("[undeclared(x=1)]", call("undeclared", x=1)),
+    lfm(" [ f ( a = 1 , b = 2 ) ] ", call("f", a=1, b=2)),
+    lfm("\n[\n  f(\n    a=1,\n  ),\n]\n", call("f", a=1)),
+    lfm("f(a=1)", call("f", a=1)),
+    lfm("f(a=1), f(a=2)", call("f", a=1), call("f", a=2)),
+    lfm(
+        "[f(from=1, class='x', None_=2, True_=3)]",
+        LeapFunctionCall("f", {"from": 1, "class": "x", "None_": 2, "True_": 3}),
+    ),
+    lfm("[f(größe=1)]", LeapFunctionCall("f", {"größe": 1})),
+    lfm("[f(**{'a b': 1, 'c': 2})]", LeapFunctionCall("f", {"a b": 1, "c": 2})),
+    value('"it\'s"', "it's"),
+    value("'say \"hi\"'", 'say "hi"'),
+    value(r"'it\'s'", "it's"),
+    value(r'"a\"b"', 'a"b'),
+    value(r'"line\nbreak\ttab"', "line\nbreak\ttab"),
+    value('"raw\nbreak"', "raw\nbreak"),
+    value(r'"C:\\temp\\"', "C:\\temp\\"),
+    value(r'"\d+"', r"\d+"),
+    value(r'r"C:\temp"', r"C:\temp"),
+    value(r'"\u00e9\x41"', "éA"),
+    value(r'"\ud83d\ude00"', "😀"),
+    value(r'"\ud83d"', "\ufffd"),
+    value("'''a 'b' c'''", "a 'b' c"),
+    value('"a" "b"', "ab"),
+    value('"[f(y=1)], (z)"', "[f(y=1)], (z)"),
+    value('"a=b, c"', "a=b, c"),
+    value('""', ""),
+    value('"日本語 😀"', "日本語 😀"),
+    value("-5", -5),
+    value("+5", 5),
+    value("3.25", 3.25),
+    value("-0.5e3", -500.0),
+    value("1E-2", 0.01),
+    value(".5", 0.5),
+    value("5.", 5.0),
+    value("007", 7),
+    value("1_000", 1000),
+    value("0x1F", 31),
+    value("0b101", 5),
+    value("12345678901234567890", 12345678901234567890),
+    value("True", True),
+    value("true", True),
+    value("False", False),
+    value("false", False),
+    value("None", None),
+    value("null", None),
+    value("[1, 'a', [2.5, None], []]", [1, "a", [2.5, None], []]),
+    value("[1, 2,]", [1, 2]),
+    value("(1, 2)", [1, 2]),
+    value("(1,)", [1]),
+    value("(1)", 1),
+    value("{}", {}),
+    value("{'a': {'b': [True, {'c': None}]}}", {"a": {"b": [True, {"c": None}]}}),
+    value('{"a": true, "b": null}', {"a": True, "b": None}),
+    value("{a: 1, 2: 'x'}", {"a": 1, "2": "x"}),
+    lfm('{"name": "f", "arguments": {"a": [1, null]}}', call("f", a=[1, None])),
+    lfm('[{"name": "f", "arguments": {}}, {"name": "f", "arguments": {"a": 1}}]', call("f"), call("f", a=1)),
+    lfm('{"name": "f", "arguments": {}}\n{"name": "f", "arguments": {"a": 1}}', call("f"), call("f", a=1)),
+    lfm('{"name": "f", "arguments": "{\\"a\\": 1}"}', call("f", a=1)),
+    lfm('{"type": "function", "function": {"name": "f", "arguments": {}}}', call("f")),
+    value(f'"{E}"', E),
+]
+
+LFM_TEXT = [
+    Row("Just text.", ["Just text."]),
+    Row("", []),
+    Row(f"Let me see.\n{S}[f(a=1)]{E}", ["Let me see.\n", [call("f", a=1)]]),
+    Row(f"A {S}[f(a=1)]{E} B {S}[f(a=2)]{E} C", ["A ", [call("f", a=1)], " B ", [call("f", a=2)], " C"]),
+    Row(f"{S}[f(a=1)]{E}{S}[f(a=2)]{E}", [[call("f", a=1)], [call("f", a=2)]]),
+    Row(f"{S}[f(a=1)]", [[call("f", a=1)]]),
+    Row(f"{S}{S}[f(a=1)]{E}", [[call("f", a=1)]]),
+    Row(f"stray {E}marker", ["stray marker"]),
+    Row("a < b and <|tool_cal", ["a < b and <|tool_cal"]),
+    Row("1 < 2 <|im <|tool_call_start|", ["1 < 2 <|im <|tool_call_start|"]),
+    Row("[f(a=1)]", [[call("f", a=1)]]),
+    Row(
+        "Sure: [f(a=1), get_weather(city='x')] done",
+        ["Sure: ", [call("f", a=1), call("get_weather", city="x")], " done"],
+    ),
+    Row("[ f( a = ']' ) ]", [[call("f", a="]")]]),
+    Row("[g(a=1)]", ["[g(a=1)]"]),
+    Row("[f(a=1), g(b=2)]", ["[f(a=1), g(b=2)]"]),
+    Row("[f(1)]", ["[f(1)]"]),
+    Row("[f(a=1", ["[f(a=1"]),
+    Row("see [f](http://x.y/f) and [f()](url)", ["see [f](http://x.y/f) and [f()](url)"]),
+    Row("[1, 2] and [ ] and [get", ["[1, 2] and [ ] and [get"]),
+    Row("[[f(a=1)]]", ["[", [call("f", a=1)], "]"]),
+    Row(f"[f(a=1)]{E}", [[call("f", a=1)]]),
+    Row(f"raw {S}[f()]{E}", [f"raw {S}[f()]{E}"], None),
+]
+
+LFM_BROKEN = [
+    broken("nonsense"),
+    broken("[f(a=)]"),
+    broken("[f('positional')]"),
+    broken("[f(a=1, a=2)]"),
+    broken("[f(a=b)]"),
+    broken("[f(a=1) f(a=2)]"),
+    broken("[f(a=1)] trailing"),
+    broken("[f(a=__import__('os').system('x'))]"),
+    broken("[f(a=1+1)]"),
+    broken("[f(a={1, 2})]"),
+    broken("[f(a=nan)]"),
+    broken("[f(a=1e999)]"),
+    broken("[f(a=" + "[" * 200 + "]" * 200 + ")]"),
+    broken('{"name": "f"}'),
+    broken('{"arguments": {}}'),
+    broken('{"name": "f", "arguments": [1]}'),
+    Row(f"{S}{E}", []),
+    Row(f"{S}[f(a=1", ["[f(a=1", UNREADABLE]),
+    Row(f'{S}[f(a="x)]{E} after', ['[f(a="x)]', UNREADABLE, " after"]),
+    Row(f'{S}[f(a="x)]{E} b {S}[f(a="y")]{E}', ['[f(a="x)]', UNREADABLE, " b ", [call("f", a="y")]]),
+    Row(f"{S}oops{S}[f(a=1)]{E}", ["oops", UNREADABLE, [call("f", a=1)]]),
+    Row(f"{S}bad{E}{S}[f(a=1)]{E}", ["bad", UNREADABLE, [call("f", a=1)]]),
+]
+
+HERMES = [
+    hermes('{"name": "f", "arguments": {"a": 1}}', call("f", a=1)),
+    hermes('\n{"name": "f", "arguments": {"a": "x\\ny", "b": [true, null]}}\n', call("f", a="x\ny", b=[True, None])),
+    hermes('{"arguments": {}, "name": "f"}', call("f")),
+    hermes("{'name': 'f', 'arguments': {'a': True}}", call("f", a=True)),
+    hermes('{"name": "f", "arguments": "{\\"a\\": 1}"}', call("f", a=1)),
+    hermes('{"name": "f", "arguments": {"a": "</tool_call>"}}', call("f", a="</tool_call>")),
+    hermes('{"name": "a.b-c", "arguments": {"x": "\\u00e9"}}', LeapFunctionCall("a.b-c", {"x": "é"})),
+    Row(
+        f'Hm.\n{H}\n{{"name": "f", "arguments": {{}}}}\n{K}\n{H}{{"name": "f", "arguments": {{"a": 2}}}}{K}',
+        ["Hm.\n", [call("f")], "\n", [call("f", a=2)]],
+        "hermes",
+    ),
+    Row(f'{H}{{"name": "f", "arguments": {{}}}}', [[call("f")]], "hermes"),
+    Row("[f(a=1)] stays", ["[f(a=1)] stays"], "hermes"),
+    Row("<tool_cal and </tool", ["<tool_cal and </tool"], "hermes"),
+    broken_hermes('{"name": "f"}'),
+    broken_hermes('{"arguments": {}}'),
+    broken_hermes('{"name": 5, "arguments": {}}'),
+    broken_hermes('{"name": "f", "arguments": [1]}'),
+    broken_hermes('{"name": "f", "arguments": {}'),
+    broken_hermes('{"name": "f", "arguments": {}} extra'),
+    broken_hermes("f(a=1)"),
+    broken_hermes("[1]"),
+    Row(f'{H}{{"name": "f"', ['{"name": "f"', UNREADABLE], "hermes"),
+]
+
+TABLE = LFM_GOOD + LFM_TEXT + LFM_BROKEN + HERMES
+
+
+def played(row: Row, pieces: list[str]) -> list[Any]:
+    """What comes out when the reply arrives in these pieces, in the table's notation."""
+    stream = CallStream(parser_named(row.parser) if row.parser else None, DECLARED)
+    events: list[CallEvent] = []
+    for piece in pieces:
+        events += stream.feed(piece)
+    events += stream.finish()
+    shown: list[Any] = []
+    for event in events:
+        if isinstance(event, CallText) and shown and isinstance(shown[-1], str) and shown[-1] != UNREADABLE:
+            shown[-1] += event.text
+        elif isinstance(event, CallText):
+            shown.append(event.text)
+        elif isinstance(event, CallsFound):
+            shown.append(list(event.calls))
+        else:
+            assert isinstance(event, CallWarning) and "could not be read" in event.message
+            shown.append(UNREADABLE)
+    return [found for found in shown if found != []]
+
+
+def test_the_table_is_large_enough():
+    assert len(TABLE) >= 120
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: f"{row.parser}: {row.text[:50]!r}")
+def test_a_reply_in_one_piece(row: Row):
+    assert played(row, [row.text]) == [found for found in row.expected if found != []]
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: f"{row.parser}: {row.text[:50]!r}")
+def test_a_reply_cut_at_every_position(row: Row):
+    whole = played(row, [row.text])
+    for cut in range(len(row.text) + 1):
+        assert played(row, [row.text[:cut], row.text[cut:]]) == whole, f"cut at {cut}"
+    assert played(row, list(row.text)) == whole
+
+
+@pytest.mark.parametrize("row", [row for row in TABLE if row.parser], ids=lambda row: repr(row.text[:50]))
+def test_no_marker_ever_leaks_into_text(row: Row):
+    for found in played(row, list(row.text)):
+        if isinstance(found, str):
+            assert not any(marker in found for marker in (S, E, H, K) if marker in row.text)
+
+
+@pytest.mark.parametrize("row", LFM_GOOD, ids=lambda row: repr(row.text[:50]))
+@pytest.mark.parametrize("name", ["lfm", "hermes"])
+def test_what_is_written_back_reads_the_same(row: Row, name: str):
+    calls = [call for found in row.expected for call in found]
+    again = Row(parser_named(name).dump(calls), [], name)
+    found = [call for calls in played(again, list(again.text)) if isinstance(calls, list) for call in calls]
+    assert found == calls
+
+
+def test_text_is_delivered_as_it_comes():
+    stream = CallStream(parser_named("lfm"), DECLARED)
+    assert stream.feed("Let me ") == [CallText("Let me ")]
+    assert stream.feed("see <|tool") == [CallText("see ")]
+    assert stream.feed("_call_start|>[f(a=1)]") == []
+    assert stream.feed(E) == [CallsFound((call("f", a=1),))]
+
+
+def test_a_bracket_that_begins_no_call_is_not_held_back():
+    stream = CallStream(parser_named("lfm"), DECLARED)
+    assert stream.feed("[1, 2, ") == [CallText("[1, 2, ")]
+    assert stream.feed("[ge") == []
+    assert stream.feed("n") == [CallText("[gen")]
+
+
+def test_text_without_end_costs_no_more_and_more_time():
+    """A long reply is read once, not over and over."""
+    stream = CallStream(parser_named("lfm"), DECLARED)
+    text = "".join(event.text for _ in range(5000) for event in stream.feed("[word] ") if isinstance(event, CallText))
+    assert text == "[word] " * 5000

@@ -1,0 +1,91 @@
+"""Who is let in: by token, by the name that the machine was called by, by the page that asks."""
+
+from __future__ import annotations
+
+import http.client
+import json
+
+import pytest
+
+
+def get(server, path="/v1/models", **headers):
+    """A request with these headers, as a program or a browser would send it."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    try:
+        given = {"Authorization": f"Bearer {server.token}"} | {k.replace("_", "-"): v for k, v in headers.items()}
+        connection.request("GET", path, headers={k: v for k, v in given.items() if v is not None})
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    "token", [None, "", "Bearer", "Bearer ", "Bearer wrong", "Basic secret", "secret", "Bearer secre"]
+)
+def test_without_the_token_nothing_is_told(serve, token):
+    status, body = get(serve("Hi."), Authorization=token)
+    assert status == 401 and body["error"]["code"] == "invalid_api_key"
+    assert body["error"]["type"] == "authentication_error" and "builtin" not in json.dumps(body)
+
+
+def test_the_token_opens(serve):
+    assert get(serve("Hi."))[0] == 200
+    assert get(serve("Hi."), Authorization="bearer  secret")[0] == 200
+    assert get(serve("Hi.", token=None), Authorization=None)[0] == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "[", "0.0.0.0"])
+def test_a_foreign_host_is_refused(serve, host):
+    """A page of another site can make its own name point to this machine (DNS rebinding)."""
+    status, body = get(serve("Hi."), Host=host)
+    assert status == 403 and body["error"]["code"] == "foreign_host"
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1:99", "[::1]:80"])
+def test_names_of_this_machine_are_served(serve, host):
+    assert get(serve("Hi."), Host=host)[0] == 200
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "null", "http://localhost.evil.example", "http://[", "file://"]
+)
+@pytest.mark.parametrize("pages", [False, True])
+def test_pages_of_other_sites_are_refused(serve, origin, pages):
+    status, body = get(serve("Hi.", pages=pages), Origin=origin)
+    assert status == 403 and body["error"]["code"] == "foreign_origin"
+
+
+def test_pages_of_this_machine_may_ask_the_public_server_only(serve):
+    assert get(serve("Hi.", pages=True), Origin="http://localhost:3000")[0] == 200
+    assert get(serve("Hi."), Origin="http://localhost:3000")[0] == 403
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[1]", b"\xff\xfe", b'{"a": 1} x', b"[" * 100_000])
+def test_what_is_not_a_json_object_is_refused(serve, body):
+    server = serve("Hi.")
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    connection.request("POST", "/v1/chat/completions", body, {"Authorization": "Bearer secret"})
+    answer = connection.getresponse()
+    error = json.loads(answer.read())["error"]
+    connection.close()
+    assert answer.status == 400 and error["type"] == "invalid_request_error" and error["message"].startswith("body: ")
+
+
+def test_too_large_a_body_is_refused(serve, monkeypatch):
+    from leap_core.host import answering
+
+    monkeypatch.setattr(answering, "LARGEST_BODY", 1000)
+    server = serve("Hi.")
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    connection.request("POST", "/v1/chat/completions", b"x" * 1001, {"Authorization": "Bearer secret"})
+    answer = connection.getresponse()
+    assert answer.status == 413 and json.loads(answer.read())["error"]["code"] == "request_too_large"
+    connection.close()
+
+
+def test_wrong_methods_and_paths(serve):
+    server = serve("Hi.")
+    assert get(server, "/v1/chat/completions")[0] == 405
+    assert get(server, "/leap/status")[0] == 404, "the public server has none of the private host's endpoints"
+    assert get(server, "/../../etc/passwd")[0] == 404

@@ -1,0 +1,176 @@
+"""The models of a host: loaded once, found by every name, let go in time."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from leap_core import LeapModelLoadingError, LeapModelNotFoundError
+from leap_core.builtin import model_path
+from leap_core.host.refusals import Refused
+from leap_core.host.residents import Residents, Wish
+from leap_core.host.throughput import Throughput
+from leap_core.testing import ScriptedModelRunner
+
+
+class Loader:
+    """Makes scripted runners, and counts them."""
+
+    def __init__(self) -> None:
+        self.made: list[ScriptedModelRunner] = []
+        self.gate = threading.Event()
+        self.gate.set()
+        self.failure: Exception | None = None
+
+    def __call__(self, model, options):
+        self.gate.wait(20)
+        if self.failure:
+            raise self.failure
+        self.made.append(ScriptedModelRunner("Hi.", model_id=model.model_id))
+        return self.made[-1]
+
+
+@pytest.fixture
+def loader():
+    return Loader()
+
+
+def test_two_who_want_it_at_once_get_the_same(loader):
+    async def main():
+        residents = Residents(loader)
+        loader.gate.clear()
+        wanted = [asyncio.create_task(residents.load(Wish("builtin"))) for _ in range(3)]
+        await asyncio.sleep(0)
+        with pytest.raises(Refused, match="still being loaded"):
+            residents.to_answer("builtin")
+        await asyncio.sleep(0.05)
+        with pytest.raises(Refused, match="still being loaded") as caught, residents.named("builtin").in_use():
+            pass
+        assert caught.value.status == 503
+        loader.gate.set()
+        assert len(set(await asyncio.gather(*wanted))) == 1 == len(loader.made)
+        with pytest.raises(LeapModelNotFoundError):
+            residents.to_answer("gpt-4")
+
+    asyncio.run(main())
+
+
+def test_it_is_found_by_every_name(loader):
+    async def main():
+        residents = Residents(loader)
+        held = await residents.load(Wish("builtin"))
+        for name in ("builtin", "BUILTIN", held.key, None):
+            assert residents.named(name) is held
+        for reference in ("builtin", str(model_path()), "model.gguf"):
+            assert await residents.find(Wish(reference, cwd=Path(model_path()).parent)) is held
+        for reference in ("gpt-4", "/no/such.gguf"):
+            with pytest.raises(LeapModelNotFoundError, match="loaded: builtin"):
+                await residents.find(Wish(reference))
+
+    asyncio.run(main())
+
+
+def test_files_of_one_name_get_names_of_their_own(loader, tmp_path):
+    for directory in ("a", "b"):
+        (tmp_path / directory).mkdir()
+        (tmp_path / directory / "tiny.gguf").write_bytes(Path(model_path()).read_bytes()[:100])
+
+    async def main():
+        residents = Residents(loader)
+        return [(await residents.load(Wish(str(tmp_path / name / "tiny.gguf")))).name for name in ("a", "b")]
+
+    assert asyncio.run(main()) == ["tiny", "tiny-2"]
+
+
+def test_a_failure_to_load_leaves_nothing(loader):
+    async def main():
+        residents = Residents(loader)
+        loader.failure = LeapModelLoadingError("it is damaged")
+        for _ in range(2):
+            with pytest.raises(LeapModelLoadingError, match="damaged"):
+                await residents.load(Wish("builtin"))
+            assert len(residents) == 0
+        loader.failure = None
+        assert (await residents.load(Wish("builtin"))).state == "ready"
+
+    asyncio.run(main())
+
+
+def test_time_without_use_ends_it_and_loading_begins_it_anew(loader):
+    async def main():
+        residents = Residents(loader)
+        held = await residents.load(Wish("builtin", keep_alive=100))
+        await residents.expire()
+        assert 99 < held.expires_in <= 100
+        held.last_used -= 50
+        assert held.expires_in < 51
+        assert await residents.load(Wish("builtin")) is held and held.expires_in > 99
+        held.last_used -= 200
+        with held.in_use():
+            assert held.expires_in is None
+            await residents.expire()
+            assert len(residents) == 1, "it is in use"
+        assert held.expires_in > 99
+        held.last_used -= 200
+        await residents.expire()
+        assert len(residents) == 0 and loader.made[0].is_unloaded
+
+    asyncio.run(main())
+
+
+def test_with_no_keep_alive_it_stays(loader):
+    async def main():
+        residents = Residents(loader)
+        held = await residents.load(Wish("builtin", keep_alive=0))
+        held.last_used -= 1e9
+        await residents.expire()
+        assert held.expires_in is None and len(residents) == 1
+
+    asyncio.run(main())
+
+
+def test_a_model_that_is_there_otherwise_is_not_taken_for_the_wanted_one(loader):
+    async def main():
+        residents = Residents(loader)
+        held = await residents.load(Wish("builtin", cpu_threads=2))
+        with pytest.raises(LeapModelLoadingError, match="a context of 4096 tokens, not 64"):
+            await residents.load(Wish("builtin", context_size=64))
+        assert held.differs(Wish("builtin", cpu_threads=3)) == "2 threads, not 3"
+        assert held.differs(Wish("builtin", cpu_threads=2, context_size=4096)) is None
+
+    asyncio.run(main())
+
+
+def test_a_file_that_was_replaced_is_another_model(loader, tmp_path):
+    file = tmp_path / "tiny.gguf"
+    file.write_bytes(b"GGUF")
+
+    async def main():
+        residents = Residents(loader)
+        held = await residents.load(Wish(str(file)))
+        assert held.differs(Wish(str(file))) is None
+        fresh = tmp_path / "fresh"
+        fresh.write_bytes(b"GGUF")
+        fresh.replace(file)
+        assert held.differs(Wish(str(file))) == "an older version of its file"
+
+    asyncio.run(main())
+
+
+def test_throughput_counts_the_time_of_answers_only(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    speed = Throughput()
+    assert speed.tokens_per_second() is None
+    for tokens in (30, 10):
+        speed.begin()
+        speed.begin()
+        speed.add(tokens)
+        now[0] += 2
+        speed.end()
+        speed.end()
+        now[0] += 1000
+        assert speed.tokens_per_second() == tokens / 2

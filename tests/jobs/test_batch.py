@@ -1,0 +1,244 @@
+"""``leap batch`` on a runner that answers by what is asked."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from leap_core.errors import LeapConstraintError, LeapGenerationError, LeapGenerationPromptExceedContextLengthError
+from leap_core.errors import LeapUnavailableError as Unavailable
+from leap_core.messages import LeapFunctionCall
+from leap_core.responses import FunctionCalls, ReasoningChunk
+
+TEN = [{"custom_id": f"id-{n}", "prompt": str(n)} for n in range(10)]
+
+
+def texts(records) -> list[tuple[str, str]]:
+    return [
+        (r["custom_id"], r["response"]["body"]["choices"][0]["message"]["content"]) for r in records if r["response"]
+    ]
+
+
+EXPECTED = [(f"id-{n}", f"<{n}>") for n in range(10)]
+
+
+def test_results_have_openais_shape_in_the_order_of_the_input(batch, results):
+    done, _ = batch(TEN, "--concurrency", "3")
+    assert (done.code, done.stdout) == (0, "")
+    assert done.stderr.startswith("leap: 10 lines: 10 answered, 0 failed; ") and done.stderr.count("\n") == 1
+    assert texts(results()) == EXPECTED
+    first = results()[0]
+    assert set(first) == {"id", "custom_id", "response", "error"} and first["error"] is None
+    assert first["response"]["status_code"] == 200
+    body = first["response"]["body"]
+    assert (body["object"], body["model"], body["choices"][0]["finish_reason"]) == (
+        "chat.completion",
+        "scripted",
+        "stop",
+    )
+    assert body["usage"] == {"prompt_tokens": 4, "completion_tokens": 1, "total_tokens": 5}
+
+
+def test_plain_results_carry_reasoning_and_calls(batch, results):
+    said = [ReasoningChunk("hm"), FunctionCalls((LeapFunctionCall("look", {"at": "x"}),))]
+    batch([{"prompt": "a", "max_tokens": 9}], "--output-format", "plain", answer=lambda _: said)
+    (record,) = results()
+    assert record["tool_calls"][0]["function"] == {"name": "look", "arguments": '{"at": "x"}'}
+    assert {key: record[key] for key in record if key != "tool_calls"} == {
+        "custom_id": "line-1",
+        "text": "",
+        "reasoning": "hm",
+        "finish_reason": "tool_calls",
+        "prompt_tokens": 4,
+        "completion_tokens": 1,
+    }
+
+
+def test_unordered_writes_what_is_ready(batch, results):
+    batch(TEN, "--unordered")
+    assert sorted(texts(results())) == EXPECTED
+
+
+def test_lines_come_from_stdin_and_results_go_to_stdout(leap, batch):
+    _, runner = batch([])
+    leap.runner = runner.__class__()
+    done = leap("batch", "-", "-m", "builtin", "--output-format", "plain", stdin='{"prompt": "ä"}\n\n{"prompt": "b"}')
+    assert [json.loads(line)["text"] for line in done.stdout.splitlines()] == ["<ä>", "<b>"]
+
+
+def test_failed_lines_are_records_and_tried_again(batch, results):
+    failures = {
+        "1": LeapGenerationError("broken", hint="mend it"),
+        "2": LeapGenerationPromptExceedContextLengthError(9, 8),
+        "3": LeapConstraintError("does not fit", text="{}"),
+    }
+    done, _ = batch(TEN, answer=lambda text: failures.get(text, f"<{text}>"))
+    assert done.code == 8 and "7 answered, 3 failed" in done.stderr
+    errors = [r["error"] for r in results()][1:4]
+    assert errors[0] == {"code": "generation_failed", "message": "broken", "hint": "mend it"}
+    assert errors[1]["code"] == "context_length_exceeded" and "9 tokens" in errors[1]["message"]
+    assert errors[2] == {"code": "constraint_not_satisfied", "message": "does not fit", "text": "{}"}
+    done, runner = batch(TEN)
+    assert (done.code, runner.asked) == (0, ["1", "2", "3"]) and "(7 of them before)" in done.stderr
+    assert texts(results()) == EXPECTED
+
+
+def test_the_same_again_loads_no_model_and_leaves_the_output_alone(batch, leap, tmp_path):
+    batch(TEN)
+    before = (tmp_path / "out.jsonl").read_bytes()
+    done, runner = batch(TEN)
+    assert (done.code, runner.asked, len(leap.loaded)) == (0, [], 1)
+    assert (tmp_path / "out.jsonl").read_bytes() == before
+
+
+def test_only_what_changed_is_done_again_and_nothing_stands_twice(batch, results):
+    batch(TEN)
+    changed = [*TEN[:4], {"custom_id": "id-4", "prompt": "new"}, *TEN[6:], {"custom_id": "more", "prompt": "more"}]
+    done, runner = batch(changed)
+    assert (done.code, runner.asked) == (0, ["more", "new"])
+    assert texts(results()) == [*EXPECTED[:4], ("id-4", "<new>"), *EXPECTED[6:], ("more", "<more>")]
+    _, runner = batch(TEN, "--unordered")
+    assert runner.asked == [] and sorted(texts(results())) == EXPECTED
+
+
+def test_other_options_are_another_request_and_another_format_is_not(batch, results):
+    batch(TEN)
+    _, runner = batch(TEN, "--output-format", "plain")
+    assert runner.asked == [] and [r["text"] for r in results()] == [text for _, text in EXPECTED]
+    _, runner = batch(TEN, "--temperature", "0.5")
+    assert len(runner.asked) == 10
+
+
+@pytest.mark.parametrize("ordered", ["--ordered", "--unordered"])
+def test_torn_files_are_repaired_at_every_byte_of_the_last_line(batch, tmp_path, ordered):
+    output, journal = tmp_path / "out.jsonl", tmp_path / "out.jsonl.journal"
+    batch(TEN[:3], ordered, "--concurrency", "1")
+    whole, kept = output.read_bytes(), journal.read_bytes()
+    last = kept.rstrip(b"\n").rfind(b"\n") + 1
+    for cut in range(1, len(kept) - last, 37):
+        journal.write_bytes(kept[:-cut])
+        output.write_bytes(whole[:-cut])
+        done, runner = batch(TEN[:3], ordered)
+        assert (done.code, len(runner.asked)) == (0, 1)
+        again = output.read_bytes()
+        assert sorted(texts(map(json.loads, again.splitlines()))) == EXPECTED[:3] and again.count(b"\n") == 3
+
+
+def test_an_output_that_was_lost_or_spoilt_is_written_again_from_the_journal(batch, tmp_path):
+    output = tmp_path / "out.jsonl"
+    batch(TEN)
+    whole = output.read_bytes()
+    for damaged in (b"", whole[:-1], whole[:50], whole + b'{"custom', whole.replace(b"<4>", b"<5>"), b"x\n" + whole):
+        output.write_bytes(damaged)
+        done, runner = batch(TEN)
+        assert (done.code, runner.asked) == (0, []) and output.read_bytes() == whole
+
+
+def test_holes_in_the_journal_cost_the_lines_that_they_swallow(batch, tmp_path, results):
+    batch(TEN, "--concurrency", "1")
+    journal = tmp_path / "out.jsonl.journal"
+    rows = journal.read_bytes().splitlines(keepends=True)
+    rows[4] = b"\0" * (len(rows[4]) - 1) + b"\n"
+    journal.write_bytes(b"".join(rows))
+    _, runner = batch(TEN)
+    assert len(runner.asked) == 1 and texts(results()) == EXPECTED
+
+
+def test_a_file_that_no_batch_wrote_is_not_touched(batch, tmp_path):
+    output = tmp_path / "out.jsonl"
+    output.write_text("precious\n")
+    done, runner = batch(TEN)
+    assert (done.code, runner.asked, output.read_text()) == (2, [], "precious\n")
+    assert "no journal of a batch lies beside it (hint: give another output, or --overwrite" in done.stderr
+    done, _ = batch(TEN, "--overwrite")
+    assert done.code == 0 and output.read_text().count("\n") == 10
+    (tmp_path / "out.jsonl.journal").write_text("precious\n")
+    assert batch(TEN)[0].code == 2 and (tmp_path / "out.jsonl.journal").read_text() == "precious\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (['{"prompt": "a"}', "{", '{"prompt": 1}'], "in.jsonl: 2 of 3 lines cannot be used: line 2: not JSON"),
+        ([{"prompt": "a", "id": "x"}, {"prompt": "b", "id": "x"}], "line 2: the id 'x' is already on line 1"),
+    ],
+)
+def test_bad_lines_are_told_before_a_model_is_loaded(batch, leap, tmp_path, lines, told):
+    done, _ = batch(lines)
+    assert done.code == 2 and told in done.stderr and done.stderr.count("\n") == 1
+    assert leap.loaded == [] and not (tmp_path / "out.jsonl").exists()
+    assert not (tmp_path / "out.jsonl.journal").exists()
+    done, runner = batch(lines, "--skip-invalid")
+    assert (done.code, runner.asked) == (0, ["a"]) and "invalid and left out" in done.stderr
+
+
+def test_nothing_to_do_is_done_at_once(batch, leap, tmp_path):
+    done, _ = batch([])
+    assert (done.code, leap.loaded, (tmp_path / "out.jsonl").read_bytes()) == (0, [], b"")
+    assert done.stderr == "leap: 0 lines: 0 answered, 0 failed\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (("missing.jsonl",), "cannot read"),
+        (("in.jsonl", "-o", "nowhere/out.jsonl"), "there is no directory"),
+        (("in.jsonl", "-o", "."), "is a directory"),
+        (("in.jsonl", "-o", "in.jsonl"), "input and output at once"),
+        (("in.jsonl", "--template", "x"), "has no variable"),
+        (("in.jsonl", "--concurrency", "0"), "range"),
+        (("in.jsonl", "--tools", "in.jsonl"), "is not a JSON list"),
+    ],
+)
+def test_wrong_usage(leap, batch, args, told):
+    batch([{"prompt": "a"}])
+    done = leap("batch", *args, "-m", "builtin")
+    assert done.code == 2 and told in done.stderr and "Traceback" not in done.stderr
+
+
+def test_the_model_of_the_lines_is_used_when_none_is_given(leap, batch):
+    lines = [{"body": {"model": "builtin", "messages": [{"role": "user", "content": "a"}]}}]
+    _, runner = batch(lines, "-m", "builtin")
+    leap.runner = type(runner)()
+    done = leap("batch", "in.jsonl")
+    assert done.code == 0 and "built-in" not in done.stderr and leap.loaded[-1][0] == "builtin"
+
+
+@pytest.mark.parametrize(
+    ("models", "code", "told"),
+    [
+        (["no-such-model"], 3, "the lines ask for the model 'no-such-model'"),
+        (["builtin", "other"], 2, "the lines name the models 'builtin', 'other'"),
+    ],
+)
+def test_models_of_lines_that_cannot_be_had(leap, batch, models, code, told):
+    batch([{"prompt": "a", "model": model} for model in models])
+    done = leap("batch", "in.jsonl")
+    assert done.code == code and told in done.stderr and "-m MODEL" in done.stderr
+
+
+def test_without_a_model_the_built_in_one_is_named_once(leap, batch):
+    _, runner = batch([{"prompt": "a"}])
+    leap.runner = type(runner)()
+    done = leap("batch", "in.jsonl", "-q")
+    assert done.code == 0 and done.stderr.startswith("leap: no model given, so the built-in demo model answers")
+
+
+def test_a_lost_runner_ends_the_batch_and_keeps_what_was_done(batch, results):
+    def answer(text):
+        return Unavailable("the host is gone") if text == "7" else f"<{text}>"
+
+    done, runner = batch(TEN, "--concurrency", "1", answer=answer)
+    assert done.code == 10 and "the host is gone" in done.stderr
+    kept = len(results())
+    assert kept < 10
+    done, again = batch(TEN)
+    assert done.code == 0 and texts(results()) == EXPECTED and len(again.asked) <= 10 - kept
+
+
+def test_progress_is_shown_on_a_terminal_only(leap, batch):
+    _, runner = batch(TEN)
+    leap.runner = type(runner)()
+    done = leap("batch", "in.jsonl", "-m", "builtin", terminal=True)
+    assert " of 10 lines, " in done.stderr and "\r" in done.stderr

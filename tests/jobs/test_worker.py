@@ -1,0 +1,233 @@
+"""Jobs through a real worker, real processes and real signals, with the built-in model."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from jobs import outcomes
+from jobs.client import JobsClient, Policy
+from jobs.job import State
+from jobs.launching import is_running
+from jobs.table import NewJob
+from leap_core.builtin import model_path
+from leap_core.options import GenerationOptions
+
+from . import processes
+from .torture import ROOT
+
+pytestmark = [
+    pytest.mark.skipif(not model_path().is_file(), reason="the built-in model has not been trained yet"),
+    pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"),
+]
+
+ENDLESS = GenerationOptions(temperature=0.0, logit_bias={2: -1e9, 7: -1e9})
+"""No end of the answer before the context is full."""
+
+
+@pytest.fixture
+def jobs(leap_home):
+    with JobsClient() as client:
+        yield client
+        client.stop_worker()
+    deadline = time.monotonic() + 10
+    while processes.of_home(leap_home) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert processes.of_home(leap_home) == {}, "a process was left behind"
+
+
+def until(condition, seconds: float = 60.0):
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.01)
+    return found
+
+
+def running_with_output(jobs: JobsClient, id: str):
+    return until(lambda: (jobs.get(id).state is State.RUNNING and jobs.events(id)) or jobs.get(id).state.is_final)
+
+
+def test_an_answer_is_followed_while_it_is_made(jobs):
+    id = jobs.generate("What is the capital of France?", options=GenerationOptions(temperature=0.0))
+    events = [event.value for event in jobs.follow(id)]
+    job = jobs.wait(id)
+    text = "".join(event["text"] for event in events if event["type"] == "chunk")
+    assert job.state is State.SUCCEEDED and events[-1]["type"] == "complete"
+    assert job.result["message"]["content"] == text == events[-1]["message"]["content"] != ""
+    assert job.percent is None and job.progress["unit"] == "tokens"
+
+
+def test_cancelling_queued_running_and_ended_jobs(jobs):
+    jobs.start_worker()
+    running = jobs.generate("Count.", options=ENDLESS)
+    later = jobs.generate("Count.", policy=Policy(delay=3600))
+    assert jobs.cancel(later).state is State.CANCELLED
+    running_with_output(jobs, running)
+    job = jobs.cancel(running)
+    kept = jobs.events(running)
+    assert job.state is State.CANCELLED and len(kept) > 1
+    time.sleep(0.2)
+    assert jobs.events(running) == kept, "it went on after it was said to have stopped"
+    assert job.result["message"]["content"].startswith(kept[0].value["text"])
+    assert jobs.cancel(running).finished == job.finished
+    assert jobs.retry(running).attempt == 2
+    running_with_output(jobs, running)
+    assert jobs.cancel(running).state is State.CANCELLED
+
+
+@pytest.mark.parametrize("number", [signal.SIGABRT, signal.SIGSEGV], ids=["abort", "segfault"])
+def test_a_crash_of_llama_cpp_costs_one_attempt_and_not_the_worker(jobs, leap_home, monkeypatch, number):
+    id = jobs.generate("Count.", options=ENDLESS, policy=Policy(retries=1))
+    running_with_output(jobs, id)
+    worker = jobs.worker()["pid"]
+    os.kill(processes.named(leap_home, "jobs.process")[0], number)
+    until(lambda: jobs.get(id).attempt == 2)
+    assert jobs.get(id).failures == 1 and number.name in jobs.get(id).error["message"]
+    until(lambda: jobs.get(id).state is State.RUNNING and any(e.attempt == 2 for e in jobs.events(id)))
+    os.kill(processes.named(leap_home, "jobs.process")[0], number)
+    job = jobs.wait(id)
+    assert job.state is State.FAILED and number.name in job.error["message"]
+    assert jobs.worker()["pid"] == worker
+
+
+def test_a_killed_model_process_costs_no_attempt_of_those_that_are_borne(jobs, leap_home):
+    id = jobs.generate("Count.", options=ENDLESS, policy=Policy(retries=0))
+    for attempt in (2, 3):
+        running_with_output(jobs, id)
+        os.kill(processes.named(leap_home, "jobs.process")[0], signal.SIGKILL)
+        until(lambda attempt=attempt: jobs.get(id).attempt == attempt)
+    assert jobs.get(id).failures == 0
+    jobs.cancel(id)
+
+
+def test_a_killed_worker_takes_its_processes_along_and_the_next_goes_on(jobs, leap_home):
+    id = jobs.generate("Count.", options=ENDLESS)
+    running_with_output(jobs, id)
+    os.kill(jobs.worker()["pid"], signal.SIGKILL)
+    until(lambda: not processes.of_home(leap_home), 5)
+    assert jobs.get(id).state is State.RUNNING, "nobody is there to say otherwise"
+    jobs.start_worker()
+    until(lambda: any(event.attempt == 2 for event in jobs.events(id)))
+    assert jobs.get(id).attempt == 2 and jobs.get(id).failures == 0
+    assert jobs.cancel(id).state is State.CANCELLED
+
+
+def test_a_stopped_worker_queues_again_what_it_was_doing(jobs):
+    id = jobs.generate("Count.", options=ENDLESS)
+    running_with_output(jobs, id)
+    assert jobs.stop_worker() and not is_running(jobs.places)
+    job = jobs.get(id)
+    assert (job.state, job.attempt, job.failures) == (State.QUEUED, 2, 0)
+    assert jobs.cancel(id).state is State.CANCELLED
+
+
+def test_a_job_whose_message_was_lost_is_found(jobs):
+    """As if the submitter had been killed between the row and the message."""
+    jobs.start_worker()
+    parameters = jobs.generation("Hi", options=GenerationOptions(max_tokens=2)).parameters
+    (id,) = jobs.table.add([NewJob("generate", parameters)])
+    assert jobs.wait(id, 60).state is State.SUCCEEDED
+
+
+def test_messages_that_come_twice_run_a_job_once(jobs):
+    parameters = jobs.generation("Hi", options=GenerationOptions(max_tokens=2)).parameters
+    (id,) = jobs.table.add([NewJob("generate", parameters)])
+    for _ in range(20):
+        jobs._send([(id, 1, "generate", 0)])
+    job = jobs.wait(id, 60)
+    assert (job.state, job.attempt) == (State.SUCCEEDED, 1)
+    assert [e.value["type"] for e in jobs.events(id)].count("complete") == 1
+
+
+def test_two_workers_of_one_directory_are_one(jobs, leap_home):
+    from jobs.launching import start_worker
+
+    first = jobs.start_worker()["pid"]
+    for _ in range(3):
+        start_worker(jobs.places)
+    until(lambda: processes.named(leap_home, "jobs.worker") == [first])
+    assert jobs.worker()["pid"] == first
+
+
+def test_a_worker_without_work_ends_by_itself_and_leaves_no_lock(jobs, leap_home):
+    leap_home.mkdir(parents=True, exist_ok=True)
+    (leap_home / "config.toml").write_text("[jobs]\nidle_minutes = 0.001\n")
+    id = jobs.generate("Hi", options=GenerationOptions(max_tokens=2))
+    jobs.wait(id)
+    until(lambda: not is_running(jobs.places))
+    assert not jobs.places.worker_state.exists()
+    again = jobs.generate("Hi", options=GenerationOptions(max_tokens=2))
+    assert jobs.wait(again).state is State.SUCCEEDED
+
+
+def test_what_cannot_get_better_is_not_tried_again(jobs):
+    long = jobs.generate("word " * 20_000, policy=Policy(retries=5))
+    gone = jobs.submit([NewJob("generate", {"model": "/nowhere.gguf", "messages": []}, retries=5)])[0]
+    assert jobs.wait(long).error["type"] == "LeapGenerationPromptExceedContextLengthError"
+    assert jobs.wait(gone).error["type"] == "LeapModelNotFoundError"
+    assert {jobs.get(id).attempt for id in (long, gone)} == {1}
+
+
+def test_short_jobs_and_other_kinds_do_not_wait_for_long_ones(jobs, tmp_path):
+    from jobs.batch.settings import BatchSettings
+
+    long = jobs.generate("Count.", options=ENDLESS)
+    short = jobs.generate("Hi", options=GenerationOptions(max_tokens=2))
+    (tmp_path / "in.jsonl").write_text('{"prompt": "a", "max_tokens": 2}\n')
+    batch = jobs.batch(BatchSettings(str(tmp_path / "in.jsonl"), str(tmp_path / "out.jsonl"), model="builtin"))
+    download = jobs.submit([NewJob("download", {"model": "builtin", "cwd": str(tmp_path)})])[0]
+    for id in (short, batch, download):
+        assert jobs.wait(id).state is State.SUCCEEDED
+    assert jobs.get(long).state is State.RUNNING
+    jobs.cancel(long)
+
+
+def test_a_queue_that_was_lost_or_damaged_loses_no_job(jobs):
+    for damage in (b"", b"not a database, " * 100):
+        parameters = jobs.generation("Hi", options=GenerationOptions(max_tokens=2)).parameters
+        (id,) = jobs.table.add([NewJob("generate", parameters)])
+        jobs.stop_worker()
+        for path in jobs.places.queue.parent.glob("queue.db*"):
+            path.unlink()
+        jobs.places.queue.write_bytes(damage)
+        jobs.start_worker()
+        assert jobs.wait(id, 60).state is State.SUCCEEDED
+
+
+def test_a_process_that_hangs_is_killed_when_its_job_is_cancelled(jobs, leap_home):
+    id = jobs.generate("Count.", options=ENDLESS)
+    running_with_output(jobs, id)
+    os.kill(processes.named(leap_home, "jobs.process")[0], signal.SIGSTOP)
+    assert jobs.cancel(id).state is State.CANCELLED and jobs.events(id)
+
+
+def test_a_worker_whose_directory_is_removed_ends(jobs, leap_home):
+    jobs.start_worker()
+    jobs.table.close()
+    shutil.rmtree(leap_home)
+    until(lambda: not processes.of_home(leap_home))
+    jobs.__init__()
+
+
+def test_a_killed_host_costs_one_attempt(jobs, leap_home):
+    leap = [sys.executable, "-m", "leap_cli"]
+    subprocess.run([*leap, "load", "builtin"], cwd=ROOT, check=True, capture_output=True)
+    id = jobs.generate("Count.", options=ENDLESS, policy=Policy(retries=1))
+    running_with_output(jobs, id)
+    for pid in processes.named(leap_home, "leap_core.host"):
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: any(event.attempt == 2 for event in jobs.events(id)))
+    assert jobs.get(id).failures == 1 and "host" in jobs.get(id).error["message"]
+    assert jobs.cancel(id).state is State.CANCELLED
+    subprocess.run([*leap, "unload", "--all"], cwd=ROOT, check=True, capture_output=True)
+
+
+def test_waits_between_attempts_grow_to_a_minute():
+    assert [outcomes.back_off(n) for n in range(8)] == [1, 2, 4, 8, 16, 32, 60, 60]

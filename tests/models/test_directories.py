@@ -1,0 +1,34 @@
+"""Where things lie."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from leap_core.models import directories
+from leap_core.models.directories import Directories
+
+
+def test_everything_lies_below_leap_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Directories.from_environment({"LEAP_HOME": str(tmp_path / "home")})
+    for path in (found.config, found.data, found.models, found.cache, found.logs, found.run_path, found.config_file):
+        assert path == tmp_path / "home" or tmp_path / "home" in path.parents
+    assert not (tmp_path / "home").exists()
+    monkeypatch.setenv("LEAP_HOME", str(tmp_path / "home"))
+    assert directories.models_dir() == found.models
+
+
+def test_without_leap_home_the_system_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    found = Directories.from_environment({})
+    assert found.models.name == "models" and "leap" in found.models.parts
+    assert len({found.config, found.data, found.cache, found.logs, found.run_path}) >= 4
+
+
+def test_the_run_directory_is_private(tmp_path: Path) -> None:
+    found = Directories.from_environment({"LEAP_HOME": str(tmp_path)})
+    (tmp_path / "run").mkdir(mode=0o755)
+    assert found.run.stat().st_mode & 0o777 == 0o700
+    assert os.listdir(found.run) == []

@@ -1,0 +1,48 @@
+"""What the documentation says is what the program does."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from leap_cli.exit_codes import ExitCode
+from leap_core import __version__
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
+import write_listings  # noqa: E402
+
+COMMAND_LINE = (ROOT / "docs" / "command-line.md").read_text("utf-8")
+
+
+def fenced(path: Path) -> list[tuple[str, str]]:
+    return re.findall(r"^```(\w*)\n(.*?)^```$", path.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def test_readme_opens_with_the_two_commands_of_a_newcomer():
+    assert fenced(ROOT / "README.md")[:2] == [
+        ("sh", 'pip install . && leap generate "What is the capital of France?"\n'),
+        ("sh", "pip install -e '.[test]' && pytest\n"),
+    ]
+
+
+def test_help_listings_are_what_help_prints():
+    assert write_listings.filled_in(COMMAND_LINE) == COMMAND_LINE, "run python scripts/write_listings.py"
+    assert COMMAND_LINE.count("\n$ leap ") >= 3
+
+
+def test_every_exit_code_is_documented():
+    documented = [int(code) for code in re.findall(r"^\| (\d+) \| ", COMMAND_LINE, re.MULTILINE)]
+    assert documented == sorted(ExitCode)
+
+
+def test_links_lead_somewhere():
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text("utf-8")):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_version_is_one():
+    assert f'\nversion = "{__version__}"\n' in (ROOT / "pyproject.toml").read_text("utf-8")
