@@ -46,7 +46,7 @@ EXAMPLES = {
     "tools list": "leap tools list --tools-file tools.py",
     "tools show": "leap tools show calculate",
     "tools check": "leap tools check greet",
-    "tools call": "leap tools call calculate '{\"expression\": \"6 * 7\"}'",
+    "tools call": 'leap tools call calculate \'{"expression": "6 * 7"}\'',
     "tools remove": "leap tools remove greet",
     "schema show": "leap schema show 'name, age int'",
     "schema check": "leap schema check 'name, age int' --format json",

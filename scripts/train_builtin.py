@@ -12,41 +12,26 @@ import pickle
 import random
 import re
 import time
-from collections.abc import Iterator
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from builtin_data.batches import Batch, stream
+from builtin_data.batches import stream
 from builtin_data.dialogue import render
-from builtin_data.export import write_gguf
+from builtin_data.export import read_gguf, write_gguf
 from builtin_data.muon import Muon
 from builtin_data.network import Layer, Network, Shape
 from builtin_data.skills import conversation
 from builtin_data.tokenizer import SPECIAL, Vocabulary, learn
 from builtin_data.values import Values
 
-SEED = 20
+SEED = 21
 TOKENS_PER_STEP = 6144
-MATRIX_RATE, OTHER_RATE = 5e-3, 3e-3
-RATES = (
-    (0, 0.01),
-    (99, 1.0),
-    (1749, 1.0),
-    (1750, 0.974),
-    (3249, 0.584),
-    (3250, 0.419),
-    (4600, 0.0),
-    (4640, 0.3),
-    (5700, 0.0),
-)
-"""The learning rate at these steps, as a part of the highest; straight lines between them. The last step is the end.
-
-The two bends are where the first run was given an earlier end; a run from nothing goes through the same rates.
-"""
-SECOND_PHASE = 4600
-"""From this step on the data is drawn from wider lists. Not run yet: the shipped weights are those of this step."""
+MATRIX_RATE, OTHER_RATE = 4e-3, 2.4e-3
+STEPS = 4600
+WARM_UP, FALL = 100, 0.2
+"""The learning rate rises over the first steps, stays, and falls to nothing from this part of all steps on."""
 MODEL = Path(__file__).resolve().parent.parent / "leap_core" / "builtin" / "model.gguf"
 
 
@@ -57,18 +42,18 @@ def vocabulary_for(shape: Shape) -> Vocabulary:
     return learn((part for text in texts for part in markers.split(text)), shape.vocabulary)
 
 
-def rate_at(step: int) -> float:
-    """The part of the highest learning rate that holds at a step."""
-    for (start, low), (end, high) in pairwise(RATES):
-        if step <= end:
-            return low + (high - low) * (step - start) / (end - start)
-    return 0.0
+def kept_vocabulary(path: Path, shape: Shape) -> Vocabulary:
+    """Learned once for a run and kept beside its checkpoint."""
+    if not path.exists():
+        path.write_bytes(pickle.dumps(vocabulary_for(shape)))
+    kept: Vocabulary = pickle.loads(path.read_bytes())
+    return kept
 
 
 class Trainer:
     """The network with its two optimizers: Muon for the matrices, AdamW for embedding, norms and kernels."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: Shape, steps: int) -> None:
         torch.manual_seed(SEED)
         self.network = Network(shape)
         named = list(self.network.named_parameters())
@@ -78,8 +63,15 @@ class Trainer:
         others = [p for _, p in named if id(p) not in chosen]
         self.adam = torch.optim.AdamW(others, lr=OTHER_RATE, betas=(0.9, 0.95), weight_decay=0.0)
         self.step = 0
+        self.steps = steps
 
-    def learn(self, ids: torch.Tensor, learned: torch.Tensor, rate: float) -> float:
+    @property
+    def rate(self) -> float:
+        """The part of the highest learning rate that holds at this step."""
+        return min(1.0, (self.step + 1) / WARM_UP, (self.steps - self.step) / (self.steps * (1 - FALL)))
+
+    def learn(self, ids: torch.Tensor, learned: torch.Tensor) -> float:
+        """One step over rows of tokens; returns the loss over those to be learned."""
         with torch.autocast("cpu", dtype=torch.bfloat16):
             hidden = self.network(ids[:, :-1])
             logits = self.network.logits(hidden[learned])
@@ -88,9 +80,9 @@ class Trainer:
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
         for group in self.adam.param_groups:
-            group["lr"] = OTHER_RATE * rate
+            group["lr"] = OTHER_RATE * self.rate
         self.adam.step()
-        self.muon.step(MATRIX_RATE * rate)
+        self.muon.step(MATRIX_RATE * self.rate)
         self.step += 1
         return loss.item()
 
@@ -112,30 +104,23 @@ class Trainer:
         self.step = state["step"]
 
 
-def lessons(vocabulary: Vocabulary, step: int) -> Iterator[Batch]:
-    """The batches from a step on; the second phase draws from wider lists under the next seed."""
-    encoder = vocabulary.encoder()
-    if step < SECOND_PHASE:
-        yield from islice(stream(encoder, SEED, TOKENS_PER_STEP, step), SECOND_PHASE - step)
-    yield from stream(encoder, SEED + 1, TOKENS_PER_STEP, max(0, step - SECOND_PHASE), wide=True)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, default=Path("builtin-training"), help="where checkpoints go")
     parser.add_argument("--output", type=Path, default=MODEL, help="the GGUF to write at the end")
+    parser.add_argument("--start-from", type=Path, metavar="GGUF", help="go on from these weights and vocabulary")
+    parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--save-every", type=int, default=250)
     parser.add_argument("--no-compile", action="store_true", help="slower, but needs no C++ compiler")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     options.work.mkdir(parents=True, exist_ok=True)
-    shape = Shape()
-    words = options.work / "vocabulary.pickle"
-    if not words.exists():
-        words.write_bytes(pickle.dumps(vocabulary_for(shape)))
-    vocabulary: Vocabulary = pickle.loads(words.read_bytes())
-    trainer = Trainer(shape)
+    trainer = Trainer(Shape(), options.steps)
+    if options.start_from:
+        vocabulary = read_gguf(trainer.network, options.start_from)
+    else:
+        vocabulary = kept_vocabulary(options.work / "vocabulary.pickle", trainer.network.shape)
     checkpoint = options.work / "checkpoint.pt"
     if checkpoint.exists():
         trainer.restore(checkpoint)
@@ -144,10 +129,9 @@ def main() -> None:
         Layer.forward = torch.compile(Layer.forward, dynamic=False)  # type: ignore[method-assign]
     print(f"{sum(p.numel() for p in trainer.network.parameters()):,} parameters, from step {trainer.step}", flush=True)
     began, average = time.monotonic(), None
-    for ids, learned in lessons(vocabulary, trainer.step):
-        if trainer.step >= RATES[-1][0]:
-            break
-        loss = trainer.learn(torch.from_numpy(ids), torch.from_numpy(learned), rate_at(trainer.step))
+    lessons = stream(vocabulary.encoder(), SEED, TOKENS_PER_STEP, trainer.step)
+    for ids, learned in islice(lessons, options.steps - trainer.step):
+        loss = trainer.learn(torch.from_numpy(ids), torch.from_numpy(learned))
         average = loss if average is None else 0.98 * average + 0.02 * loss
         if trainer.step % 25 == 0:
             print(f"step {trainer.step} loss {average:.4f} after {time.monotonic() - began:.0f} s", flush=True)

@@ -13,7 +13,7 @@ from builtin_data.dialogue import render
 from builtin_data.skills import conversation
 from builtin_data.values import Values
 
-LENGTHS = (64, 96, 128, 192, 256, 320, 384, 512, 640, 768, 2048)
+LENGTHS = (64, 96, 128, 192, 256, 320, 384, 512, 640, 768, 1024, 2048)
 POOL = 6144
 Rows = list[tuple[list[int], list[bool]]]
 Batch = tuple[np.ndarray, np.ndarray]
@@ -35,14 +35,14 @@ def encode(encoder: Tokenizer, pieces: list[list[tuple[str, bool]]]) -> Rows:
     return rows
 
 
-def pool(encoder: Tokenizer, seed: int, index: int, tokens: int, wide: bool = False) -> list[Batch]:
+def pool(encoder: Tokenizer, seed: int, index: int, tokens: int) -> list[Batch]:
     """The batches of one pool of fresh conversations, in random order; each holds about `tokens` tokens."""
     rng = random.Random(f"{seed}/{index}")
-    values = Values(rng, "train", wide)
+    values = Values(rng, "train")
     pieces = [render(conversation(values), rng.random() < 0.5) for _ in range(POOL)]
     by_length: dict[int, Rows] = defaultdict(list)
     for ids, learned in encode(encoder, pieces):
-        if len(ids) > LENGTHS[-2] and len(ids) < 1000:
+        if len(ids) > LENGTHS[-2] and len(ids) < 1500:
             continue
         length = next((size for size in LENGTHS if len(ids) <= size + 1), LENGTHS[-1])
         by_length[length].append((ids[: length + 1], learned[: length + 1]))
@@ -66,11 +66,11 @@ def _padded(rows: Rows, size: int, length: int) -> Batch:
     return ids, learned[:, 1:]
 
 
-def stream(encoder: Tokenizer, seed: int, tokens: int, skip: int = 0, wide: bool = False) -> Iterator[Batch]:
+def stream(encoder: Tokenizer, seed: int, tokens: int, skip: int = 0) -> Iterator[Batch]:
     """Endless batches; `skip` leaves out as many as an earlier run has used."""
     index = 0
     while True:
-        for batch in pool(encoder, seed, index, tokens, wide):
+        for batch in pool(encoder, seed, index, tokens):
             if skip > 0:
                 skip -= 1
                 continue

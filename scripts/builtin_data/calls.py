@@ -169,7 +169,7 @@ def _round(values: Values, box: list[Function]) -> list[Turn]:
         _called(values, [_by_key(call) for call in calls] if resorted else calls, not resorted),
     ]
     turns += _results(values, len(calls))
-    if values.wide and len(calls) == 1 and values.chance(0.4):
+    if len(calls) == 1 and values.chance(0.3):
         turns += _follow_up(values, box, calls[0])
     return turns
 
@@ -217,7 +217,8 @@ def _dialogue(values: Values, skill: str, last: Callable[[list[Function]], list[
     box = toolbox(values)
     style = look(values)
     turns: list[Turn] = []
-    while values.chance(0.35) and len(turns) < 9:
+    more = 0.35 if values.split == "eval" else 0.62  # one reading of the declarations teaches several calls
+    while values.chance(more) and len(turns) < 16:
         turns += _round(values, box) if values.chance(0.6) else unrelated(values, box)
     turns += last(box)
     system = values.pick(HINTS) if values.chance(0.12) else system_prompt(values, 0.6)

@@ -14,18 +14,28 @@ ALIASES = {
     "the Czech Republic": ["the Czech Republic", "Czechia"],
     "the United Arab Emirates": ["the United Arab Emirates", "the UAE"],
 }
+FOLLOW_UPS = phrases("capitals", "follow_ups")
 QUESTIONS = phrases("capitals", "questions")
 REVERSE = phrases("capitals", "reverse")
 
 
 def make(values: Values) -> Dialogue:
+    return _about(values, QUESTIONS)
+
+
+def follow_up(values: Values) -> Dialogue:
+    """After one capital, another, in two words."""
+    return _about(values, FOLLOW_UPS)
+
+
+def _about(values: Values, questions: list[str]) -> Dialogue:
     country = values.pick(list(CAPITALS))
     city = CAPITALS[country]
     answer = f"The capital of {country} is {city}."
-    if values.chance(0.3 if values.wide else 0.12):
+    if questions is QUESTIONS and values.chance(0.2):
         return ask("capitals", say(values.rng, values.pick(REVERSE), x=city), answer)
     called = values.pick(ALIASES.get(country, [country]))
     if values.chance(0.25):
         called = called.lower()
     possessive = called + ("'" if called.endswith("s") and values.chance(0.5) else "'s")
-    return ask("capitals", fill(say(values.rng, values.pick(QUESTIONS)), c=called, s=possessive), answer)
+    return ask("capitals", fill(say(values.rng, values.pick(questions)), c=called, s=possessive), answer)

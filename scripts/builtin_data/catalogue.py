@@ -16,7 +16,6 @@ from builtin_data.phrasing import alternatives
 from builtin_data.values import Values
 
 TABLE = phrases("catalogue", "table")
-MORE = phrases("catalogue", "second_phase")
 
 SMALL_POOLS = {
     "currency": [
@@ -185,7 +184,7 @@ def _parameter(values: Values, text: str) -> Parameter:
 
 def real_function(values: Values) -> Function:
     """A function from the catalogue, under one of its names."""
-    parts = [part.strip() for part in values.pick(TABLE + MORE if values.wide else TABLE).split(" ; ")]
+    parts = [part.strip() for part in values.pick(TABLE).split(" ; ")]
     names, descriptions = parts[0].split("|"), parts[1].split("|")
     fields = [part for part in parts[2:] if " : " in part]
     wordings = [part for part in parts[2:] if part and " : " not in part]

@@ -1,4 +1,4 @@
-"""Weights and vocabulary to one GGUF file, matrices as Q8_0."""
+"""Weights and vocabulary to one GGUF file, matrices as Q8_0, and back."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from pathlib import Path
 
 import gguf
 import numpy as np
-from gguf.quants import quantize
+import torch
+from gguf.quants import dequantize, quantize
 from torch import Tensor
 
 from builtin_data.network import Network
@@ -93,3 +94,15 @@ def write_gguf(network: Network, vocabulary: Vocabulary, path: Path) -> None:
     writer.write_tensors_to_file()
     writer.close()
     draft.replace(path)
+
+
+def read_gguf(network: Network, path: Path) -> Vocabulary:
+    """Set the weights to those of a file that `write_gguf` wrote for the same shape; returns its vocabulary."""
+    reader = gguf.GGUFReader(path)
+    stored = {tensor.name: tensor for tensor in reader.tensors}
+    with torch.no_grad():
+        for name, tensor in _tensors(network).items():
+            values = dequantize(stored[name].data, stored[name].tensor_type)
+            tensor.copy_(torch.from_numpy(values.reshape(tensor.shape).copy()))
+    words = {key: reader.fields[f"tokenizer.ggml.{key}"].contents() for key in ("tokens", "merges")}
+    return Vocabulary(words["tokens"], [tuple(merge.split(" ")) for merge in words["merges"]])

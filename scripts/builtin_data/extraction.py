@@ -98,13 +98,20 @@ def _with_schema(values: Values, kind: str) -> Dialogue:
         properties[price] = property_schema(values, look, price, "price", "number", types[price][1])
     schema = object_schema(values, look, properties, required, kind)
     answer: Any = _read(facts, types, source)
-    if values.chance(0.1):
+    single = values.chance(0.9)
+    if not single:
         schema, answer, text = _several(values, kind, schema, facts, types, source, text)
     system = system_prompt(values)
     if values.chance(0.35):
         system = fill(values.pick(EXTRACTORS), k=kind)
     wordings = NEUTRAL if values.chance(0.55) else NAMED
-    return ask("extraction", _asked(values, wordings, kind, text), as_json(answer), system=with_schema(system, schema))
+    turns = ask("extraction", _asked(values, wordings, kind, text), as_json(answer)).turns
+    more = 0.1 if values.split == "eval" else 0.55  # one reading of the schema teaches several answers
+    while single and values.chance(more) and len(turns) < 8:
+        facts, text = MAKERS[kind](values)
+        answer = as_json(_read(facts, types, source))
+        turns += ask("extraction", _asked(values, wordings, kind, text), answer).turns
+    return Dialogue("extraction", turns, with_schema(system, schema))
 
 
 def _several(

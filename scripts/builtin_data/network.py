@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+SHORT = 200
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -71,6 +73,16 @@ def rotate(x: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
     return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1).to(x.dtype)
 
 
+def _attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Causal attention; for short rows the plain product is the faster one on a processor."""
+    length = q.shape[-2]
+    if length > SHORT:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    scores = (q @ k.mT).float() * q.shape[-1] ** -0.5
+    seen = torch.ones(length, length, dtype=torch.bool, device=q.device).tril()
+    return scores.masked_fill(~seen, -torch.inf).softmax(-1).to(v.dtype) @ v
+
+
 class Attention(nn.Module):
     """Causal grouped-query attention with normed queries and keys."""
 
@@ -92,7 +104,7 @@ class Attention(nn.Module):
         v = self.v(x).view(heads).transpose(1, 2)
         group = self.shape.heads // self.shape.kv_heads
         k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
-        mixed = F.scaled_dot_product_attention(q, k, v.to(q.dtype), is_causal=True)
+        mixed = _attend(q, k, v.to(q.dtype))
         return self.out(mixed.transpose(1, 2).reshape(batch, length, -1))
 
 

@@ -52,7 +52,7 @@ def by_purpose(values: Values, function: Function) -> tuple[str, list[str]]:
     template = wording(values, function, optional)
     if not template.startswith("{") and values.chance(0.3):
         head = expand(values.rng, LEAD if "?" in template else POLITE)
-        template = head + (" " if values.wide else "") + _lower(template) if head else template
+        template = f"{head} {_lower(template)}" if head else template
         if template[-1] not in "?.!}":
             template += expand(values.rng, THANKS)
     template = template[0].upper() + template[1:] if values.chance(0.7) else template

@@ -33,19 +33,17 @@ SKILLS: dict[str, Maker] = {
     "counting to hundreds": counting.make_hundreds,
 }
 WEIGHTS = {
-    "chat": 10,
-    "capitals": 8,
-    "extraction": 22,
-    "calls": 22,
-    "tool answers": 9,
-    "sums": 9,
-    "memory": 8,
+    "chat": 8,
+    "capitals": 9,
+    "extraction": 32,
+    "calls": 32,
+    "tool answers": 8,
+    "sums": 4,
+    "memory": 6,
     "repeat": 11,
-    "counting": 4,
+    "counting": 3,
     "anything else": 9,
 }
-SECOND_PHASE = {"extraction": 32, "calls": 34, "capitals": 10, "counting": 3, "memory": 5, "sums": 5, "chat": 8}
-"""What the second phase practises more, or less."""
 ALONE = {"extraction", "calls", "tool answers", "memory"}
 LONG_SHARE = 0.0035
 
@@ -63,8 +61,7 @@ def conversation(values: Values) -> Dialogue:
     """A training conversation: one skill, or several one after the other under one system prompt."""
     if values.chance(LONG_SHARE):
         return counting.make_long(values)
-    weights = WEIGHTS | SECOND_PHASE if values.wide else WEIGHTS
-    name = values.rng.choices(list(weights), list(weights.values()))[0]
+    name = values.rng.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
     dialogue = SKILLS[name](values)
     if name in ALONE:
         if not dialogue.tools and name == "extraction" and "JSON schema" not in dialogue.system and values.chance(0.4):
@@ -93,5 +90,8 @@ def _continue(values: Values, dialogue: Dialogue) -> Dialogue:
             more = values.pick([chat.make, capitals.make, repeat.make, sums.make, counting.make, unknown.make])(
                 values
             ).turns
+        if turns[-1].content.startswith("The capital of ") and values.chance(0.4):
+            turns += capitals.follow_up(values).turns
+            continue
         turns = more + turns if values.chance(0.3) and more[0].content else turns + more
     return Dialogue(dialogue.skill, turns, dialogue.system, dialogue.tools)

@@ -23,7 +23,7 @@ def worked(a: int, b: int) -> str:
 
 def operands(values: Values) -> tuple[int, int]:
     while True:
-        if values.wide and values.chance(0.3):
+        if values.split == "train" and values.chance(0.25):
             pair = [values.integer(0, 9), values.integer(0, 99)]
             values.rng.shuffle(pair)
             return pair[0], pair[1]

@@ -61,16 +61,11 @@ def held_out(text: str) -> bool:
 
 
 class Values:
-    """A random source for one split, `train` or `eval`.
+    """A random source for one split, `train` or `eval`."""
 
-    `wide` values are of the second phase of training: words of every kind, and pieces of words, so that each token of
-    the vocabulary is copied now and then.
-    """
-
-    def __init__(self, rng: random.Random, split: str, wide: bool = False) -> None:
+    def __init__(self, rng: random.Random, split: str) -> None:
         self.rng = rng
         self.split = split
-        self.wide = wide
 
     def fresh(self, draw: Callable[[], str]) -> str:
         """Draw until the value belongs to this split."""
@@ -123,12 +118,12 @@ class Values:
         return self.fresh(draw)
 
     def _proper(self, known: Sequence[str]) -> str:
-        if self.wide and self.chance(0.3):
-            return self._wide_word().capitalize()
+        if self.chance(0.15):
+            return self._any_word().capitalize()
         kind = self.rng.random()
-        if kind < 0.4:
+        if kind < 0.6:
             return self.pick(known)
-        if kind < 0.9:
+        if kind < 0.92:
             name = self._syllables(1, 3).capitalize()
         elif kind < 0.95:
             name = self._garble().capitalize()
@@ -165,7 +160,8 @@ class Values:
             city += " " + self.pick(["City", "Falls", "Bay", "upon Sea"])
         return self._case(city)
 
-    def _wide_word(self) -> str:
+    def _any_word(self) -> str:
+        """A word of any list, or pieces of words, so that each token of the vocabulary is copied now and then."""
         word = self.pick(lists.every_word())
         kind = self.rng.random()
         if kind < 0.6:
@@ -179,9 +175,9 @@ class Values:
         )
 
     def word(self) -> str:
-        if self.wide and self.chance(0.5):
-            return self.fresh(self._wide_word)
-        return self.fresh(lambda: self.pick(lists.WORDS) if self.chance(0.6) else self._syllables(1, 3))
+        if self.chance(0.25):
+            return self.fresh(self._any_word)
+        return self.fresh(lambda: self.pick(lists.WORDS) if self.chance(0.75) else self._syllables(1, 3))
 
     def phrase(self, low: int = 2, high: int = 5) -> str:
         return " ".join(self.word() for _ in range(self.rng.randint(low, high)))
