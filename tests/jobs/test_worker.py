@@ -51,7 +51,15 @@ def until(condition, seconds: float = 60.0):
 
 
 def running_with_output(jobs: JobsClient, id: str):
-    return until(lambda: (jobs.get(id).state is State.RUNNING and jobs.events(id)) or jobs.get(id).state.is_final)
+    """Wait until the job's present attempt has given output; that of an attempt before does not count."""
+
+    def has_output() -> bool:
+        job = jobs.get(id)
+        if job.state is not State.RUNNING:
+            return job.state.is_final
+        return any(event.attempt == job.attempt for event in jobs.events(id))
+
+    until(has_output)
 
 
 def test_an_answer_is_followed_while_it_is_made(jobs):
