@@ -28,9 +28,9 @@ from builtin_data.values import Values
 
 SEED = 21
 TOKENS_PER_STEP = 6144
-MATRIX_RATE, OTHER_RATE = 4e-3, 2.4e-3
-STEPS = 4600
-WARM_UP, FALL = 100, 0.2
+MATRIX_RATE, OTHER_RATE = 3e-3, 1.8e-3
+STEPS = 4200
+WARM_UP, FALL = 100, 0.06
 """The learning rate rises over the first steps, stays, and falls to nothing from this part of all steps on."""
 MODEL = Path(__file__).resolve().parent.parent / "leap_core" / "builtin" / "model.gguf"
 
