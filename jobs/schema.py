@@ -1,20 +1,14 @@
-"""The database of jobs: its tables, and the way from any older version to the present one.
-
-``PRAGMA user_version`` is the number of migrations that a file has seen. A migration is never changed once released;
-another shape of the table is one more entry.
-"""
+"""The database of jobs: its tables, and the way from any older version to the present one."""
 
 from __future__ import annotations
 
-import os
 import sqlite3
-import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-from leap_core.errors import LeapError
-from leap_core.models.directories import private_directory
+from leap_core import database
+
+WHAT = "the table of jobs"
 
 MIGRATIONS = (
     """
@@ -50,81 +44,13 @@ MIGRATIONS = (
     ) WITHOUT ROWID;
     """,
 )
-VERSION = len(MIGRATIONS)
-BUSY_SECONDS = 30.0
 
 
 def connect(path: Path, *, durable: bool = True) -> sqlite3.Connection:
-    """Open the database, made or brought up to date where necessary; usable from any thread, one at a time.
-
-    ``durable``: a transaction that has returned survives the loss of power. Otherwise the newest ones may go, in order.
-    Raises LeapError when a newer leap made it.
-    """
-    private_directory(path.parent)
-    if not path.exists():
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # prompts and answers are nobody else's business
-    connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-    try:
-        connection.row_factory = sqlite3.Row
-        with telling_what_failed(path):
-            _use_write_ahead_log(connection)
-            connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
-            connection.execute("PRAGMA foreign_keys=ON")
-            _migrate(connection, path)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+    """Open the database, made or brought up to date where necessary (see ``leap_core.database``)."""
+    return database.connect(path, MIGRATIONS, WHAT, durable=durable)
 
 
-@contextmanager
-def telling_what_failed(path: Path) -> Iterator[None]:
+def telling_what_failed(path: Path) -> AbstractContextManager[None]:
     """What SQLite has to say, as a LeapError that names the file and what to do about it."""
-    try:
-        yield
-    except sqlite3.DatabaseError as error:
-        if isinstance(error, (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError)):
-            raise  # a mistake of ours
-        hint = None
-        if "full" in str(error) or "disk I/O" in str(error):
-            hint = "make room; nothing that was written before is lost"
-        elif "not a database" in str(error) or "malformed" in str(error):
-            hint = "move the file away to begin with an empty one"
-        raise LeapError(f"the table of jobs {path} cannot be used: {error}", hint=hint) from None
-
-
-def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
-    """SQLite does not wait by itself when several processes make this switch at once."""
-    deadline = time.monotonic() + BUSY_SECONDS
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode=WAL").close()
-            return
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
-
-
-def _version(connection: sqlite3.Connection) -> int:
-    with closing(connection.execute("PRAGMA user_version")) as cursor:
-        return int(cursor.fetchone()[0])
-
-
-def _migrate(connection: sqlite3.Connection, path: Path) -> None:
-    if _version(connection) == VERSION:
-        return
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        version = _version(connection)
-        if version > VERSION:
-            raise LeapError(f"{path} was made by a newer leap", hint="use that version, or another LEAP_HOME")
-        for step in MIGRATIONS[version:]:
-            for statement in step.split(";"):
-                if statement.strip():
-                    connection.execute(statement)
-        connection.execute(f"PRAGMA user_version={VERSION}")
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")
+    return database.telling_what_failed(path, WHAT)

@@ -21,6 +21,7 @@ from .output import Output
 EXIT_CODES: tuple[tuple[type[errors.LeapError], ExitCode], ...] = (
     (errors.LeapOptionsError, ExitCode.USAGE),
     (errors.LeapSerializationError, ExitCode.USAGE),
+    (errors.LeapSessionError, ExitCode.USAGE),
     (errors.LeapModelLoadingError, ExitCode.MODEL),
     (errors.LeapModelDownloadError, ExitCode.DOWNLOAD),
     (errors.LeapGenerationPromptExceedContextLengthError, ExitCode.CONTEXT),

@@ -37,6 +37,7 @@ _MODULES = {
         "LeapOptionsError",
         "LeapSchemaError",
         "LeapSerializationError",
+        "LeapSessionError",
         "LeapToolError",
         "LeapUnavailableError",
     ),
@@ -96,7 +97,7 @@ _MODULES = {
         "MessageResponse",
         "ReasoningChunk",
     ),
-    "runner": ("Generation", "GenerationHandler", "ModelRunner"),
+    "runner": ("Generation", "GenerationHandler", "ModelRunner", "RenderedPrompt"),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -129,6 +130,7 @@ if TYPE_CHECKING:
         LeapOptionsError as LeapOptionsError,
         LeapSchemaError as LeapSchemaError,
         LeapSerializationError as LeapSerializationError,
+        LeapSessionError as LeapSessionError,
         LeapToolError as LeapToolError,
         LeapUnavailableError as LeapUnavailableError,
     )
@@ -213,6 +215,7 @@ if TYPE_CHECKING:
         Generation as Generation,
         GenerationHandler as GenerationHandler,
         ModelRunner as ModelRunner,
+        RenderedPrompt as RenderedPrompt,
     )
 
 

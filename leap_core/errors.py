@@ -16,6 +16,7 @@ LeapError
 │   └── LeapModelDownloadSha256MismatchError
 ├── LeapToolError                      a tool was denied, unknown, or failed
 ├── LeapJobError                       a background job that failed, or does not exist
+├── LeapSessionError                   no session answers to this name or id, or the name cannot be given
 └── LeapUnavailableError               the warm host or the worker cannot be reached
 
 Each has a message (what and where) and may have a hint (what to do about it).
@@ -144,6 +145,10 @@ class LeapToolError(LeapError):
 
 class LeapJobError(LeapError):
     """A background job failed, was cancelled, or does not exist."""
+
+
+class LeapSessionError(LeapError):
+    """No session, or more than one, answers to a name or an id; or a session cannot be called so."""
 
 
 class LeapUnavailableError(LeapError):

@@ -25,7 +25,7 @@ HEAVY |= {"soundfile", "soxr", "platformdirs", "sqlite3", "asyncio"}
 
 LEVELS = (
     ("errors", "wav", "messages", "responses", "options"),
-    ("functions", "constraints", "templates", "text", "models", "builtin"),
+    ("functions", "constraints", "templates", "text", "models", "builtin", "database"),
     ("llama", "media", "speech"),
     ("runner", "conversation", "reply", "generation", "checked", "in_process"),
     ("loading", "host", "sessions", "testing"),

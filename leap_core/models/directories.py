@@ -54,6 +54,10 @@ class Directories:
         return self.config / "config.toml"
 
     @property
+    def sessions_file(self) -> Path:
+        return self.data / "leap.db"
+
+    @property
     def run(self) -> Path:
         """The directory for sockets, locks and tokens of running processes. Created, and open to nobody else (0700)."""
         return private_directory(self.run_path)
