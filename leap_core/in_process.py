@@ -23,7 +23,7 @@ from .llama.threads import usable_cores
 from .messages import ChatMessage
 from .options import AUTO, FunctionCallParser, GenerationOptions, ModelLoadingOptions, SamplingDefaults
 from .reply import Reply
-from .runner import Generation, ModelRunner
+from .runner import Generation, ModelRunner, RenderedPrompt
 from .templates import ChatTemplate
 
 if TYPE_CHECKING:
@@ -100,10 +100,7 @@ class InProcessRunner(ModelRunner):
             options.rng_seed = self._options.random_seed
         self._check_loaded()
         parser = self._parser_for(options)
-        if options.json_schema_constraint is not None and options.inject_schema_into_prompt:
-            from .constraints import inject_schema
-
-            messages = inject_schema(messages, options.json_schema_constraint)
+        messages = _with_schema(messages, options)
         generation, constraint = self._begin(messages, functions, parser, options)
         if constraint is None:
             return generation
@@ -112,10 +109,6 @@ class InProcessRunner(ModelRunner):
         )
 
     def start_text(self, text: str, options: GenerationOptions | None = None) -> Generation:
-        """Go on from ``text`` as it stands: no chat template, and special tokens where it spells them.
-
-        Raises what ``start`` raises. The reply's reasoning and calls are told from its text as the options say.
-        """
         options = (options or GenerationOptions()).with_extras().with_defaults(self._defaults)
         if options.rng_seed is None and self._options.random_seed is not None:
             options.rng_seed = self._options.random_seed
@@ -181,9 +174,22 @@ class InProcessRunner(ModelRunner):
         opened = self.model.bos_token is not None and prompt.keys[:1] == [self.model.bos_token]
         return len(prompt) - (opened and not add_bos_token)
 
-    def prompt_text(self, messages: Items[ChatMessage], functions: Items[LeapFunction] = ()) -> str:
-        """The exact prompt that ``messages`` make, special tokens spelled out."""
-        return "".join(self._template.render(messages, functions, parser=self._parser))
+    def render(
+        self,
+        prompt: Items[ChatMessage] | str,
+        functions: Items[LeapFunction] = (),
+        options: GenerationOptions | None = None,
+    ) -> RenderedPrompt:
+        self._check_loaded()
+        options = (options or GenerationOptions()).with_extras()
+        if isinstance(prompt, str):
+            pieces = [prompt]
+        else:
+            pieces = self._pieces(_with_schema(prompt, options), functions, self._parser_for(options), options)
+        text = "".join(pieces)
+        if self.model.bos_token is not None and not (pieces and pieces[0].startswith(self.model.bos_text)):
+            text = self.model.bos_text + text
+        return RenderedPrompt(text, len(self._prompt_of(pieces)))
 
     def unload(self) -> None:
         with self._guard:
@@ -206,10 +212,19 @@ class InProcessRunner(ModelRunner):
         options: GenerationOptions,
     ) -> tuple[Prompt, bool]:
         """The prompt's tokens, and whether it ends within reasoning that the template has opened."""
-        pieces = self._template.render(
+        pieces = self._pieces(messages, functions, parser, options)
+        return self._prompt_of(pieces), bool(pieces) and pieces[-1].rstrip().endswith("<think>")
+
+    def _pieces(
+        self,
+        messages: Items[ChatMessage],
+        functions: Items[LeapFunction],
+        parser: FunctionCallParser | None,
+        options: GenerationOptions,
+    ) -> list[str]:
+        return self._template.render(
             messages, functions, parser=parser or self._parser, enable_thinking=options.enable_thinking
         )
-        return self._prompt_of(pieces), bool(pieces) and pieces[-1].rstrip().endswith("<think>")
 
     def _prompt_of(self, pieces: Items[str]) -> Prompt:
         ids = [token for piece in pieces for token in self.model.tokenize(piece, parse_special=True)]
@@ -283,6 +298,15 @@ class InProcessRunner(ModelRunner):
         layout = f"{options.kv_type_k} {options.kv_type_v} {options.flash_attention} {options.n_gpu_layers} unified"
         parts = b"\0".join([self.model.fingerprint, state_version().encode(), layout.encode()])
         return blake2b(parts, digest_size=16).digest()
+
+
+def _with_schema(messages: Items[ChatMessage], options: GenerationOptions) -> Items[ChatMessage]:
+    """The messages that the model is shown: with the schema of its answer, if it is to know that."""
+    if options.json_schema_constraint is None or not options.inject_schema_into_prompt:
+        return messages
+    from .constraints import inject_schema
+
+    return inject_schema(messages, options.json_schema_constraint)
 
 
 def _wants_constraint(options: GenerationOptions, functions: Items[LeapFunction]) -> bool:

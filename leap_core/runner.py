@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,14 @@ class GenerationHandler:
         return not self._thread.is_alive()
 
 
+@dataclass(frozen=True)
+class RenderedPrompt:
+    """A prompt as the model gets it: its whole text, special tokens spelled out, and its length in tokens."""
+
+    text: str
+    tokens: int
+
+
 class ModelRunner(ABC):
     """A loaded model. Its conversations stay readable after ``unload``; generating then raises LeapGenerationError."""
 
@@ -77,6 +86,23 @@ class ModelRunner(ABC):
     ) -> Generation:
         """Start generating the reply to ``messages``. Raises LeapGenerationPromptExceedContextLengthError before any
         work is done, LeapSchemaError for an unusable constraint, LeapGenerationError after ``unload``."""
+
+    @abstractmethod
+    def start_text(self, text: str, options: GenerationOptions | None = None) -> Generation:
+        """Start going on from ``text`` as it stands: no chat template, and special tokens where it spells them.
+
+        Raises what ``start`` raises. Reasoning and calls are told from the reply's text as the options say.
+        """
+
+    @abstractmethod
+    def render(
+        self,
+        prompt: Sequence[ChatMessage] | str,
+        functions: Sequence[LeapFunction] = (),
+        options: GenerationOptions | None = None,
+    ) -> RenderedPrompt:
+        """The prompt that ``start`` would make of messages with these options, or ``start_text`` of a text. It may be
+        longer than the context. Generates nothing."""
 
     @abstractmethod
     def get_prompt_tokens_size(

@@ -187,13 +187,10 @@ async def _stop_when_gone(receive: Receive, relay: Relay) -> None:
 
 
 def _beginning(runner: ModelRunner, asked: Asked) -> Callable[[], Generation]:
-    if asked.prompt is None:
-        return lambda: runner.start(asked.messages, asked.functions, asked.options)
-    start_text = getattr(runner, "start_text", None)
-    if start_text is None:
-        raise Refused(400, "unsupported", LeapGenerationError("this model answers chats only"))
     prompt = asked.prompt
-    return lambda: start_text(prompt, asked.options)
+    if prompt is None:
+        return lambda: runner.start(asked.messages, asked.functions, asked.options)
+    return lambda: runner.start_text(prompt, asked.options)
 
 
 async def read_json(request: Request) -> Any:

@@ -1,4 +1,4 @@
-"""The private host's own endpoints: load, find, unload, count, stop, end."""
+"""The private host's own endpoints: load, find, unload, count, render, stop, end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..errors import LeapError, LeapModelLoadingError, LeapSerializationError
 from .answering import Answering, read_json
 from .failures import error_to_json
 from .processes import resident_bytes
-from .requests import read_chat
+from .requests import read_chat, read_completion
 from .residents import Residents, Wish
 
 JsonObject = dict[str, Any]
@@ -42,6 +42,7 @@ class Management:
             Route("/leap/find", self.find, methods=["POST"]),
             Route("/leap/unload", self.unload, methods=["POST"]),
             Route("/leap/tokens", self.tokens, methods=["POST"]),
+            Route("/leap/prompt", self.prompt, methods=["POST"]),
             Route("/leap/stop/{generation}", self.stop, methods=["POST"]),
             Route("/leap/end", self.end, methods=["POST"]),
         ]
@@ -98,6 +99,15 @@ class Management:
         with self._residents.named(asked.model).in_use() as runner:
             count = await asyncio.to_thread(runner.get_prompt_tokens_size, asked.messages, add_bos, asked.functions)
         return JSONResponse({"tokens": count})
+
+    async def prompt(self, request: Request) -> Response:
+        """The prompt that the model would get for a chat or a completion request, and how many tokens it has."""
+        body = await read_json(request)
+        asked = read_completion(body) if isinstance(body, dict) and "prompt" in body else read_chat(body)
+        wanted = asked.messages if asked.prompt is None else asked.prompt
+        with self._residents.named(asked.model).in_use() as runner:
+            rendered = await asyncio.to_thread(runner.render, wanted, asked.functions, asked.options)
+        return JSONResponse({"text": rendered.text, "tokens": rendered.tokens})
 
     async def stop(self, request: Request) -> Response:
         """End a generation within a token; its stream goes on to its end."""

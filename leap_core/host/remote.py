@@ -14,7 +14,7 @@ from ..errors import LeapError, LeapGenerationError, LeapModelNotFoundError, Lea
 from ..messages import ChatMessage
 from ..options import GenerationOptions
 from ..responses import Complete, MessageResponse
-from ..runner import Generation, ModelRunner
+from ..runner import Generation, ModelRunner, RenderedPrompt
 from .connection import ModelHost
 from .failures import error_from_json
 from .wire import Answer
@@ -53,12 +53,14 @@ class RemoteModelRunner(ModelRunner):
         functions: Sequence[LeapFunction] = (),
         options: GenerationOptions | None = None,
     ) -> Generation:
-        options = options or GenerationOptions()
-        options.validate()
+        return self._start("/v1/chat/completions", _chat(messages, functions), options)
+
+    def start_text(self, text: str, options: GenerationOptions | None = None) -> Generation:
+        return self._start("/v1/completions", {"prompt": text}, options)
+
+    def _start(self, path: str, asked: JsonObject, options: GenerationOptions | None) -> Generation:
         self._check_loaded()
-        asked = _chat(messages, functions)
-        asked |= {"stream": True, "leap": {"events": True, "options": options.to_json()}}
-        answer = self._open("/v1/chat/completions", asked, timeout=None)
+        answer = self._open(path, {**asked, "stream": True, "leap": _extension(options)}, timeout=None)
         generation = RemoteGeneration(self._host, answer)
         with self._guard:
             if not self._unloaded:
@@ -77,6 +79,18 @@ class RemoteModelRunner(ModelRunner):
         asked = {**_chat(messages, functions), "add_bos_token": add_bos_token, "leap": {"events": True}}
         with self._open("/leap/tokens", asked, timeout=COUNT_SECONDS) as answer:
             return int(answer.json()["tokens"])
+
+    def render(
+        self,
+        prompt: Sequence[ChatMessage] | str,
+        functions: Sequence[LeapFunction] = (),
+        options: GenerationOptions | None = None,
+    ) -> RenderedPrompt:
+        self._check_loaded()
+        asked = {"prompt": prompt} if isinstance(prompt, str) else _chat(prompt, functions)
+        with self._open("/leap/prompt", {**asked, "leap": _extension(options)}, timeout=COUNT_SECONDS) as answer:
+            value = answer.json()
+        return RenderedPrompt(str(value["text"]), int(value["tokens"]))
 
     def unload(self) -> None:
         with self._guard:
@@ -116,6 +130,12 @@ def _chat(messages: Sequence[ChatMessage], functions: Sequence[LeapFunction]) ->
     if functions:
         asked["tools"] = [function.to_json_object() for function in functions]
     return asked
+
+
+def _extension(options: GenerationOptions | None) -> JsonObject:
+    options = options or GenerationOptions()
+    options.validate()
+    return {"events": True, "options": options.to_json()}
 
 
 class RemoteGeneration(Generation):

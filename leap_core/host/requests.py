@@ -105,7 +105,8 @@ def read_completion(body: object) -> Asked:
     if not isinstance(prompt, str) or not prompt:
         raise LeapSerializationError("expected one non-empty text", path="prompt", hint="send one request a prompt")
     own = {"function_call_parser": None, "inline_thinking_tags": True}
-    return Asked(prompt=prompt, **_common(fields, own, extension))
+    events = extension.get("events") is True
+    return Asked(prompt=prompt, events=events, **_common(fields, own, extension))
 
 
 def _common(fields: _Fields, own: Mapping[str, Any], extension: JsonObject) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from ..responses import (
     MessageResponse,
     ReasoningChunk,
 )
-from ..runner import Generation, ModelRunner
+from ..runner import Generation, ModelRunner, RenderedPrompt
 
 if TYPE_CHECKING:
     from ..functions import LeapFunction
@@ -65,11 +65,12 @@ class Script:
 
 @dataclass(frozen=True)
 class Request:
-    """What one call of ``start`` asked for."""
+    """What one call of ``start`` asked for, or with ``text`` one of ``start_text``."""
 
     messages: tuple[ChatMessage, ...]
     functions: tuple[LeapFunction, ...]
     options: GenerationOptions
+    text: str | None = None
 
 
 class ScriptedModelRunner(ModelRunner):
@@ -110,20 +111,40 @@ class ScriptedModelRunner(ModelRunner):
         functions: Sequence[LeapFunction] = (),
         options: GenerationOptions | None = None,
     ) -> Generation:
-        options = options or GenerationOptions()
-        options.validate()
+        return self._start(Request(tuple(messages), tuple(functions), options or GenerationOptions()))
+
+    def start_text(self, text: str, options: GenerationOptions | None = None) -> Generation:
+        return self._start(Request((), (), options or GenerationOptions(), text))
+
+    def _start(self, request: Request) -> Generation:
+        request.options.validate()
         with self._guard:
             if self.is_unloaded:
                 raise LeapGenerationError(UNLOADED)
-            self.requests.append(Request(tuple(messages), tuple(functions), options))
-            prompt_tokens = _count(messages, functions)
+            self.requests.append(request)
+            words = None if request.text is None else 1 + len(request.text.split())
+            prompt_tokens = _count(request.messages, request.functions) if words is None else words
             if prompt_tokens > self._context_size:
                 raise LeapGenerationPromptExceedContextLengthError(prompt_tokens, self._context_size)
             if not self._scripts:
                 raise LeapGenerationError("the scripted runner has no script left for this request")
-            generation = ScriptedGeneration(self, self._scripts.popleft(), prompt_tokens, options)
+            generation = ScriptedGeneration(self, self._scripts.popleft(), prompt_tokens, request.options)
             self._running.add(generation)
             return generation
+
+    def render(
+        self,
+        prompt: Sequence[ChatMessage] | str,
+        functions: Sequence[LeapFunction] = (),
+        options: GenerationOptions | None = None,
+    ) -> RenderedPrompt:
+        """The text is that of the messages, each with its role before it."""
+        if self.is_unloaded:
+            raise LeapGenerationError(UNLOADED)
+        if isinstance(prompt, str):
+            return RenderedPrompt(prompt, 1 + len(prompt.split()))
+        text = "".join(f"{message.role.value}: {message.text}\n" for message in prompt)
+        return RenderedPrompt(f"{text}assistant: ", _count(prompt, functions))
 
     def get_prompt_tokens_size(
         self,

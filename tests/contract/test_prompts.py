@@ -1,0 +1,65 @@
+"""A prompt can be seen before anything is generated, and a text gone on from without a chat template."""
+
+from __future__ import annotations
+
+import pytest
+
+from leap_core import (
+    ChatMessage,
+    Chunk,
+    Complete,
+    GenerationOptions,
+    LeapGenerationError,
+    LeapGenerationPromptExceedContextLengthError,
+    LeapOptionsError,
+)
+
+from .conftest import GREEDY
+
+ASKED = [ChatMessage("system", "Be brief."), ChatMessage("user", "What is the capital of France?")]
+
+
+def test_a_prompt_is_rendered_with_its_length(runner):
+    rendered = runner.render(ASKED)
+    assert rendered.tokens == runner.get_prompt_tokens_size(ASKED)
+    assert rendered.text.index("Be brief.") < rendered.text.index("What is the capital of France?")
+
+
+def test_the_rendered_prompt_is_what_the_answer_is_made_from(subject, runner):
+    prompt = subject.short(runner)
+    rendered = runner.render([ChatMessage("user", prompt)])
+    *_, end = runner.create_conversation().generate_response(prompt)
+    assert rendered.tokens == end.stats.prompt_tokens + end.stats.cached_prompt_tokens
+
+
+def test_a_text_is_gone_on_from_as_it_stands(subject, runner):
+    text = runner.render([ChatMessage("user", subject.short(runner))]).text
+    rendered = runner.render(text)
+    assert rendered.text == text
+    *pieces, end = runner.start_text(text, GREEDY)
+    assert isinstance(end, Complete) and pieces and all(isinstance(piece, Chunk) for piece in pieces)
+    assert "Paris" in end.full_message.text
+    assert rendered.tokens == end.stats.prompt_tokens + end.stats.cached_prompt_tokens
+
+
+def test_a_text_longer_than_the_context_is_rendered_and_refused(subject):
+    runner = subject.new_runner(context_size=64)
+    text = "word " * 200
+    assert runner.render(text).tokens > 64
+    with pytest.raises(LeapGenerationPromptExceedContextLengthError):
+        runner.start_text(text)
+
+
+def test_options_of_a_text_are_checked(runner):
+    options = GenerationOptions()
+    options.temperature = -1.0
+    with pytest.raises(LeapOptionsError, match="temperature"):
+        runner.start_text("Hello", options)
+
+
+def test_nothing_is_rendered_or_begun_after_unload(subject, runner):
+    runner.unload()
+    with pytest.raises(LeapGenerationError):
+        runner.render(ASKED)
+    with pytest.raises(LeapGenerationError):
+        runner.start_text("Hello")
