@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from leap_core.functions import LeapFunction, LeapFunctionCall
     from leap_core.functions.policy import FunctionPolicy
     from leap_core.functions.sources import CommandRegistry
+    from leap_core.messages import ChatMessage
     from leap_core.options import GenerationOptions
 
     from .answer import Calls, Stream
@@ -64,14 +65,16 @@ class Tools:
         runnable = self.functions and all(function.call is not None for function in self.functions)
         return Calls(self.show_calls) if runnable else None
 
-    def respond(self, conversation: Conversation, text: str, options: GenerationOptions) -> Stream:
-        """The answer to ``text``, with the calls that it takes."""
+    def respond(
+        self, conversation: Conversation, message: ChatMessage | str | None, options: GenerationOptions
+    ) -> Stream:
+        """The answer to ``message``, or to the history as it is, with the calls that it takes."""
         if not self.functions:
-            return conversation.generate_response(text, options)
+            return conversation.generate_response(message, options)
         from leap_core.functions.loop import run_functions
 
         assert self.policy is not None
-        return run_functions(conversation, self.policy, text, options)
+        return run_functions(conversation, self.policy, message, options)
 
 
 def take_tools(flags: dict[str, Any], env: Environment) -> Tools:
