@@ -10,6 +10,7 @@ from .answer import show_answer
 from .environment import Environment
 from .lines import read_lines
 from .output import Output
+from .session_flags import SessionLog
 from .tool_flags import Tools
 
 WELCOME = "Ctrl-C stops an answer, Ctrl-D leaves"
@@ -25,6 +26,7 @@ def hold_dialogue(
     show_stats: bool,
     show_thinking: bool,
     tools: Tools,
+    session: SessionLog,
 ) -> None:
     """Answer line after line until the input ends.
 
@@ -36,7 +38,7 @@ def hold_dialogue(
     for line in read_lines(env):
         try:
             show_answer(
-                tools.respond(conversation, line, options),
+                session.keeping(tools.respond(conversation, line, options), conversation, line),
                 output,
                 model=conversation.model_runner.model_id,
                 streaming=streaming,

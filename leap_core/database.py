@@ -27,9 +27,12 @@ def connect(path: Path, migrations: Sequence[str], what: str, *, durable: bool =
     ``durable``: a transaction that has returned survives the loss of power. Otherwise the newest ones may go, in order.
     Raises LeapError when a newer leap made it.
     """
-    private_directory(path.parent)
-    if not path.exists():
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # prompts and answers are nobody else's business
+    try:
+        private_directory(path.parent)
+        if not path.exists():
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # prompts and answers are nobody else's business
+    except OSError as error:
+        raise LeapError(f"{what} {path} cannot be made: {error.strerror}", hint="LEAP_HOME moves it") from None
     with telling_what_failed(path, what):
         connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:

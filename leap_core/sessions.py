@@ -184,7 +184,7 @@ class SessionStore:
     def create(self, *, model: str | None = None, name: str | None = None) -> Session:
         """A new, empty session. Raises LeapSessionError when the name is taken or is none."""
         with self._transaction():
-            self._check_free(name)
+            self.check_name(name)
             return self._insert(model, name)
 
     def named(self, name: str, *, model: str | None = None) -> Session:
@@ -192,7 +192,7 @@ class SessionStore:
         with self._transaction():
             found = self.get(name)
             if found is None:
-                self._check_free(name)
+                self.check_name(name)
             return found or self._insert(model, name)
 
     def append(self, id: str, message: ChatMessage) -> None:
@@ -217,7 +217,7 @@ class SessionStore:
         """Give the session a name, or take it away. Raises LeapSessionError when it is taken or is none."""
         with self._transaction():
             if self._existing(id).name != name:
-                self._check_free(name)
+                self.check_name(name)
                 self._run("UPDATE sessions SET name=? WHERE id=?", (name, id))
 
     def remove(self, id: str) -> None:
@@ -268,7 +268,8 @@ class SessionStore:
         self._run("DELETE FROM words WHERE rowid IN (SELECT id FROM messages WHERE session=?)", (id,))
         self._run("DELETE FROM messages WHERE session=?", (id,))
 
-    def _check_free(self, name: str | None) -> None:
+    def check_name(self, name: str | None) -> None:
+        """Raises LeapSessionError when a session cannot be given this name; None is no name."""
         if name is None:
             return
         if not name.strip() or name.startswith("-") or not name.isprintable() or len(name) > LONGEST_NAME:

@@ -14,6 +14,7 @@ from ..generation_flags import generation_flags, generation_options
 from ..loading_flags import load_model, loading_flags, note_builtin
 from ..output import Output
 from ..prompt import text_argument
+from ..session_flags import session_flags, take_session
 from ..tool_flags import take_tools, tool_flags
 
 
@@ -23,6 +24,7 @@ from ..tool_flags import take_tools, tool_flags
 @generation_flags
 @constraint_flags
 @tool_flags
+@session_flags(saves=True)
 @click.option("--stream/--no-stream", default=True, help="Print answers as they come (default), or at their end.")
 @click.option("--stats", is_flag=True, help="Show token counts and speed on stderr after each answer.")
 @click.option("--show-thinking", is_flag=True, help="Let the model reason, and show that on stderr.")
@@ -51,13 +53,17 @@ def command(
     output = Output(env)
     shape = take_constraint(flags, env)
     tools = take_tools(flags, env)
+    sessions = take_session(flags, saves=True)
     options = generation_options({**flags, **shape, "tool_choice": tools.choice}, enable_thinking=show_thinking)
     if system is not None:
         system = text_argument(system, "--system")
     loading = {"context_size": context_size, "cpu_threads": cpu_threads, "n_gpu_layers": n_gpu_layers}
-    with load_model(env, model, loading, verbose=verbose) as runner:
+    with (
+        sessions.open(env) as session,
+        load_model(env, model := session.model_for(env, model), loading, verbose=verbose) as runner,
+    ):
         note_builtin(env, model, output)
-        conversation = runner.create_conversation(system)
+        conversation = session.conversation(runner, system)
         conversation.register_functions(tools.functions)
         hold_dialogue(
             conversation,
@@ -68,5 +74,6 @@ def command(
             show_stats=stats,
             show_thinking=show_thinking,
             tools=tools,
+            session=session,
         )
     return ExitCode.DONE

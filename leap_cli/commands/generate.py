@@ -15,6 +15,7 @@ from ..generation_flags import generation_flags, generation_options
 from ..loading_flags import load_model, loading_flags, model_reference, note_builtin
 from ..output import Format, Output
 from ..prompt import read_prompt, text_argument
+from ..session_flags import session_flags, take_session
 from ..tool_flags import take_tools, tool_flags
 
 
@@ -25,6 +26,7 @@ from ..tool_flags import take_tools, tool_flags
 @generation_flags
 @constraint_flags
 @tool_flags
+@session_flags(saves=False)
 @click.option("--stream/--no-stream", default=True, help="Print the answer as it comes (default), or at its end.")
 @click.option(
     "--format",
@@ -64,12 +66,15 @@ def command(
     output = Output(env, format)
     shape = take_constraint(flags, env)
     tools = take_tools(flags, env)
+    sessions = take_session(flags, saves=False)
     options = generation_options({**flags, **shape, "tool_choice": tools.choice}, enable_thinking=show_thinking)
     if system is not None:
         system = text_argument(system, "--system")
     text = read_prompt(prompt, env, output)
     loading = {"context_size": context_size, "cpu_threads": cpu_threads, "n_gpu_layers": n_gpu_layers}
     if background:
+        if sessions.continues:
+            raise click.UsageError("--background answers one prompt alone: leave -c and --session out")
         if any(function.call is not None for function in tools.functions):
             raise click.UsageError("--background cannot ask before it runs tools; declare them without code")
         from jobs.client import JobsClient
@@ -88,10 +93,13 @@ def command(
         note_builtin(env, model, output)
         tell_id(output, id)
         return ExitCode.DONE
-    with load_model(env, model, loading, verbose=verbose) as runner:
-        conversation = runner.create_conversation(system)
+    with (
+        sessions.open(env) as session,
+        load_model(env, model := session.model_for(env, model), loading, verbose=verbose) as runner,
+    ):
+        conversation = session.conversation(runner, system)
         conversation.register_functions(tools.functions)
-        answer = tools.respond(conversation, text, options)
+        answer = session.keeping(tools.respond(conversation, text, options), conversation, text)
         complete = show_answer(
             answer,
             output,

@@ -1,0 +1,244 @@
+"""The options that continue and keep conversations, shared by the commands that generate, and what they do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from leap_core.errors import LeapError, LeapSessionError
+from leap_core.messages import ChatMessage, ChatMessageRole
+from leap_core.responses import Chunk, MessageResponse, ReasoningChunk
+
+from .environment import Environment
+from .loading_flags import model_reference
+from .output import Output
+
+if TYPE_CHECKING:
+    from leap_core.conversation import Conversation
+    from leap_core.runner import ModelRunner
+    from leap_core.sessions import Session, SessionStore
+
+    from .answer import Stream
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+
+def session_flags(*, saves: bool) -> Callable[[Decorated], Decorated]:
+    """Add the flags; the function receives ``continue_last``, ``session`` and ``save``, for ``take_session``.
+
+    ``saves``: whether conversations of this command are kept by default.
+    """
+    when = "by default" if saves else "with -c and --session by default"
+    options = (
+        click.option("-c", "--continue", "continue_last", is_flag=True, help="Continue the last session."),
+        click.option("--session", metavar="SESSION", help="Continue the session of this name or id, or begin it."),
+        click.option("--save/--no-save", default=None, help=f"Keep the conversation as a session, or not; {when}."),
+    )
+
+    def add(function: Decorated) -> Decorated:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
+
+
+@dataclass(frozen=True)
+class SessionFlags:
+    """What the flags ask for."""
+
+    continue_last: bool
+    name: str | None
+    save: bool | None
+    saves: bool
+
+    @property
+    def continues(self) -> bool:
+        """Whether a session is to be continued."""
+        return self.continue_last or self.name is not None
+
+    def open(self, env: Environment) -> SessionLog:
+        """The session that is continued or begun. Raises LeapSessionError where there is none to continue, and
+        LeapError when the file of sessions cannot be used although it was asked for."""
+        wanted = self.continues or bool(self.save)
+        log = SessionLog(Output(env), self.name, wanted)
+        if not wanted and (self.save is False or not self.saves):
+            return log
+        try:
+            log.open(env)
+            if self.continues:
+                log.resume(last=self.continue_last)
+        except LeapError as error:
+            log.close()
+            if wanted:
+                raise
+            log.not_saved(error)
+        if self.save is False:
+            log.close()
+        return log
+
+
+def take_session(flags: dict[str, Any], *, saves: bool) -> SessionFlags:
+    """Take the flags out of ``flags``."""
+    found = SessionFlags(flags.pop("continue_last"), flags.pop("session"), flags.pop("save"), saves)
+    if found.continue_last and found.name is not None:
+        raise click.UsageError("-c continues the last session and --session a certain one: give one of them")
+    return found
+
+
+@dataclass
+class SessionLog:
+    """The session that a conversation continues, and its way into it. Without a store nothing is kept.
+
+    ``wanted``: saving was asked for, so that where it failed the command fails at its end; otherwise it only warns.
+    """
+
+    output: Output
+    name: str | None = None
+    wanted: bool = False
+    session: Session | None = field(default=None, init=False)
+    """What is continued; None where a session begins."""
+    history: Sequence[ChatMessage] = ()
+    """What was said in it. Questions that got no answer, because their process was killed or failed, are left out."""
+    model: str | None = None
+    """The reference of the model that a session begins with."""
+    _store: SessionStore | None = None
+    _id: str | None = None
+    _kept: list[ChatMessage] = field(default_factory=list)
+    _question: ChatMessage | None = None
+    _failure: LeapError | None = None
+
+    def open(self, env: Environment) -> None:
+        from leap_core.sessions import SessionStore
+
+        self._store = SessionStore(env.directories.sessions_file)
+
+    def resume(self, *, last: bool) -> None:
+        """Find what is continued: the last session, or that of the name."""
+        assert self._store is not None
+        self.session = self._store.latest() if last else self._store.get(str(self.name))
+        if self.session is not None:
+            self._id = self.session.id
+            self.history = answered(self._store.history(self._id))
+            self._kept = list(self.history)
+        elif last:
+            raise LeapSessionError("there is no session to continue", hint="leap chat begins one")
+        else:
+            self._store.check_name(str(self.name))
+
+    def model_for(self, env: Environment, model: str | None) -> str | None:
+        """The model that was named, else that of the session, else None; and remember it for a session that begins."""
+        if model is None and self.session is not None:
+            model = self.session.model
+        self.model = model_reference(env, model)
+        if (env.cwd / self.model).is_file():  # the session may be continued from another directory
+            self.model = str((env.cwd / self.model).absolute())
+        return model
+
+    def conversation(self, runner: ModelRunner, system: str | None) -> Conversation:
+        """The conversation that goes on; a system prompt takes the place of the one it had."""
+        history = list(self.history)
+        if system is not None:
+            had = bool(history) and history[0].role is ChatMessageRole.SYSTEM
+            history[: 1 if had else 0] = [ChatMessage(ChatMessageRole.SYSTEM, system)]
+        return runner.create_conversation_from_history(history)
+
+    def keeping(self, stream: Stream, conversation: Conversation, question: ChatMessage | str) -> Stream:
+        """The stream of the answer to ``question``: the question is kept before it begins, then each message as it is
+        finished."""
+        if isinstance(question, str):
+            question = ChatMessage(ChatMessageRole.USER, question)
+        return _Kept(self, stream, conversation, question)
+
+    def ask(self, history: Sequence[ChatMessage], question: ChatMessage) -> None:
+        """Keep a question before it is answered, and ``history``, which it follows."""
+        self.keep(history)
+        if self._store is None or self._question == question:
+            return
+        try:
+            self._store.append(self._begun(self._store), question)
+            self._question = question
+        except LeapError as error:
+            self.not_saved(error)
+
+    def keep(self, history: Sequence[ChatMessage]) -> None:
+        """Make the session's messages these, writing what is new or, when something else has changed, all of them."""
+        if self._store is None:
+            return
+        try:
+            if list(history[: len(self._kept)]) == self._kept:
+                for message in history[len(self._kept) :]:
+                    if message != self._question:
+                        self._store.append(self._begun(self._store), message)
+                    self._question = None
+                    self._kept.append(message)
+            else:
+                self._store.replace(self._begun(self._store), history)
+                self._kept, self._question = list(history), None
+            self._failure = None
+        except LeapError as error:
+            self.not_saved(error)
+
+    def not_saved(self, error: LeapError) -> None:
+        """Warn, once until it works again: the answers are worth more than their being kept."""
+        if self._failure is None:
+            self.output.warning(f"this conversation is not saved: {error.message}")
+        self._failure = error
+
+    def close(self) -> None:
+        """From now on nothing is kept."""
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+
+    def __enter__(self) -> SessionLog:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.close()
+        if kind is None and self.wanted and self._failure is not None:
+            raise self._failure
+
+    def _begun(self, store: SessionStore) -> str:
+        """The session's id; it begins with its first message."""
+        if self._id is None:
+            named = None if self.name is None else store.named(self.name, model=self.model)
+            self._id = (named or store.create(model=self.model)).id
+        return self._id
+
+
+class _Kept:
+    """A stream whose messages are kept."""
+
+    def __init__(self, log: SessionLog, stream: Stream, conversation: Conversation, question: ChatMessage) -> None:
+        self._log, self._stream, self._conversation = log, stream, conversation
+        self._question: ChatMessage | None = question
+
+    def __next__(self) -> MessageResponse:
+        if self._question is not None:
+            self._log.ask(self._conversation.history, self._question)
+            self._question = None
+        response = self._stream.__next__()
+        if not isinstance(response, (Chunk, ReasoningChunk)):
+            self._log.keep(self._conversation.history)
+        return response
+
+    def stop(self) -> None:
+        self._stream.stop()
+
+    def close(self) -> None:
+        self._stream.close()
+
+    @property
+    def refused(self) -> bool:
+        """Whether the user has refused a call."""
+        return bool(getattr(self._stream, "refused", False))
+
+
+def answered(history: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
+    """The history without questions that nothing was answered to: many models refuse two of them in a row."""
+    asks = [message.role is ChatMessageRole.USER for message in history] + [True]
+    return [message for n, message in enumerate(history) if not (asks[n] and asks[n + 1])]

@@ -1,0 +1,177 @@
+"""Conversations that are continued and kept by ``leap generate`` and ``leap chat``, on the scripted runner."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+import pytest
+
+from leap_core.errors import LeapGenerationError
+from leap_core.messages import ChatMessage, LeapFunctionCall
+from leap_core.responses import FunctionCalls
+from leap_core.sessions import SessionStore
+
+
+@pytest.fixture
+def stored(leap):
+    """The texts of each session, the one that was written to last first."""
+
+    def read():
+        with SessionStore(leap.home / "leap.db") as store:
+            return [[message.text for message in store.history(session.id)] for session in store.list()]
+
+    return read
+
+
+def said(request):
+    return [message.text for message in request.messages]
+
+
+def test_generate_keeps_nothing_unless_it_is_asked_to(leap, stored):
+    leap.script("one")
+    assert leap("generate", "-m", "some", "hello").code == 0
+    assert not (leap.home / "leap.db").exists()
+    leap.script("two")
+    assert leap("generate", "-m", "some", "--save", "hello").stdout == "two\n"
+    assert stored() == [["hello", "two"]]
+
+
+def test_c_continues_the_last_session_with_its_model_and_what_was_said(leap, stored):
+    leap.script("Hello, Ada.")
+    assert leap("chat", "-m", "some", "-s", "Be brief.", stdin="I am Ada.\n").code == 0
+    runner = leap.script("Ada.")
+    done = leap("generate", "-c", "Who am I?")
+    assert (done.code, done.stdout, done.stderr) == (0, "Ada.\n", "")
+    assert [reference for reference, _ in leap.loaded] == ["some", "some"]
+    assert said(runner.requests[0]) == ["Be brief.", "I am Ada.", "Hello, Ada.", "Who am I?"]
+    leap.script("Ada, still.")
+    done = leap("chat", "-c", "--no-save", "-m", "other", stdin="And now?\n")
+    assert (done.code, done.stdout, leap.loaded[-1][0]) == (0, "Ada, still.\n", "other")
+    assert stored() == [["Be brief.", "I am Ada.", "Hello, Ada.", "Who am I?", "Ada."]]
+
+
+def test_a_session_of_a_name_is_begun_then_continued(leap, stored):
+    leap.script("a")
+    assert leap("generate", "-m", "some", "--session", "my work", "one").code == 0
+    runner = leap.script("b")
+    assert leap("generate", "-m", "some", "--session", "my work", "two").code == 0
+    assert said(runner.requests[0]) == ["one", "a", "two"]
+    leap.script("c")
+    assert leap("chat", "-m", "some", "--session", "other", stdin="three\n").code == 0
+    assert stored() == [["three", "c"], ["one", "a", "two", "b"]]
+
+
+def test_another_system_prompt_takes_the_place_of_the_first(leap, stored):
+    leap.script("a")
+    leap("chat", "-m", "some", "-s", "Be brief.", stdin="one\n")
+    leap.script("b")
+    leap("chat", "-c", "-s", "Be long.", stdin="two\n")
+    assert stored() == [["Be long.", "one", "a", "two", "b"]]
+
+
+def test_each_message_of_a_call_is_kept(leap, stored):
+    calls = FunctionCalls([LeapFunctionCall("calculate", {"expression": "6*7"}, "call_0")])
+    leap.script([calls], "It is 42.")
+    done = leap("generate", "-m", "some", "--save", "--tool", "calculate", "6 times 7?")
+    assert (done.code, stored()) == (0, [["6 times 7?", "", "42", "It is 42."]])
+
+
+def test_a_question_that_failed_is_kept_but_not_said_again(leap, stored):
+    leap.script([LeapGenerationError("broken")], "fine")
+    assert leap("chat", "-m", "some", "--session", "x", stdin="one\n").code == 1
+    assert stored() == [["one"]]
+    runner = leap.script("fine")
+    assert leap("chat", "--session", "x", stdin="two\n").code == 0
+    assert said(runner.requests[0]) == ["two"]
+    assert stored() == [["one", "two", "fine"]]
+
+
+def test_a_question_that_is_put_again_is_kept_once(leap, stored):
+    leap.script([LeapGenerationError("broken")], "fine")
+    assert leap("chat", "-m", "some", stdin="one\none\n", stdin_terminal=True).code == 0
+    assert stored() == [["one", "fine"]]
+
+
+def test_no_save_and_the_configuration_keep_conversations_out(leap):
+    leap.script("a")
+    assert leap("chat", "-m", "some", "--no-save", stdin="hi\n").code == 0
+    leap.script("b")
+    leap.home.mkdir(exist_ok=True)
+    (leap.home / "config.toml").write_text("[options.chat]\nsave = false\n")
+    assert leap("chat", "-m", "some", stdin="hi\n").code == 0
+    (leap.home / "config.toml").unlink()
+    leap.script("c")
+    leap.variables["LEAP_CHAT_SAVE"] = "false"
+    assert leap("chat", "-m", "some", stdin="hi\n").code == 0
+    assert not (leap.home / "leap.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["-c"], "there is no session to continue"),
+        (["-c", "--session", "x"], "give one of them"),
+        (["--session", ""], "'' cannot name a session"),
+        (["--session", "two\nlines"], "cannot name a session"),
+        (["--session", "x", "--background"], "leave -c and --session out"),
+    ],
+)
+def test_what_cannot_be_continued_is_a_usage_error(leap, args, message):
+    leap.script("never")
+    done = leap("generate", "-m", "some", *args, "hello")
+    assert (done.code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert message in done.stderr
+
+
+def test_a_file_that_cannot_be_used_fails_who_asked_for_it_and_warns_others(leap):
+    leap.home.mkdir()
+    (leap.home / "leap.db").write_bytes(b"not a database, " * 100)
+    leap.script("fine")
+    done = leap("generate", "-m", "some", "--save", "hello")
+    assert (done.code, done.stdout) == (1, "")
+    assert "file is not a database (hint: move the file away" in done.stderr
+    done = leap("chat", "-m", "some", stdin="hello\n")
+    assert (done.code, done.stdout) == (0, "fine\n")
+    assert done.stderr.startswith("leap: warning: this conversation is not saved: the file of sessions")
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="needs a directory that refuses")
+def test_a_home_that_cannot_be_written_only_warns(leap):
+    leap.home.mkdir()
+    leap.home.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    leap.script("fine")
+    done = leap("chat", "-m", "some", stdin="hello\n")
+    leap.home.chmod(0o700)
+    assert (done.code, done.stdout) == (0, "fine\n")
+    assert "this conversation is not saved" in done.stderr
+
+
+def test_the_answer_comes_also_when_its_session_was_removed_meanwhile(leap, stored):
+    leap.script("a")
+    leap("chat", "-m", "some", "--session", "x", stdin="one\n")
+    runner = leap.script("b")
+    start = runner.start
+
+    def removing(*args):
+        with SessionStore(leap.home / "leap.db") as store:
+            store.remove(store.find("x").id)
+        return start(*args)
+
+    runner.start = removing
+    done = leap("generate", "--session", "x", "two")
+    assert (done.code, done.stdout) == (2, "b\n")
+    assert done.stderr.count("there is no session") == 2 and stored() == []
+
+
+def test_messages_are_those_that_were_said(leap):
+    leap.script("a")
+    leap("chat", "-m", "some", "-s", "s", stdin="one\n")
+    with SessionStore(leap.home / "leap.db") as store:
+        session = store.latest()
+        assert session is not None and session.title == "one"
+        assert store.history(session.id) == [
+            ChatMessage("system", "s"),
+            ChatMessage("user", "one"),
+            ChatMessage("assistant", "a"),
+        ]
