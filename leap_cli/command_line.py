@@ -62,12 +62,65 @@ class LeapGroup(LeapCommand, click.Group):
 
 
 class CommandTable(LeapGroup):
-    """The root: commands are imported when they are used, so that help and completion stay quick."""
+    """The root: commands are imported when they are used, so that help and completion stay quick.
 
-    def __init__(self, table: Mapping[str, TableEntry], groups: tuple[str, ...], **attributes: Any) -> None:
+    ``default`` is the command of a line that begins with a prompt, or with an option of that command: see
+    ``with_default``.
+    """
+
+    def __init__(
+        self, table: Mapping[str, TableEntry], groups: tuple[str, ...], *, default: str, **attributes: Any
+    ) -> None:
         super().__init__(**attributes)
         self.table = table
         self.groups = groups
+        self.default = default
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, self.with_default(args))
+
+    def with_default(self, args: list[str]) -> list[str]:
+        """The line with the command that it leaves out.
+
+        Its first word decides: with a space in it, or as the ``-`` of standard input, it is a prompt; any other is a
+        command's name, so that a mistyped one is never answered by a model. Raises UsageError for such a word after
+        options.
+        """
+        if not args or args[0] in self.table:
+            return args
+        begin = args[0]
+        if begin.startswith("-") and begin not in ("-", "--"):
+            if self._is_option_of_default(begin):
+                self._check_first_word(args)
+                return [self.default, *args]
+            return [self.default, "--", *args] if is_prompt(begin) else args
+        first = args[1] if begin == "--" and len(args) > 1 else begin
+        return [self.default, *args] if is_prompt(first) else args
+
+    def _is_option_of_default(self, word: str) -> bool:
+        known = [name for option in self._default_command().params for name in (*option.opts, *option.secondary_opts)]
+        return word.partition("=")[0] in known if word.startswith("--") else word[:2] in known
+
+    def _check_first_word(self, args: list[str]) -> None:
+        command = self._default_command()
+        try:
+            values, _, _ = command.make_parser(click.Context(command)).parse_args(args.copy())
+        except click.UsageError:  # the command will say it
+            return
+        argument = next(parameter for parameter in command.params if isinstance(parameter, click.Argument))
+        words = values.get(str(argument.name))
+        first = words[0] if isinstance(words, tuple) and words else "-"  # standard input alone
+        if first in self.table:
+            raise click.UsageError(f"options come after the command: leap {first} {args[0]} ...")
+        if not is_prompt(first):
+            raise click.exceptions.NoSuchCommand(
+                first, possibilities=self.table, ctx=click.Context(self, info_name="leap")
+            )
+
+    def _default_command(self) -> click.Command:
+        found = self.get_command(click.Context(self), self.default)
+        assert found is not None
+        return found
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.table)
@@ -102,6 +155,11 @@ class CommandTable(LeapGroup):
                 if entry.group == group:
                     formatter.write(f"{heading:<{group_width}}  {name:<{width}}  {entry.summary}\n")
                     heading = ""
+
+
+def is_prompt(word: str) -> bool:
+    """Whether a word at the beginning of a line is a prompt and no command's name."""
+    return word == "-" or any(char.isspace() for char in word)
 
 
 leap_command: Callable[..., Callable[[Callable[..., Any]], LeapCommand]] = partial(

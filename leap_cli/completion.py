@@ -64,6 +64,7 @@ def answer(root: CommandTable, env: Environment) -> int:
 def candidates(root: CommandTable, env: Environment, typed: Typed) -> Iterator[Candidate]:
     """What may stand at the cursor, best first."""
     try:
+        typed = typed._replace(words=root.with_default(typed.words))
         context = _resolve_context(root, {"obj": env}, "leap", _parseable(typed))
         asked, begun = _resolve_incomplete(context, typed.words.copy(), typed.begun)
     except click.ClickException:  # what stands before is wrong already

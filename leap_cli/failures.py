@@ -64,7 +64,10 @@ def _say(env: Environment, message: str, hint: str | None, code: ExitCode) -> Ex
 def _usage_message(failure: click.ClickException) -> tuple[str, str | None]:
     context = getattr(failure, "ctx", None)
     path = context.command_path if context is not None else "leap"
-    return failure.format_message(), f"{path} --help lists what can be given"
+    hint = f"{path} --help lists what can be given"
+    if isinstance(failure, click.exceptions.NoSuchCommand) and path == "leap":
+        hint += "; a prompt stands in quotes, or after leap generate"
+    return failure.format_message(), hint
 
 
 def _system_message(failure: OSError) -> str:

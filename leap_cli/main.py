@@ -47,7 +47,7 @@ def _show_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool)
 def _root(ctx: click.Context) -> None:
     """Run Liquid's LFM2 models, and other GGUF models, on your own machine.
 
-    A small model is built in: leap generate "What is the capital of France?"
+    A small model is built in: leap "What is the capital of France?"
     """
     if ctx.invoked_subcommand is None:
         ctx.ensure_object(Environment).stdout.write(ctx.get_help() + "\n")
@@ -56,6 +56,7 @@ def _root(ctx: click.Context) -> None:
 command_line = CommandTable(
     COMMANDS,
     GROUPS,
+    default="generate",
     name="leap",
     callback=_root,
     help=_root.__doc__,

@@ -101,6 +101,13 @@ def test_options_come_with_their_help(complete):
     assert "--version" in [candidate.value for candidate in complete("leap --")]
 
 
+@pytest.mark.parametrize("begin", ["leap 'What is it?' ", "leap -m some ", "leap -m some 'What is it?' ", "leap - "])
+def test_a_prompt_alone_is_completed_as_generate(complete, words, leap_home, begin):
+    assert complete(f"{begin}--temp")[0].help.startswith("Randomness")
+    install(leap_home, "Mine-Q4_0")
+    assert words(f"{begin}-m ")[0] == "Mine-Q4_0"
+
+
 def test_models_that_are_here_come_first(words, leap_home):
     install(leap_home, "Zeta-Q4_0", "alpha-Q8_0")
     (leap_home / "models" / "nothing").mkdir()

@@ -44,10 +44,59 @@ def test_every_command_is_a_leap_command_with_help(leap, name):
     [
         (["frobnicate"], "No such command 'frobnicate'"),
         (["generat"], "Did you mean 'generate'?"),
+        (["genrate"], "Did you mean 'generate'?"),
         (["--frobnicate"], "No such option '--frobnicate'"),
+        (["--frobnicate", "two words"], "No such option '--frobnicate'"),
+        (["--versio"], "Did you mean '--version'?"),
+        (["Hello"], "No such command 'Hello'. (hint: leap --help lists what can be given; a prompt stands in quotes"),
+        (["-m", "some", "genrate"], "No such command 'genrate'. Did you mean 'generate'?"),
+        (["-m", "some", "chat"], "options come after the command: leap chat -m ..."),
+        (["--temperature", "hot", "two words"], "'hot' is not a valid float"),
+        (["-m"], "Option '-m' requires an argument"),
+        (["-m", "some", "two words", "--frobnicate"], "No such option '--frobnicate'"),
+        (["-"], "the prompt is empty"),
     ],
 )
 def test_a_wrong_command_line_is_one_line_and_exit_2(leap, args, says):
     done = leap(*args)
     assert (done.code, done.stdout) == (2, "")
     assert says in done.stderr and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "stdin", "asked"),
+    [
+        (["What is it?"], "", "What is it?"),
+        (["What is", "it?", "--temperature", "0"], "", "What is it?"),
+        (["-m", "some", "What is it?"], "", "What is it?"),
+        (["-msome", "What is it?"], "", "What is it?"),
+        (["--model=some", "What is it?"], "", "What is it?"),
+        (["-sBe brief.", "What is it?"], "", "What is it?"),
+        (["--no-stream", "What is it?"], "", "What is it?"),
+        (["Sum up:\n"], "one", "Sum up:\n\n\none"),
+        (["-"], "What is it?", "What is it?"),
+        (["-", "in short?"], "What is it", "What is it\n\nin short?"),
+        (["-m", "some"], "What is it?", "What is it?"),
+        (["-m", "some", "-"], "What is it?", "What is it?"),
+        (["--", "What is it?"], "", "What is it?"),
+        (["- what is this?"], "", "- what is this?"),
+        (["--", "- what is this?"], "", "- what is this?"),
+    ],
+)
+def test_a_prompt_alone_is_generated(leap, args, stdin, asked):
+    runner = leap.script("It.")
+    done = leap(*args, stdin=stdin)
+    assert (done.code, done.stdout) == (0, "It.\n")
+    assert runner.requests[0].messages[-1].text == asked
+
+
+def test_a_prompt_alone_takes_the_settings_of_generate(leap):
+    runner = leap.script("It.")
+    leap.variables["LEAP_GENERATE_TEMPERATURE"] = "0.25"
+    assert leap("What is it?").code == 0
+    assert runner.requests[0].options.temperature == 0.25
+
+
+def test_input_without_words_or_options_shows_the_help(leap):
+    """A pipe may be open by accident, and leap alone must never wait for it."""
+    assert leap(stdin="What is it?").stdout.startswith("Usage: leap")
