@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 from .llama.sequence import Finished, Sequence
 from .reply import Reply
@@ -11,11 +12,12 @@ from .runner import Generation
 
 
 class InProcessGeneration(Generation):
-    """Reads a submitted ``sequence`` and builds its ``reply``."""
+    """Reads a submitted ``sequence`` and builds its ``reply``. ``remember`` is called once that has ended well."""
 
-    def __init__(self, sequence: Sequence, reply: Reply) -> None:
+    def __init__(self, sequence: Sequence, reply: Reply, remember: Callable[[], None]) -> None:
         self._sequence = sequence
         self._reply = reply
+        self._remember = remember
         self._ready: deque[MessageResponse] = deque()
         self._ended = False
         self._stopped = False
@@ -34,6 +36,7 @@ class InProcessGeneration(Generation):
             self._ended = True
             if event.error is not None:
                 raise event.error
+            self._remember()
             self._ready.extend(self._reply.finish(self._reason(event), event.stats))
         elif not (self._stopped or self._met_stop_string):
             self._ready.extend(self._reply.feed(event))

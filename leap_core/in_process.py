@@ -23,8 +23,9 @@ from .llama.threads import usable_cores
 from .messages import ChatMessage
 from .options import AUTO, FunctionCallParser, GenerationOptions, ModelLoadingOptions, SamplingDefaults
 from .reply import Reply
+from .reply_memory import ReplyMemory
 from .runner import Generation, ModelRunner, RenderedPrompt
-from .templates import ChatTemplate
+from .templates import THINK_START, ChatTemplate
 
 if TYPE_CHECKING:
     from .constraints import CompiledConstraint
@@ -63,6 +64,7 @@ class InProcessRunner(ModelRunner):
         try:
             self._template = self._read_template(options.chat_template)
             self._parser = self._choose_parser(parser_name)
+            self._replies = ReplyMemory(self.model.special_tokens)
             self._context_size = self._choose_context_size(options.context_size)
             threads = options.cpu_threads or usable_cores()
             self._context = LlamaContext(
@@ -114,12 +116,12 @@ class InProcessRunner(ModelRunner):
             options.rng_seed = self._options.random_seed
         self._check_loaded()
         parser = self._parser_for(options)
-        generation, constraint = self._generate(self._prompt_of([text]), (), parser, options, opens_reasoning=False)
+        generation, constraint = self._generate([text], (), parser, options)
         if constraint is None:
             return generation
 
         def again(_: Items[ChatMessage]) -> Generation:
-            return self._generate(self._prompt_of([text]), (), parser, options, opens_reasoning=False)[0]
+            return self._generate([text], (), parser, options)[0]
 
         return CheckedGeneration(generation, constraint, again)
 
@@ -130,18 +132,21 @@ class InProcessRunner(ModelRunner):
         parser: FunctionCallParser | None,
         options: GenerationOptions,
     ) -> tuple[Generation, CompiledConstraint | None]:
-        prompt, opens_reasoning = self._prompt(messages, functions, parser, options)
-        return self._generate(prompt, functions, parser, options, opens_reasoning=opens_reasoning)
+        pieces = self._pieces(messages, functions, parser, options)
+        opens_reasoning = bool(pieces) and pieces[-1].rstrip().endswith(THINK_START)
+        return self._generate(pieces, functions, parser, options, opens_reasoning=opens_reasoning)
 
     def _generate(
         self,
-        prompt: Prompt,
+        pieces: Items[str],
         functions: Items[LeapFunction],
         parser: FunctionCallParser | None,
         options: GenerationOptions,
         *,
-        opens_reasoning: bool,
+        opens_reasoning: bool = False,
     ) -> tuple[Generation, CompiledConstraint | None]:
+        """``opens_reasoning``: the prompt ends within reasoning that the template has opened."""
+        prompt = self._prompt_of(pieces)
         constraint = self._compile_constraint(options, functions, parser, reasoning_open=opens_reasoning)
         sequence = Sequence(
             prompt,
@@ -160,7 +165,12 @@ class InProcessRunner(ModelRunner):
         with self._guard:
             self._check_loaded()
             self.scheduler.submit(sequence)
-        return InProcessGeneration(sequence, reply), constraint
+
+        def remember() -> None:
+            said = b"".join(map(self.model.piece, sequence.target[len(prompt) :]))
+            self._replies.keep(pieces, said.decode(errors="replace"), sequence.target)
+
+        return InProcessGeneration(sequence, reply, remember), constraint
 
     def get_prompt_tokens_size(
         self,
@@ -170,7 +180,7 @@ class InProcessRunner(ModelRunner):
     ) -> int:
         self._check_loaded()
         options = GenerationOptions()
-        prompt, _ = self._prompt(messages, functions, self._parser, options)
+        prompt = self._prompt_of(self._pieces(messages, functions, self._parser, options))
         opened = self.model.bos_token is not None and prompt.keys[:1] == [self.model.bos_token]
         return len(prompt) - (opened and not add_bos_token)
 
@@ -204,17 +214,6 @@ class InProcessRunner(ModelRunner):
         if not self._loaded:
             raise LeapGenerationError("the model is unloaded", hint="load it again")
 
-    def _prompt(
-        self,
-        messages: Items[ChatMessage],
-        functions: Items[LeapFunction],
-        parser: FunctionCallParser | None,
-        options: GenerationOptions,
-    ) -> tuple[Prompt, bool]:
-        """The prompt's tokens, and whether it ends within reasoning that the template has opened."""
-        pieces = self._pieces(messages, functions, parser, options)
-        return self._prompt_of(pieces), bool(pieces) and pieces[-1].rstrip().endswith("<think>")
-
     def _pieces(
         self,
         messages: Items[ChatMessage],
@@ -227,7 +226,8 @@ class InProcessRunner(ModelRunner):
         )
 
     def _prompt_of(self, pieces: Items[str]) -> Prompt:
-        ids = [token for piece in pieces for token in self.model.tokenize(piece, parse_special=True)]
+        known, rest = self._replies.beginning(pieces)
+        ids = [*known, *(token for piece in rest for token in self.model.tokenize(piece, parse_special=True))]
         bos = self.model.bos_token
         if bos is not None and ids[:1] != [bos]:
             ids.insert(0, bos)

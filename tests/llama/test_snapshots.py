@@ -214,4 +214,3 @@ def test_processes_share_a_directory(tmp_path: Path) -> None:
     started = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path), str(n)]) for n in range(3)]
     assert [process.wait(timeout=100) for process in started] == [0, 0, 0]
     assert len(files(tmp_path)) <= 10
-
