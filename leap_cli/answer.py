@@ -21,7 +21,8 @@ from leap_core.responses import (
 )
 
 from .interrupts import stopping_on_interrupt
-from .output import Format, Output
+from .markdown import MarkdownStream
+from .output import CONTROLS, Format, Output
 
 CUT_SHORT = {
     GenerationFinishReason.MAX_TOKENS: "the answer was cut at --max-tokens",
@@ -46,16 +47,18 @@ def show_answer(
     show_thinking: bool = False,
     show_stats: bool = False,
     document_only: bool = False,
+    markdown: bool = False,
     calls: Calls | None = None,
     before_first: Callable[[], object] | None = None,
 ) -> Complete:
     """Generate and show. Ctrl-C ends the answer early and what has come is kept.
 
     ``document_only``: the answer is a JSON document, and the format json shows it and nothing else.
+    ``markdown``: the text is Markdown, and a terminal shows it so.
     ``calls``: how calls of functions are shown, when leap runs them itself; None prints them as the answer.
     ``before_first`` runs once the model has begun to answer, so that a request it refuses gives nothing but the error.
     """
-    writer = _Writer(output, streaming and output.format in (Format.TEXT, Format.JSONL), show_thinking, calls)
+    writer = _Writer(output, streaming and output.format in (Format.TEXT, Format.JSONL), show_thinking, calls, markdown)
     warnings: list[str] = []
     complete: Complete | None = None
     with stopping_on_interrupt(stream.stop), closing(stream):
@@ -117,11 +120,14 @@ def _next(stream: Stream) -> MessageResponse | None:
 class _Writer:
     """Writes the events of one answer. Text and reasoning each end with a line end before the other begins."""
 
-    def __init__(self, output: Output, streaming: bool, show_thinking: bool, calls: Calls | None) -> None:
+    def __init__(
+        self, output: Output, streaming: bool, show_thinking: bool, calls: Calls | None, markdown: bool
+    ) -> None:
         self._output = output
         self._streaming = streaming
         self._show_thinking = show_thinking
         self._shown_calls = calls
+        self._markdown = MarkdownStream() if markdown and output.shows_styles else None
         self._open_text = False
         self._open_aside = False
 
@@ -152,6 +158,8 @@ class _Writer:
         """Close the line that is open."""
         if self._open_aside:
             self._output.aside("\n")
+        if self._markdown is not None:
+            self._output.styled(self._markdown.end())
         if self._open_text:
             self._output.text("\n")
         self._open_text = self._open_aside = False
@@ -167,7 +175,10 @@ class _Writer:
     def _text(self, piece: str) -> None:
         if self._open_aside:
             self.end()
-        self._output.text(piece)
+        if self._markdown is not None:
+            self._output.styled(self._markdown.feed(piece.translate(CONTROLS)))
+        else:
+            self._output.text(piece)
         self._open_text = not piece.endswith("\n")
 
     def _aside(self, piece: str) -> None:

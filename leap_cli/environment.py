@@ -59,9 +59,21 @@ class Environment:
             cwd=_working_directory(),
         )
 
+    @property
+    def is_own_terminal(self) -> bool:
+        """Whether standard input and output are the terminal of this process."""
+        own = self.stdin is getattr(sys.stdin, "buffer", None)
+        return own and self.stdin_is_terminal and self.stdout_is_terminal
+
+    @property
+    def has_editor(self) -> bool:
+        """Whether that terminal can show an editor: it moves its cursor where it is told to."""
+        able = os.name == "nt" or self.variables.get("TERM", "dumb") not in ("", "dumb", "unknown")
+        return self.is_own_terminal and able
+
     def read_typed_line(self, prompt: str) -> str:
         """A line from the terminal, with line editing where Python has it. Ctrl-D raises EOFError."""
-        if self.stdin is getattr(sys.stdin, "buffer", None) and self.stdout_is_terminal:
+        if self.is_own_terminal:
             with suppress(ImportError):
                 import readline  # noqa: F401  (input() then edits lines and remembers them)
             return input(prompt)

@@ -34,6 +34,8 @@ class Output:
         self.format = Format(format)
         self._out, self._err = env.stdout, env.stderr
         self._out_is_terminal, self._err_is_terminal = env.stdout_is_terminal, env.stderr_is_terminal
+        self.shows_styles = env.use_color(env.stdout_is_terminal)
+        """Whether stdout takes escape codes."""
         self._dim_notes = env.use_color(env.stderr_is_terminal)
         self._live_notes = env.stderr_is_terminal and env.variables.get("TERM") != "dumb"
         self._progress_shown = False
@@ -41,6 +43,10 @@ class Output:
     def text(self, piece: str) -> None:
         """A piece of the data itself: as it is, but without control characters for a terminal."""
         self._write_data(piece.translate(CONTROLS) if self._out_is_terminal else piece)
+
+    def styled(self, piece: str) -> None:
+        """A piece of the data with escape codes of leap's own, for a terminal that takes them."""
+        self._write_data(piece)
 
     def document(self, value: object) -> None:
         """One JSON document, indented for reading."""

@@ -103,6 +103,8 @@ class SessionLog:
     """What is continued; None where a session begins."""
     history: Sequence[ChatMessage] = ()
     """What was said in it. Questions that got no answer, because their process was killed or failed, are left out."""
+    unanswered: ChatMessage | None = field(default=None, init=False)
+    """The last thing that was asked in it, if the answer never came."""
     model: str | None = None
     """The reference of the model that a session begins with."""
     _store: SessionStore | None = None
@@ -122,12 +124,60 @@ class SessionLog:
         self.session = self._store.latest() if last else self._store.get(str(self.name))
         if self.session is not None:
             self._id = self.session.id
-            self.history = answered(self._store.history(self._id))
+            written = self._store.history(self._id)
+            self.history = answered(written)
             self._kept = list(self.history)
+            if len(self.history) < len(written) and written[-1].role is ChatMessageRole.USER:
+                self.unanswered = written[-1]
         elif last:
             raise LeapSessionError("there is no session to continue", hint="leap chat begins one")
         else:
             self._store.check_name(str(self.name))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether what is said is kept."""
+        return self._store is not None
+
+    @property
+    def label(self) -> str | None:
+        """How to call the session that is being written: its name, or its id; None before it begins."""
+        found = self._store.get(self._id) if self._store is not None and self._id is not None else None
+        return None if found is None else found.label
+
+    def save_as(self, name: str, env: Environment, history: Sequence[ChatMessage]) -> None:
+        """Give the session this name; where nothing was kept so far, begin it. Raises LeapSessionError for a name that
+        is taken or is none."""
+        if self._store is None:
+            self.open(env)
+            self.begin_another()
+        assert self._store is not None
+        if self._id is None:
+            self._id = self._store.create(model=self.model, name=name).id
+            self.keep(history)
+        else:
+            self._store.rename(self._id, name)
+
+    def move_to(self, reference: str, env: Environment) -> Sequence[ChatMessage]:
+        """Go on in another session, which is only read where nothing is kept; its history. Raises LeapSessionError."""
+        from leap_core.sessions import SessionStore
+
+        store = self._store or SessionStore(env.directories.sessions_file)
+        try:
+            found = store.find(reference)
+            history = answered(store.history(found.id))
+        finally:
+            if store is not self._store:
+                store.close()
+        self.begin_another()
+        if self.is_open:
+            self._id, self._kept = found.id, list(history)
+        return history
+
+    def begin_another(self) -> None:
+        """Go on in a new session, which begins with the next message."""
+        self.name = self._id = self._question = None
+        self._kept = []
 
     def model_for(self, env: Environment, model: str | None) -> str | None:
         """The model that was named, else that of the session, else None; and remember it for a session that begins."""

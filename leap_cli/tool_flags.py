@@ -96,6 +96,15 @@ def take_tools(flags: dict[str, Any], env: Environment) -> Tools:
     return Tools(functions, policy, choice, show)
 
 
+def choose_tools(names: Sequence[str], before: Tools, env: Environment) -> Tools:
+    """The tools of these names in the place of those ``before``. Raises LeapToolError for one that is not there."""
+    from leap_core.functions.sources import choose
+
+    functions = choose(names, [*before.functions, *known_tools(env)])
+    policy = before.policy or replace(read_policy(env), ask=asker(env))
+    return replace(before, functions=functions, policy=policy)
+
+
 def functions_of_files(files: Sequence[str], env: Environment) -> list[LeapFunction]:
     """The tools of all files, in order."""
     from leap_core.functions.sources import functions_of_file

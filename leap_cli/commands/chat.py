@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from leap_core.responses import Complete
 
 from ..command_line import leap_command
 from ..constraint_flags import constraint_flags, take_constraint
@@ -17,6 +19,10 @@ from ..prompt import text_argument
 from ..session_flags import session_flags, take_session
 from ..tool_flags import take_tools, tool_flags
 
+if TYPE_CHECKING:
+    from ..answer import Stream
+    from ..chat.dialogue import Dialogue
+
 
 @leap_command("chat")
 @click.option("-s", "--system", metavar="TEXT", help="System prompt.")
@@ -25,6 +31,7 @@ from ..tool_flags import take_tools, tool_flags
 @constraint_flags
 @tool_flags
 @session_flags(saves=True)
+@click.option("--jsonl", is_flag=True, help="A JSON message a line in (OpenAI's shape), a JSON message a line out.")
 @click.option("--stream/--no-stream", default=True, help="Print answers as they come (default), or at their end.")
 @click.option("--stats", is_flag=True, help="Show token counts and speed on stderr after each answer.")
 @click.option("--show-thinking", is_flag=True, help="Let the model reason, and show that on stderr.")
@@ -38,17 +45,20 @@ def command(
     cpu_threads: int | None,
     n_gpu_layers: int,
     verbose: bool,
+    jsonl: bool,
     stream: bool,
     stats: bool,
     show_thinking: bool,
     **flags: Any,
 ) -> ExitCode:
-    """Talk with a model, line by line; it remembers what was said.
+    """Talk with a model; it remembers what was said.
 
-    Ctrl-C stops an answer and keeps what has come, Ctrl-D leaves. From a pipe each line is one turn, and the answers
-    go to stdout one after the other.
+    At a terminal Ctrl-C stops an answer and keeps what has come, Ctrl-D leaves, and /help lists the commands. From a
+    pipe each line is one turn, and the answers go to stdout one after the other.
     """
-    from ..dialogue import hold_dialogue
+    from ..answer import show_answer
+    from ..chat.dialogue import Dialogue
+    from ..chat.piped import answer_lines, answer_messages, read_through
 
     output = Output(env)
     shape = take_constraint(flags, env)
@@ -58,22 +68,35 @@ def command(
     if system is not None:
         system = text_argument(system, "--system")
     loading = {"context_size": context_size, "cpu_threads": cpu_threads, "n_gpu_layers": n_gpu_layers}
+
+    def show(dialogue: Dialogue, answer: Stream) -> Complete:
+        return show_answer(
+            answer,
+            output,
+            model=dialogue.conversation.model_runner.model_id,
+            streaming=stream,
+            show_thinking=show_thinking,
+            show_stats=stats,
+            markdown=env.stdin_is_terminal,
+            calls=dialogue.tools.calls(),
+        )
+
     with (
         sessions.open(env) as session,
         load_model(env, model := session.model_for(env, model), loading, verbose=verbose) as runner,
     ):
         note_builtin(env, model, output)
         conversation = session.conversation(runner, system)
-        conversation.register_functions(tools.functions)
-        hold_dialogue(
-            conversation,
-            env,
-            output,
-            options,
-            streaming=stream,
-            show_stats=stats,
-            show_thinking=show_thinking,
-            tools=tools,
-            session=session,
-        )
+        dialogue = Dialogue(conversation, options, tools, session, read_through if jsonl else show)
+        try:
+            if jsonl:
+                answer_messages(dialogue, env, output)
+            elif env.stdin_is_terminal:
+                from ..chat.talk import talk_at_terminal
+
+                talk_at_terminal(dialogue, env, output, lambda name: load_model(env, name, loading, verbose=verbose))
+            else:
+                answer_lines(dialogue, env)
+        finally:
+            dialogue.conversation.model_runner.unload()
     return ExitCode.DONE

@@ -1,0 +1,104 @@
+"""A conversation as ``leap chat`` holds it: every answer is shown while it comes, and every message kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from leap_core.messages import ChatMessage, ChatMessageRole
+from leap_core.options import GenerationOptions
+from leap_core.responses import Complete
+
+from ..answer import Stream
+from ..session_flags import SessionLog
+from ..tool_flags import Tools
+
+if TYPE_CHECKING:
+    from leap_core.conversation import Conversation
+    from leap_core.runner import ModelRunner
+
+
+Show = Callable[["Dialogue", Stream], Complete]
+"""Reads a stream to its end while a person, or a program, gets to see it."""
+
+
+class Dialogue:
+    """A conversation, the options of its answers, and the log of its session."""
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        options: GenerationOptions,
+        tools: Tools,
+        log: SessionLog,
+        show: Show,
+    ) -> None:
+        self.conversation = conversation
+        self.options = options
+        self.tools = tools
+        self.log = log
+        self.show = show
+        self.last: Complete | None = None
+        """How the newest answer ended."""
+        conversation.register_functions(tools.functions)
+
+    @property
+    def history(self) -> list[ChatMessage]:
+        return self.conversation.history
+
+    def answer(self, message: ChatMessage | None) -> Complete:
+        """Answer ``message``, or the history as it is. Where that fails the history, and what is kept of it, are as
+        they were, but for calls that have run."""
+        stream = self.tools.respond(self.conversation, message, self.options)
+        if message is not None:
+            stream = self.log.keeping(stream, self.conversation, message)
+        try:
+            self.last = self.show(self, stream)
+        finally:
+            self._keep()
+        return self.last
+
+    def add(self, message: ChatMessage) -> None:
+        """Take note of a message without answering it."""
+        self.conversation.append_to_history(message)
+        self._keep()
+
+    def answer_instead(self, kept: Sequence[ChatMessage], message: ChatMessage) -> Complete:
+        """Forget what came after ``kept`` and answer ``message``; where that fails nothing is forgotten."""
+        before = self.history
+        self.rewrite(kept)
+        try:
+            return self.answer(message)
+        except BaseException:
+            self.rewrite(before)
+            raise
+
+    def rewrite(self, history: Sequence[ChatMessage]) -> None:
+        """Go on from another past."""
+        self._begin(self.conversation.model_runner, history)
+        self._keep()
+
+    def change_model(self, runner: ModelRunner) -> None:
+        """Go on with another model; the one before is unloaded."""
+        before = self.conversation.model_runner
+        self._begin(runner, self.history)
+        before.unload()
+
+    def change_tools(self, tools: Tools) -> None:
+        """Let the model call these from now on, and no others."""
+        self.tools = tools
+        self._begin(self.conversation.model_runner, self.history)
+
+    def set_system(self, text: str | None) -> None:
+        """Another system prompt for the same conversation; None is no system prompt."""
+        rest = [message for message in self.history if message.role is not ChatMessageRole.SYSTEM]
+        self.rewrite(rest if text is None else [ChatMessage(ChatMessageRole.SYSTEM, text), *rest])
+
+    def _begin(self, runner: ModelRunner, history: Sequence[ChatMessage]) -> None:
+        self.conversation = runner.create_conversation_from_history(history)
+        self.conversation.register_functions(self.tools.functions)
+
+    def _keep(self) -> None:
+        """An empty conversation begins no session."""
+        if self.log.label is not None or any(each.role is not ChatMessageRole.SYSTEM for each in self.history):
+            self.log.keep(self.history)

@@ -1,0 +1,103 @@
+"""A conversation through a pipe: a line of text is a turn, or with ``--jsonl`` a message.
+
+    {"role": "user", "content": "Hello."}   ->   {"role": "assistant", "content": "Hello! How can I help you?"}
+
+What a ``user`` says is answered, and so is what an ``assistant`` says: that is another instance at the far end, which
+takes the user's part here. ``system`` sets the system prompt and is not answered; ``tool`` brings the result of a call,
+and the model goes on when all its calls have theirs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from leap_core.errors import LeapError, LeapGenerationError, LeapSerializationError
+from leap_core.messages import ChatMessage, ChatMessageRole
+from leap_core.responses import Complete, GenerationFinishReason
+
+from ..answer import Stream
+from ..environment import Environment
+from ..interrupts import stopping_on_interrupt
+from ..output import Output
+from ..prompt import decode_text
+from .dialogue import Dialogue
+
+
+def answer_lines(dialogue: Dialogue, env: Environment) -> None:
+    """Answer each line that is not blank. The first failure ends it: nobody is there to say things differently."""
+    for _, line in _lines(env):
+        dialogue.answer(ChatMessage(ChatMessageRole.USER, line))
+
+
+def answer_messages(dialogue: Dialogue, env: Environment, output: Output) -> None:
+    """Answer each message with a message. The first failure ends it, and its error begins with the line's number."""
+    for number, line in _lines(env):
+        try:
+            complete = _take(dialogue, ChatMessage.from_json(_parsed(line)))
+        except LeapError as error:
+            error.message = f"line {number}: {error.message}"
+            raise
+        if complete is not None:
+            output.event(complete.full_message.to_json())
+
+
+def read_through(_dialogue: Dialogue, stream: Stream) -> Complete:
+    """Shows nothing of an answer before its end. Ctrl-C ends it early, and what has come is kept."""
+    complete = None
+    with stopping_on_interrupt(stream.stop):
+        try:
+            while True:
+                try:
+                    response = stream.__next__()
+                except StopIteration:
+                    break
+                if isinstance(response, Complete):
+                    complete = response
+        finally:
+            stream.close()
+    if complete is None or complete.finish_reason is GenerationFinishReason.ERROR:
+        raise LeapGenerationError("the generation failed before the answer was complete")
+    return complete
+
+
+def _take(dialogue: Dialogue, message: ChatMessage) -> Complete | None:
+    """The answer to a message, if it gets one."""
+    if message.role is ChatMessageRole.SYSTEM:
+        dialogue.set_system(message.text)
+        return None
+    if message.role is ChatMessageRole.TOOL:
+        missing = _calls_without_result(dialogue.history)
+        if not missing:
+            raise LeapSerializationError("a tool's result, and no call waits for one", path="message.role")
+        dialogue.add(message)
+        return dialogue.answer(None) if missing == 1 else None
+    if not message.content:
+        raise LeapSerializationError("there is nothing to answer", path="message.content")
+    return dialogue.answer(ChatMessage(ChatMessageRole.USER, message.content))
+
+
+def _calls_without_result(history: list[ChatMessage]) -> int:
+    for results, message in enumerate(reversed(history)):
+        if message.role is not ChatMessageRole.TOOL:
+            return max(0, len(message.function_calls or ()) - results)
+    return 0
+
+
+def _parsed(line: str) -> object:
+    try:
+        return json.loads(line)
+    except ValueError as error:
+        raise LeapSerializationError(
+            f"not JSON: {error}", hint='a message is one line, such as {"role": "user", "content": "Hello."}'
+        ) from None
+    except RecursionError:
+        raise LeapSerializationError("not a message: it is nested too deeply") from None
+
+
+def _lines(env: Environment) -> Iterator[tuple[int, str]]:
+    """Each line of standard input that is not blank, with its number, as it comes."""
+    for number, data in enumerate(env.stdin, start=1):
+        line = decode_text(data, f"line {number} of standard input").rstrip("\r\n")
+        if line.strip():
+            yield number, line

@@ -1,0 +1,96 @@
+"""What TAB offers at the prompt of ``leap chat``: commands, and what may follow them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from .. import completion_values
+from ..environment import Environment
+
+if TYPE_CHECKING:
+    from prompt_toolkit.completion import Completer
+
+    from .commands import SlashCommand
+
+MOST_FILES = 500
+
+
+class Suggestion(NamedTuple):
+    """The whole word that would stand in the line, and what it means."""
+
+    value: str
+    meaning: str = ""
+
+
+Suggestions = Callable[[Environment, str], Iterable[Suggestion]]
+"""The values that a word which begins so may have."""
+
+
+def suggest(line: str, commands: Sequence[SlashCommand], env: Environment) -> tuple[str, list[Suggestion]]:
+    """The word before the cursor, and what may stand in its place. Messages are not completed."""
+    if not line.startswith("/") or line.startswith("//"):
+        return "", []
+    name, space, rest = line[1:].partition(" ")
+    if not space:
+        found = [Suggestion(f"/{command.name}", command.meaning) for command in commands]
+        return line, [each for each in found if each.value.startswith(line.lower())]
+    values = next((command.values for command in commands if command.name == name.lower()), None)
+    if values is None:
+        return "", []
+    word = rest.lstrip() if values in PATHS else rest.rpartition(" ")[2]
+    return word, list(values(env, word))
+
+
+def files(env: Environment, begun: str) -> Iterator[Suggestion]:
+    """Paths; after an @ too. Hidden ones only where a dot was typed."""
+    mark = "@" if begun.startswith("@") else ""
+    directory, name = os.path.split(begun[len(mark) :])
+    try:
+        with os.scandir(env.cwd / Path(directory or ".").expanduser()) as entries:
+            found = sorted((entry.name, entry.is_dir()) for entry in entries)
+    except (OSError, ValueError, RuntimeError):  # RuntimeError: there is no such user's home
+        return
+    for entry, is_directory in found[:MOST_FILES]:
+        if entry.startswith(name) and entry.isprintable() and (name or not entry.startswith(".")):
+            yield Suggestion(mark + os.path.join(directory, entry) + (os.sep if is_directory else ""))
+
+
+def models(_env: Environment, begun: str) -> Iterator[Suggestion]:
+    """References to models, as the shell's completion has them."""
+    return _from_shell(completion_values.models, _env, begun)
+
+
+def tools(_env: Environment, begun: str) -> Iterator[Suggestion]:
+    """Tools, as the shell's completion has them."""
+    return _from_shell(completion_values.tools, _env, begun)
+
+
+PATHS = (files,)
+
+
+def completer(commands: Sequence[SlashCommand], env: Environment) -> Completer:
+    """The same, for the editor."""
+    from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+    from prompt_toolkit.document import Document
+
+    class Commands(Completer):
+        def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
+            word, found = suggest(document.text_before_cursor, commands, env)
+            for value, meaning in found:
+                yield Completion(value, start_position=-len(word), display_meta=meaning)
+
+    return Commands()
+
+
+def _from_shell(source: completion_values.Source, env: Environment, begun: str) -> Iterator[Suggestion]:
+    context = click.Context(click.Command("chat"), obj=env)
+    for item in completion_values.fitting(source(context, begun), begun):
+        if item.type == "plain":
+            yield Suggestion(str(item.value), item.help or "")
+        else:
+            yield from files(env, begun)
