@@ -28,7 +28,7 @@ LEVELS = (
     ("functions", "constraints", "templates", "text", "models", "builtin", "database"),
     ("llama", "media", "speech"),
     ("runner", "conversation", "reply", "generation", "checked", "in_process"),
-    ("loading", "host", "sessions", "testing"),
+    ("loading", "host", "sessions", "transcripts", "testing"),
 )
 """leap_core's rooms, from the leaves up. A room imports from its own level and from those below."""
 
