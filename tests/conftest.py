@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,6 +14,14 @@ from leap_cli.main import main
 from leap_core.options import ModelLoadingOptions
 from leap_core.runner import ModelRunner
 from leap_core.testing import ScriptedModelRunner
+
+
+def pytest_unconfigure() -> None:
+    """Close what llama_cpp opens at import and never closes, or Python complains after the summary."""
+    opened = sys.modules.get("llama_cpp._utils")
+    for name in ("outnull_file", "errnull_file"):
+        if hasattr(opened, name):
+            getattr(opened, name).close()
 
 
 @pytest.fixture(autouse=True)
