@@ -1,0 +1,45 @@
+"""ShellCheck passes over the shell that leap ships and shows: .ci/run, bash's completion, the examples in the docs."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SCRIPTS = [".ci/run", "completions/leap.bash"]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLES = [
+    pytest.param(block, id=f"{page.name}-{number}")
+    for page in PAGES
+    for number, block in enumerate(re.findall(r"^```sh\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL))
+]
+
+
+def shellcheck(*arguments: str, script: str = "") -> str:
+    """What ShellCheck says; it comes with the test extra, and stands beside this Python or on PATH."""
+    places = os.pathsep.join((sysconfig.get_path("scripts"), os.environ.get("PATH", os.defpath)))
+    program = shutil.which("shellcheck", path=places)
+    assert program is not None, "pip install -e '.[test]' brings shellcheck"
+    done = subprocess.run([program, *arguments], input=script, capture_output=True, text=True, timeout=60, check=False)
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_scripts(script):
+    assert shellcheck("--shell=bash", str(ROOT / script)) == ""
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_examples_in_the_documentation(example):
+    assert shellcheck("--shell=bash", "-", script=example) == ""
+
+
+def test_it_finds_what_is_wrong():
+    assert "SC2086" in shellcheck("--shell=bash", "-", script='file="a b"\nrm $file\n')
+    assert len(EXAMPLES) >= 15
