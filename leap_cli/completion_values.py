@@ -1,4 +1,4 @@
-"""What a parameter's value may be: models, quantizations, tools, jobs, files, found on this disk and nowhere else.
+"""What a parameter's value may be: models, quantizations, tools, sessions, jobs, files, found on this disk and nowhere else.
 
 A parameter whose type completes by itself is asked; for the others the name that ``--help`` shows for the value, or the
 place where it stands, decides. A new kind of value is one more line in ``BY_NAME`` or ``BY_PLACE``.
@@ -91,6 +91,13 @@ def registered_tools(context: click.Context, _begun: str) -> Iterator[Item]:
         yield CompletionItem(name, help=str(entry.get("description", "")))
 
 
+def templates(context: click.Context, _begun: str) -> Iterator[Item]:
+    """Saved prompts."""
+    from .prompt_templates import template_names
+
+    return (CompletionItem(name) for name in template_names(context.ensure_object(Environment)))
+
+
 def tool_choices(context: click.Context, begun: str) -> Iterator[Item]:
     """When tools are called."""
     yield CompletionItem("auto", help="the model decides")
@@ -135,6 +142,23 @@ def jobs(*states: str) -> Source:
     return source
 
 
+def sessions(context: click.Context, _begun: str) -> Iterator[Item]:
+    """Names, then ids, of the sessions that were written to last."""
+    from leap_core.session_glance import newest
+
+    found = newest(context.ensure_object(Environment).directories.sessions_file)
+    yield from (CompletionItem(session.name, help=session.title) for session in found if session.name)
+    yield from (CompletionItem(session.id, help=session.name or session.title) for session in found)
+
+
+def conversations(context: click.Context, begun: str) -> Iterator[Item]:
+    """What can be exported: sessions, and jobs that have answered."""
+    yield from sessions(context, begun)
+    for job in jobs("succeeded")(context, begun):
+        if (job.help or "").startswith("succeeded: generate"):
+            yield job
+
+
 def files(_context: click.Context, _begun: str) -> Iterator[Item]:
     """Paths: the shell knows best how to complete them."""
     return iter([CompletionItem("", type="file")])
@@ -147,6 +171,8 @@ BY_NAME: dict[str, Source] = {
     "INPUT": files,
     "SCHEMA": files,
     "TOOL": tools,
+    "SESSION": sessions,
+    "SESSION|JOB|-": conversations,
 }
 """By the value's name in ``--help``: an option's metavar, an argument's name."""
 
@@ -154,6 +180,10 @@ BY_PLACE: dict[str, Source] = {
     "--tool": tools,
     "--allow-tool": tools,
     "--tool-choice": tool_choices,
+    "--template": templates,
+    "templates show NAME": templates,
+    "templates add NAME": templates,
+    "templates remove NAME": templates,
     "tools show NAME": tools,
     "tools check NAME": tools,
     "tools call NAME": tools,

@@ -51,11 +51,16 @@ _OPTIONS = (
 
 
 def take_constraint(flags: dict[str, Any], env: Environment) -> dict[str, Any]:
-    """Take the flags out of ``flags``; what they mean as fields of GenerationOptions.
+    """Take the flags out of ``flags``; what they mean as fields of GenerationOptions. One that was typed takes the
+    place of another that is configured.
 
     A schema that is invalid raises LeapSchemaError here, before a model is loaded.
     """
     given = {name: value for name in SHAPES if (value := flags.pop(name)) is not None}
+    context = click.get_current_context()
+    typed = [name for name in given if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE]
+    if typed:
+        given = {name: given[name] for name in typed}
     if len(given) > 1:
         first, second = list(given)[:2]
         raise click.UsageError(f"{SHAPES[second]} cannot be combined with {SHAPES[first]}")
@@ -69,7 +74,7 @@ def take_constraint(flags: dict[str, Any], env: Environment) -> dict[str, Any]:
         elif name == "regex":
             fields["regex_constraint"] = value
         else:
-            fields["grammar_constraint"] = _file_or_text(value, env)
+            fields["grammar_constraint"] = read_grammar_argument(value, env)
     return fields
 
 
@@ -108,8 +113,8 @@ def _read(path: Path, name: str) -> str:
         raise click.UsageError(f"{name} is not UTF-8 text") from None
 
 
-def _file_or_text(value: str, env: Environment) -> str:
-    """A grammar has a ``start`` rule; anything without a colon is a file's name."""
+def read_grammar_argument(value: str, env: Environment) -> str:
+    """The grammar that an argument means. One has a ``start`` rule; anything without a colon is a file's name."""
     if ":" in value and not (_may_be_path(value) and (env.cwd / value).is_file()):
         return value
     return _read(env.cwd / value, value)

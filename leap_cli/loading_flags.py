@@ -63,7 +63,7 @@ def load_model(env: Environment, model: str | None, flags: dict[str, Any], *, ve
     reference = model_reference(env, model)
     from leap_core.options import ModelLoadingOptions
 
-    options = ModelLoadingOptions(**flags, slots=1)
+    options = ModelLoadingOptions(**{"slots": 1, **flags})
     if verbose:
         from leap_core.llama.library import set_verbose
 

@@ -59,6 +59,17 @@ class OptionDefaults(UserDict[str, Any]):
                 self.origins[parameter] = where
         return values
 
+    def prefer(self, given: dict[str, Any], file: str) -> None:
+        """Let values from elsewhere, by the names of their options, go before these. Raises UsageError."""
+        known = {option_name(option): option for option in options_of(self._command)}
+        for name, value in given.items():
+            if name not in known:
+                raise click.UsageError(f"{file}: {_unknown(name, self._path, known)}")
+            where = f"{file}: {name}"
+            check_shape(value, known[name], where)
+            self.data[str(known[name].name)] = value
+            self.origins[str(known[name].name)] = where
+
 
 def options_of(command: click.Command) -> Iterator[click.Option]:
     """The options of a command that can be configured: all but ``--help`` and ``--version``."""

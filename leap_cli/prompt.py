@@ -12,12 +12,17 @@ from .environment import Environment
 from .output import Output
 
 PATIENCE_SECONDS = 3.0
+INPUT = "{input}"
 
 
-def read_prompt(words: Sequence[str], env: Environment, output: Output) -> str:
-    """The words, joined by spaces, then a blank line, then standard input unless that is a terminal.
+def read_prompt(
+    words: Sequence[str], env: Environment, output: Output, *, before: Sequence[str] = (), pattern: str = INPUT
+) -> str:
+    """The parts ``before``, the words, joined by spaces, then standard input unless that is a terminal, with a blank
+    line between them.
 
-    One ``-`` among the words stands for standard input, a terminal included. An empty prompt is a usage error.
+    One ``-`` among the words stands for standard input, a terminal included. All of it takes the place of ``{input}``
+    in ``pattern``, or follows a pattern that has none. An empty prompt is a usage error.
     """
     words = [text_argument(word, "the prompt") for word in words]
     if words.count("-") > 1:
@@ -27,8 +32,12 @@ def read_prompt(words: Sequence[str], env: Environment, output: Output) -> str:
         parts = [" ".join(words[:at]), read_text(env, output), " ".join(words[at + 1 :])]
     else:
         parts = [" ".join(words), "" if env.stdin_is_terminal else read_text(env, output)]
-    prompt = "\n\n".join(part for part in parts if part.strip())
-    if not prompt:
+    given = "\n\n".join(part for part in (*before, *parts) if part.strip())
+    if INPUT in pattern:
+        prompt = pattern.replace(INPUT, given) if given else ""
+    else:
+        prompt = f"{pattern}\n\n{given}" if given else pattern
+    if not prompt.strip():
         raise click.UsageError("the prompt is empty: give it as an argument, on standard input, or both")
     return prompt
 
@@ -44,6 +53,21 @@ def read_text(env: Environment, output: Output) -> str:
     finally:
         waiting.cancel()
     return decode_text(data, "standard input").rstrip("\r\n")
+
+
+def read_system(value: str, env: Environment) -> str:
+    """The system prompt that an argument means: ``@FILE`` is the file's text, ``@@`` a literal ``@`` at the beginning.
+
+    Raises UsageError.
+    """
+    value = text_argument(value, "--system")
+    if not value.startswith("@"):
+        return value
+    if value.startswith("@@"):
+        return value[1:]
+    from .attachments import read_text_file
+
+    return read_text_file(value[1:], env).rstrip("\r\n")
 
 
 def decode_text(data: bytes, source: str) -> str:

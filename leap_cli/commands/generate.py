@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from ..answer_file import writing_to
+from ..attachments import attach
 from ..background_flags import background_flags, policy_of, tell_id
 from ..command_line import leap_command
 from ..constraint_flags import constraint_flags, take_constraint
@@ -13,15 +15,17 @@ from ..environment import Environment
 from ..exit_codes import ExitCode
 from ..generation_flags import generation_flags, generation_options
 from ..loading_flags import load_model, loading_flags, model_reference, note_builtin
+from ..one_shot_flags import one_shot_flags, take_one_shot
 from ..output import Format, Output
-from ..prompt import read_prompt, text_argument
+from ..prompt import read_prompt, read_system
 from ..session_flags import session_flags, take_session
 from ..tool_flags import take_tools, tool_flags
 
 
 @leap_command("generate")
 @click.argument("prompt", nargs=-1)
-@click.option("-s", "--system", metavar="TEXT", help="System prompt.")
+@click.option("-s", "--system", metavar="TEXT", help="System prompt; @FILE reads it from a file.")
+@one_shot_flags
 @loading_flags
 @generation_flags
 @constraint_flags
@@ -35,7 +39,6 @@ from ..tool_flags import take_tools, tool_flags
     help="text, one json document, or jsonl: each event as it comes.",
 )
 @click.option("--stats", is_flag=True, help="Show token counts and speed on stderr.")
-@click.option("--show-thinking", is_flag=True, help="Let the model reason, and show that on stderr.")
 @background_flags()
 @click.pass_obj
 def command(
@@ -51,26 +54,28 @@ def command(
     stream: bool,
     format: str,
     stats: bool,
-    show_thinking: bool,
     background: bool,
     priority: int,
     job_retries: int,
     **flags: Any,
 ) -> ExitCode:
-    """Answer one PROMPT, from the arguments, standard input, or both (then a blank line stands between them).
+    """Answer one PROMPT, from files, the arguments and standard input, with a blank line between them.
 
-    The answer goes to stdout and everything else to stderr. Ctrl-C stops the answer and keeps what has come.
+    The answer goes to stdout and everything else to stderr. Ctrl-C stops the answer and keeps what has come. The name
+    of the command may be left out where the first argument has a space in it: leap "What is the capital of Italy?"
     """
-    from ..answer import show_answer
+    from ..one_shot import Question
 
+    asked = take_one_shot(flags)
     output = Output(env, format)
     shape = take_constraint(flags, env)
     tools = take_tools(flags, env)
+    asked.check_tools(tools)
     sessions = take_session(flags, saves=False)
-    options = generation_options({**flags, **shape, "tool_choice": tools.choice}, enable_thinking=show_thinking)
+    options = generation_options({**flags, **shape, "tool_choice": tools.choice}, enable_thinking=asked.thinks)
     if system is not None:
-        system = text_argument(system, "--system")
-    text = read_prompt(prompt, env, output)
+        system = read_system(system, env)
+    text = read_prompt(prompt, env, output, before=[attach(file, env) for file in asked.files], pattern=asked.pattern)
     loading = {"context_size": context_size, "cpu_threads": cpu_threads, "n_gpu_layers": n_gpu_layers}
     if background:
         if sessions.continues:
@@ -94,23 +99,19 @@ def command(
         tell_id(output, id)
         return ExitCode.DONE
     with (
+        writing_to(asked.target, env) as place,
         sessions.open(env) as session,
-        load_model(env, model := session.model_for(env, model), loading, verbose=verbose) as runner,
+        load_model(env, model := session.model_for(env, model), asked.with_slots(loading), verbose=verbose) as runner,
     ):
-        conversation = session.conversation(runner, system)
-        conversation.register_functions(tools.functions)
-        answer = session.keeping(tools.respond(conversation, text, options), conversation, text)
-        complete = show_answer(
-            answer,
-            output,
-            model=runner.model_id,
+        question = Question(asked, runner, session, tools, system, text)
+        if asked.dry_run:
+            question.show_prompt(options, place, format)
+            return ExitCode.DONE
+        return question.answer(
+            options,
+            place,
+            format,
             streaming=stream,
-            show_thinking=show_thinking,
             show_stats=stats,
-            document_only=options.json_schema_constraint is not None,
-            calls=tools.calls(),
             before_first=lambda: note_builtin(env, model, output),
         )
-    if complete.finish_reason.value == "interrupted":
-        return ExitCode.INTERRUPTED
-    return ExitCode.TOOL if getattr(answer, "refused", False) else ExitCode.DONE

@@ -1,0 +1,73 @@
+"""``-o FILE``: what would go to stdout goes to a file, which at every moment is the old one or the new one."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from leap_core.errors import LeapError
+
+from .config_file import replace_text
+from .environment import Environment
+
+STANDARD = "-"
+
+
+@contextmanager
+def writing_to(target: str | None, env: Environment) -> Iterator[Environment]:
+    """The environment whose stdout is the file; this one where there is no target, or ``-``.
+
+    The file is written when the block ends, also when an error or Ctrl-C ends it, if anything has come by then. Where
+    it cannot be written its text goes to stdout, and LeapError says why. Raises UsageError for a place where there can
+    be no file, before the block begins.
+    """
+    if target is None or target == STANDARD:
+        yield env
+        return
+    path = env.cwd / target
+    _check(path, target)
+    text = io.StringIO()
+    try:
+        yield replace(env, stdout=text, stdout_is_terminal=False)
+    except BaseException:
+        if text.getvalue():
+            _write(path, text.getvalue(), env)
+        raise
+    _write(path, text.getvalue(), env)
+
+
+def _check(path: Path, name: str) -> None:
+    if path.is_dir():
+        raise click.UsageError(f"--output {name} is a directory")
+    if not path.parent.is_dir():
+        raise click.UsageError(f"--output {name}: there is no directory {path.parent}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise click.UsageError(f"--output {name} cannot be written: permission denied")
+
+
+def _write(path: Path, text: str, env: Environment) -> None:
+    try:
+        if path.exists() and not path.is_file():  # a pipe or a device, which nothing may take the place of
+            with path.open("w", encoding="utf-8", newline="") as file:
+                file.write(text)
+            return
+        is_new = not path.exists()
+        replace_text(path, text)
+        if is_new:
+            path.chmod(0o666 & ~_umask())
+    except (LeapError, OSError):
+        env.stdout.write(text)
+        env.stdout.flush()
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
