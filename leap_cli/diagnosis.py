@@ -42,6 +42,7 @@ DISTRIBUTIONS = (
     "uvicorn",
     "soundfile",
     "tomlkit",
+    "prompt_toolkit",
 )
 
 

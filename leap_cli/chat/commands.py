@@ -19,8 +19,9 @@ from ..answer import describe
 from ..attachments import read_text_file
 from ..output import one_line
 from ..tool_flags import choose_tools
+from .exchange import expand, read_conversation, write_conversation
 from .parts import describe_part, read_part
-from .suggestions import Suggestions, files, models, tools
+from .suggestions import Suggestions, conversations, files, models, tools
 from .talk import Talk
 
 NONE = "none"
@@ -74,7 +75,7 @@ def change_system(talk: Talk, text: str) -> None:
     elif text == NONE:
         talk.dialogue.set_system(None)
     else:
-        talk.dialogue.set_system(read_text_file(text[1:], talk.env) if text.startswith("@") else text)
+        talk.dialogue.set_system(read_text_file(expand(text[1:]), talk.env) if text.startswith("@") else text)
 
 
 def change_model(talk: Talk, name: str) -> None:
@@ -88,7 +89,7 @@ def attach(talk: Talk, path: str) -> None:
     if path == NONE:
         talk.attached.clear()
     elif path:
-        talk.attached.append(read_part(path, talk.env))
+        talk.attached.append(read_part(expand(path), talk.env))
     for part in talk.attached:
         talk.output.text(f"{describe_part(part)}\n")
     talk.output.text("it goes with your next message\n" if talk.attached else "nothing is attached\n")
@@ -138,6 +139,28 @@ def save(talk: Talk, name: str) -> None:
     talk.output.text(f"saved as {label}\n")
 
 
+def load(talk: Talk, reference: str) -> None:
+    if not reference:
+        raise click.UsageError("give a session or a file: /load SESSION, or /load FILE")
+    log = talk.dialogue.log
+    if (talk.env.cwd / expand(reference)).is_file():
+        history = read_conversation(expand(reference), talk.env)
+        log.begin_another()
+    else:
+        history = list(log.move_to(reference, talk.env))
+    talk.dialogue.rewrite(history)
+    talk.output.text(f"{len(history)} messages are loaded\n")
+
+
+def export(talk: Talk, name: str) -> None:
+    if not name:
+        raise click.UsageError("give a file that ends in .json, .jsonl or .md: /export FILE")
+    history = talk.dialogue.history
+    first = next((message.text for message in history if message.role is ChatMessageRole.USER), "")
+    write_conversation(expand(name), history, _shortened(first), talk.env)
+    talk.output.text(f"{len(history)} messages are in {name}\n")
+
+
 def show_statistics(talk: Talk, _: str) -> None:
     dialogue = talk.dialogue
     history, runner = dialogue.history, dialogue.conversation.model_runner
@@ -180,6 +203,8 @@ COMMANDS = (
     SlashCommand("edit", "[TEXT]", "Change the last message, and have it answered again.", edit),
     SlashCommand("undo", "", "Forget the last message and what came after it.", undo),
     SlashCommand("save", "[NAME]", "Show where this is saved, or give it a name.", save),
+    SlashCommand("load", "SESSION|FILE", "Go on with a saved conversation, or one from a file.", load, conversations),
+    SlashCommand("export", "FILE", "Write the conversation as .json, .jsonl or .md.", export, files),
     SlashCommand("stats", "", "Show how full the context is, and the last answer's speed.", show_statistics),
     SlashCommand("clear", "", "Begin anew, with the same system prompt.", clear),
     SlashCommand("quit", "", "Leave, like Ctrl-D.", leave),

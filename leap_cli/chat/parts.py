@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from leap_core.errors import LeapSerializationError
@@ -18,7 +16,6 @@ PNG_START, WAV_START = b"\x89PNG", b"RIFF"
 
 def read_part(name: str, env: Environment) -> ChatMessageContent:
     """The part of a message that a file becomes. Raises UsageError for what cannot be one."""
-    name = str(Path(name).expanduser())
     try:
         with (env.cwd / name).open("rb") as file:
             start = file.read(4)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
+
+from leap_core.errors import LeapError
 
 from .. import completion_values
 from ..environment import Environment
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
 
     from .commands import SlashCommand
 
-MOST_FILES = 500
+MOST_FILES, MOST_SESSIONS = 500, 100
 
 
 class Suggestion(NamedTuple):
@@ -60,17 +63,29 @@ def files(env: Environment, begun: str) -> Iterator[Suggestion]:
             yield Suggestion(mark + os.path.join(directory, entry) + (os.sep if is_directory else ""))
 
 
-def models(_env: Environment, begun: str) -> Iterator[Suggestion]:
+def models(env: Environment, begun: str) -> Iterator[Suggestion]:
     """References to models, as the shell's completion has them."""
-    return _from_shell(completion_values.models, _env, begun)
+    return _from_shell(completion_values.models, env, begun)
 
 
-def tools(_env: Environment, begun: str) -> Iterator[Suggestion]:
+def tools(env: Environment, begun: str) -> Iterator[Suggestion]:
     """Tools, as the shell's completion has them."""
-    return _from_shell(completion_values.tools, _env, begun)
+    return _from_shell(completion_values.tools, env, begun)
 
 
-PATHS = (files,)
+def conversations(env: Environment, begun: str) -> Iterator[Suggestion]:
+    """Saved sessions, by name where they have one, then files."""
+    from leap_core.sessions import SessionStore
+
+    file = env.directories.sessions_file
+    if file.is_file():
+        with suppress(LeapError), SessionStore(file) as store:
+            found = [Suggestion(each.label, each.title) for each in store.list(MOST_SESSIONS)]
+            yield from (each for each in found if each.value.startswith(begun))
+    yield from files(env, begun)
+
+
+PATHS = (files, conversations)
 
 
 def completer(commands: Sequence[SlashCommand], env: Environment) -> Completer:

@@ -33,7 +33,7 @@ def talk_at_terminal(
     if log.session is not None:
         output.note(f"continuing {log.session.label}: {len(dialogue.history)} messages")
     if log.unanswered is not None:
-        output.note("your last message got no answer")
+        output.note(f"your last message got no answer: {log.unanswered.text}")
         talk.draft = log.unanswered.text
     talk.hold()
     if log.label is not None:

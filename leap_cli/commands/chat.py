@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 @constraint_flags
 @tool_flags
 @session_flags(saves=True)
+@click.option("--load", "file", metavar="FILE", help="Go on with the conversation in a file of leap export.")
 @click.option("--jsonl", is_flag=True, help="A JSON message a line in (OpenAI's shape), a JSON message a line out.")
 @click.option("--stream/--no-stream", default=True, help="Print answers as they come (default), or at their end.")
 @click.option("--stats", is_flag=True, help="Show token counts and speed on stderr after each answer.")
@@ -45,6 +46,7 @@ def command(
     cpu_threads: int | None,
     n_gpu_layers: int,
     verbose: bool,
+    file: str | None,
     jsonl: bool,
     stream: bool,
     stats: bool,
@@ -58,12 +60,16 @@ def command(
     """
     from ..answer import show_answer
     from ..chat.dialogue import Dialogue
+    from ..chat.exchange import read_conversation
     from ..chat.piped import answer_lines, answer_messages, read_through
 
     output = Output(env)
     shape = take_constraint(flags, env)
     tools = take_tools(flags, env)
     sessions = take_session(flags, saves=True)
+    if file is not None and sessions.continue_last:
+        raise click.UsageError("--load brings a conversation and -c continues one: give one of them")
+    loaded = None if file is None else read_conversation(file, env)
     options = generation_options({**flags, **shape, "tool_choice": tools.choice}, enable_thinking=show_thinking)
     if system is not None:
         system = text_argument(system, "--system")
@@ -86,6 +92,10 @@ def command(
         load_model(env, model := session.model_for(env, model), loading, verbose=verbose) as runner,
     ):
         note_builtin(env, model, output)
+        if loaded is not None:
+            if session.session is not None:
+                raise click.UsageError(f"the session {session.session.label} has begun; --load begins one")
+            session.history = loaded
         conversation = session.conversation(runner, system)
         dialogue = Dialogue(conversation, options, tools, session, read_through if jsonl else show)
         try:

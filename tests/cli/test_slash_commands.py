@@ -1,0 +1,371 @@
+"""The commands that are typed at the prompt of ``leap chat``, on the scripted runner; and what TAB offers there."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from leap_cli.chat.commands import COMMANDS
+from leap_cli.chat.suggestions import suggest
+from leap_core.errors import LeapGenerationError, LeapModelNotFoundError
+from leap_core.messages import Audio, ChatMessage, Image
+from leap_core.sessions import SessionStore
+from leap_core.testing import ScriptedModelRunner
+
+JPEG = b"\xff\xd8\xff\xe0 a picture"
+
+
+@pytest.fixture
+def talk(leap):
+    """Type these lines at the prompt."""
+
+    def type_lines(*lines: str, arguments: tuple[str, ...] = ()):
+        done = leap("chat", "-m", "some", *arguments, stdin="".join(f"{line}\n" for line in lines), stdin_terminal=True)
+        assert done.code == 0, done
+        return done
+
+    return type_lines
+
+
+@pytest.fixture
+def kept(leap_home):
+    """The last session's messages, as role and text."""
+
+    def read() -> list[tuple[str, str]]:
+        with SessionStore(leap_home / "leap.db") as store:
+            session = store.latest()
+            return [] if session is None else [(m.role.value, m.text) for m in store.history(session.id)]
+
+    return read
+
+
+def errors(done) -> list[str]:
+    return [line.split("leap: error: ")[1] for line in done.stderr.splitlines() if "leap: error: " in line]
+
+
+def asked(runner: ScriptedModelRunner) -> list[list[str]]:
+    return [[message.text for message in request.messages] for request in runner.requests]
+
+
+def test_help_lists_every_command_with_its_meaning(leap, talk):
+    leap.script()
+    done = talk("/help", "/help undo", "/help nonsense")
+    for command in COMMANDS:
+        assert f"/{command.name}" in done.stdout and command.meaning in done.stdout
+    assert {"help", "system", "model", "attach", "tools", "retry", "edit", "undo"} <= {c.name for c in COMMANDS}
+    assert {"save", "load", "export", "stats", "clear", "quit"} <= {c.name for c in COMMANDS}
+    assert "Alt-Enter" in done.stdout
+    assert done.stdout.count("Forget the last message") == 2
+    assert errors(done) == ["there is no command /nonsense; /help lists them"]
+
+
+def test_an_unknown_command_is_told_and_never_sent(leap, talk):
+    runner = leap.script()
+    done = talk("/hlep", "/frobnicate it")
+    assert errors(done) == [
+        "there is no command /hlep; did you mean /help? (a message may begin with //)",
+        "there is no command /frobnicate; /help lists them (a message may begin with //)",
+    ]
+    assert runner.requests == []
+
+
+def test_what_only_looks_like_a_command_is_a_message(leap, talk):
+    runner = leap.script("a", "b", "c")
+    talk("//help me", "/etc/hosts is a file", "/ is the root")
+    assert [texts[-1] for texts in asked(runner)] == ["/help me", "/etc/hosts is a file", "/ is the root"]
+
+
+def test_slash_commands_are_for_terminals_only(leap):
+    runner = leap.script("ok")
+    assert leap("chat", "-m", "some", stdin="/quit\n").stdout == "ok\n"
+    assert asked(runner) == [["/quit"]]
+
+
+def test_system_shows_changes_and_removes_the_system_prompt(leap, talk, kept):
+    (leap.home.parent / "long.txt").write_text("From a file.\n")
+    runner = leap.script("1", "2", "3")
+    done = talk(
+        "/system", "one", "/system Be brief.", "two", "/system", "/system @long.txt", "three", "/system none",
+        "/system @missing",
+    )  # fmt: skip
+    assert [request.messages[0] for request in runner.requests] == [
+        ChatMessage("user", "one"),
+        ChatMessage("system", "Be brief."),
+        ChatMessage("system", "From a file.\n"),
+    ]
+    assert asked(runner)[1] == ["Be brief.", "one", "1", "two"]
+    assert done.stdout == "there is no system prompt\n1\n2\nBe brief.\n3\n"
+    assert errors(done) == ["cannot read missing: No such file or directory"]
+    assert [role for role, _ in kept()] == ["user", "assistant"] * 3
+
+
+def test_model_shows_and_changes_the_model_and_keeps_the_conversation(leap, talk):
+    first = leap.script("from the first")
+    second = ScriptedModelRunner("from the second", model_id="second", context_size=100)
+
+    def load(reference, options):
+        if reference == "missing":
+            raise LeapModelNotFoundError("there is no model missing")
+        return first if reference == "some" else second
+
+    leap.load = load
+    done = talk("hi", "/model", "/model missing", "/model other", "who are you?")
+    assert done.stdout == (
+        "from the first\nscripted, a context of 4096 tokens\nsecond, a context of 100 tokens\nfrom the second\n"
+    )
+    assert asked(second) == [["hi", "from the first", "who are you?"]]
+    assert errors(done) == ["there is no model missing"]
+    assert first.is_unloaded and second.is_unloaded
+
+
+def test_attach_sends_files_with_the_next_message_only(leap, talk):
+    directory = leap.home.parent
+    (directory / "notes.txt").write_text("a note")
+    (directory / "cat.jpg").write_bytes(JPEG)
+    (directory / "hum.wav").write_bytes(Audio.from_float_samples([0.0] * 8000, 16000).data)
+    (directory / "cat.png").write_bytes(b"\x89PNG\r\n")
+    (directory / "program").write_bytes(b"\0\1\2")
+    runner = leap.script("1", "2")
+    done = talk(
+        "/attach notes.txt", "/attach cat.jpg", "/attach hum.wav", "look", "and now?",
+        "/attach missing.txt", "/attach cat.png", "/attach program", "/attach cat.jpg", "/attach none", "/attach",
+    )  # fmt: skip
+    text, picture, sound, said = runner.requests[0].messages[0].content
+    assert "notes.txt" in text.text and "a note" in text.text and said.text == "look"
+    assert picture == Image(JPEG) and isinstance(sound, Audio)
+    assert runner.requests[1].messages[-1] == ChatMessage("user", "and now?")
+    assert "sound, 0.5 s" in done.stdout and done.stdout.endswith("nothing is attached\nnothing is attached\n")
+    missing, png, binary = errors(done)
+    assert missing == "cannot read missing.txt: No such file or directory"
+    assert png == "cat.png: the picture is not a JPEG; convert it to JPEG first"
+    assert "program is binary" in binary
+
+
+def test_tools_shows_and_chooses_tools(leap, talk):
+    runner = leap.script("1", "2", "3")
+    done = talk("/tools", "one", "/tools calculate, current_time", "two", "/tools none", "three", "/tools nonsense")
+    assert [[function.name for function in request.functions] for request in runner.requests] == [
+        [],
+        ["calculate", "current_time"],
+        [],
+    ]
+    assert "calculate  allow  " in done.stdout and "the model has no tools" in done.stdout
+    assert errors(done)[0].startswith("there is no tool nonsense (hint: known are ")
+
+
+def test_retry_answers_the_last_message_again(leap, talk, kept):
+    runner = leap.script("first", "second")
+    done = talk("/retry", "hi", "/retry")
+    assert asked(runner) == [["hi"], ["hi"]]
+    assert done.stdout == "first\nsecond\n"
+    assert errors(done) == ["you have not said anything yet"]
+    assert kept() == [("user", "hi"), ("assistant", "second")]
+
+
+def test_a_retry_that_fails_leaves_the_answer_that_there_was(leap, talk, kept):
+    runner = leap.script("first", [LeapGenerationError("broken")], "later")
+    done = talk("hi", "/retry", "go on")
+    assert errors(done) == ["broken"]
+    assert asked(runner)[-1] == ["hi", "first", "go on"]
+    assert kept()[:2] == [("user", "hi"), ("assistant", "first")]
+
+
+def test_edit_answers_another_text_in_the_place_of_the_last_message(leap, talk, kept):
+    (leap.home.parent / "cat.jpg").write_bytes(JPEG)
+    runner = leap.script("a", "b", "c")
+    done = talk("one", "/attach cat.jpg", "tow", "/edit two", "/edit")
+    assert asked(runner) == [["one"], ["one", "a", "tow"], ["one", "a", "two"]]
+    assert runner.requests[2].messages[-1].content[0] == Image(JPEG), "what was attached stays"
+    assert kept() == [("user", "one"), ("assistant", "a"), ("user", "two"), ("assistant", "c")]
+    assert errors(done) == ["give the new text: /edit TEXT"], "plain lines cannot begin with a text"
+
+
+def test_undo_forgets_the_last_message_and_its_answer(leap, talk, kept):
+    runner = leap.script("a", "b", "c")
+    done = talk("/undo", "one", "two", "/undo", "three")
+    assert asked(runner)[-1] == ["one", "a", "three"]
+    assert "forgotten: two\n" in done.stdout and errors(done) == ["you have not said anything yet"]
+    assert kept() == [("user", "one"), ("assistant", "a"), ("user", "three"), ("assistant", "c")]
+
+
+def test_save_names_the_session_and_load_returns_to_it(leap, talk, kept):
+    leap.script("a")
+    done = talk("one", "/save trip", "/save", "/load nothing-like-it")
+    assert done.stdout == "a\nsaved as trip\nsaved as trip\n"
+    assert errors(done)[0].startswith("there is no session 'nothing-like-it'")
+    runner = leap.script("b", "c")
+    talk("two", "/load trip", "three")
+    assert asked(runner) == [["two"], ["one", "a", "three"]]
+    assert kept() == [("user", "one"), ("assistant", "a"), ("user", "three"), ("assistant", "c")]
+    with SessionStore(leap.home / "leap.db") as store:
+        assert [session.messages for session in store.list()] == [4, 2], "the other session is as it was"
+
+
+def test_save_begins_to_keep_what_was_not(leap, talk, kept):
+    leap.script("a", "b")
+    done = talk("one", "/save", "/save late", "two", arguments=("--no-save",))
+    assert errors(done) == ["this conversation is not being saved; /save NAME begins that"]
+    assert [text for _, text in kept()] == ["one", "a", "two", "b"]
+
+
+def test_without_saving_load_only_reads(leap, talk, kept):
+    leap.script("a")
+    talk("one", "/save trip")
+    leap.script("b")
+    done = talk("/load trip", "two", arguments=("--no-save",))
+    assert done.stdout == "2 messages are loaded\nb\n"
+    assert kept() == [("user", "one"), ("assistant", "a")]
+
+
+@pytest.mark.parametrize("suffix", ["json", "jsonl"])
+def test_what_export_writes_load_reads(leap, talk, kept, suffix):
+    first_runner = leap.script("a")
+    (leap.home.parent / "cat.jpg").write_bytes(JPEG)
+    first = talk(
+        "/attach cat.jpg", "one", f"/export talk.{suffix}", f"/export talk.{suffix}", "/export talk", "/export"
+    )
+    assert errors(first) == [
+        f"talk.{suffix} exists already; choose another name",
+        "'talk' must end in .json, .jsonl or .md",
+        "give a file that ends in .json, .jsonl or .md: /export FILE",
+    ]
+    runner = leap.script("b")
+    talk(f"/load talk.{suffix}", "two")
+    assert runner.requests[0].messages[0] == first_runner.requests[0].messages[0]
+    assert kept() == [("user", "one"), ("assistant", "a"), ("user", "two"), ("assistant", "b")]
+    runner = leap.script("c")
+    talk("three", arguments=("--load", f"talk.{suffix}"))
+    assert asked(runner)[0] == ["one", "a", "three"]
+    with SessionStore(leap.home / "leap.db") as store:
+        assert [session.messages for session in store.list()] == [4, 4, 2], "each begins a session of its own"
+
+
+def test_export_writes_markdown(leap, talk):
+    leap.script("**a**")
+    talk("one", "/export talk.md")
+    page = (leap.home.parent / "talk.md").read_text()
+    assert page.startswith("# one\n") and "**a**" in page
+
+
+def test_a_file_that_is_no_conversation_is_refused(leap, talk):
+    (leap.home.parent / "bad.json").write_text('[{"role": "robot", "content": "x"}]')
+    (leap.home.parent / "two.jsonl").write_text('{"messages": []}\n{"messages": []}\n')
+    leap.script()
+    bad, two = errors(talk("/load bad.json", "/load two.jsonl"))
+    assert bad.startswith("bad.json: ") and "unknown role 'robot'" in bad
+    assert two == "two.jsonl holds 2 conversations; give a file of one"
+
+
+def test_stats_tell_how_full_the_context_is(leap, talk):
+    leap.script(["a", "b"])
+    done = talk("/stats", "one", "/stats")
+    assert done.stdout.startswith("0 messages, 0 of 4096 tokens of scripted\nab\n2 messages, ")
+    assert "the last answer: prompt 4 tokens, answer 2 tokens" in done.stdout
+
+
+def test_clear_begins_anew_with_the_same_system_prompt(leap, talk, kept):
+    runner = leap.script("a", "b")
+    talk("one", "/clear", "two", arguments=("-s", "Be brief."))
+    assert asked(runner) == [["Be brief.", "one"], ["Be brief.", "two"]]
+    assert kept() == [("system", "Be brief."), ("user", "two"), ("assistant", "b")]
+
+
+@pytest.mark.parametrize("word", ["/quit", "/exit", "/bye", "/QUIT"])
+def test_quit_leaves(leap, talk, word):
+    runner = leap.script("never")
+    talk(word, "too late")
+    assert runner.requests == []
+
+
+def test_no_message_begins_no_session(leap, talk, kept):
+    leap.script()
+    done = talk("/system Be brief.", "/stats", "/clear", "")
+    assert kept() == [] and "saved as" not in done.stderr
+
+
+def test_an_unanswered_message_is_told_of_when_the_session_goes_on(leap, talk):
+    leap.script("a")
+    talk("one")
+    with SessionStore(leap.home / "leap.db") as store:
+        store.append(store.latest().id, ChatMessage("user", "killed while this was answered"))
+    runner = leap.script("b")
+    done = talk("three", arguments=("-c",))
+    assert "your last message got no answer: killed while this was answered\n" in done.stderr
+    assert asked(runner)[-1] == ["one", "a", "three"]
+
+
+def test_tab_offers_commands_and_what_may_follow_them(leap, talk):
+    directory = leap.home.parent
+    (directory / "notes.txt").write_text("")
+    (directory / "night photos").mkdir()
+    (directory / ".hidden").write_text("")
+    leap.script("a")
+    talk("one", "/save trip")
+    env = leap.environment("", terminal=True, stdin_terminal=True)
+
+    def offered(line: str) -> tuple[str, list[str]]:
+        word, found = suggest(line, COMMANDS, env)
+        return word, [each.value for each in found]
+
+    assert offered("/e") == ("/e", ["/edit", "/export"])
+    assert len(offered("/")[1]) == len(COMMANDS)
+    assert offered("/attach n") == ("n", ["night photos/", "notes.txt"])
+    assert offered("/attach night ph") == ("night ph", ["night photos/"]), "a path may have spaces"
+    assert offered("/attach .h") == (".h", [".hidden"])
+    assert offered("/system @no") == ("@no", ["@notes.txt"])
+    assert offered("/load tr") == ("tr", ["trip"])
+    assert offered("/model built") == ("built", ["builtin"])
+    assert offered("/tools calculate curr") == ("curr", ["current_time"])
+    assert offered("/attach missing/x") == ("missing/x", [])
+    assert offered("/retry x")[1] == offered("a message")[1] == offered("//e")[1] == []
+
+
+def test_the_last_message_can_begin_the_next_prompt(leap):
+    """What the editor does with /edit, and with a message that a killed process left without an answer."""
+    from leap_cli.chat.dialogue import Dialogue
+    from leap_cli.chat.talk import Talk
+    from leap_cli.output import Output
+    from leap_cli.session_flags import SessionLog
+    from leap_cli.tool_flags import Tools
+    from leap_core.options import GenerationOptions
+
+    class Typed:
+        can_begin_with = True
+
+        def __init__(self, *texts: str | type[BaseException]) -> None:
+            self.texts = list(texts)
+            self.drafts: list[str] = []
+
+        def read(self, draft: str = "") -> str:
+            self.drafts.append(draft)
+            text = self.texts.pop(0)
+            if not isinstance(text, str):
+                raise text
+            return text
+
+    env = leap.environment("", terminal=True, stdin_terminal=True)
+    runner = leap.script("a", "b", "c")
+    typed = Typed("tow", "/edit", "two", "/edit", KeyboardInterrupt, "three", EOFError)
+    log = SessionLog(Output(env))
+    dialogue = Dialogue(runner.create_conversation(), GenerationOptions(), Tools(), log, read_all)
+    Talk(dialogue, env, Output(env), typed, lambda name: runner).hold()
+    assert asked(runner) == [["tow"], ["two"], ["two", "b", "three"]], "Ctrl-C leaves the message as it is"
+    assert typed.drafts == ["", "", "tow", "", "two", "", ""]
+
+
+def read_all(_dialogue, stream):
+    while True:
+        try:
+            complete = stream.__next__()
+        except StopIteration:
+            return complete
+
+
+def test_the_json_is_openai_s(leap, talk):
+    leap.script("a")
+    talk("one", "/export talk.json")
+    assert json.loads((leap.home.parent / "talk.json").read_text()) == [
+        {"role": "user", "content": "one"},
+        {"role": "assistant", "content": "a"},
+    ]
