@@ -1,4 +1,4 @@
-"""What a parameter's value may be: models, quantizations, tools, sessions, jobs, files, found on this disk and nowhere else.
+"""What a parameter's value may be: models, tools, sessions, jobs, files and so on, found on this disk and nowhere else.
 
 A parameter whose type completes by itself is asked; for the others the name that ``--help`` shows for the value, or the
 place where it stands, decides. A new kind of value is one more line in ``BY_NAME`` or ``BY_PLACE``.
@@ -171,6 +171,7 @@ BY_NAME: dict[str, Source] = {
     "INPUT": files,
     "SCHEMA": files,
     "TOOL": tools,
+    "TEMPLATE": templates,
     "SESSION": sessions,
     "SESSION|JOB|-": conversations,
 }
@@ -180,7 +181,6 @@ BY_PLACE: dict[str, Source] = {
     "--tool": tools,
     "--allow-tool": tools,
     "--tool-choice": tool_choices,
-    "--template": templates,
     "templates show NAME": templates,
     "templates add NAME": templates,
     "templates remove NAME": templates,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -17,6 +17,7 @@ from .thinking import Thinking, take_thinking, thinking_flags
 if TYPE_CHECKING:
     from leap_core.options import GenerationOptions
 
+    from .session_flags import SessionFlags
     from .tool_flags import Tools
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -83,6 +84,10 @@ class OneShot:
         """Whether the model is asked to reason."""
         return self.thinking is not None
 
+    def take_part(self, sessions: SessionFlags) -> SessionFlags:
+        """What remains of the wish to save: only one answer of a conversation can be a part of it."""
+        return replace(sessions, save=False) if self.raw or self.dry_run or self.count > 1 else sessions
+
     def with_slots(self, loading: dict[str, Any]) -> dict[str, Any]:
         """The options of loading, with room for the answers that are made at once."""
         return {**loading, "slots": min(self.count, MOST_SLOTS)}
@@ -94,8 +99,6 @@ class OneShot:
 
     def adapt(self, options: GenerationOptions) -> GenerationOptions:
         """The options, told to take nothing out of the text of a raw answer."""
-        from dataclasses import replace
-
         return replace(options, function_call_parser=None, inline_thinking_tags=True) if self.raw else options
 
 

@@ -55,7 +55,7 @@ def template_flag(function: Decorated) -> Decorated:
     receives ``template``, a PromptTemplate or None."""
     return click.option(
         "--template",
-        metavar="NAME",
+        metavar="TEMPLATE",
         callback=_use,
         help="Take the system prompt, the prompt's pattern and options that leap templates has saved.",
     )(function)

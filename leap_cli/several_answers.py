@@ -6,6 +6,7 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from leap_core.errors import LeapError
@@ -26,8 +27,6 @@ SEPARATOR = "---"
 
 def seeded(options: GenerationOptions, index: int) -> GenerationOptions:
     """The options of one of the answers: its seed is the given one plus its index; without one each draws its own."""
-    from dataclasses import replace
-
     return options if options.rng_seed is None else replace(options, rng_seed=options.rng_seed + index)
 
 

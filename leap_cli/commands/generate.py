@@ -71,7 +71,7 @@ def command(
     shape = take_constraint(flags, env)
     tools = take_tools(flags, env)
     asked.check_tools(tools)
-    sessions = take_session(flags, saves=False)
+    sessions = asked.take_part(take_session(flags, saves=False))
     options = generation_options({**flags, **shape, "tool_choice": tools.choice}, enable_thinking=asked.thinks)
     if system is not None:
         system = read_system(system, env)
