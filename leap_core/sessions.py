@@ -121,19 +121,24 @@ class SessionStore:
         rows = self._rows(f"{SESSION} WHERE name=? OR id=? ORDER BY name IS NOT ?", (name_or_id,) * 3)
         return _session(rows[0]) if rows else None
 
-    def find(self, reference: str) -> Session:
-        """The session with this name, or whose id begins so. Raises LeapSessionError when there is none, or several."""
+    def matching(self, reference: str) -> Sequence[Session]:
+        """The session with this name or id, else those whose ids begin so."""
         exact = self.get(reference)
         if exact is not None:
-            return exact
+            return [exact]
         begins = reference != "" and set(reference) <= set(ALPHABET)
-        rows = self._rows(f"{SESSION} WHERE id GLOB ? LIMIT 4", (f"{reference}*",)) if begins else []
-        if len(rows) == 1:
-            return _session(rows[0])
-        if rows:
-            matches = ", ".join(row["id"] for row in rows[:3]) + (", …" if rows[3:] else "")
-            raise LeapSessionError(f"several sessions begin with {reference!r}: {matches}", hint="give more of the id")
-        raise self._unknown(reference)
+        rows = self._rows(f"{SESSION} WHERE id GLOB ? ORDER BY change DESC", (f"{reference}*",)) if begins else []
+        return [_session(row) for row in rows]
+
+    def find(self, reference: str) -> Session:
+        """The session with this name, or whose id begins so. Raises LeapSessionError when there is none, or several."""
+        found = self.matching(reference)
+        if len(found) > 1:
+            ids = ", ".join(each.id for each in found[:3]) + (", …" if found[3:] else "")
+            raise LeapSessionError(f"several sessions begin with {reference!r}: {ids}", hint="give more of the id")
+        if not found:
+            raise self._unknown(reference)
+        return found[0]
 
     def latest(self) -> Session | None:
         """The session that was written to last."""

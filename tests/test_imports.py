@@ -27,8 +27,8 @@ LEVELS = (
     ("errors", "wav", "messages", "responses", "options"),
     ("functions", "constraints", "templates", "text", "models", "builtin", "database"),
     ("llama", "media", "speech"),
-    ("runner", "conversation", "reply", "generation", "checked", "in_process"),
-    ("loading", "host", "sessions", "transcripts", "testing"),
+    ("runner", "conversation", "reply", "reply_memory", "generation", "checked", "in_process"),
+    ("loading", "host", "sessions", "session_glance", "transcripts", "testing"),
 )
 """leap_core's rooms, from the leaves up. A room imports from its own level and from those below."""
 

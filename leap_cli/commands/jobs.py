@@ -13,6 +13,7 @@ from click.shell_completion import CompletionItem
 from ..command_line import leap_group
 from ..environment import Environment
 from ..exit_codes import ExitCode
+from ..format_flag import format_flag
 from ..job_display import UNITS, EventPrinter, age, done, exit_code_of_job, shown
 from ..output import Format, Output
 
@@ -23,13 +24,6 @@ if TYPE_CHECKING:
 STATES = ("queued", "running", "succeeded", "failed", "cancelled")
 FINAL = STATES[2:]
 KINDS = ("download", "generate", "batch")
-
-
-class _FormatChoice(click.Choice):  # type: ignore[type-arg]
-    """The formats of data; ``human`` is another name of text."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        return str(super().convert("text" if value == "human" else value, param, ctx))
 
 
 class _JobId(click.ParamType):  # type: ignore[type-arg]
@@ -58,14 +52,6 @@ class _Duration(click.ParamType):  # type: ignore[type-arg]
         return float(found[1]) * UNITS[found[2] or "s"]
 
 
-format_option = click.option(
-    "--format",
-    type=_FormatChoice([each.value for each in Format]),
-    default=Format.TEXT.value,
-    help="text (or human), one json document, jsonl, or quiet: ids only.",
-)
-
-
 @leap_group("jobs")
 def command() -> None:
     """Work in the background, submitted with --background: it survives the terminal, and the death of any process.
@@ -79,7 +65,7 @@ def command() -> None:
 @click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="Only those; may be repeated.")
 @click.option("-n", "--limit", type=click.IntRange(1), metavar="N", help="At most so many.")
 @click.option("-q", "--quiet", is_flag=True, help="Ids only: the same as --format quiet.")
-@format_option
+@format_flag
 @click.pass_obj
 def list_jobs(
     env: Environment,
@@ -105,7 +91,7 @@ def list_jobs(
 @command.command(short_help="Tell how jobs are doing.")
 @click.argument("ids", metavar="JOB...", nargs=-1, required=True, type=_JobId())
 @click.option("-w", "--watch", is_flag=True, help="Go on until they have ended, telling every change.")
-@format_option
+@format_flag
 @click.pass_obj
 def status(env: Environment, /, ids: tuple[str, ...], watch: bool, format: str) -> None:
     """Tell how jobs are doing."""
@@ -128,7 +114,7 @@ def status(env: Environment, /, ids: tuple[str, ...], watch: bool, format: str) 
 @click.argument("id", metavar="JOB", type=_JobId())
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
 @click.option("--attempt", type=click.IntRange(1), metavar="N", help="Of this attempt instead of the newest.")
-@format_option
+@format_flag
 @click.pass_obj
 def logs(env: Environment, /, id: str, follow: bool, attempt: int | None, format: str) -> None:
     """Print what a job has put out: the text of an answer as it comes, or what there was to tell of other work."""
@@ -147,7 +133,7 @@ def logs(env: Environment, /, id: str, follow: bool, attempt: int | None, format
 @command.command(short_help="Wait until jobs have ended.")
 @click.argument("ids", metavar="[JOB]...", nargs=-1, type=_JobId("queued", "running"))
 @click.option("--timeout", type=_Duration(), metavar="TIME", help="At most so long, such as 30s or 5m.")
-@format_option
+@format_flag
 @click.pass_obj
 def wait(env: Environment, /, ids: tuple[str, ...], timeout: float | None, format: str) -> ExitCode:
     """Wait until jobs have ended; without a JOB for all.
@@ -185,7 +171,7 @@ def wait(env: Environment, /, ids: tuple[str, ...], timeout: float | None, forma
 @click.argument("ids", metavar="JOB...", nargs=-1, type=_JobId("queued", "running"))
 @click.option("--all", "everything", is_flag=True, help="All jobs that have not ended.")
 @click.option("--no-wait", is_flag=True, help="Only ask them to stop.")
-@format_option
+@format_flag
 @click.pass_obj
 def cancel(env: Environment, /, ids: tuple[str, ...], everything: bool, no_wait: bool, format: str) -> None:
     """Stop jobs, and return when they have really stopped. What they have put out is kept."""
@@ -201,7 +187,7 @@ def cancel(env: Environment, /, ids: tuple[str, ...], everything: bool, no_wait:
 
 @command.command(short_help="Do failed or cancelled jobs again.")
 @click.argument("ids", metavar="JOB...", nargs=-1, required=True, type=_JobId("failed", "cancelled"))
-@format_option
+@format_flag
 @click.pass_obj
 def retry(env: Environment, /, ids: tuple[str, ...], format: str) -> None:
     """Do failed or cancelled jobs again. A download and a batch go on where they were."""
@@ -212,7 +198,7 @@ def retry(env: Environment, /, ids: tuple[str, ...], format: str) -> None:
 
 @command.command(short_help="Forget jobs that have ended.")
 @click.argument("ids", metavar="JOB...", nargs=-1, required=True, type=_JobId(*FINAL))
-@format_option
+@format_flag
 @click.pass_obj
 def remove(env: Environment, /, ids: tuple[str, ...], format: str) -> None:
     """Forget jobs that have ended, and what they have put out. Files that they wrote stay."""
@@ -224,7 +210,7 @@ def remove(env: Environment, /, ids: tuple[str, ...], format: str) -> None:
 @command.command(short_help="Forget all jobs that have ended, or the old ones.")
 @click.option("--older-than", type=_Duration(), default="0s", metavar="TIME", help="Ended longer ago, such as 7d.")
 @click.option("--state", "states", type=click.Choice(FINAL), multiple=True, help="Only those; may be repeated.")
-@format_option
+@format_flag
 @click.pass_obj
 def prune(env: Environment, /, older_than: float, states: tuple[str, ...], format: str) -> None:
     """Forget all jobs that have ended, or those that did so longer ago."""
@@ -244,7 +230,7 @@ def prune(env: Environment, /, older_than: float, states: tuple[str, ...], forma
     flag_value="systemd",
     help="Print a unit file that keeps a worker running: systemd (default) or launchd.",
 )
-@format_option
+@format_flag
 @click.pass_obj
 def worker(
     env: Environment, /, foreground: bool, stop: bool, only_status: bool, print_unit: str | None, format: str
@@ -279,7 +265,7 @@ def worker(
 
 
 @command.command(short_help="Count jobs by kind and state.")
-@format_option
+@format_flag
 @click.pass_obj
 def stats(env: Environment, /, format: str) -> None:
     """Count jobs by kind and state."""

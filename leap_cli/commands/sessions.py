@@ -1,0 +1,141 @@
+"""``leap sessions``: kept conversations, found again and looked after."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from ..command_line import leap_group
+from ..durations import Duration
+from ..environment import Environment
+from ..format_flag import format_flag
+from ..job_display import age
+from ..output import Format, Output
+from ..prompt import text_argument
+
+if TYPE_CHECKING:
+    from leap_core.sessions import SessionStore
+
+COLUMNS = ["id", "name", "messages", "age", "title"]
+
+
+@leap_group("sessions")
+def command() -> None:
+    """Conversations that were kept: those of leap chat, and with -c, --session or --save of leap generate.
+
+    A session is called by its name, or by the beginning of its id.
+    """
+
+
+@command.command("list", short_help="List sessions, the last one first.")
+@click.option("-n", "--limit", type=click.IntRange(1), metavar="N", help="At most so many.")
+@click.option("-q", "--quiet", is_flag=True, help="Ids only: the same as --format quiet.")
+@format_flag
+@click.pass_obj
+def list_sessions(env: Environment, /, limit: int | None, quiet: bool, format: str) -> None:
+    """List sessions, the one that was written to last first."""
+    output = Output(env, Format.QUIET if quiet else format)
+    with _store(env) as store:
+        found = store.list(limit)
+    records = [each.to_json() for each in found]
+    if output.format is Format.TEXT:
+        records = [{**each.to_json(), "age": age(time.time() - each.updated)} for each in found]
+    output.records(records, COLUMNS, name="id")
+    if not found and output.format is Format.TEXT:
+        output.note("there are no sessions; leap chat keeps what is said")
+
+
+@command.command(short_help="Print what was said.")
+@click.argument("session", metavar="SESSION")
+@format_flag
+@click.pass_obj
+def show(env: Environment, /, session: str, format: str) -> None:
+    """Print what was said in a session: text without pictures and sound, json whole, jsonl a message a line."""
+    from leap_core.transcripts import to_markdown
+
+    output = Output(env, format)
+    with _store(env) as store:
+        found = store.find(text_argument(session, "SESSION"))
+        history = store.history(found.id)
+    if output.format is Format.JSONL:
+        for message in history:
+            output.event(message.to_json())
+    elif output.format is Format.TEXT:
+        output.text(to_markdown(history, found.name or found.title, _only_size))
+    else:
+        messages = [message.to_json() for message in history]
+        output.record({**found.to_json(), "messages": messages}, name="id")
+
+
+@command.command(short_help="Find messages by their words.")
+@click.argument("text", nargs=-1, required=True)
+@format_flag
+@click.pass_obj
+def search(env: Environment, /, text: tuple[str, ...], format: str) -> None:
+    """Find messages with all words of TEXT, or beginnings of words, best first; case and accents do not matter.
+
+    Where no message has them, those are found in which TEXT stands as it is, also inside of words.
+    """
+    output = Output(env, format)
+    wanted = text_argument(" ".join(text), "TEXT")
+    with _store(env) as store:
+        found = store.search(wanted)
+    if output.format is Format.QUIET:
+        output.records([{"id": id} for id in dict.fromkeys(each.session.id for each in found)], ["id"], name="id")
+        return
+    records = [{**each.session.to_json(), "role": each.role, "snippet": each.snippet} for each in found]
+    output.records(records, ["id", "name", "role", "snippet"], name="id")
+    if not found and output.format is Format.TEXT:
+        output.note("no message has these words")
+
+
+@command.command(short_help="Give a session a name.")
+@click.argument("session", metavar="SESSION")
+@click.argument("name")
+@format_flag
+@click.pass_obj
+def rename(env: Environment, /, session: str, name: str, format: str) -> None:
+    """Give a session a NAME, which --session then continues; an empty one takes its name away."""
+    with _store(env) as store:
+        id = store.find(text_argument(session, "SESSION")).id
+        store.rename(id, text_argument(name, "NAME") or None)
+        renamed = store.find(id)
+    Output(env, format).records([renamed.to_json()], ["id", "name", "title"], name="id")
+
+
+@command.command(short_help="Forget sessions.")
+@click.argument("sessions", metavar="SESSION...", nargs=-1, required=True)
+@format_flag
+@click.pass_obj
+def remove(env: Environment, /, sessions: tuple[str, ...], format: str) -> None:
+    """Forget sessions and all that was said in them. When one of them is not known, none is forgotten."""
+    with _store(env) as store:
+        ids = dict.fromkeys(store.find(text_argument(each, "SESSION")).id for each in sessions)
+        for id in ids:
+            store.remove(id)
+    Output(env, format).records([{"id": id} for id in ids], ["id"], name="id")
+
+
+@command.command(short_help="Forget old sessions.")
+@click.option("--older-than", type=Duration(), required=True, metavar="TIME", help="Last written to before, as 30d.")
+@click.option("--named", is_flag=True, help="Those with a name too.")
+@format_flag
+@click.pass_obj
+def prune(env: Environment, /, older_than: float, named: bool, format: str) -> None:
+    """Forget the sessions that nothing was written to for some time; those with a name stay unless --named is given."""
+    with _store(env) as store:
+        removed = store.prune(older_than, named=named)
+    Output(env, format).records([each.to_json() for each in removed], ["id", "name", "title"], name="id")
+
+
+def _store(env: Environment) -> SessionStore:
+    from leap_core.sessions import SessionStore
+
+    return SessionStore(env.directories.sessions_file)
+
+
+def _only_size(data: bytes, suffix: str) -> str:
+    """What stands for pictures and sound where only text is shown."""
+    return f"{len(data)} bytes of {suffix[1:]}"

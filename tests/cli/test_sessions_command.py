@@ -1,0 +1,142 @@
+"""``leap sessions``: kept conversations, found again and looked after."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from leap_core.messages import ChatMessage, Image
+from leap_core.sessions import SessionStore
+
+FRANCE = [
+    ChatMessage("system", "Be brief."),
+    ChatMessage("user", "What is the capital of France?"),
+    ChatMessage("assistant", "Paris."),
+]
+
+
+@pytest.fixture
+def store(leap):
+    with SessionStore(leap.home / "leap.db") as store:
+        yield store
+
+
+@pytest.fixture
+def kept(store):
+    """The ids of two sessions: one of France, and one called ``picture``."""
+    ids = [store.create(model="builtin").id, store.create(name="picture").id]
+    store.replace(ids[0], FRANCE)
+    store.replace(ids[1], [ChatMessage("user", [Image(b"\xff\xd8\xff..."), *ChatMessage("user", "Who?").content])])
+    return ids
+
+
+def test_list_shows_the_last_one_first(leap, kept):
+    done = leap("sessions", "list")
+    heading, *rows = done.stdout.splitlines()
+    assert (done.code, heading.split()) == (0, ["ID", "NAME", "MESSAGES", "AGE", "TITLE"])
+    assert [row.split()[:3] for row in rows] == [[kept[1], "picture", "1"], [kept[0], "-", "3"]]
+    assert rows[1].endswith("What is the capital of France?")
+    (first, _) = json.loads(leap("sessions", "list", "--format", "json").stdout)
+    assert list(first) == ["id", "name", "title", "model", "created", "updated", "messages"]
+    assert leap("sessions", "list", "-q", "-n", "1").stdout == f"{kept[1]}\n"
+    assert leap("sessions", "list", "--format", "human").stdout == done.stdout
+    assert [json.loads(line)["id"] for line in leap("sessions", "list", "--format", "jsonl").stdout.splitlines()] == (
+        kept[::-1]
+    )
+
+
+def test_without_sessions_there_is_a_note(leap):
+    done = leap("sessions", "list")
+    assert (done.code, done.stdout) == (0, "")
+    assert done.stderr == "leap: there are no sessions; leap chat keeps what is said\n"
+    assert leap("sessions", "list", "--format", "json").stdout == "[]\n"
+
+
+def test_show_prints_what_was_said(leap, kept):
+    done = leap("sessions", "show", kept[0])
+    assert done.stdout == (
+        "# What is the capital of France?\n\n## System\n\nBe brief.\n\n"
+        "## User\n\nWhat is the capital of France?\n\n## Assistant\n\nParis.\n"
+    )
+    assert "![picture](<6 bytes of jpg>)\n\nWho?" in leap("sessions", "show", "picture").stdout
+    document = json.loads(leap("sessions", "show", kept[0], "--format", "json").stdout)
+    assert document["model"] == "builtin" and document["messages"] == [each.to_json() for each in FRANCE]
+    lines = leap("sessions", "show", kept[0], "--format", "jsonl").stdout.splitlines()
+    assert [ChatMessage.from_json(json.loads(line)) for line in lines] == FRANCE
+    assert leap("sessions", "show", "picture", "--format", "quiet").stdout == f"{kept[1]}\n"
+
+
+def test_search_finds_the_message(leap, kept):
+    done = leap("sessions", "search", "capital", "fran")
+    assert done.stdout.splitlines()[1].split()[:3] == [kept[0], "-", "user"]
+    assert leap("sessions", "search", "capital", "--format", "quiet").stdout == f"{kept[0]}\n"
+    (found,) = json.loads(leap("sessions", "search", "paris", "--format", "json").stdout)
+    assert (found["id"], found["role"], found["snippet"]) == (kept[0], "assistant", "Paris.")
+    done = leap("sessions", "search", "Rome")
+    assert (done.code, done.stdout, done.stderr) == (0, "", "leap: no message has these words\n")
+
+
+def test_rename_gives_and_takes_a_name(leap, kept):
+    assert leap("sessions", "rename", kept[0], "france", "--format", "quiet").stdout == f"{kept[0]}\n"
+    assert json.loads(leap("sessions", "show", "france", "--format", "json").stdout)["id"] == kept[0]
+    done = leap("sessions", "rename", "france", "picture")
+    assert (done.code, done.stdout) == (2, "") and f"the session {kept[1]} is called 'picture' already" in done.stderr
+    assert leap("sessions", "rename", "france", "").code == 0
+    assert leap("sessions", "show", "france").code == 2
+
+
+def test_remove_forgets_all_or_none(leap, kept, store):
+    done = leap("sessions", "remove", kept[0], "nothing")
+    assert (done.code, done.stdout) == (2, "") and "there is no session 'nothing'" in done.stderr
+    assert len(store.list()) == 2
+    assert (
+        leap("sessions", "remove", "picture", kept[0], kept[0], "--format", "quiet").stdout == f"{kept[1]}\n{kept[0]}\n"
+    )
+    assert store.list() == []
+
+
+def test_prune_forgets_the_old_ones_without_a_name(leap, kept, store):
+    assert leap("sessions", "prune", "--older-than", "1h").stdout == ""
+    assert leap("sessions", "prune", "--older-than", "0s", "--format", "quiet").stdout == f"{kept[0]}\n"
+    assert leap("sessions", "prune", "--older-than", "0s", "--named", "--format", "quiet").stdout == f"{kept[1]}\n"
+    done = leap("sessions", "prune")
+    assert (done.code, done.stdout) == (2, "") and "--older-than" in done.stderr
+
+
+@pytest.mark.parametrize("verb", ["show", "remove", "rename"])
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("pictur", "there is no session 'pictur' (hint: did you mean picture? leap sessions list shows them)"),
+        ("", "''"),
+    ],
+)
+def test_a_reference_that_leads_nowhere_is_one_line(leap, kept, verb, reference, message):
+    done = leap("sessions", verb, reference, *(["x"] if verb == "rename" else []))
+    assert (done.code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert message in done.stderr
+
+
+def test_an_ambiguous_reference_names_the_candidates(leap, kept, store):
+    store._connection.execute("PRAGMA foreign_keys=OFF")
+    store._connection.execute("UPDATE sessions SET id=? WHERE id=?", (kept[0][:4] + "zzzz", kept[1]))
+    done = leap("sessions", "show", kept[0][:4])
+    assert done.code == 2 and f"several sessions begin with '{kept[0][:4]}': " in done.stderr
+
+
+def test_tab_offers_names_and_ids_and_makes_nothing(leap, kept, leap_home):
+    import click
+
+    from leap_cli.completion_values import sessions
+
+    def offered(home):
+        env = leap.environment(b"", terminal=False, stdin_terminal=False)
+        env.variables = {"LEAP_HOME": str(home)}
+        return [item.value for item in sessions(click.Context(click.Command("x"), obj=env), "")]
+
+    assert offered(leap_home) == ["picture", kept[1], kept[0]]
+    assert offered(leap_home.parent / "elsewhere") == [] and not (leap_home.parent / "elsewhere").exists()
+    (leap_home / "broken").mkdir()
+    (leap_home / "broken" / "leap.db").write_bytes(b"no database, " * 100)
+    assert offered(leap_home / "broken") == []
