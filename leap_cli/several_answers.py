@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -14,6 +14,7 @@ from leap_core.responses import Complete, MessageResponse
 
 from .answer import Stream
 from .environment import Environment
+from .interrupts import stopping_on_interrupt
 from .output import Format, Output
 
 if TYPE_CHECKING:
@@ -46,8 +47,8 @@ def show_answers(
     finished: list[Complete] = []
     failures: list[LeapError] = []
     documents: list[object] = []
-    ahead = [ReadAhead(stream, stop) for stream in streams]
-    try:
+    with stopping_on_interrupt(stop), ExitStack() as running:
+        ahead = [running.enter_context(closing(ReadAhead(stream, stop))) for stream in streams]
         for index, stream in enumerate(ahead):
             output = IndexedOutput(env, format, index, documents)
             if index and output.format is Format.TEXT:
@@ -57,9 +58,6 @@ def show_answers(
             except LeapError as error:
                 failures.append(error)
                 output.failed(error)
-    finally:
-        for stream in ahead:
-            stream.close()
     if documents:
         Output(env, format).document(documents)
     if failures:

@@ -14,7 +14,8 @@ from leap_core.messages import LeapFunctionCall
 from leap_core.responses import FunctionCalls, ReasoningChunk
 from leap_core.testing import Stall
 
-from .test_interrupts import interrupt_at, pytestmark as takes_interrupts
+from .test_interrupts import interrupt_at
+from .test_interrupts import pytestmark as takes_interrupts
 
 
 @pytest.fixture
@@ -311,7 +312,8 @@ def test_what_makes_no_sense_is_one_line(leap, leap_home, generate, flags, says)
 def test_what_was_not_typed_is_told_with_where_it_stands(leap, generate):
     leap.variables["LEAP_GENERATE_SYSTEM"] = "Be brief."
     done = generate("--raw", "x")
-    assert done.code == 2 and "--raw cannot be combined with --system (it stands in LEAP_GENERATE_SYSTEM)" in done.stderr
+    assert done.code == 2
+    assert "--raw cannot be combined with --system (it stands in LEAP_GENERATE_SYSTEM)" in done.stderr
 
 
 @pytest.mark.parametrize("flags", [["--raw"], ["-n", "2"], ["--dry-run"]])

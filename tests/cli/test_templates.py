@@ -1,0 +1,200 @@
+"""``leap templates``, and ``leap generate --template``."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from leap_core.messages import ChatMessage
+
+
+@pytest.fixture
+def directory(leap_home):
+    path = leap_home / "templates"
+    path.mkdir(parents=True)
+    return path
+
+
+def request(leap, *args, stdin="", answer="ok"):
+    """What a model is asked by a command."""
+    runner = leap.script(answer)
+    done = leap("generate", *args, stdin=stdin)
+    assert done.code == 0, done.stderr
+    return runner.requests[0]
+
+
+def test_a_template_is_saved_shown_used_and_removed(leap, leap_home):
+    added = leap("templates", "add", "french", "Translate: {input}", "-s", "Be exact.", "--temperature", "0.5")
+    file = leap_home / "templates" / "french.toml"
+    assert (added.code, added.stdout, added.stderr) == (0, "", f"leap: saved {file}\n")
+    assert leap("templates", "show", "french").stdout == file.read_text()
+    asked = request(leap, "--template", "french", "good", "morning", stdin="and night\n")
+    assert asked.messages == (
+        ChatMessage("system", "Be exact."),
+        ChatMessage("user", "Translate: good morning\n\nand night"),
+    )
+    assert asked.options.temperature == 0.5
+    assert leap("templates", "remove", "french").code == 0
+    assert not file.exists()
+
+
+def test_the_list(leap):
+    assert leap("templates", "list").stdout == ""
+    leap("templates", "add", "b", "Sum up: {input}", "--about", "Short summaries")
+    leap("templates", "add", "a", "-m", "tiny")
+    assert leap("templates", "list", "--format", "quiet").stdout == "a\nb\n"
+    assert json.loads(leap("templates", "list", "--format", "json").stdout)[1] == {
+        "name": "b",
+        "about": "Short summaries",
+        "system": None,
+        "prompt": "Sum up: {input}",
+        "options": {},
+    }
+    assert json.loads(leap("templates", "show", "a", "--format", "json").stdout)["options"] == {"model": "tiny"}
+
+
+def test_the_command_line_goes_before_the_template_and_the_template_before_all_else(leap, leap_home):
+    leap("templates", "add", "t", "-s", "Of the template.", "--temperature", "0.5", "--top-k", "5", "--stop", "END")
+    leap.variables |= {"LEAP_GENERATE_TOP_K": "9", "LEAP_GENERATE_TOP_P": "0.9"}
+    asked = request(leap, "x", "--temperature", "0.1", "--template", "t", "-s", "Mine.")
+    assert asked.messages[0].text == "Mine."
+    options = asked.options
+    assert (options.temperature, options.top_k, options.top_p, list(options.stop)) == (0.1, 5, 0.9, ["END"])
+
+
+def test_the_template_may_be_configured(leap):
+    leap("templates", "add", "t", "Sum up: {input}", "--top-k", "5")
+    leap.variables["LEAP_GENERATE_TEMPLATE"] = "t"
+    asked = request(leap, "--temperature", "0", "x")
+    assert (asked.messages[-1].text, asked.options.top_k) == ("Sum up: x", 5)
+
+
+def test_a_shape_that_is_typed_takes_the_place_of_the_templates(leap):
+    leap("templates", "add", "t", "--json-schema", "name, age int")
+    asked = request(leap, "--template", "t", "x", answer='{"name": "Ada", "age": 36}')
+    assert set(json.loads(asked.options.json_schema_constraint)["properties"]) == {"name", "age"}
+    asked = request(leap, "--template", "t", "--choices", "yes,no", "x")
+    assert asked.options.json_schema_constraint is None and asked.options.choices_constraint == ["yes", "no"]
+
+
+def test_what_files_say_is_saved_and_not_where_they_lie(leap, tmp_path):
+    (tmp_path / "system.txt").write_text("@ first.\nThen:\n")
+    (tmp_path / "schema.json").write_text('{"type": "object", "properties": {"a": {"type": "integer"}}}')
+    (tmp_path / "tools.py").write_text('def shout(text: str) -> str:\n    "Shout."\n    return text\n')
+    flags = ["-s", "@system.txt", "--json-schema", "schema.json", "--tools-file", "tools.py"]
+    assert leap("templates", "add", "t", *flags).code == 0
+    (tmp_path / "system.txt").unlink()
+    (tmp_path / "schema.json").unlink()
+    asked = request(leap, "--template", "t", "x", answer='{"a": 1}')
+    assert asked.messages[0].text == "@ first.\nThen:"
+    assert "integer" in asked.options.json_schema_constraint
+    assert [function.name for function in asked.functions] == ["shout"]
+    shown = json.loads(leap("templates", "show", "t", "--format", "json").stdout)
+    assert shown["options"]["tools_file"] == [str(tmp_path / "tools.py")]
+
+
+def test_a_grammar_is_saved_as_its_text(leap, tmp_path):
+    (tmp_path / "yes.lark").write_text('start: "yes"\n')
+    assert leap("templates", "add", "t", "--grammar", "yes.lark").code == 0
+    (tmp_path / "yes.lark").unlink()
+    assert request(leap, "--template", "t", "x", answer="yes").options.grammar_constraint == 'start: "yes"\n'
+
+
+@pytest.mark.parametrize(
+    ("pattern", "given", "prompt"),
+    [
+        ("{input}", ["x"], "x"),
+        ("A {input} and {input} {other}", ["{input}"], "A {input} and {input} {other}"),
+        ("Say hello.", [], "Say hello."),
+        ("Sum up:", ["this"], "Sum up:\n\nthis"),
+        ("Mind the\n\n  lines: {input}\n\"quoted\" \\n '''", ["x"], "Mind the\n\n  lines: x\n\"quoted\" \\n '''"),
+    ],
+)
+def test_patterns(leap, pattern, given, prompt):
+    assert leap("templates", "add", "t", pattern, "--seed", "1").code == 0
+    asked = request(leap, "--template", "t", *given)
+    assert asked.messages[-1].text == prompt and asked.options.rng_seed == 1
+
+
+def test_files_are_a_part_of_the_input(leap, tmp_path):
+    (tmp_path / "report.txt").write_text("all is well")
+    leap("templates", "add", "t", "<<{input}>>")
+    asked = request(leap, "--template", "t", "-f", "report.txt", "Sum up.")
+    assert asked.messages[-1].text == "<<report.txt:\n```\nall is well\n```\n\nSum up.>>"
+
+
+def test_a_file_written_by_hand(leap, directory):
+    (directory / "mine.toml").write_text(
+        'system = "Be brief."\n[options]\nstats = true\nstop = ["END"]\nthink = "hide"\ncount = 2\n'
+    )
+    runner = leap.script("a", "a")
+    done = leap("generate", "--template", "mine", "x")
+    assert done.code == 0 and done.stdout == "a\n---\na\n" and "tokens/s" in done.stderr
+    assert runner.requests[0].options.enable_thinking
+
+
+def test_replacing(leap):
+    leap("templates", "add", "t", "one {input}")
+    refused = leap("templates", "add", "t", "two {input}")
+    assert refused.code == 2 and "--replace replaces it" in refused.stderr
+    assert leap("templates", "add", "t", "two {input}", "--replace").code == 0
+    assert "two" in leap("templates", "show", "t").stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["generate", "--template", "frensh", "x"], "there is no template 'frensh'; did you mean french?"),
+        (["generate", "--template", "zzz", "x"], "leap templates list shows"),
+        (["generate", "--template", "../french", "x"], "cannot name a template"),
+        (["generate", "--template", "french"], "the prompt is empty"),
+        (["generate", "--template", "french", "--raw", "x"], "--raw cannot be combined with --system (it stands in "),
+        (["templates", "show", "frensh"], "did you mean french?"),
+        (["templates", "remove", "frensh"], "did you mean french?"),
+        (["templates", "add", "a/b", "x"], "cannot name a template"),
+        (["templates", "add", ".hidden", "x"], "cannot name a template"),
+        (["templates", "add", "x", " "], "the prompt is empty"),
+        (["templates", "add", "x"], "there is nothing to save"),
+        (["templates", "add", "x", "--about", "nothing"], "there is nothing to save"),
+        (["templates", "add", "x", "--temperature", "-1"], "temperature"),
+        (["templates", "add", "x", "--regex", "a", "--choices", "b"], "cannot be combined"),
+        (["templates", "add", "x", "-s", "@missing"], "cannot read missing"),
+    ],
+)
+def test_what_is_wrong_is_one_line(leap, leap_home, args, says):
+    leap("templates", "add", "french", "Translate: {input}", "-s", "Be exact.")
+    done = leap(*args)
+    assert (done.code, done.stdout) == (2, "")
+    assert says in done.stderr and done.stderr.count("\n") == 1
+    assert [path.name for path in (leap_home / "templates").iterdir()] == ["french.toml"]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("prompt = ", "mine.toml: "),
+        ("\xff", "mine.toml: "),
+        ("prompt = 3", "mine.toml: prompt must be a text"),
+        ('system = ""', "mine.toml: system must be a text, and not empty"),
+        ('promt = "x"', "there is no 'promt' in a template"),
+        ('options = "x"', "mine.toml: options must be a table"),
+        ("[options]\ntemprature = 1", "there is no option options.generate.temprature; did you mean temperature?"),
+        ("[options]\ntemperature = 'hot'", "mine.toml: temperature: 'hot' is not a valid float"),
+        ("[options]\nstop = 'END'", "mine.toml: stop must be a list"),
+        ("[options]\nstats = 1", "mine.toml: stats must be true or false"),
+        ("[options]\nsession = 'x'", "mine.toml: the option session cannot stand in a template"),
+    ],
+)
+def test_a_file_that_is_wrong_is_named(leap, directory, text, says):
+    (directory / "mine.toml").write_bytes(text.encode("latin-1"))
+    done = leap("generate", "--template", "mine", "x")
+    assert (done.code, done.stdout) == (2, "")
+    assert says in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_one_that_is_wrong_hides_no_other(leap, directory):
+    (directory / "wrong.toml").write_text("prompt = 3")
+    (directory / "right.toml").write_text('prompt = "x"')
+    done = leap("templates", "list", "--format", "quiet")
+    assert (done.code, done.stdout) == (0, "right\n") and "wrong.toml" in done.stderr
