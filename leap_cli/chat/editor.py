@@ -61,7 +61,7 @@ class Editor:
             history=_history(history),
             key_bindings=_keys(),
             multiline=True,
-            prompt_continuation=CONTINUATION,
+            prompt_continuation=lambda _width, _line, wraps: " " * len(CONTINUATION) if wraps else CONTINUATION,
         )
 
     def read(self, draft: str = "") -> str:

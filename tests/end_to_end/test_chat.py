@@ -14,7 +14,16 @@ import time
 
 import pytest
 
-from .conftest import LEAP, LONG, QUESTION, TERMINAL_STUB
+from leap_core.messages import ChatMessage
+from leap_core.sessions import SessionStore
+
+from .conftest import LEAP, QUESTION, TERMINAL_STUB
+
+LONG = "count to 400"
+ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[=>])")
+PASTE_BEGINS, PASTE_ENDS = "\x1b[200~", "\x1b[201~"
+PROMPT = r"\n>"
+COUNTING = r"1\D+2\D+3\D+4"
 
 
 def test_each_line_of_a_pipe_is_a_turn(program):
@@ -36,35 +45,36 @@ def test_a_turn_longer_than_the_context_ends_a_pipe(program):
 
 
 class Terminal:
-    """``leap`` at a terminal of 80 by 24, which this test types at and reads."""
+    """``leap`` at a terminal of 80 by 24, which this test types at and reads; escape codes are left out of ``seen``."""
 
-    def __init__(self, arguments: list[str], variables: dict[str, str]) -> None:
+    def __init__(self, arguments: list[str], variables: dict[str, str], term: str) -> None:
         self.ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-
+        self.resize(24, 80)
         self.process = subprocess.Popen(
             [*TERMINAL_STUB, *LEAP, *arguments],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
-            env={**variables, "TERM": "xterm"},
+            env={**variables, "TERM": term},
         )
         os.close(theirs)
-        self.seen = ""
+        self.raw = self.seen = ""
+
+    def resize(self, rows: int, columns: int) -> None:
+        fcntl.ioctl(self.ours, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def type(self, text: str) -> None:
         os.write(self.ours, text.encode())
 
-    def press(self, key: str, pattern: str) -> None:
-        """Press a key until something comes of it: one that comes just before readline waits is seen at the next."""
-        for _ in range(20):
-            self.type(key)
-            try:
-                self.expect(pattern, seconds=3)
-                return
-            except AssertionError:
-                continue
-        self.expect(pattern)
+    def read(self) -> None:
+        """Take what is there. An escape code that has only begun waits for its end."""
+        self.raw += os.read(self.ours, 65536).decode("utf-8", "replace")
+        whole, mark, begun = self.raw.rpartition("\x1b")
+        if not mark or ESCAPES.match(mark + begun):
+            whole, begun = self.raw, ""
+        else:
+            begun = mark + begun
+        self.seen, self.raw = self.seen + ESCAPES.sub("", whole), begun
 
     def expect(self, pattern: str, seconds: float = 60) -> str:
         """Read until the pattern is seen after what was expected before; everything up to its end."""
@@ -73,7 +83,7 @@ class Terminal:
             assert time.monotonic() < deadline, f"{pattern!r} did not come: {self.seen!r}"
             if select.select([self.ours], [], [], 0.1)[0]:
                 try:
-                    self.seen += os.read(self.ours, 65536).decode("utf-8", "replace")
+                    self.read()
                 except OSError:  # the other side is closed
                     raise AssertionError(f"{pattern!r} did not come: {self.seen!r}") from None
         read, self.seen = self.seen[: match.end()], self.seen[match.end() :]
@@ -85,7 +95,7 @@ class Terminal:
         while self.process.poll() is None and time.monotonic() < deadline:
             if select.select([self.ours], [], [], 0.05)[0]:
                 try:
-                    self.seen += os.read(self.ours, 65536).decode("utf-8", "replace")
+                    self.read()
                 except OSError:
                     break
         return self.process.wait(10)
@@ -101,8 +111,8 @@ class Terminal:
 def terminal(variables):
     opened = []
 
-    def open_terminal(*arguments: str) -> Terminal:
-        opened.append(Terminal(list(arguments), variables))
+    def open_terminal(*arguments: str, term: str = "xterm") -> Terminal:
+        opened.append(Terminal(list(arguments), variables, term))
         return opened[-1]
 
     yield open_terminal
@@ -110,33 +120,167 @@ def terminal(variables):
         each.close()
 
 
+@pytest.fixture
+def kept(leap_home):
+    """The messages of the last session."""
+
+    def read() -> list[ChatMessage]:
+        with SessionStore(leap_home / "leap.db") as store:
+            session = store.latest()
+            assert session is not None
+            return list(store.history(session.id))
+
+    return read
+
+
 def test_a_conversation_at_a_terminal(terminal):
     chat = terminal("chat", "-m", "builtin")
-    chat.expect("Ctrl-C stops an answer, Ctrl-D leaves\r\n.*> ")
+    chat.expect("Ctrl-C stops an answer, Ctrl-D leaves, /help lists commands\r\n.*>")
     chat.type(f"{QUESTION}\r")
-    chat.expect(r"Paris[^\n]*\r\n.*> ")
+    chat.expect(f"Paris.*{PROMPT}")
     chat.type("half a line")
     chat.expect("half a line")
-    chat.press("\x03", r"\n.*> ")  # Ctrl-C drops it
+    chat.type("\x03")  # Ctrl-C drops it
+    chat.expect(PROMPT)
     chat.type("\x1b[A")  # arrow up: the line before
     chat.expect(re.escape(QUESTION))
     chat.type("\r")
-    chat.expect(r"Paris[^\n]*\r\n.*> ")
+    chat.expect(f"Paris.*{PROMPT}")
     chat.type("\x04")  # Ctrl-D leaves
+    chat.expect("saved as [a-z2-9]{8}; leap chat -c goes on")
     assert chat.ended() == 0
 
 
-def test_ctrl_c_stops_an_answer_and_the_chat_goes_on(terminal):
-    chat = terminal("chat", "-m", "builtin", "--threads", "1")
-    chat.expect("> ")
-    chat.type(f"{LONG}\r")
-    chat.expect("1")
-    chat.type("\x03")
-    chat.expect(r"\n.*> ")
-    chat.type(f"{QUESTION}\r")
-    chat.expect(r"\n.*> ")
+def test_what_was_typed_comes_back_in_the_next_conversation(terminal, leap_home):
+    first = terminal("chat", "-m", "builtin")
+    first.expect(PROMPT)
+    first.type("/stats\r")
+    first.expect(f"0 messages.*{PROMPT}")
+    first.type("\x04")
+    assert first.ended() == 0
+    assert (leap_home / "chat_history").stat().st_mode & 0o777 == 0o600
+    second = terminal("chat", "-m", "builtin", "--no-save")
+    second.expect(PROMPT)
+    second.type("\x1b[A\r")  # nothing: what is not kept is not looked up either
+    second.type("/help quit\r")
+    assert "0 messages" not in second.expect(f"Leave, like Ctrl-D.*{PROMPT}")
+    second.type("\x04")
+    assert second.ended() == 0
+    third = terminal("chat", "-m", "builtin")
+    third.expect(PROMPT)
+    third.type("\x1b[A\r")
+    third.expect("0 messages")
+
+
+def test_several_lines_are_one_message(terminal, kept):
+    chat = terminal("chat", "-m", "builtin", "--max-tokens", "20")
+    chat.expect(PROMPT)
+    chat.type("one\\\rtwo\x1b\rthree\r")  # a backslash before Enter, then Alt-Enter
+    chat.expect(f"three.*{PROMPT}")
+    chat.type(f"{PASTE_BEGINS}four\nfive\n{PASTE_ENDS}")
+    chat.expect("five")
+    chat.type("six\r")
+    chat.expect(f"six.*{PROMPT}")
     chat.type("\x04")
     assert chat.ended() == 0
+    assert [message.text for message in kept()[::2]] == ["one\ntwo\nthree", "four\nfive\nsix"]
+
+
+def test_tab_completes_commands_and_files(terminal, leap_home):
+    leap_home.mkdir()
+    (leap_home / "a-long-name.txt").write_text("text")
+    chat = terminal("chat", "-m", "builtin")
+    chat.expect(PROMPT)
+    chat.type("/at\t")
+    chat.expect("/attach")
+    chat.type(f" {leap_home}/a-l\t")
+    chat.expect("ong-name.txt")
+    chat.type("\r")
+    chat.expect("goes with your next message")
+
+
+def test_edit_begins_the_prompt_with_the_last_message(terminal, kept):
+    chat = terminal("chat", "-m", "builtin")
+    chat.expect(PROMPT)
+    chat.type(f"{QUESTION}\r")
+    chat.expect(f"Paris.*{PROMPT}")
+    chat.type("/edit\r")
+    chat.expect(re.escape(QUESTION))
+    chat.type("\x7f" * len("France?") + "Italy?\r")
+    chat.expect(f"Rome.*{PROMPT}")
+    assert [message.text for message in kept()][0] == QUESTION.replace("France", "Italy")
+    assert len(kept()) == 2
+
+
+def test_ctrl_c_stops_an_answer_and_the_chat_goes_on(terminal, kept):
+    chat = terminal("chat", "-m", "builtin", "--threads", "1")
+    chat.expect(PROMPT)
+    chat.type(f"{LONG}\r")
+    chat.expect(COUNTING)
+    chat.type("\x03")
+    stopped = chat.expect(PROMPT)
+    assert "400" not in stopped
+    chat.type(f"{QUESTION}\r")
+    chat.expect(PROMPT)
+    chat.type("\x04")
+    assert chat.ended() == 0
+    question, stopped_answer, *rest = kept()
+    assert question.text == LONG and stopped_answer.text.startswith("1") and len(rest) == 2
+
+
+def test_the_prompt_follows_the_terminal_s_size(terminal):
+    chat = terminal("chat", "-m", "builtin")
+    chat.expect(PROMPT)
+    chat.type("half a line")
+    chat.expect("half a line")
+    chat.resize(10, 30)
+    chat.expect("> .*half a line")  # drawn anew
+    chat.type(" and the rest of it, which is wider than that\r")
+    chat.expect(PROMPT)
+    chat.type(f"{LONG}\r")
+    chat.expect(COUNTING)
+    chat.resize(24, 80)
+    chat.expect("9")  # an answer is not disturbed
+    chat.type("\x03")
+    chat.expect(PROMPT)
+    chat.type("\x04")
+    assert chat.ended() == 0
+
+
+def test_a_killed_chat_loses_nothing_but_the_answer_in_flight(terminal, kept):
+    chat = terminal("chat", "-m", "builtin", "--threads", "1")
+    chat.expect(PROMPT)
+    chat.type("My name is Ada.\r")
+    chat.expect(f"Ada.*{PROMPT}")
+    before = kept()
+    chat.type(f"{LONG}\r")
+    chat.expect(COUNTING)
+    chat.process.kill()
+    chat.process.wait()
+    assert kept() == [*before, ChatMessage("user", LONG)]
+    again = terminal("chat", "-c")
+    again.expect("continuing [a-z2-9]{8}: 2 messages.*your last message got no answer.*> " + LONG)
+    again.type("\x03")
+    again.expect(PROMPT)
+    again.type("What is my name?\r")
+    again.expect(f"Ada.*{PROMPT}")
+    again.type("\x04")
+    assert again.ended() == 0
+    assert kept()[:2] == before
+
+
+def test_a_terminal_without_abilities_gets_plain_lines(terminal, kept):
+    chat = terminal("chat", "-m", "builtin", term="dumb")
+    chat.expect(PROMPT)
+    chat.type("What is the capital\\\r")
+    chat.expect("\n. ")
+    chat.type("of France?\r")
+    chat.expect(f"Paris.*{PROMPT}")
+    chat.type("/stats\r")
+    chat.expect(f"2 messages.*{PROMPT}")
+    chat.type("\x04")
+    assert chat.ended() == 0
+    assert "\x1b" not in chat.raw and kept()[0].text == "What is the capital\nof France?"
 
 
 def test_generate_at_a_terminal_asks_for_a_prompt(terminal):
