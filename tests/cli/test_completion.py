@@ -20,6 +20,7 @@ from leap_cli.completion_values import OWN_TOOLS
 from leap_cli.environment import Environment
 from leap_cli.main import COMMANDS, command_line
 from leap_cli.tool_flags import known_tools
+from leap_core.messages import ChatMessage
 
 from .test_startup import HEAVY, imported
 
@@ -97,13 +98,13 @@ def test_commands_come_with_their_summaries(complete):
 
 
 def test_options_come_with_their_help(complete):
-    assert complete("leap generate --temp")[0].help.startswith("Randomness")
+    assert complete("leap generate --temper")[0].help.startswith("Randomness")
     assert "--version" in [candidate.value for candidate in complete("leap --")]
 
 
 @pytest.mark.parametrize("begin", ["leap 'What is it?' ", "leap -m some ", "leap -m some 'What is it?' ", "leap - "])
 def test_a_prompt_alone_is_completed_as_generate(complete, words, leap_home, begin):
-    assert complete(f"{begin}--temp")[0].help.startswith("Randomness")
+    assert complete(f"{begin}--temper")[0].help.startswith("Randomness")
     install(leap_home, "Mine-Q4_0")
     assert words(f"{begin}-m ")[0] == "Mine-Q4_0"
 
@@ -172,12 +173,43 @@ def test_leaps_own_tools_are_those_that_there_are(leap):
 
 def test_what_cannot_be_read_offers_nothing(words, leap_home):
     leap_home.mkdir(exist_ok=True)
-    for name in ("tools.json", "jobs.db", "config.toml", "catalogue.json"):
+    for name in ("tools.json", "jobs.db", "leap.db", "config.toml", "catalogue.json"):
         (leap_home / name).write_bytes(b"\xff\x00 damaged")
     (leap_home / "models").write_bytes(b"no directory")
     assert words("leap tools remove ") == []
     assert words("leap jobs cancel ") == []
     assert words("leap models remove ") == []
+    assert words("leap sessions remove ") == []
+
+
+def test_sessions_by_name_and_id(words, complete, leap_home):
+    lines = ["leap sessions show ", "leap sessions remove x ", "leap chat --session ", "leap generate --session "]
+    lines.append("leap export ")
+    assert [words(line) for line in lines] == [[]] * 5 and not leap_home.exists()
+    from leap_core.sessions import SessionStore
+
+    with SessionStore(leap_home / "leap.db") as store:
+        old, named = store.create().id, store.create(name="my work").id
+        store.append(old, ChatMessage("user", "What is the capital of France?"))
+    assert [words(line) for line in lines] == [["my work", old, named]] * 5
+    assert complete("leap sessions show ")[1].help == "What is the capital of France?"
+    assert words("leap sessions rename my") == ["my work"] and words("leap sessions rename my ") == []
+    with closing(sqlite3.connect(leap_home / "leap.db")) as store:
+        store.execute("DROP TABLE sessions")
+    assert words("leap sessions show ") == []
+
+
+def test_only_answers_are_exported(words, leap_home):
+    from jobs.schema import connect
+
+    leap_home.mkdir()
+    with closing(connect(leap_home / "jobs.db")) as table:
+        for kind, state in (("batch", "succeeded"), ("generate", "succeeded"), ("generate", "queued")):
+            table.execute(
+                "INSERT INTO jobs (id, kind, state, parameters, created) VALUES (?, ?, ?, '{}', 0)",
+                (f"{kind[:2]}{state[:2]}2345", kind, state),
+            )
+    assert words("leap export ") == ["gesu2345"]
 
 
 def test_jobs_by_state(words, complete, leap_home):
@@ -202,7 +234,7 @@ def test_jobs_by_state(words, complete, leap_home):
 
 def test_settings(words):
     assert words("leap config get de") == ["default_model"]
-    assert words("leap config set options.generate.temp") == ["options.generate.temperature"]
+    assert words("leap config set options.generate.temper") == ["options.generate.temperature"]
     assert words("leap config set tools.policy ") == ["allow", "ask", "deny"]
     assert words("leap config set options.generate.stream ") == ["true", "false"]
     assert words("leap config set default_model LFM2.5-35") == ["LFM2.5-350M"]
@@ -226,7 +258,9 @@ def test_an_unknown_shell_is_told_nothing():
     assert isinstance(env.stdout, io.StringIO) and env.stdout.getvalue() == ""
 
 
-@pytest.mark.parametrize("line", ["leap ", "leap generate --", "leap generate -m LFM", "leap models ", "leap batch "])
+@pytest.mark.parametrize(
+    "line", ["leap ", "leap generate --", "leap generate -m LFM", "leap models ", "leap sessions ", "leap batch "]
+)
 def test_tab_imports_nothing_heavy(line, monkeypatch):
     monkeypatch.setenv("_LEAP_COMPLETE", "bash")
     monkeypatch.setenv("_LEAP_LINE", line)

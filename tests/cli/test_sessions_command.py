@@ -123,20 +123,3 @@ def test_an_ambiguous_reference_names_the_candidates(leap, kept, store):
     store._connection.execute("UPDATE sessions SET id=? WHERE id=?", (kept[0][:4] + "zzzz", kept[1]))
     done = leap("sessions", "show", kept[0][:4])
     assert done.code == 2 and f"several sessions begin with '{kept[0][:4]}': " in done.stderr
-
-
-def test_tab_offers_names_and_ids_and_makes_nothing(leap, kept, leap_home):
-    import click
-
-    from leap_cli.completion_values import sessions
-
-    def offered(home):
-        env = leap.environment(b"", terminal=False, stdin_terminal=False)
-        env.variables = {"LEAP_HOME": str(home)}
-        return [item.value for item in sessions(click.Context(click.Command("x"), obj=env), "")]
-
-    assert offered(leap_home) == ["picture", kept[1], kept[0]]
-    assert offered(leap_home.parent / "elsewhere") == [] and not (leap_home.parent / "elsewhere").exists()
-    (leap_home / "broken").mkdir()
-    (leap_home / "broken" / "leap.db").write_bytes(b"no database, " * 100)
-    assert offered(leap_home / "broken") == []
