@@ -33,6 +33,8 @@ WITHOUT_FORMAT = {
     "tools call": "what the tool puts out",
     "tools show": "one JSON document",
     "schema show": "one JSON document",
+    "templates add": "nothing",
+    "templates remove": "nothing",
     "config set": "nothing",
     "config unset": "nothing",
     "config edit": "nothing",
