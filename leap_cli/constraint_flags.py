@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from leap_core.errors import LeapSchemaError
 
 from .environment import Environment
+
+if TYPE_CHECKING:
+    from leap_core.options import GenerationOptions
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -76,6 +79,12 @@ def take_constraint(flags: dict[str, Any], env: Environment) -> dict[str, Any]:
         else:
             fields["grammar_constraint"] = read_grammar_argument(value, env)
     return fields
+
+
+def is_shaped(options: GenerationOptions) -> bool:
+    """Whether a constraint gives the answer its shape, so that it is no prose."""
+    fields = ("json_schema_constraint", "choices_constraint", "regex_constraint", "grammar_constraint")
+    return any(getattr(options, name) is not None for name in fields)
 
 
 def read_schema_argument(value: str, env: Environment, *, many: bool = False) -> Any:

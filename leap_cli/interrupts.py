@@ -46,6 +46,20 @@ def die_on_interrupt() -> None:
 
 
 @contextmanager
+def raising_on_interrupt() -> Iterator[None]:
+    """Within the block a press raises KeyboardInterrupt, also while an answer is made."""
+    before = signal.getsignal(signal.SIGINT)
+    if not callable(before) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, _Handler(_raise))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
 def stopping_on_interrupt(stop: Callable[[], object]) -> Iterator[None]:
     """Within the block the first press calls ``stop``, and the next one ends the process.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .answer import Stream, show_answer
+from .constraint_flags import is_shaped
 from .dry_run import show_prompt
 from .environment import Environment
 from .exit_codes import ExitCode
@@ -68,6 +69,7 @@ class Question:
                 streaming=streaming,
                 show_thinking=self.asked.thinking is Thinking.SHOW,
                 show_stats=show_stats,
+                markdown=count == 1 and not self.asked.raw and not is_shaped(options),
                 document_only=count == 1 and options.json_schema_constraint is not None,
                 calls=self.tools.calls(),
                 before_first=before_first,

@@ -12,6 +12,7 @@ import click
 from leap_core.errors import LeapOptionsError
 
 from .environment import Environment
+from .interrupts import raising_on_interrupt
 from .output import one_line
 
 if TYPE_CHECKING:
@@ -143,7 +144,8 @@ def read_policy(env: Environment) -> FunctionPolicy:
 
 
 def asker(env: Environment) -> Callable[[LeapFunction, LeapFunctionCall], bool] | None:
-    """Asks at the terminal, showing the exact call; None without a terminal. "a" allows a tool for the rest."""
+    """Asks at the terminal, showing the exact call; None without a terminal. "a" allows a tool for the rest, Ctrl-C is
+    a no."""
     if not (env.stdin_is_terminal and env.stderr_is_terminal):
         return None
     always: set[str] = set()
@@ -157,8 +159,10 @@ def asker(env: Environment) -> Callable[[LeapFunction, LeapFunctionCall], bool] 
         env.stderr.write(f"the model calls {shown}\n")
         env.stderr.flush()
         try:
-            answer = env.read_typed_line("run it? [y]es, [n]o, [a]lways: ").strip().lower()
+            with raising_on_interrupt():
+                answer = env.read_typed_line("run it? [y]es, [n]o, [a]lways: ").strip().lower()
         except (EOFError, KeyboardInterrupt):
+            env.stderr.write("\n")
             return False
         if answer in ("a", "always"):
             always.add(function.name)

@@ -16,8 +16,8 @@ import click
 from leap_core.messages import ChatMessageRole
 
 from ..answer import describe
-from ..attachments import read_text_file
 from ..output import one_line
+from ..prompt import read_system
 from ..tool_flags import choose_tools
 from .exchange import expand, read_conversation, write_conversation
 from .parts import describe_part, read_part
@@ -75,7 +75,7 @@ def change_system(talk: Talk, text: str) -> None:
     elif text == NONE:
         talk.dialogue.set_system(None)
     else:
-        talk.dialogue.set_system(read_text_file(expand(text[1:]), talk.env) if text.startswith("@") else text)
+        talk.dialogue.set_system(read_system(f"@{expand(text[1:])}" if text.startswith("@~") else text, talk.env))
 
 
 def change_model(talk: Talk, name: str) -> None:

@@ -9,14 +9,15 @@ import click
 from leap_core.responses import Complete
 
 from ..command_line import leap_command
-from ..constraint_flags import constraint_flags, take_constraint
+from ..constraint_flags import constraint_flags, is_shaped, take_constraint
 from ..environment import Environment
 from ..exit_codes import ExitCode
 from ..generation_flags import generation_flags, generation_options
 from ..loading_flags import load_model, loading_flags, note_builtin
 from ..output import Output
-from ..prompt import text_argument
+from ..prompt import read_system
 from ..session_flags import session_flags, take_session
+from ..thinking import ReasoningAlone, Thinking, take_thinking, thinking_flags
 from ..tool_flags import take_tools, tool_flags
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @leap_command("chat")
-@click.option("-s", "--system", metavar="TEXT", help="System prompt.")
+@click.option("-s", "--system", metavar="TEXT", help="System prompt; @FILE reads it from a file.")
 @loading_flags
 @generation_flags
 @constraint_flags
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 @click.option("--jsonl", is_flag=True, help="A JSON message a line in (OpenAI's shape), a JSON message a line out.")
 @click.option("--stream/--no-stream", default=True, help="Print answers as they come (default), or at their end.")
 @click.option("--stats", is_flag=True, help="Show token counts and speed on stderr after each answer.")
-@click.option("--show-thinking", is_flag=True, help="Let the model reason, and show that on stderr.")
+@thinking_flags
 @click.pass_obj
 def command(
     env: Environment,
@@ -50,7 +51,6 @@ def command(
     jsonl: bool,
     stream: bool,
     stats: bool,
-    show_thinking: bool,
     **flags: Any,
 ) -> ExitCode:
     """Talk with a model; it remembers what was said.
@@ -70,20 +70,23 @@ def command(
     if file is not None and sessions.continue_last:
         raise click.UsageError("--load brings a conversation and -c continues one: give one of them")
     loaded = None if file is None else read_conversation(file, env)
-    options = generation_options({**flags, **shape, "tool_choice": tools.choice}, enable_thinking=show_thinking)
+    thinking = take_thinking(flags)
+    if jsonl and thinking is Thinking.ONLY:
+        raise click.UsageError("--think only is for text; --jsonl has the reasoning beside the answer")
+    options = generation_options({**flags, **shape, "tool_choice": tools.choice}, enable_thinking=thinking is not None)
     if system is not None:
-        system = text_argument(system, "--system")
+        system = read_system(system, env)
     loading = {"context_size": context_size, "cpu_threads": cpu_threads, "n_gpu_layers": n_gpu_layers}
 
     def show(dialogue: Dialogue, answer: Stream) -> Complete:
         return show_answer(
-            answer,
+            ReasoningAlone(answer) if thinking is Thinking.ONLY else answer,
             output,
             model=dialogue.conversation.model_runner.model_id,
             streaming=stream,
-            show_thinking=show_thinking,
+            show_thinking=thinking is Thinking.SHOW,
             show_stats=stats,
-            markdown=env.stdin_is_terminal,
+            markdown=env.stdin_is_terminal and not is_shaped(options),
             calls=dialogue.tools.calls(),
         )
 

@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from leap_cli.interrupts import raising_on_interrupt, stopping_on_interrupt
 from leap_core.testing import Script, Stall
 
 pytestmark = pytest.mark.skipif(
@@ -60,3 +61,14 @@ def test_an_answer_that_ends_all_the_same_is_an_answer(leap):
     interrupt_at(stall)
     done = leap("generate", "-m", "some", "x")
     assert (done.code, done.stdout) == (0, "whole answer\n")
+
+
+def test_a_question_during_an_answer_is_left_with_ctrl_c():
+    stopped = threading.Event()
+    with stopping_on_interrupt(stopped.set):
+        with pytest.raises(KeyboardInterrupt), raising_on_interrupt():
+            signal.raise_signal(signal.SIGINT)
+        assert not stopped.is_set()
+        signal.raise_signal(signal.SIGINT)
+        assert stopped.wait(20), "the next press stops the answer"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

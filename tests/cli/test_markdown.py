@@ -7,6 +7,8 @@ import re
 import pytest
 
 from leap_cli.markdown import BOLD, CODE, ITALIC, NOT_BOLD, NOT_CODE, NOT_ITALIC, MarkdownStream
+from leap_cli.output import DIM, PLAIN
+from leap_core.responses import ReasoningChunk
 
 CODES = {BOLD: "<b>", NOT_BOLD: "</b>", ITALIC: "<i>", NOT_ITALIC: "</i>", CODE: "<c>", NOT_CODE: "</c>"}
 
@@ -73,3 +75,35 @@ def test_a_marker_that_is_never_closed_does_not_hold_a_long_line_back():
     stream.feed("**")
     text = "".join(stream.feed("word ") for _ in range(200))
     assert text.startswith("**word ") and text.count("word") == 200
+
+
+def test_answers_are_rendered_on_a_terminal_only(leap):
+    for arguments in (("chat", "-m", "some"), ("generate", "-m", "some", "x")):
+        for terminal, expected in ((True, f"a {BOLD}word{NOT_BOLD}\n"), (False, "a **word**\n")):
+            leap.script(["a **wo", "rd**"])
+            done = leap(
+                *arguments, stdin="x\n" if arguments[0] == "chat" else "", terminal=terminal, stdin_terminal=True
+            )
+            assert done.stdout == expected
+    for variable, value in (("NO_COLOR", "1"), ("TERM", "dumb")):
+        leap.variables = {variable: value}
+        leap.script("a **word**")
+        assert leap("generate", "-m", "some", "x", terminal=True).stdout == "a **word**\n"
+
+
+def test_what_is_no_prose_is_not_rendered(leap):
+    leap.script("*a*")
+    assert leap("generate", "-m", "some", "--regex", ".*", "x", terminal=True).stdout == "*a*\n"
+    leap.script("*a*")
+    assert leap("generate", "-m", "some", "--raw", "x", terminal=True).stdout == "*a*\n"
+
+
+def test_control_characters_of_an_answer_stay_harmless(leap):
+    leap.script("**\x1b]0;title\x07**")
+    assert "\x1b]" not in leap("generate", "-m", "some", "x", terminal=True).stdout
+
+
+def test_reasoning_is_dimmed_beside_the_answer(leap):
+    leap.script([ReasoningChunk("*hm*"), "**well**"])
+    done = leap("chat", "-m", "some", "--think", "show", stdin="x\n", terminal=True, stdin_terminal=True)
+    assert f"{DIM}*hm*{PLAIN}" in done.stderr and done.stdout == f"{BOLD}well{NOT_BOLD}\n"

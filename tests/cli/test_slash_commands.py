@@ -92,7 +92,7 @@ def test_system_shows_changes_and_removes_the_system_prompt(leap, talk, kept):
     assert [request.messages[0] for request in runner.requests] == [
         ChatMessage("user", "one"),
         ChatMessage("system", "Be brief."),
-        ChatMessage("system", "From a file.\n"),
+        ChatMessage("system", "From a file."),
     ]
     assert asked(runner)[1] == ["Be brief.", "one", "1", "two"]
     assert done.stdout == "there is no system prompt\n1\n2\nBe brief.\n3\n"
