@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from leap_core.messages import Audio, ChatMessage, Image
 from leap_core.sessions import SessionStore
 from leap_core.testing import ScriptedModelRunner
 
+ROOT = Path(__file__).parent.parent.parent
 JPEG = b"\xff\xd8\xff\xe0 a picture"
 
 
@@ -58,6 +60,12 @@ def test_help_lists_every_command_with_its_meaning(leap, talk):
     assert "Alt-Enter" in done.stdout
     assert done.stdout.count("Forget the last message") == 2
     assert errors(done) == ["there is no command /nonsense; /help lists them"]
+
+
+def test_the_documentation_has_the_same_list(leap, talk):
+    leap.script()
+    listing, blank, _ = talk("/help").stdout.partition("\n\n")
+    assert blank and f"\n{listing}\n" in (ROOT / "docs" / "chat.md").read_text("utf-8")
 
 
 def test_an_unknown_command_is_told_and_never_sent(leap, talk):
