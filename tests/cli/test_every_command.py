@@ -9,6 +9,7 @@ import click
 import pytest
 
 from leap_cli.command_line import LeapCommand
+from leap_cli.durations import Duration
 from leap_cli.option_defaults import option_variable, options_of
 from leap_cli.settings import commands
 
@@ -75,7 +76,8 @@ def arguments_of(path: str, but: click.Option | None = None) -> list[str]:
     line = path.split()
     for parameter in EVERY[path].params:
         if parameter.required and parameter is not but:
-            value = parameter.type.choices[0] if isinstance(parameter.type, click.Choice) else "x"
+            choices = isinstance(parameter.type, click.Choice) and parameter.type.choices
+            value = choices[0] if choices else "1s" if isinstance(parameter.type, Duration) else "x"
             line += [value] if isinstance(parameter, click.Argument) else [parameter.opts[0], value]
     return line
 
