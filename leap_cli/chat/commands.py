@@ -50,7 +50,10 @@ def run_command(talk: Talk, text: str) -> bool:
         near = get_close_matches(name, BY_NAME, 1)
         meant = f"did you mean /{near[0]}?" if near else "/help lists them"
         raise click.UsageError(f"there is no command /{name}; {meant} (a message may begin with //)")
-    command.run(talk, (shape[2] or "").strip())
+    rest = (shape[2] or "").strip()
+    if rest and not command.takes:
+        raise click.UsageError(f"/{name} stands alone; a message may begin with //")
+    command.run(talk, rest)
     return True
 
 

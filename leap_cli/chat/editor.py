@@ -61,6 +61,7 @@ class Editor:
             history=_history(history),
             key_bindings=_keys(),
             multiline=True,
+            enable_suspend=True,
             prompt_continuation=lambda _width, _line, wraps: " " * len(CONTINUATION) if wraps else CONTINUATION,
         )
 
@@ -76,7 +77,7 @@ def _history(path: Path | None) -> History:
 
     class Kept(FileHistory):
         def store_string(self, string: str) -> None:
-            with suppress(OSError):  # a full disk must not end the conversation
+            with suppress(OSError, UnicodeError):  # a full disk must not end the conversation
                 super().store_string(string)
 
     with suppress(OSError):

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from leap_core.errors import LeapError
+from leap_core.errors import LeapError, LeapGenerationPromptExceedContextLengthError
 from leap_core.messages import ChatMessage, ChatMessageContent, ChatMessageRole, Text
 
 from ..environment import Environment
 from ..output import Output
+from ..prompt import text_argument
 from .dialogue import Dialogue
 from .editor import Editor, PlainTyping, Typing
 
@@ -78,6 +79,10 @@ class Talk:
             except KeyboardInterrupt:
                 self.env.stderr.write("\n")
                 self.editing = None
+            except LeapGenerationPromptExceedContextLengthError as error:
+                self.output.error(error.message, "/undo or /clear makes room")
+            except UnicodeDecodeError:
+                self.output.error("what was typed is not UTF-8 text")
             except LeapError as error:
                 self.output.error(error.message, error.hint)
             except click.UsageError as error:
@@ -87,6 +92,7 @@ class Talk:
         """Obey a command, or answer a message."""
         from .commands import run_command
 
+        text = text_argument(text, "what was typed")
         editing, self.editing = self.editing, None
         if not text.strip() or run_command(self, text):
             return

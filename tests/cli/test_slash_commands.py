@@ -70,10 +70,11 @@ def test_the_documentation_has_the_same_list(leap, talk):
 
 def test_an_unknown_command_is_told_and_never_sent(leap, talk):
     runner = leap.script()
-    done = talk("/hlep", "/frobnicate it")
+    done = talk("/hlep", "/frobnicate it", "/retry that")
     assert errors(done) == [
         "there is no command /hlep; did you mean /help? (a message may begin with //)",
         "there is no command /frobnicate; /help lists them (a message may begin with //)",
+        "/retry stands alone; a message may begin with //",
     ]
     assert runner.requests == []
 
@@ -263,6 +264,12 @@ def test_a_file_that_is_no_conversation_is_refused(leap, talk):
     bad, two = errors(talk("/load bad.json", "/load two.jsonl"))
     assert bad.startswith("bad.json: ") and "unknown role 'robot'" in bad
     assert two == "two.jsonl holds 2 conversations; give a file of one"
+
+
+def test_a_conversation_that_has_become_too_long_says_how_to_go_on(leap, talk):
+    leap.script("a", context_size=10)
+    done = talk("one", "word " * 20)
+    assert errors(done) == ["the prompt has 27 tokens and the context holds 10 (hint: /undo or /clear makes room)"]
 
 
 def test_stats_tell_how_full_the_context_is(leap, talk):

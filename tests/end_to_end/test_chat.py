@@ -269,6 +269,18 @@ def test_a_killed_chat_loses_nothing_but_the_answer_in_flight(terminal, kept):
     assert kept()[:2] == before
 
 
+@pytest.mark.parametrize("term", ["xterm", "dumb"])
+def test_bytes_that_are_no_text_are_refused_and_the_chat_goes_on(terminal, term):
+    chat = terminal("chat", "-m", "builtin", term=term)
+    chat.expect(PROMPT)
+    os.write(chat.ours, b"caf\xff\r")
+    chat.expect(f"leap: error: what was typed is not .*UTF-8.*{PROMPT}")
+    chat.type("/stats\r")
+    chat.expect(f"0 messages.*{PROMPT}")
+    chat.type("\x04")
+    assert chat.ended() == 0
+
+
 def test_a_terminal_without_abilities_gets_plain_lines(terminal, kept):
     chat = terminal("chat", "-m", "builtin", term="dumb")
     chat.expect(PROMPT)
