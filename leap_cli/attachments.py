@@ -30,6 +30,9 @@ def attach(name: str, env: Environment) -> str:
 
 def read_text_file(name: str, env: Environment) -> str:
     """The text of a file, or of a pipe that has a name. Raises UsageError naming it, and what is wrong with it."""
+    if name in ("", "-"):
+        why = "a '-' among the words of the prompt says where standard input belongs" if name else "its name is empty"
+        raise click.UsageError(f"{name!r} is no file: {why}")
     try:
         with (env.cwd / name).open("rb") as file:
             data = file.read(MOST_BYTES + 1)

@@ -86,7 +86,7 @@ class CommandTable(LeapGroup):
         command's name, so that a mistyped one is never answered by a model. Raises UsageError for such a word after
         options.
         """
-        if not args or args[0] in self.table:
+        if not args or args[0] in self.table or args[0] in self._own_options:
             return args
         begin = args[0]
         if begin.startswith("-") and begin not in ("-", "--"):
@@ -96,6 +96,10 @@ class CommandTable(LeapGroup):
             return [self.default, "--", *args] if is_prompt(begin) else args
         first = args[1] if begin == "--" and len(args) > 1 else begin
         return [self.default, *args] if is_prompt(first) else args
+
+    @property
+    def _own_options(self) -> list[str]:
+        return [*CONTEXT_SETTINGS["help_option_names"], *(name for option in self.params for name in option.opts)]
 
     def _is_option_of_default(self, word: str) -> bool:
         known = [name for option in self._default_command().params for name in (*option.opts, *option.secondary_opts)]

@@ -19,7 +19,7 @@ from ..generation_flags import generation_flags, generation_options
 from ..interrupts import stopping_on_interrupt
 from ..loading_flags import BUILTIN_NOTE, default_model, loading_flags, warm_or_load
 from ..output import Output
-from ..prompt import text_argument
+from ..prompt import read_system, text_argument
 
 if TYPE_CHECKING:
     from jobs.batch.run import Progress
@@ -35,7 +35,7 @@ MOST_NOTED = 20
 @leap_command("batch")
 @click.argument("source", metavar="INPUT")
 @click.option("-o", "--output", "target", metavar="FILE", default="-", help="Where results go; - (default) is stdout.")
-@click.option("-s", "--system", metavar="TEXT", help="System prompt of lines that have none.")
+@click.option("-s", "--system", metavar="TEXT", help="System prompt of lines that have none; or @FILE.")
 @click.option("--template", metavar="TEXT", help="Make each prompt of a line's fields: 'Translate: {text}'.")
 @click.option("--tools", metavar="FILE", help="Functions for lines that declare none: OpenAI's JSON list.")
 @loading_flags
@@ -107,7 +107,7 @@ def command(
         model=model,
         options=options.to_json(),
         loading=loading,
-        system=None if system is None else text_argument(system, "--system"),
+        system=None if system is None else read_system(system, env),
         template=None if template is None else text_argument(template, "--template"),
         tools=[] if tools is None else _read_tools(env.cwd / tools, tools),
         format=output_format,

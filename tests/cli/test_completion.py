@@ -166,6 +166,15 @@ def test_tools(words, leap, leap_home, tmp_path):
     assert words("leap tools call c") == ["current_time", "calculate"]
 
 
+def test_templates(words, leap):
+    assert words("leap generate --template ") == []
+    for name in ("french", "order"):
+        assert leap("templates", "add", name, "--seed", "1").code == 0
+    assert words("leap generate --template ") == words("leap --template ") == ["french", "order"]
+    assert words("leap templates show f") == words("leap templates remove f") == ["french"]
+    assert words("leap generate --think ") == ["show", "hide", "only"]
+
+
 def test_leaps_own_tools_are_those_that_there_are(leap):
     env = leap.environment(b"", terminal=False, stdin_terminal=False)
     assert {tool.name for tool in known_tools(env)} == set(OWN_TOOLS)
@@ -259,7 +268,17 @@ def test_an_unknown_shell_is_told_nothing():
 
 
 @pytest.mark.parametrize(
-    "line", ["leap ", "leap generate --", "leap generate -m LFM", "leap models ", "leap sessions ", "leap batch "]
+    "line",
+    [
+        "leap ",
+        "leap generate --",
+        "leap -m x --",
+        "leap generate --template ",
+        "leap generate -m LFM",
+        "leap models ",
+        "leap sessions ",
+        "leap batch ",
+    ],
 )
 def test_tab_imports_nothing_heavy(line, monkeypatch):
     monkeypatch.setenv("_LEAP_COMPLETE", "bash")

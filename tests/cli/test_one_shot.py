@@ -75,6 +75,8 @@ def test_a_named_pipe_is_read(leap, generate, tmp_path):
         ("latin.txt", b"caf\xe9", "latin.txt is not UTF-8 text (byte 4)"),
         ("huge.txt", b"x" * (16 * 1024 * 1024 + 1), "huge.txt is larger than 16 MiB"),
         ("nul\0.txt", None, "cannot read nul"),
+        ("", None, "'' is no file: its name is empty"),
+        ("-", None, "'-' is no file: a '-' among the words"),
     ],
 )
 @pytest.mark.parametrize("option", ["-f", "-s@"])
@@ -99,6 +101,14 @@ def test_the_system_prompt_may_lie_in_a_file(leap, generate, tmp_path, given, sy
     (tmp_path / "brief.txt").write_text("Be brief.\nAlways.\n")
     generate("-s", given, "x")
     assert runner.requests[0].messages[0].text == system
+
+
+def test_the_system_prompt_of_a_batch_too(leap, tmp_path):
+    (tmp_path / "brief.txt").write_text("Be brief.\n")
+    (tmp_path / "in.jsonl").write_text('{"prompt": "hello"}\n')
+    runner = leap.script("ok")
+    assert leap("batch", "in.jsonl", "-m", "builtin", "-s", "@brief.txt", "-o", "out.jsonl").code == 0
+    assert [message.text for message in runner.requests[0].messages] == ["Be brief.", "hello"]
 
 
 # -- the output's file
