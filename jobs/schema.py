@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from leap_core import database
+from leap_core.models.directories import private_directory
 
 WHAT = "the table of jobs"
 
@@ -48,6 +49,7 @@ MIGRATIONS = (
 
 def connect(path: Path, *, durable: bool = True) -> sqlite3.Connection:
     """Open the database, made or brought up to date where necessary (see ``leap_core.database``)."""
+    private_directory(path.parent)
     return database.connect(path, MIGRATIONS, WHAT, durable=durable)
 
 

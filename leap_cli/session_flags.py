@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from leap_core.errors import LeapError, LeapSessionError
 from leap_core.messages import ChatMessage, ChatMessageRole
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from leap_core.sessions import Session, SessionStore
 
     from .answer import Stream
+
+SHORTEST_OF_ID = 4
+"""Characters from which on a new session's name is taken for the beginning of an id."""
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -82,11 +86,15 @@ class SessionFlags:
 
 
 def take_session(flags: dict[str, Any], *, saves: bool) -> SessionFlags:
-    """Take the flags out of ``flags``."""
+    """Take the flags out of ``flags``. One of the command line goes before another from the configuration."""
     found = SessionFlags(flags.pop("continue_last"), flags.pop("session"), flags.pop("save"), saves)
-    if found.continue_last and found.name is not None:
+    if not found.continue_last or found.name is None:
+        return found
+    source = click.get_current_context().get_parameter_source
+    typed = [name for name in ("continue_last", "session") if source(name) is ParameterSource.COMMANDLINE]
+    if len(typed) != 1:
         raise click.UsageError("-c continues the last session and --session a certain one: give one of them")
-    return found
+    return replace(found, name=None) if typed == ["continue_last"] else replace(found, continue_last=False)
 
 
 @dataclass
@@ -132,7 +140,17 @@ class SessionLog:
         elif last:
             raise LeapSessionError("there is no session to continue", hint="leap chat begins one")
         else:
-            self._store.check_name(str(self.name))
+            self._check_new(self._store, str(self.name))
+
+    def _check_new(self, store: SessionStore, name: str) -> None:
+        """Raises LeapSessionError for what is no name, and for what was rather meant as an id."""
+        store.check_name(name)
+        begins = store.matching(name) if len(name) >= SHORTEST_OF_ID else []
+        if begins:
+            raise LeapSessionError(
+                f"there is no session called {name!r}, and the id of {begins[0].id} begins so",
+                hint="give the whole id to continue it, or another name to begin a session",
+            )
 
     @property
     def is_open(self) -> bool:

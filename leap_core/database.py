@@ -15,7 +15,6 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from .errors import LeapError
-from .models.directories import private_directory
 
 BUSY_SECONDS = 30.0
 
@@ -28,7 +27,7 @@ def connect(path: Path, migrations: Sequence[str], what: str, *, durable: bool =
     Raises LeapError when a newer leap made it.
     """
     try:
-        private_directory(path.parent)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not path.exists():
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # prompts and answers are nobody else's business
     except OSError as error:

@@ -24,8 +24,8 @@ HEAVY = {"llama_cpp", "numpy", "huey", "jsonschema", "jinja2", "llguidance", "ri
 HEAVY |= {"soundfile", "soxr", "platformdirs", "sqlite3", "asyncio"}
 
 LEVELS = (
-    ("errors", "wav", "messages", "responses", "options"),
-    ("functions", "constraints", "templates", "text", "models", "builtin", "database"),
+    ("errors", "wav", "messages", "responses", "options", "database"),
+    ("functions", "constraints", "templates", "text", "models", "builtin"),
     ("llama", "media", "speech"),
     ("runner", "conversation", "reply", "reply_memory", "generation", "checked", "in_process"),
     ("loading", "host", "sessions", "session_glance", "transcripts", "testing"),

@@ -107,6 +107,36 @@ def test_no_save_and_the_configuration_keep_conversations_out(leap):
     assert not (leap.home / "leap.db").exists()
 
 
+def test_a_flag_that_is_typed_goes_before_one_that_is_configured(leap, stored):
+    leap.script("a")
+    leap.variables["LEAP_GENERATE_CONTINUE"] = "true"
+    assert leap("generate", "-m", "some", "--session", "x", "one").code == 0
+    leap.variables = {"LEAP_GENERATE_SESSION": "y"}
+    leap.script("b")
+    assert leap("generate", "-m", "some", "-c", "two").code == 0
+    assert stored() == [["one", "a", "two", "b"]]
+
+
+def test_a_model_s_file_is_found_again_from_elsewhere(leap):
+    (leap.home.parent / "mine.gguf").touch()
+    leap.script("a")
+    leap("chat", "-m", "mine.gguf", stdin="one\n")
+    leap.script("b")
+    leap("chat", "-c", stdin="two\n")
+    assert [reference for reference, _ in leap.loaded] == ["mine.gguf", str(leap.home.parent / "mine.gguf")]
+
+
+def test_the_beginning_of_an_id_is_not_taken_for_a_new_name(leap):
+    leap.script("a")
+    leap("chat", "-m", "some", stdin="one\n")
+    with SessionStore(leap.home / "leap.db") as store:
+        (session,) = store.list()
+    done = leap("generate", "-m", "some", "--session", session.id[:5], "two")
+    assert (done.code, done.stdout) == (2, "") and f"the id of {session.id} begins so" in done.stderr
+    leap.script("b")
+    assert leap("generate", "-m", "some", "--session", session.id, "two").stdout == "b\n"
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [

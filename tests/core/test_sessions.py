@@ -152,6 +152,12 @@ def test_nobody_else_can_read_the_file(store):
         assert stat.S_IMODE(store.path.parent.stat().st_mode) == 0o700
 
 
+def test_a_directory_that_was_there_keeps_its_rights(tmp_path):
+    tmp_path.chmod(0o755)
+    with SessionStore(tmp_path / "leap.db"):
+        assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
+
+
 def test_a_newer_file_is_refused_and_left_alone(tmp_path):
     path = tmp_path / "data" / "leap.db"
     with SessionStore(path) as store:
