@@ -100,5 +100,5 @@ class Dialogue:
 
     def _keep(self) -> None:
         """An empty conversation begins no session."""
-        if self.log.label is not None or any(each.role is not ChatMessageRole.SYSTEM for each in self.history):
+        if self.log.has_begun or any(each.role is not ChatMessageRole.SYSTEM for each in self.history):
             self.log.keep(self.history)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import pty
 import re
@@ -42,6 +43,19 @@ def test_a_turn_longer_than_the_context_ends_a_pipe(program):
     done = program("chat", "-m", "builtin", stdin=f"{QUESTION}\n{'word ' * 20000}\n{QUESTION}\n")
     assert (done.returncode, done.stdout.count("Paris")) == (5, 1)
     assert done.stderr.startswith("leap: error: the prompt has ") and done.stderr.count("\n") == 1
+
+
+def test_a_program_gets_each_answer_before_it_says_the_next_thing(start):
+    chat = start("chat", "--jsonl", "-m", "builtin", stdin=subprocess.PIPE)
+    for country, capital in (("France", "Paris"), ("Italy", "Rome")):
+        chat.stdin.write(json.dumps({"role": "user", "content": QUESTION.replace("France", country)}).encode() + b"\n")
+        chat.stdin.flush()
+        answer = json.loads(chat.stdout.readline())
+        assert answer["role"] == "assistant" and capital in answer["content"]
+    chat.stdin.write(b"{}\n")
+    chat.stdin.close()
+    assert chat.wait(60) == 2
+    assert chat.stderr.read().decode().startswith("leap: error: line 3: message.role: ") and chat.stdout.read() == b""
 
 
 class Terminal:
