@@ -158,6 +158,11 @@ class SessionLog:
         return self._store is not None
 
     @property
+    def has_begun(self) -> bool:
+        """Whether there is a session that what is said goes to."""
+        return self._store is not None and self._id is not None
+
+    @property
     def label(self) -> str | None:
         """How to call the session that is being written: its name, or its id; None before it begins."""
         found = self._store.get(self._id) if self._store is not None and self._id is not None else None
