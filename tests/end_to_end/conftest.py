@@ -91,3 +91,37 @@ def start(variables: dict[str, str], tmp_path: Path) -> Iterator[Callable[..., s
         for stream in (process.stdin, process.stdout, process.stderr):
             if stream is not None:
                 stream.close()
+
+
+SHORT_ANSWERS = {f"LEAP_{command}_MAX_TOKENS": "200" for command in ("GENERATE", "CHAT", "BATCH")}
+"""A small model may not find the end of an answer."""
+
+
+@pytest.fixture
+def type_in(variables: dict[str, str], tmp_path: Path) -> Iterator[Program]:
+    """Run a command, in a directory ``work`` of its own, as on a machine where ``leap`` is installed.
+
+    The built-in model is the default. At the end the host and the worker are stopped.
+    """
+    program = tmp_path / "bin" / "leap"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m leap_cli "$@"\n')
+    program.chmod(0o755)
+    path = f"{program.parent}{os.pathsep}{variables.get('PATH', os.defpath)}"
+    directory = tmp_path / "work"
+    directory.mkdir()
+
+    def run(*command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+            cwd=directory,
+            env={**variables, **SHORT_ANSWERS, "LEAP_MODEL": "builtin", "PATH": path},
+        )
+
+    yield run
+    run("sh", "-c", "leap unload --all; leap jobs worker --stop")

@@ -7,17 +7,15 @@ Shell examples are fenced as ``sh``, Python as ``python``; what cannot run here 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent.parent
+from .conftest import ROOT, Program
+
 PAGES = [
     ROOT / "README.md",
     *(page for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in ("reference.md", "pipes.md")),
@@ -54,49 +52,31 @@ def shell_lines() -> list[tuple[str, str]]:
 
 
 def named(examples: list[tuple[str, str]]) -> list[object]:
-    return [pytest.param(*example, id=f"{example[0]}-{number}") for number, example in enumerate(examples)]
-
-
-Run = Callable[[list[str]], "subprocess.CompletedProcess[str]"]
+    """As parameters of a test: ``pipes.md-2`` is the third of its page."""
+    pages = [page for page, _ in examples]
+    return [
+        pytest.param(*example, id=f"{example[0]}-{pages[:number].count(example[0])}")
+        for number, example in enumerate(examples)
+    ]
 
 
 @pytest.fixture
-def run(variables: dict[str, str], tmp_path: Path) -> Iterator[Run]:
-    """Run a command where the examples' files are and ``leap`` is the program, with the built-in model as default."""
-    program = tmp_path / "bin" / "leap"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m leap_cli "$@"\n')
-    program.chmod(0o755)
+def run(type_in: Program, tmp_path: Path) -> Program:
+    """Run a command where the files are that the examples speak of."""
     directory = tmp_path / "work"
-    directory.mkdir()
     (directory / "report.txt").write_text("Say hello.\n")
     (directory / "papers.jsonl").write_text(json.dumps({"id": 1, "abstract": "Say hello."}) + "\n")
     (directory / "in.jsonl").write_text(json.dumps({"prompt": "Say hello."}) + "\n")
     for _page, block in blocks("python"):
         if name := FILE.match(block):
             (directory / name[1]).write_text(block)
-    path = f"{program.parent}{os.pathsep}{variables.get('PATH', os.defpath)}"
-
-    def run(command: list[str]) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=200,
-            check=False,
-            cwd=directory,
-            env={**variables, "LEAP_MODEL": "builtin", "PATH": path},
-        )
-
-    yield run
-    run(["bash", "-c", "leap unload --all; leap jobs worker --stop"])
+    return type_in
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("page", "code"), named(programs()))
 def test_python_examples(page, code, run):
-    done = run([sys.executable, "-W", "error::DeprecationWarning", "-c", code])
+    done = run(sys.executable, "-W", "error::DeprecationWarning", "-c", code)
     assert (done.returncode, done.stderr) == (0, ""), page
     if "capital of France" in code and "print" in code:
         assert "Paris" in done.stdout
@@ -107,7 +87,7 @@ def test_python_examples(page, code, run):
 def test_shell_examples(page, lines, run):
     if "jq" in lines and shutil.which("jq") is None:
         pytest.skip("jq is not installed")
-    done = run(["bash", "-c", f"set -eo pipefail\n{lines}"])
+    done = run("bash", "-c", f"set -eo pipefail\n{lines}")
     assert done.returncode == 0, (page, done.stderr)
     assert not [said for said in done.stderr.splitlines() if not said.startswith("leap: ") or ": error: " in said]
     assert done.stdout.strip()

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -106,43 +103,17 @@ def _(_directory: Path, stdout: str, _stderr: str) -> None:
 
 @after("Two models in conversation")
 def _(directory: Path, _stdout: str, _stderr: str) -> None:
-    for name in ("ann.txt", "ben.txt"):
-        assert len([line for line in (directory / name).read_text().splitlines() if line]) == 3
-
-
-@pytest.fixture
-def pipeline(variables: dict[str, str], tmp_path: Path) -> Iterator[Callable[[str], subprocess.CompletedProcess[str]]]:
-    """Run lines of bash in an empty directory where ``leap`` is the program, and the built-in model the default."""
-    program = tmp_path / "bin" / "leap"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m leap_cli "$@"\n')
-    program.chmod(0o755)
-    path = f"{program.parent}{os.pathsep}{variables.get('PATH', os.defpath)}"
-    directory = tmp_path / "work"
-    directory.mkdir()
-
-    def run(lines: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            ["bash", "-c", f"set -eo pipefail\n{lines}"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=200,
-            check=False,
-            cwd=directory,
-            env={**variables, "LEAP_MODEL": "builtin", "PATH": path},
-        )
-
-    yield run
-    run("leap unload --all; leap jobs worker --stop")
+    for name in ("ann.jsonl", "ben.jsonl"):
+        messages = [json.loads(line) for line in (directory / name).read_text().splitlines()]
+        assert len(messages) == 3 and all(message["content"] for message in messages)
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(shutil.which("bash") is None, reason="the pipelines are written for bash")
 @pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
 @pytest.mark.parametrize("heading", CHECKS)
-def test_pipelines(heading, pipeline, tmp_path):
-    done = pipeline(PIPELINES[heading])
+def test_pipelines(heading, type_in, tmp_path):
+    done = type_in("bash", "-c", f"set -eo pipefail\n{PIPELINES[heading]}")
     assert done.returncode == 0, done.stderr
     CHECKS[heading](tmp_path / "work", done.stdout, done.stderr)
 
