@@ -48,8 +48,8 @@ def _show_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool)
 
 @click.pass_context
 def _root(ctx: click.Context) -> None:
-    """Run Liquid's LFM2 models, and other GGUF models, on your own machine.
-
+    """\b
+    Run Liquid's LFM2 models, and other GGUF models, on your own machine.
     A small model is built in: leap "What is the capital of France?"
     """
     if ctx.invoked_subcommand is None:
