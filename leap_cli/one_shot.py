@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from leap_core.runner import ModelRunner
 
     from .one_shot_flags import OneShot
-    from .session_flags import SessionLog
+    from .session_log import SessionLog
     from .tool_flags import Tools
 
 

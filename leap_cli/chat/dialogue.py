@@ -10,7 +10,7 @@ from leap_core.options import GenerationOptions
 from leap_core.responses import Complete
 
 from ..answer import Stream
-from ..session_flags import SessionLog
+from ..session_log import SessionLog
 from ..tool_flags import Tools
 
 if TYPE_CHECKING:

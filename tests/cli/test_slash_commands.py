@@ -341,7 +341,7 @@ def test_the_last_message_can_begin_the_next_prompt(leap):
     from leap_cli.chat.dialogue import Dialogue
     from leap_cli.chat.talk import Talk
     from leap_cli.output import Output
-    from leap_cli.session_flags import SessionLog
+    from leap_cli.session_log import SessionLog
     from leap_cli.tool_flags import Tools
     from leap_core.options import GenerationOptions
 
