@@ -22,7 +22,7 @@ from ..tool_flags import choose_tools
 from .exchange import expand, read_conversation, write_conversation
 from .parts import describe_part, read_part
 from .suggestions import Suggestions, conversations, files, models, tools
-from .talk import Talk
+from .talk import Talk, taken_apart
 
 NONE = "none"
 SHAPE = re.compile(r"/([a-zA-Z]+)(?:\s+(.*))?\s*", re.DOTALL)
@@ -121,7 +121,8 @@ def edit(talk: Talk, text: str) -> None:
     if text:
         talk.send_instead(place, text)
     elif talk.typing.can_begin_with:
-        talk.draft, talk.editing = talk.dialogue.history[place].text, place
+        _, talk.draft = taken_apart(talk.dialogue.history[place])
+        talk.editing = place
     else:
         raise click.UsageError("give the new text: /edit TEXT")
 
@@ -130,7 +131,7 @@ def undo(talk: Talk, _: str) -> None:
     place = _last_question(talk)
     history = talk.dialogue.history
     talk.dialogue.rewrite(history[:place])
-    talk.output.text(f"forgotten: {_shortened(history[place].text)}\n")
+    talk.output.text(f"forgotten: {_shortened(taken_apart(history[place])[1])}\n")
 
 
 def save(talk: Talk, name: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -34,8 +34,12 @@ def talk_at_terminal(
     if log.session is not None:
         output.note(f"continuing {log.session.label}: {len(dialogue.history)} messages")
     if log.unanswered is not None:
-        output.note(f"your last message got no answer: {log.unanswered.text}")
-        talk.draft = log.unanswered.text
+        attached, text = taken_apart(log.unanswered)
+        output.note(f"your last message got no answer: {text}")
+        if talk.typing.can_begin_with:
+            talk.attached, talk.draft = list(attached), text
+            if attached:
+                output.note("what was attached to it goes with your next message")
     talk.hold()
     if log.label is not None:
         output.note(f"saved as {log.label}; leap chat -c goes on")
@@ -111,7 +115,13 @@ class Talk:
     def send_instead(self, place: int, text: str) -> None:
         """Answer the message at this place in the history with another text, and forget what came after it."""
         history = self.dialogue.history
-        attached = [part for part in history[place].content if not isinstance(part, Text)]
+        attached, _ = taken_apart(history[place])
         message = ChatMessage(ChatMessageRole.USER, [*attached, *self.attached, Text(text)])
         self.attached = []
         self.dialogue.answer_instead(history[:place], message)
+
+
+def taken_apart(message: ChatMessage) -> tuple[Sequence[ChatMessageContent], str]:
+    """What was attached to a message, and what was typed: the text at its end."""
+    *attached, last = message.content or (Text(""),)
+    return (attached, last.text) if isinstance(last, Text) else (message.content, "")

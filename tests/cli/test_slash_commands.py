@@ -10,7 +10,7 @@ import pytest
 from leap_cli.chat.commands import COMMANDS
 from leap_cli.chat.suggestions import suggest
 from leap_core.errors import LeapGenerationError, LeapModelNotFoundError
-from leap_core.messages import Audio, ChatMessage, Image
+from leap_core.messages import Audio, ChatMessage, Image, Text
 from leap_core.sessions import SessionStore
 from leap_core.testing import ScriptedModelRunner
 
@@ -183,10 +183,12 @@ def test_a_retry_that_fails_leaves_the_answer_that_there_was(leap, talk, kept):
 def test_edit_answers_another_text_in_the_place_of_the_last_message(leap, talk, kept):
     (leap.home.parent / "cat.jpg").write_bytes(JPEG)
     runner = leap.script("a", "b", "c")
-    done = talk("one", "/attach cat.jpg", "tow", "/edit two", "/edit")
-    assert asked(runner) == [["one"], ["one", "a", "tow"], ["one", "a", "two"]]
-    assert runner.requests[2].messages[-1].content[0] == Image(JPEG), "what was attached stays"
-    assert kept() == [("user", "one"), ("assistant", "a"), ("user", "two"), ("assistant", "c")]
+    (leap.home.parent / "notes.txt").write_text("a note")
+    done = talk("one", "/attach cat.jpg", "/attach notes.txt", "tow", "/edit two", "/edit")
+    before, after = (request.messages[-1].content for request in runner.requests[1:])
+    assert before[:2] == after[:2] and before[0] == Image(JPEG), "what was attached stays"
+    assert (before[2:], after[2:]) == ((Text("tow"),), (Text("two"),))
+    assert [text.splitlines()[-1] for _, text in kept()] == ["one", "a", "two", "c"]
     assert errors(done) == ["give the new text: /edit TEXT"], "plain lines cannot begin with a text"
 
 
