@@ -59,7 +59,10 @@ def words(tokens: int, seed: int = 0) -> str:
 def options(max_tokens: int, **given: object) -> GenerationOptions:
     """Default sampling, with the end of the answer ruled out so that every run has the same length."""
     return GenerationOptions(
-        max_tokens=max_tokens, logit_bias={token: -1e9 for token in EOG_TOKENS}, rng_seed=1, **given  # type: ignore[arg-type]
+        max_tokens=max_tokens,
+        logit_bias={token: -1e9 for token in EOG_TOKENS},
+        rng_seed=1,
+        **given,  # type: ignore[arg-type]
     )
 
 

@@ -123,8 +123,10 @@ def _rows(
         lambda: first_byte(generate(model, threads, "--host", *ONE_TOKEN, same), variables),
         lambda: first_byte(curl, variables),
     )
-    print(f"leap generate with the host {by_leap * 1000:.0f} ms, curl {by_curl * 1000:.0f} ms: start-up of the client "
-          f"{(by_leap - by_curl) * 1000:.0f} ms (target <= 150)")
+    print(
+        f"leap generate with the host {by_leap * 1000:.0f} ms, curl {by_curl * 1000:.0f} ms: start-up of the client "
+        f"{(by_leap - by_curl) * 1000:.0f} ms (target <= 150)"
+    )
     together, one_by_one = alternate(
         max(3, repeat // 2), lambda: seconds_for(warm, True), lambda: seconds_for(warm, False)
     )

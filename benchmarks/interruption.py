@@ -1,6 +1,6 @@
 """Stopping in a prefill, decoding beside a busy process, and starting a new process from a snapshot on disk.
 
-    python benchmarks/interruption.py bench-q4_0.gguf --llama-cpp DIRECTORY
+python benchmarks/interruption.py bench-q4_0.gguf --llama-cpp DIRECTORY
 """
 
 from __future__ import annotations

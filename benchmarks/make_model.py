@@ -1,6 +1,6 @@
 """Makes the model that the benchmarks run: LFM2-350M's shape and vocabulary size with random weights, at its cost.
 
-    python benchmarks/make_model.py bench-q4_0.gguf --type q4_0
+python benchmarks/make_model.py bench-q4_0.gguf --type q4_0
 """
 
 from __future__ import annotations

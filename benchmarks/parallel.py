@@ -1,6 +1,6 @@
 """Sixteen requests at once against one after another, against llama-batched-bench, and a shared prefix.
 
-    python benchmarks/parallel.py bench-q4_0.gguf --llama-cpp DIRECTORY
+python benchmarks/parallel.py bench-q4_0.gguf --llama-cpp DIRECTORY
 """
 
 from __future__ import annotations
@@ -77,8 +77,10 @@ def main() -> None:
         shared, computed = all_at_once(model, prompts, 4)
         apart = [[ChatMessage("system", words(PREFIX, seed=next(seeds))), prompt[1]] for prompt in prompts]
         separate, all_computed = all_at_once(model, apart, 4)
-        print(f"\n{SHARING} requests, prefix of about {size} tokens: computed {computed} tokens, without sharing "
-              f"{all_computed}")
+        print(
+            f"\n{SHARING} requests, prefix of about {size} tokens: computed {computed} tokens, without sharing "
+            f"{all_computed}"
+        )
         rows.append(Row(f"{SHARING} requests with one prefix, seconds", "shared", shared, "apart", separate, "< 1"))
         rows.append(Row("computed prompt tokens", "shared", computed, "apart", all_computed, "< 1"))
     report(f"Parallel, {given.model.name}, {given.threads} threads", rows)

@@ -1,6 +1,6 @@
 """Prefill of 1,024 tokens and of a second turn: against llama-bench, and against a full prefill.
 
-    python benchmarks/prefill.py bench-q4_0.gguf --llama-cpp DIRECTORY
+python benchmarks/prefill.py bench-q4_0.gguf --llama-cpp DIRECTORY
 """
 
 from __future__ import annotations

@@ -87,9 +87,7 @@ def load_local(model: LocalModel, options: ModelLoadingOptions) -> ModelRunner:
     read_gguf_header(model.path)
     if options.chat_template is None and model.chat_template is not None:
         options = replace(options, chat_template=model.chat_template)
-    return InProcessRunner(
-        model.path, model.model_id, options, defaults=model.sampling, parser_name=model.parser_name
-    )
+    return InProcessRunner(model.path, model.model_id, options, defaults=model.sampling, parser_name=model.parser_name)
 
 
 def _as_result(action: Callable[[], Value]) -> Result[Value]:

@@ -44,7 +44,7 @@ def test_the_examples_in_order(variables, tmp_path):
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m leap_cli "$@"\n')
     program.chmod(0o755)
     shutil.copy(model_path(), tmp_path / "model.gguf")
-    (tmp_path / "tools.py").write_text('def shout(text: str) -> str:\n    return text.upper()\n')
+    (tmp_path / "tools.py").write_text("def shout(text: str) -> str:\n    return text.upper()\n")
     (tmp_path / "prompts.jsonl").write_text(json.dumps({"prompt": "Say hello."}) + "\n")
     variables |= {
         "LEAP_MODEL": "builtin",
