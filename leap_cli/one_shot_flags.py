@@ -11,7 +11,7 @@ import click
 from .option_defaults import OptionDefaults
 from .output import Format
 from .prompt import INPUT
-from .prompt_templates import PromptTemplate, template_flag
+from .prompt_templates import PromptTemplate
 from .thinking import Thinking, take_thinking, thinking_flags
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def one_shot_flags(function: Decorated) -> Decorated:
     """Add the flags; the function receives them for ``take_one_shot``."""
     for option in reversed(_OPTIONS):
         function = option(function)
-    return template_flag(function)
+    return function
 
 
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (

@@ -51,8 +51,8 @@ class PromptTemplate:
 
 
 def template_flag(function: Decorated) -> Decorated:
-    """Add ``--template``, whose values stand behind those on the command line and before all others. The function
-    receives ``template``, a PromptTemplate or None."""
+    """Add ``--template``, whose values stand behind those on the command line and before all others; it must be the
+    command's first option. The function receives ``template``, a PromptTemplate or None."""
     return click.option(
         "--template",
         metavar="TEMPLATE",

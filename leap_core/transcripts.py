@@ -183,8 +183,9 @@ def _fetch(part: JsonObject, base: Path, where: str) -> None:
 def _encoded(path: Path, where: str) -> str:
     try:
         return base64.b64encode(path.read_bytes()).decode("ascii")
-    except OSError as error:
-        raise LeapSerializationError(f"{path} cannot be read: {error.strerror}", path=where) from None
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        why = getattr(error, "strerror", None) or error
+        raise LeapSerializationError(f"{path} cannot be read: {why}", path=where) from None
 
 
 def _block(part: ChatMessageContent, message: ChatMessage, link: Place) -> str:

@@ -18,12 +18,14 @@ from ..loading_flags import load_model, loading_flags, model_reference, note_bui
 from ..one_shot_flags import one_shot_flags, take_one_shot
 from ..output import Format, Output
 from ..prompt import read_prompt, read_system
+from ..prompt_templates import template_flag
 from ..session_flags import session_flags, take_session
 from ..tool_flags import take_tools, tool_flags
 
 
 @leap_command("generate")
 @click.argument("prompt", nargs=-1)
+@template_flag
 @click.option("-s", "--system", metavar="TEXT", help="System prompt; @FILE reads it from a file.")
 @one_shot_flags
 @loading_flags

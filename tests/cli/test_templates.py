@@ -64,10 +64,11 @@ def test_the_command_line_goes_before_the_template_and_the_template_before_all_e
 
 
 def test_the_template_may_be_configured(leap):
-    leap("templates", "add", "t", "Sum up: {input}", "--top-k", "5")
+    leap("templates", "add", "t", "Sum up: {input}", "-s", "Be brief.", "--top-k", "5")
     leap.variables["LEAP_GENERATE_TEMPLATE"] = "t"
     asked = request(leap, "--temperature", "0", "x")
-    assert (asked.messages[-1].text, asked.options.top_k) == ("Sum up: x", 5)
+    assert [message.text for message in asked.messages] == ["Be brief.", "Sum up: x"]
+    assert asked.options.top_k == 5
 
 
 def test_a_shape_that_is_typed_takes_the_place_of_the_templates(leap):

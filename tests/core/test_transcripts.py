@@ -82,6 +82,10 @@ def test_markdown_is_for_people(tmp_path):
         ('[{"role": "usr", "content": "x"}]', r"it: messages\[0\].role: unknown role 'usr'"),
         ('[{"role": "user", "content": [{"type": "input_audio", "input_audio": 3}]}]', "expected an object"),
         ('[{"role": "user", "content": [3]}]', "expected an object"),
+        (
+            r'[{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "a\u0000b"}}]}]',
+            "^it: .* cannot be read: embedded null",
+        ),
         ("[" * 100_000, "nested too deeply|not JSON"),
     ],
 )
