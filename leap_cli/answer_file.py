@@ -52,6 +52,7 @@ def _check(path: Path, name: str) -> None:
 
 
 def _write(path: Path, text: str, env: Environment) -> None:
+    text = text.encode("utf-8", "replace").decode("utf-8")  # a lone surrogate has no UTF-8
     try:
         if path.exists() and not path.is_file():  # a pipe or a device, which nothing may take the place of
             with path.open("w", encoding="utf-8", newline="") as file:

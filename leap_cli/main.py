@@ -96,7 +96,7 @@ def _invoke(args: list[str], env: Environment) -> int:
     try:
         with command_line.make_context("leap", args, obj=env) as context:
             return int(command_line.invoke(context) or ExitCode.DONE)
-    except click.exceptions.Exit as finished:  # after --help and --version
+    except click.exceptions.Exit as finished:  # as after --help and --version
         return finished.exit_code
 
 

@@ -109,7 +109,7 @@ def command(
         if asked.dry_run:
             question.show_prompt(options, place, format)
             return ExitCode.DONE
-        return question.answer(
+        code = question.answer(
             options,
             place,
             format,
@@ -117,3 +117,6 @@ def command(
             show_stats=stats,
             before_first=lambda: note_builtin(env, model, output),
         )
+        if code is ExitCode.INTERRUPTED:
+            raise click.exceptions.Exit(code)  # so that an output file stays where nothing has come
+    return code

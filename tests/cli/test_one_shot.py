@@ -139,6 +139,14 @@ def test_a_file_is_replaced_whole_and_keeps_its_rights(leap, generate, tmp_path)
     assert stat.S_IMODE(answer.stat().st_mode) == 0o600 and (tmp_path / "link.json").is_symlink()
 
 
+def test_what_has_no_utf_8_is_written_as_to_stdout(generate, tmp_path, leap):
+    leap.script("x")
+    assert leap("chat", "-m", "some", "--jsonl", stdin=r'{"role": "user", "content": "\ud800"}' + "\n").code == 0
+    leap.script("never")
+    assert generate("-c", "--dry-run", "-o", "prompt.txt", "x").code == 0
+    assert "?" in (tmp_path / "prompt.txt").read_text("utf-8")
+
+
 def test_a_dash_is_standard_output(leap, generate, tmp_path):
     leap.script("Paris.")
     assert generate("-o", "-", "x").stdout == "Paris.\n"
@@ -153,6 +161,16 @@ def test_an_interrupted_answer_is_kept(leap, generate, tmp_path):
     interrupt_at(stall)
     done = generate("-o", "answer.txt", "x")
     assert (done.code, done.stdout, (tmp_path / "answer.txt").read_text()) == (130, "", "half of it\n")
+
+
+@takes_interrupts
+def test_an_answer_that_is_interrupted_before_it_begins_replaces_nothing(leap, generate, tmp_path):
+    stall = Stall()
+    leap.script([stall, "never"])
+    (tmp_path / "answer.txt").write_text("old")
+    interrupt_at(stall)
+    done = generate("-o", "answer.txt", "x")
+    assert (done.code, done.stdout, (tmp_path / "answer.txt").read_text()) == (130, "", "old")
 
 
 def test_what_came_before_an_error_is_kept_and_nothing_replaces_nothing(leap, generate, tmp_path):
