@@ -182,7 +182,11 @@ class SessionStore:
             else []
         )
         sessions = {session.id: session for session in self.list()}
-        return [Found(sessions[row["session"]], row["role"], row["snippet"]) for row in rows]
+        return [
+            Found(sessions[row["session"]], row["role"], row["snippet"])
+            for row in rows
+            if row["session"] in sessions  # not removed meanwhile
+        ]
 
     # -- changing
 

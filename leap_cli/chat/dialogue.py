@@ -64,14 +64,16 @@ class Dialogue:
         self._keep()
 
     def answer_instead(self, kept: Sequence[ChatMessage], message: ChatMessage) -> Complete:
-        """Forget what came after ``kept`` and answer ``message``; where that fails nothing is forgotten."""
-        before = self.history
-        self.rewrite(kept)
+        """Forget what came after ``kept`` and answer ``message``; nothing is forgotten before the answer is there."""
+        before = self.conversation
+        self._begin(before.model_runner, kept)
         try:
-            return self.answer(message)
+            self.last = self.show(self, self.tools.respond(self.conversation, message, self.options))
         except BaseException:
-            self.rewrite(before)
+            self.conversation = before
             raise
+        self._keep()
+        return self.last
 
     def rewrite(self, history: Sequence[ChatMessage]) -> None:
         """Go on from another past."""

@@ -172,6 +172,21 @@ def test_retry_answers_the_last_message_again(leap, talk, kept):
     assert kept() == [("user", "hi"), ("assistant", "second")]
 
 
+def test_an_answer_is_kept_until_another_has_taken_its_place(leap, talk, kept):
+    """A chat that is killed meanwhile has lost nothing."""
+    runner = leap.script("first", "second")
+    start, seen = runner.start, []
+
+    def looking(*args):
+        seen.append(kept())
+        return start(*args)
+
+    runner.start = looking
+    talk("hi", "/edit ho")
+    assert seen[1] == [("user", "hi"), ("assistant", "first")]
+    assert kept() == [("user", "ho"), ("assistant", "second")]
+
+
 def test_a_retry_that_fails_leaves_the_answer_that_there_was(leap, talk, kept):
     runner = leap.script("first", [LeapGenerationError("broken")], "later")
     done = talk("hi", "/retry", "go on")
