@@ -13,12 +13,13 @@ from leap_core.errors import LeapError
 from ..command_line import leap_group
 from ..configuration import parse_toml, read_table
 from ..environment import Environment
+from ..format_flag import FormatChoice
 from ..output import Format, Output
 from ..settings import DEFAULT, GENERAL, MISSING, effective, find, keys_in, look_up, option_settings, problems_of
 
 format_option = click.option(
     "--format",
-    type=click.Choice([each.value for each in Format]),
+    type=FormatChoice([each.value for each in Format]),
     default=Format.TEXT.value,
     help="text, one json document, jsonl, or quiet.",
 )

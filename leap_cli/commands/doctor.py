@@ -7,6 +7,7 @@ import click
 from ..command_line import leap_command
 from ..environment import Environment
 from ..exit_codes import ExitCode
+from ..format_flag import FormatChoice
 from ..output import Format, Output
 
 
@@ -21,7 +22,7 @@ from ..output import Format, Output
 )
 @click.option(
     "--format",
-    type=click.Choice([each.value for each in Format]),
+    type=FormatChoice([each.value for each in Format]),
     default=Format.TEXT.value,
     help="text, one json document, jsonl, or quiet: names of what is not well.",
 )

@@ -12,6 +12,7 @@ from ..background_flags import background_flags, policy_of, tell_id
 from ..command_line import leap_command
 from ..environment import Environment
 from ..exit_codes import ExitCode
+from ..format_flag import FormatChoice
 from ..interrupts import stopping_on_interrupt
 from ..model_names import ModelName, in_bytes
 from ..output import Format, Output
@@ -42,7 +43,7 @@ SHORTEST_NAME = 12
 )
 @click.option(
     "--format",
-    type=click.Choice([each.value for each in Format]),
+    type=FormatChoice([each.value for each in Format]),
     default=Format.TEXT.value,
     help="text and quiet print the model's path; json one document; jsonl each event as it comes.",
 )

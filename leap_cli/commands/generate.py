@@ -13,6 +13,7 @@ from ..command_line import leap_command
 from ..constraint_flags import constraint_flags, take_constraint
 from ..environment import Environment
 from ..exit_codes import ExitCode
+from ..format_flag import FormatChoice
 from ..generation_flags import generation_flags, generation_options
 from ..loading_flags import load_model, loading_flags, model_reference, note_builtin
 from ..one_shot_flags import one_shot_flags, take_one_shot
@@ -36,7 +37,7 @@ from ..tool_flags import take_tools, tool_flags
 @click.option("--stream/--no-stream", default=True, help="Print the answer as it comes (default), or at its end.")
 @click.option(
     "--format",
-    type=click.Choice([Format.TEXT.value, Format.JSON.value, Format.JSONL.value]),
+    type=FormatChoice([Format.TEXT.value, Format.JSON.value, Format.JSONL.value]),
     default=Format.TEXT.value,
     help="text, one json document, or jsonl: each event as it comes.",
 )

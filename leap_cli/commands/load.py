@@ -9,6 +9,7 @@ import click
 from ..command_line import leap_command
 from ..durations import Duration, in_words, seconds_of
 from ..environment import Environment
+from ..format_flag import FormatChoice
 from ..loading_flags import BUILTIN, default_model
 from ..model_names import ModelName
 from ..output import Format, Output
@@ -23,7 +24,7 @@ from ..output import Format, Output
 @click.option("--slots", type=click.IntRange(1, 256), metavar="N", help="Answers that are made at once; 8 by default.")
 @click.option("--queue", type=click.IntRange(0), metavar="N", help="Requests that may wait; 256 by default.")
 @click.option(
-    "--format", type=click.Choice([each.value for each in Format]), default=Format.TEXT.value, help="As in leap ps."
+    "--format", type=FormatChoice([each.value for each in Format]), default=Format.TEXT.value, help="As in leap ps."
 )
 @click.pass_obj
 def command(env: Environment, /, model: str | None, keep_alive: float | None, format: str, **wish: Any) -> None:

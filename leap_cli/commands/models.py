@@ -10,6 +10,7 @@ import click
 from ..command_line import leap_group
 from ..environment import Environment
 from ..exit_codes import ExitCode
+from ..format_flag import FormatChoice
 from ..model_names import InstalledModelName, ModelName, in_bytes
 from ..output import Format, Output
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 format_option = click.option(
     "--format",
-    type=click.Choice([each.value for each in Format]),
+    type=FormatChoice([each.value for each in Format]),
     default=Format.TEXT.value,
     help="text, one json document, jsonl, or quiet: names only.",
 )

@@ -8,6 +8,7 @@ import click
 
 from ..command_line import leap_command
 from ..environment import Environment
+from ..format_flag import FormatChoice
 from ..output import Format, Output
 
 COLUMNS = ["model", "size", "memory", "context_size", "slots", "tokens_per_second", "expires"]
@@ -16,7 +17,7 @@ COLUMNS = ["model", "size", "memory", "context_size", "slots", "tokens_per_secon
 @leap_command("ps")
 @click.option(
     "--format",
-    type=click.Choice([each.value for each in Format]),
+    type=FormatChoice([each.value for each in Format]),
     default=Format.TEXT.value,
     help="text, one json document, jsonl, or quiet: names only.",
 )

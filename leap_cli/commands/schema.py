@@ -8,6 +8,7 @@ from ..command_line import leap_group
 from ..constraint_flags import read_schema_argument
 from ..environment import Environment
 from ..exit_codes import ExitCode
+from ..format_flag import FormatChoice
 from ..output import Format, Output
 
 
@@ -30,7 +31,7 @@ def show(env: Environment, /, schema: str, multi: bool) -> ExitCode:
 @click.argument("schema")
 @click.option(
     "--format",
-    type=click.Choice([Format.TEXT.value, Format.JSON.value]),
+    type=FormatChoice([Format.TEXT.value, Format.JSON.value]),
     default=Format.TEXT.value,
     help="text or json.",
 )

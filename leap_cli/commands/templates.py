@@ -11,6 +11,7 @@ from ..command_line import leap_group
 from ..constraint_flags import constraint_flags, read_grammar_argument, read_schema_argument, take_constraint
 from ..environment import Environment
 from ..exit_codes import ExitCode
+from ..format_flag import FormatChoice
 from ..generation_flags import generation_flags, generation_options
 from ..option_defaults import option_name, options_of
 from ..output import Format, Output
@@ -30,7 +31,7 @@ def command() -> None:
 @command.command("list")
 @click.option(
     "--format",
-    type=click.Choice([kind.value for kind in Format]),
+    type=FormatChoice([kind.value for kind in Format]),
     default=Format.TEXT.value,
     help="text, json, jsonl or quiet (names only).",
 )
@@ -52,7 +53,7 @@ def list_templates(env: Environment, /, format: str) -> ExitCode:
 @click.argument("name")
 @click.option(
     "--format",
-    type=click.Choice([Format.TEXT.value, Format.JSON.value]),
+    type=FormatChoice([Format.TEXT.value, Format.JSON.value]),
     default=Format.TEXT.value,
     help="text, which is the file, or json.",
 )

@@ -14,13 +14,14 @@ from ..command_line import leap_group
 from ..constraint_flags import read_schema_argument
 from ..environment import Environment
 from ..exit_codes import ExitCode
+from ..format_flag import FormatChoice
 from ..output import Format, Output
 from ..tool_flags import asker, functions_of_files, known_tools, read_policy, registry
 
 if TYPE_CHECKING:
     from leap_core.functions import LeapFunction
 
-FORMATS = click.Choice([kind.value for kind in Format])
+FORMATS = FormatChoice([kind.value for kind in Format])
 tools_file = click.option(
     "--tools-file",
     multiple=True,

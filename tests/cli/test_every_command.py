@@ -101,6 +101,8 @@ def test_it_speaks_to_programs(path):
     if has_format(EVERY[path]):
         kind = next(option.type for option in options_of(EVERY[path]) if "--format" in option.opts)
         assert isinstance(kind, click.Choice) and OTHER_FORMATS.get(path, {"text", "json"}) <= set(kind.choices)
+        if path not in OTHER_FORMATS:
+            assert kind.convert("human", None, None) == "text"
 
 
 @pytest.mark.parametrize("path", EVERY)
