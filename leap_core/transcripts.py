@@ -33,6 +33,7 @@ SUFFIXES = {"wav": ".wav", "pcm_f32le": ".f32"}
 ELSEWHERE = ("data:", "http:", "https:")
 HASH_CHARACTERS = 16
 LONGEST_TITLE = 80
+LARGEST_MEDIA = 256 * 2**20
 
 Place = Callable[[bytes, str], str]
 """Puts bytes somewhere, with this suffix of a file name, and tells where they can be found."""
@@ -182,6 +183,10 @@ def _fetch(part: JsonObject, base: Path, where: str) -> None:
 
 def _encoded(path: Path, where: str) -> str:
     try:
+        if path.exists() and not path.is_file():
+            raise LeapSerializationError(f"{path} is not a file", path=where)
+        if path.is_file() and path.stat().st_size > LARGEST_MEDIA:
+            raise LeapSerializationError(f"{path} has more than {LARGEST_MEDIA:,} bytes", path=where)
         return base64.b64encode(path.read_bytes()).decode("ascii")
     except (OSError, ValueError) as error:  # ValueError: a name that no file can have
         why = getattr(error, "strerror", None) or error

@@ -176,6 +176,7 @@ def show_statistics(talk: Talk, _: str) -> None:
 
 def clear(talk: Talk, _: str) -> None:
     talk.attached.clear()
+    talk.dialogue.log.begin_another()
     talk.dialogue.rewrite([each for each in talk.dialogue.history if each.role is ChatMessageRole.SYSTEM])
 
 
@@ -210,7 +211,7 @@ COMMANDS = (
     SlashCommand("load", "SESSION|FILE", "Go on with a saved conversation, or one from a file.", load, conversations),
     SlashCommand("export", "FILE", "Write the conversation as .json, .jsonl or .md.", export, files),
     SlashCommand("stats", "", "Show how full the context is, and the last answer's speed.", show_statistics),
-    SlashCommand("clear", "", "Begin anew, with the same system prompt.", clear),
+    SlashCommand("clear", "", "Begin another conversation with the same system prompt.", clear),
     SlashCommand("quit", "", "Leave, like Ctrl-D.", leave),
 )
 BY_NAME = {command.name: command for command in COMMANDS} | {

@@ -48,9 +48,16 @@ def write_conversation(name: str, history: Sequence[ChatMessage], title: str, en
     suffix = Path(name).suffix.lower()
     if suffix not in writers:
         raise click.UsageError(f"{name!r} must end in .json, .jsonl or .md")
+    text = writers[suffix]()
+    path = env.cwd / name
     try:
-        with (env.cwd / name).open("x", encoding="utf-8", newline="\n") as file:
-            file.write(writers[suffix]())
+        with path.open("x", encoding="utf-8", newline="\n") as file:
+            try:
+                file.write(text)
+                file.flush()
+            except BaseException:
+                path.unlink()  # half of a conversation is none
+                raise
     except FileExistsError:
         raise click.UsageError(f"{name} exists already; choose another name") from None
     except (OSError, ValueError) as error:

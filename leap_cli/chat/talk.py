@@ -109,16 +109,16 @@ class Talk:
 
     def send(self, text: str) -> None:
         """Answer this message, and what is attached to it."""
-        attached, self.attached = self.attached, []
-        self.dialogue.answer(ChatMessage(ChatMessageRole.USER, [*attached, Text(text)]))
+        self.dialogue.answer(ChatMessage(ChatMessageRole.USER, [*self.attached, Text(text)]))
+        self.attached = []
 
     def send_instead(self, place: int, text: str) -> None:
         """Answer the message at this place in the history with another text, and forget what came after it."""
         history = self.dialogue.history
         attached, _ = taken_apart(history[place])
         message = ChatMessage(ChatMessageRole.USER, [*attached, *self.attached, Text(text)])
-        self.attached = []
         self.dialogue.answer_instead(history[:place], message)
+        self.attached = []
 
 
 def taken_apart(message: ChatMessage) -> tuple[Sequence[ChatMessageContent], str]:

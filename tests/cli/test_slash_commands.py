@@ -289,6 +289,13 @@ def test_a_conversation_that_has_become_too_long_says_how_to_go_on(leap, talk):
     assert errors(done) == ["the prompt has 27 tokens and the context holds 10 (hint: /undo or /clear makes room)"]
 
 
+def test_what_is_attached_waits_for_a_message_that_is_answered(leap, talk):
+    (leap.home.parent / "note.txt").write_text("the note")
+    runner = leap.script([LeapGenerationError("broken")], "fine")
+    talk(f"/attach {leap.home.parent / 'note.txt'}", "one", "two")
+    assert "the note" in asked(runner)[-1][0] and asked(runner)[-1][0].endswith("two")
+
+
 def test_stats_tell_how_full_the_context_is(leap, talk):
     leap.script(["a", "b"])
     done = talk("/stats", "one", "/stats")
@@ -296,9 +303,11 @@ def test_stats_tell_how_full_the_context_is(leap, talk):
     assert "the last answer: prompt 4 tokens, answer 2 tokens" in done.stdout
 
 
-def test_clear_begins_anew_with_the_same_system_prompt(leap, talk, kept):
+def test_clear_begins_another_session_with_the_same_system_prompt(leap, talk, kept):
     runner = leap.script("a", "b")
     talk("one", "/clear", "two", arguments=("-s", "Be brief."))
+    with SessionStore(leap.home / "leap.db") as store:
+        assert sorted(session.title for session in store.list()) == ["one", "two"]
     assert asked(runner) == [["Be brief.", "one"], ["Be brief.", "two"]]
     assert kept() == [("system", "Be brief."), ("user", "two"), ("assistant", "b")]
 

@@ -86,6 +86,10 @@ def test_markdown_is_for_people(tmp_path):
             r'[{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "a\u0000b"}}]}]',
             "^it: .* cannot be read: embedded null",
         ),
+        (
+            '[{"role": "user", "content": [{"type": "input_audio", "input_audio": {"file": "/dev/zero"}}]}]',
+            "^it: /dev/zero is not a file",
+        ),
         ("[" * 100_000, "nested too deeply|not JSON"),
     ],
 )
