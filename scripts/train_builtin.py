@@ -53,7 +53,7 @@ def kept_vocabulary(path: Path, shape: Shape) -> Vocabulary:
 class Trainer:
     """The network with its two optimizers: Muon for the matrices, AdamW for embedding, norms and kernels."""
 
-    def __init__(self, shape: Shape, steps: int) -> None:
+    def __init__(self, shape: Shape, steps: int, highest: float = 1.0) -> None:
         torch.manual_seed(SEED)
         self.network = Network(shape)
         named = list(self.network.named_parameters())
@@ -64,11 +64,13 @@ class Trainer:
         self.adam = torch.optim.AdamW(others, lr=OTHER_RATE, betas=(0.9, 0.95), weight_decay=0.0)
         self.step = 0
         self.steps = steps
+        self.highest = highest
 
     @property
     def rate(self) -> float:
         """The part of the highest learning rate that holds at this step."""
-        return min(1.0, (self.step + 1) / WARM_UP, (self.steps - self.step) / (self.steps * (1 - FALL)))
+        falling = (self.steps - self.step) / (self.steps * (1 - FALL))
+        return self.highest * min(1.0, (self.step + 1) / WARM_UP, falling)
 
     def learn(self, ids: torch.Tensor, learned: torch.Tensor) -> float:
         """One step over rows of tokens; returns the loss over those to be learned."""
@@ -110,13 +112,15 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=MODEL, help="the GGUF to write at the end")
     parser.add_argument("--start-from", type=Path, metavar="GGUF", help="go on from these weights and vocabulary")
     parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--rate", type=float, default=1.0, help="a part of the usual learning rates")
+    parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--save-every", type=int, default=250)
     parser.add_argument("--no-compile", action="store_true", help="slower, but needs no C++ compiler")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     options.work.mkdir(parents=True, exist_ok=True)
-    trainer = Trainer(Shape(), options.steps)
+    trainer = Trainer(Shape(), options.steps, options.rate)
     if options.start_from:
         vocabulary = read_gguf(trainer.network, options.start_from)
     else:
@@ -129,7 +133,7 @@ def main() -> None:
         Layer.forward = torch.compile(Layer.forward, dynamic=False)  # type: ignore[method-assign]
     print(f"{sum(p.numel() for p in trainer.network.parameters()):,} parameters, from step {trainer.step}", flush=True)
     began, average = time.monotonic(), None
-    lessons = stream(vocabulary.encoder(), SEED, TOKENS_PER_STEP, trainer.step)
+    lessons = stream(vocabulary.encoder(), options.seed, TOKENS_PER_STEP, trainer.step)
     for ids, learned in islice(lessons, options.steps - trainer.step):
         loss = trainer.learn(torch.from_numpy(ids), torch.from_numpy(learned))
         average = loss if average is None else 0.98 * average + 0.02 * loss

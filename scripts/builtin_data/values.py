@@ -164,10 +164,12 @@ class Values:
         """A word of any list, or pieces of words, so that each token of the vocabulary is copied now and then."""
         word = self.pick(lists.every_word())
         kind = self.rng.random()
-        if kind < 0.6:
+        if kind < 0.5:
             return word
-        if kind < 0.7:
+        if kind < 0.6:
             return word.capitalize()
+        if kind < 0.8:  # a word that is kept for the evaluation may be one token, which must be written now and then
+            return word + self._syllables(1, 1)[: self.rng.randint(1, 4)]
         pieces = [self.pick(lists.every_word()) for _ in range(self.rng.randint(1, 3))]
         return "".join(
             piece[(start := self.rng.randint(0, max(0, len(piece) - 2))) : start + self.rng.randint(1, 5)]
@@ -175,7 +177,7 @@ class Values:
         )
 
     def word(self) -> str:
-        if self.chance(0.25):
+        if self.chance(0.4):
             return self.fresh(self._any_word)
         return self.fresh(lambda: self.pick(lists.WORDS) if self.chance(0.75) else self._syllables(1, 3))
 
