@@ -40,6 +40,7 @@ DOCUMENTED = {
     "LeapGeneratableDeserializationError": 6,
     "LeapOptionsError": 2,
     "LeapSerializationError": 2,
+    "LeapSessionError": 2,
     "LeapToolError": 7,
     "LeapJobError": 8,
     "LeapUnavailableError": 10,

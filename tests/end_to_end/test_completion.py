@@ -133,7 +133,7 @@ def test_tab(terminal, home):
     here = terminal()
     assert here.completed("leap gener") == ["generate"]
     assert here.completed("leap models verif") == ["models", "verify"]
-    assert here.completed("leap generate --temp") == ["generate", "--temperature"]
+    assert here.completed("leap generate --tempe") == ["generate", "--temperature"]
     assert here.completed("leap generate --format jsonl --no-st") == ["generate", "--format", "jsonl", "--no-stream"]
     assert here.completed("leap batch --output-format=pl") == ["batch", "--output-format=plain"]
     assert here.completed("leap generate -m LFM2.5-35") == ["generate", "-m", "LFM2.5-350M"]

@@ -279,9 +279,9 @@ def _soon(is_so):
     return True
 
 
-def test_raw_completions_need_a_model_that_has_text(serve):
-    with pytest.raises(openai.BadRequestError, match="chats only"):
-        serve("Yes.").client().completions.create(model="builtin", prompt="Once")
+def test_raw_completions_go_on_from_a_text(serve):
+    (choice,) = serve(" upon a time").client().completions.create(model="builtin", prompt="Once").choices
+    assert (choice.text, choice.finish_reason) == (" upon a time", "stop")
 
 
 def test_models_are_listed(serve):
