@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-FLAGS = ["-m", "builtin", "--temperature", "0", "--max-tokens", "12", "--threads", "1", "--concurrency", "4"]
+FLAGS = ["-m", "builtin", "--temperature", "0", "--max-tokens", "60", "--threads", "1", "--concurrency", "4"]
 
 
 @pytest.fixture
@@ -23,7 +23,8 @@ def lines(tmp_path):
     rng = random.Random(5)
     rows = []
     for n in range(40):
-        row = {"custom_id": f"id-{n}", "prompt": f"Repeat after me: {rng.randrange(100, 1000)}"}
+        first = rng.randrange(100, 900)
+        row = {"custom_id": f"id-{n}", "prompt": f"Count from {first} to {first + 20}."}
         rows.append(json.dumps(row) + "\n")
     (tmp_path / "in.jsonl").write_text("".join(rows))
     return tmp_path / "in.jsonl"
@@ -38,9 +39,16 @@ def test_killed_at_any_moment_it_loses_nothing_and_repeats_nothing(program, star
     assert program("batch", "in.jsonl", "-o", "calm.jsonl", *FLAGS).returncode == 0
     rng = random.Random(1)
     kills = 0
+    journal = tmp_path / "out.jsonl.journal"
+
+    def answered() -> int:
+        return journal.read_bytes().count(b"\n") if journal.exists() else 0
+
     for _ in range(6):
+        enough = answered() + rng.randrange(8)
         process = start("batch", "in.jsonl", "-o", "out.jsonl", *FLAGS)
-        time.sleep(rng.uniform(0.2, 2.0))
+        while process.poll() is None and answered() < enough:
+            time.sleep(0.002)
         kills += process.poll() is None
         process.kill()
         process.wait()
@@ -48,7 +56,7 @@ def test_killed_at_any_moment_it_loses_nothing_and_repeats_nothing(program, star
     assert done.returncode == 0 and kills, done.stderr
     ids = [custom_id for custom_id, _ in answers(tmp_path / "out.jsonl")]
     assert ids == [f"id-{n}" for n in range(40)]
-    assert len((tmp_path / "out.jsonl.journal").read_bytes().splitlines()) == 41, "a line was answered twice"
+    assert len(journal.read_bytes().splitlines()) == 41, "a line was answered twice"
     assert answers(tmp_path / "out.jsonl") == answers(tmp_path / "calm.jsonl")
 
 
