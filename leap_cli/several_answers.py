@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 Show: TypeAlias = "Callable[[Stream, Output, Callable[[], object] | None], Complete]"
 
+LOOK_SECONDS = 0.1
+"""A Ctrl-C that comes just before a wait does not end it; its handler runs when this is over."""
 SEPARATOR = "---"
 """The line between two answers in text."""
 
@@ -78,7 +80,13 @@ class ReadAhead:
         self._thread.start()
 
     def __next__(self) -> MessageResponse:
-        received = self._received.get()
+        received: MessageResponse | BaseException | None
+        while True:
+            try:
+                received = self._received.get(timeout=LOOK_SECONDS)
+                break
+            except queue.Empty:
+                continue
         if received is None:
             raise StopIteration
         if isinstance(received, BaseException):
