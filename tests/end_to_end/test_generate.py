@@ -203,9 +203,11 @@ def begin_long_answer(start):
     os.close(writer)
     first = reader.readline()
     assert json.loads(first)["type"] == "chunk"
-    while unread_bytes(reader) < PIPE_BYTES - 500:
+    before = -1
+    while (now := unread_bytes(reader)) < PIPE_BYTES - 500 or now != before:  # until nothing more goes into the pipe
         assert process.poll() is None, "the answer is too short for this test"
-        time.sleep(0.02)
+        before = now
+        time.sleep(0.3)
     return process, reader, first
 
 
