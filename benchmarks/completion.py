@@ -18,12 +18,10 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+from jobs.schema import connect
+from leap_core.models.directories import Directories
+
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))
-
-from jobs.schema import connect  # noqa: E402
-from leap_core.models.directories import Directories  # noqa: E402
-
 TARGET = 2.5
 LINES = (
     "leap ",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import multiprocessing
 import time
 from collections.abc import Callable
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -70,9 +71,9 @@ def main() -> None:
 
         def bench(depth: int = depth) -> float:
             flags = ("-p", "0", "-n", str(TOKENS), "-d", str(depth), "-t", str(given.threads))
-            return float(llama_bench(given.llama_cpp, given.model, *flags)[0]["avg_ts"])  # type: ignore[arg-type]
+            return float(llama_bench(given.llama_cpp, given.model, *flags)[0]["avg_ts"])
 
-        sides = [lambda text=text: leap(text), lambda text=text: wrapper(text)]  # type: ignore[misc]
+        sides = [partial(leap, text), partial(wrapper, text)]
         ours, theirs, *rest = alternate(given.repeat, *sides, *([bench] if given.llama_cpp else []))
         claim = f"decode at depth {depth}, tokens/s"
         rows.append(Row(claim, "leap", ours, "llama_cpp.Llama", theirs, ">= 1.4"))

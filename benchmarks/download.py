@@ -18,13 +18,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+from leap_core.testing.hub import FakeHub
+
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))
-
-from leap_core.testing.hub import FakeHub  # noqa: E402
-
 REPOSITORY, FILE = "LiquidAI/LFM2-350M-GGUF", "LFM2-350M-Q4_K_M.gguf"
 TARGET = 0.8
 
@@ -74,7 +73,7 @@ def curl(hub: FakeHub, home: Path) -> None:
     subprocess.run(["curl", "-sSfL", "-o", home / FILE, url], check=True)
 
 
-def leap(connections: int):  # type: ignore[no-untyped-def]
+def leap(connections: int) -> Callable[[FakeHub, Path], None]:
     def download(hub: FakeHub, home: Path) -> None:
         variables = {**os.environ, "PYTHONPATH": str(ROOT), "LEAP_HOME": str(home), **hub.environment}
         variables["HF_HOME"] = str(home / "no-cache")

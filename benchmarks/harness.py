@@ -16,16 +16,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from leap_core.in_process import InProcessRunner
 from leap_core.messages import ChatMessage
 from leap_core.options import CacheOptions, GenerationOptions, ModelLoadingOptions
 from leap_core.responses import Complete, MessageResponse
+from leap_core.runner import ModelRunner
 
 EOG_TOKENS = (2, 7)
 
 
-def arguments(description: str, **extra: dict[str, object]) -> argparse.Namespace:
+def arguments(description: str, **extra: dict[str, Any]) -> argparse.Namespace:
     """The command line of a benchmark: the model, repetitions, and where llama.cpp's own programs lie."""
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
     parser.add_argument("model", type=Path, help="made by benchmarks/make_model.py")
@@ -33,7 +35,7 @@ def arguments(description: str, **extra: dict[str, object]) -> argparse.Namespac
     parser.add_argument("--threads", type=int, default=2, help="threads of both sides (default 2)")
     parser.add_argument("--llama-cpp", type=Path, help="directory of llama-bench and llama-batched-bench")
     for name, settings in extra.items():
-        parser.add_argument(f"--{name.replace('_', '-')}", **settings)  # type: ignore[arg-type]
+        parser.add_argument(f"--{name.replace('_', '-')}", **settings)
     return parser.parse_args()
 
 
@@ -56,13 +58,13 @@ def words(tokens: int, seed: int = 0) -> str:
     return " ".join("".join(rng.choices(string.ascii_lowercase, k=2)) for _ in range(max(1, tokens // 2)))
 
 
-def options(max_tokens: int, **given: object) -> GenerationOptions:
+def options(max_tokens: int, **given: Any) -> GenerationOptions:
     """Default sampling, with the end of the answer ruled out so that every run has the same length."""
     return GenerationOptions(
         max_tokens=max_tokens,
         logit_bias={token: -1e9 for token in EOG_TOKENS},
         rng_seed=1,
-        **given,  # type: ignore[arg-type]
+        **given,
     )
 
 
@@ -81,7 +83,7 @@ class Answer:
         return self.complete.stats.token_per_second
 
 
-def answer(model: InProcessRunner, messages: Sequence[ChatMessage], asked: GenerationOptions) -> Answer:
+def answer(model: ModelRunner, messages: Sequence[ChatMessage], asked: GenerationOptions) -> Answer:
     """Generate through the whole public path, ``Conversation.generate_response``."""
     conversation = model.create_conversation_from_history(messages[:-1])
     started = time.perf_counter()
@@ -132,7 +134,7 @@ def report(title: str, rows: Sequence[Row]) -> None:
         print(f"| {row.claim} | {sides} | {row.ratio:.3f} | {row.target} |", flush=True)
 
 
-def llama_bench(directory: Path, model: Path, *flags: str) -> list[dict[str, object]]:
+def llama_bench(directory: Path, model: Path, *flags: str) -> list[dict[str, Any]]:
     """Run llama-bench and return its records."""
     command = [str(directory / "llama-bench"), "-m", str(model), "-o", "json", "-fa", "1", "-r", "1", *flags]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

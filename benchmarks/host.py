@@ -56,7 +56,7 @@ def generate(model: Path, threads: int, *flags: str) -> list[str]:
 
 def speed_of(asked: ModelRunner) -> float:
     """Tokens a second of one answer."""
-    return answer(asked, [user(words(PROMPT, seed=next(seeds)))], options(REPLY)).decode_speed  # type: ignore[arg-type]
+    return answer(asked, [user(words(PROMPT, seed=next(seeds)))], options(REPLY)).decode_speed
 
 
 def seconds_for(asked: ModelRunner, at_once: bool) -> float:
@@ -64,7 +64,7 @@ def seconds_for(asked: ModelRunner, at_once: bool) -> float:
     prompts = [[user(words(32, seed=next(seeds)))] for _ in range(CLIENTS)]
 
     def one(messages: list[ChatMessage]) -> None:
-        answer(asked, messages, options(REPLY))  # type: ignore[arg-type]
+        answer(asked, messages, options(REPLY))
 
     begun = time.perf_counter()
     threads = [threading.Thread(target=one, args=(prompt,)) for prompt in prompts]

@@ -89,11 +89,11 @@ def main() -> None:
         rows.append(Row("decode with one of two cores taken, tokens/s", "busy", busy, "quiet", quiet, ">= 0.6"))
     if given.llama_cpp:
         flags = ("-p", "0", "-n", "128", "-t", str(given.threads))
-        free = float(llama_bench(given.llama_cpp, given.model, *flags)[0]["avg_ts"])  # type: ignore[arg-type]
+        free = float(llama_bench(given.llama_cpp, given.model, *flags)[0]["avg_ts"])
         hog = multiprocessing.get_context("spawn").Process(target=spin, daemon=True)
         hog.start()
         time.sleep(0.5)
-        taken = float(llama_bench(given.llama_cpp, given.model, *flags)[0]["avg_ts"])  # type: ignore[arg-type]
+        taken = float(llama_bench(given.llama_cpp, given.model, *flags)[0]["avg_ts"])
         hog.kill()
         rows.append(Row("the same, llama-bench, tokens/s", "busy", taken, "quiet", free, "(for comparison)"))
     with tempfile.TemporaryDirectory() as directory:

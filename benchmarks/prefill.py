@@ -46,7 +46,7 @@ def main() -> None:
         def bench() -> float:
             flags = ("-p", "1024", "-n", "0", "-t", str(given.threads))
             record = llama_bench(given.llama_cpp, given.model, *flags)[0]
-            return float(record["avg_ts"])  # type: ignore[arg-type]
+            return float(record["avg_ts"])
 
         sides = [lambda: prefill_speed(model, 1016)] + ([bench] if given.llama_cpp else [])
         ours, *rest = alternate(given.repeat, *sides)
