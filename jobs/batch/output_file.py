@@ -76,7 +76,7 @@ class OutputStream:
     @staticmethod
     def of_device(path: str) -> OutputStream:
         """A device or named pipe."""
-        file = open(path, "w", encoding="utf-8", buffering=1)  # noqa: SIM115
+        file = open(path, "w", encoding="utf-8", buffering=1)  # noqa: SIM115 - the stream's close closes it
         return OutputStream(file.write, file.close)
 
     def open(self, lines: Iterable[str]) -> None:

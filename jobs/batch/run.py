@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 
 from leap_core.errors import LeapError
@@ -68,8 +68,8 @@ class Batch:
     concurrency: int = 16
     on_result: Callable[[Progress], object] = lambda _progress: None
 
-    def run(self, load: Callable[[], ModelRunner], stop: threading.Event) -> Progress:
-        """Answer what is missing. ``load`` gives the runner, and is called only if something is.
+    def run(self, load: Callable[[], AbstractContextManager[ModelRunner]], stop: threading.Event) -> Progress:
+        """Answer what is missing. ``load`` gives the runner while it is needed, and is called only if something is missing.
 
         Setting ``stop`` ends it early; then the progress says ``stopped``. Raises what ``load`` raises, OSError when a
         result cannot be written, and LeapUnavailableError when the runner is lost. What was finished by then is kept.

@@ -35,13 +35,19 @@ def encode(encoder: Tokenizer, pieces: list[list[tuple[str, bool]]]) -> Rows:
     return rows
 
 
+def pieces(encoder: Tokenizer) -> list[str]:
+    """The tokens that are letters, without the space before them."""
+    texts = sorted({token.removeprefix("Ġ") for token in encoder.get_vocab()})
+    return [text for text in texts if text.isascii() and text.isalpha()]
+
+
 def pool(encoder: Tokenizer, seed: int, index: int, tokens: int) -> list[Batch]:
     """The batches of one pool of fresh conversations, in random order; each holds about `tokens` tokens."""
     rng = random.Random(f"{seed}/{index}")
-    values = Values(rng, "train")
-    pieces = [render(conversation(values), rng.random() < 0.5) for _ in range(POOL)]
+    values = Values(rng, "train", pieces(encoder))
+    rendered = [render(conversation(values), rng.random() < 0.5) for _ in range(POOL)]
     by_length: dict[int, Rows] = defaultdict(list)
-    for ids, learned in encode(encoder, pieces):
+    for ids, learned in encode(encoder, rendered):
         if len(ids) > LENGTHS[-2] and len(ids) < 1500:
             continue
         length = next((size for size in LENGTHS if len(ids) <= size + 1), LENGTHS[-1])

@@ -132,7 +132,7 @@ def unrelated(values: Values, box: list[Function]) -> list[Turn]:
         unknown.make,
     ]
     for _ in range(20):
-        if values.chance(0.3):
+        if values.chance(0.45):
             other = _function(values)
             if any(_clash(other, function) for function in box) or not other.parameters:
                 continue
@@ -217,7 +217,7 @@ def _dialogue(values: Values, skill: str, last: Callable[[list[Function]], list[
     box = toolbox(values)
     style = look(values)
     turns: list[Turn] = []
-    more = 0.35 if values.split == "eval" else 0.62  # one reading of the declarations teaches several calls
+    more = 0.35 if values.split == "eval" else 0.68  # one reading of the declarations teaches several calls
     while values.chance(more) and len(turns) < 16:
         turns += _round(values, box) if values.chance(0.6) else unrelated(values, box)
     turns += last(box)

@@ -18,7 +18,7 @@ EXTRA_NAMES = phrases("inventions", "extra_names")
 
 def _word(values: Values, known: list[str]) -> str:
     """Words that name things are kept apart between the splits as names are."""
-    return values.fresh(lambda: values.pick(known) if values.chance(0.9) else values.invented())
+    return values.fresh(lambda: values.pick(known)) if values.chance(0.9) else values.invented()
 
 
 def value_draw(values: Values, json_type: str) -> Callable[[], Any]:
@@ -188,7 +188,7 @@ def _action(values: Values) -> Function:
 
 def _operation(values: Values) -> Function:
     """Something computed from numbers: `zorp(a, b)`."""
-    verb = values.invented() if values.chance(0.3) else _word(values, VERBS)
+    verb = _word(values, VERBS)
     names = values.pick(
         [
             ["a", "b"],

@@ -19,7 +19,7 @@ COLOURS = phrases("memory", "colours")
 
 def _fact(values: Values) -> tuple[str, str]:
     """A thing to remember other than the name."""
-    colour = lambda: values.fresh(lambda: values.pick(COLOURS) if values.chance(0.7) else values.invented())  # noqa: E731
+    colour = lambda: values.fresh(lambda: values.pick(COLOURS)) if values.chance(0.7) else values.invented()  # noqa: E731
     options: list[tuple[str, Callable[[], str]]] = [
         ("favourite colour", colour),
         ("favorite color", colour),

@@ -34,15 +34,15 @@ SKILLS: dict[str, Maker] = {
 }
 WEIGHTS = {
     "chat": 8,
-    "capitals": 9,
+    "capitals": 6,
     "extraction": 32,
-    "calls": 32,
-    "tool answers": 8,
-    "sums": 4,
+    "calls": 40,
+    "tool answers": 7,
+    "sums": 3,
     "memory": 6,
-    "repeat": 11,
+    "repeat": 16,
     "counting": 3,
-    "anything else": 9,
+    "anything else": 8,
 }
 ALONE = {"extraction", "calls", "tool answers", "memory"}
 LONG_SHARE = 0.0035

@@ -46,7 +46,7 @@ def _key(values: Values) -> str:
     kind = values.rng.random()
     if kind < 0.55:
         return values.pick(KEYS)
-    word = values.fresh(lambda: values.pick(lists.WORDS) if values.chance(0.8) else values.invented())
+    word = values.fresh(lambda: values.pick(lists.WORDS)) if values.chance(0.8) else values.invented()
     if kind < 0.85:
         return word
     return word + "_" + values.word() if kind < 0.95 else word + values.invented().capitalize()

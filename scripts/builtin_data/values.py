@@ -9,6 +9,8 @@ from typing import TypeVar
 from zlib import crc32
 
 from builtin_data import wordlists as lists
+from builtin_data.phrases import phrases
+from builtin_data.phrasing import expand, fill
 
 T = TypeVar("T")
 ONSETS = [
@@ -53,6 +55,8 @@ VOWELS = ["a", "a", "e", "e", "i", "i", "o", "o", "u", "ai", "ea", "ee", "ie", "
 CODAS = ["", "", "", "l", "n", "r", "s", "t", "x", "m", "ck", "nd", "rn", "th", "k"]
 ACCENTS = str.maketrans("aeioucnAEIOU", "áéíóúçñÁÉÍÓÚ")
 LETTERS = string.ascii_letters
+SENTENCES = phrases("sentences", "plain")
+SMALL_WORDS = phrases("tokenizer", "whole_words")
 
 
 def held_out(text: str) -> bool:
@@ -61,11 +65,15 @@ def held_out(text: str) -> bool:
 
 
 class Values:
-    """A random source for one split, `train` or `eval`."""
+    """A random source for one split, `train` or `eval`.
 
-    def __init__(self, rng: random.Random, split: str) -> None:
+    `pieces` are texts of single tokens: a token that is never written in training cannot be written afterwards.
+    """
+
+    def __init__(self, rng: random.Random, split: str, pieces: Sequence[str] = ()) -> None:
         self.rng = rng
         self.split = split
+        self.pieces = pieces
 
     def fresh(self, draw: Callable[[], str]) -> str:
         """Draw until the value belongs to this split."""
@@ -161,14 +169,14 @@ class Values:
         return self._case(city)
 
     def _any_word(self) -> str:
-        """A word of any list, or pieces of words, so that each token of the vocabulary is copied now and then."""
+        """A word of any list, or pieces of words."""
         word = self.pick(lists.every_word())
         kind = self.rng.random()
         if kind < 0.5:
             return word
         if kind < 0.6:
             return word.capitalize()
-        if kind < 0.8:  # a word that is kept for the evaluation may be one token, which must be written now and then
+        if kind < 0.8:
             return word + self._syllables(1, 1)[: self.rng.randint(1, 4)]
         pieces = [self.pick(lists.every_word()) for _ in range(self.rng.randint(1, 3))]
         return "".join(
@@ -177,11 +185,33 @@ class Values:
         )
 
     def word(self) -> str:
+        if self.pieces and self.chance(0.15):
+            return self.pick(self.pieces) + (self.pick(self.pieces) if self.chance(0.3) else "")
         if self.chance(0.4):
             return self.fresh(self._any_word)
         return self.fresh(lambda: self.pick(lists.WORDS) if self.chance(0.75) else self._syllables(1, 3))
 
+    def sentence(self) -> str:
+        """A few plain words of everyday English, such as `see you at 8 pm`, with no stop at the end."""
+        return fill(
+            expand(self.rng, self.pick(SENTENCES)),
+            w=self.word(),
+            n=self.integer(2, 200),
+            h=self.clock(),
+            d=self.pick(lists.WEEKDAYS),
+            name=self.first_name(),
+            p=self.place_name(),
+        )
+
     def phrase(self, low: int = 2, high: int = 5) -> str:
+        """Any words in a row, now and then with small ones between, or a sentence."""
+        kind = self.rng.random()
+        if kind < 0.2 and high > 3:
+            return self.sentence()
+        if kind < 0.35 and high > 3:
+            small = self.rng.random()
+            count = self.rng.randint(low, high)
+            return " ".join(self.pick(SMALL_WORDS) if self.chance(small) else self.word() for _ in range(count))
         return " ".join(self.word() for _ in range(self.rng.randint(low, high)))
 
     def item(self) -> str:
