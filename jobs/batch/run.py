@@ -69,7 +69,7 @@ class Batch:
     on_result: Callable[[Progress], object] = lambda _progress: None
 
     def run(self, load: Callable[[], AbstractContextManager[ModelRunner]], stop: threading.Event) -> Progress:
-        """Answer what is missing. ``load`` gives the runner while it is needed, and is called only if something is missing.
+        """Answer what is missing. ``load`` is called only if something is, and left when all is answered.
 
         Setting ``stop`` ends it early; then the progress says ``stopped``. Raises what ``load`` raises, OSError when a
         result cannot be written, and LeapUnavailableError when the runner is lost. What was finished by then is kept.
