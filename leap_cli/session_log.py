@@ -13,6 +13,7 @@ from leap_core.responses import AudioSample, Chunk, MessageResponse, ReasoningCh
 from .environment import Environment
 from .loading_flags import model_reference
 from .output import Output
+from .passing import PassingStream
 
 if TYPE_CHECKING:
     from leap_core.conversation import Conversation
@@ -49,6 +50,8 @@ class SessionLog:
     _store: SessionStore | None = None
     _id: str | None = None
     _kept: list[ChatMessage] = field(default_factory=list)
+    _written: int = 0
+    """How many messages the session has, as far as is known here."""
     _question: ChatMessage | None = None
     _failure: LeapError | None = None
 
@@ -64,6 +67,7 @@ class SessionLog:
         if self.session is not None:
             self._id = self.session.id
             written = self._store.history(self._id)
+            self._written = len(written)
             self.history = answered(written)
             self._kept = list(self.history)
             if len(self.history) < len(written) and written[-1].role is ChatMessageRole.USER:
@@ -119,19 +123,20 @@ class SessionLog:
         store = self._store or SessionStore(env.directories.sessions_file)
         try:
             found = store.find(reference)
-            history = answered(store.history(found.id))
+            written = store.history(found.id)
         finally:
             if store is not self._store:
                 store.close()
         self.begin_another()
+        history = answered(written)
         if self.is_open:
-            self._id, self._kept = found.id, list(history)
+            self._id, self._kept, self._written = found.id, list(history), len(written)
         return history
 
     def begin_another(self) -> None:
         """Go on in a new session, which begins with the next message."""
         self.name = self._id = self._question = None
-        self._kept = []
+        self._kept, self._written = [], 0
 
     def model_for(self, env: Environment, model: str | None) -> str | None:
         """The model that was named, else that of the session, else None; and remember it for a session that begins."""
@@ -163,7 +168,7 @@ class SessionLog:
         if self._store is None or self._question == question:
             return
         try:
-            self._store.append(self._begun(self._store), question)
+            self._append(self._store, question)
             self._question = question
         except LeapError as error:
             self.not_saved(error)
@@ -173,18 +178,31 @@ class SessionLog:
         if self._store is None:
             return
         try:
-            if list(history[: len(self._kept)]) == self._kept:
-                for message in history[len(self._kept) :]:
-                    if message != self._question:
-                        self._store.append(self._begun(self._store), message)
-                    self._question = None
-                    self._kept.append(message)
-            else:
-                self._store.replace(self._begun(self._store), history)
-                self._kept, self._question = list(history), None
+            if list(history[: len(self._kept)]) != self._kept:
+                self._rewrite(self._store, history)
+            for message in history[len(self._kept) :]:
+                if message != self._question:
+                    self._append(self._store, message)
+                self._question = None
+                self._kept.append(message)
             self._failure = None
         except LeapError as error:
             self.not_saved(error)
+
+    def _append(self, store: SessionStore, message: ChatMessage) -> None:
+        store.append(self._begun(store), message)
+        self._written += 1
+
+    def _rewrite(self, store: SessionStore, history: Sequence[ChatMessage]) -> None:
+        """Put this history in the place of what was kept; where another process has added something, that stays as it
+        is, and the conversation goes on in a session of its own."""
+        if store.replace(self._begun(store), history, instead_of=self._written):
+            self._kept, self._written, self._question = list(history), len(history), None
+            return
+        other = self.label
+        self.begin_another()
+        new = self._begun(store)
+        self.output.warning(f"another process wrote to the session {other}: this conversation is now kept as {new}")
 
     def not_saved(self, error: LeapError) -> None:
         """Warn, once until it works again: the answers are worth more than their being kept."""
@@ -214,32 +232,22 @@ class SessionLog:
         return self._id
 
 
-class _Kept:
+class _Kept(PassingStream):
     """A stream whose messages are kept."""
 
     def __init__(self, log: SessionLog, stream: Stream, conversation: Conversation, question: ChatMessage) -> None:
-        self._log, self._stream, self._conversation = log, stream, conversation
+        super().__init__(stream)
+        self._log, self._conversation = log, conversation
         self._question: ChatMessage | None = question
 
     def __next__(self) -> MessageResponse:
         if self._question is not None:
             self._log.ask(self._conversation.history, self._question)
             self._question = None
-        response = self._stream.__next__()
+        response = super().__next__()
         if not isinstance(response, PIECES):
             self._log.keep(self._conversation.history)
         return response
-
-    def stop(self) -> None:
-        self._stream.stop()
-
-    def close(self) -> None:
-        self._stream.close()
-
-    @property
-    def refused(self) -> bool:
-        """Whether the user has refused a call."""
-        return bool(getattr(self._stream, "refused", False))
 
 
 def answered(history: Sequence[ChatMessage]) -> Sequence[ChatMessage]:

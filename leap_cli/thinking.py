@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from .passing import PassingStream
+
 if TYPE_CHECKING:
     from leap_core.responses import MessageResponse
-
-    from .answer import Stream
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -48,19 +48,16 @@ def take_thinking(flags: dict[str, Any]) -> Thinking | None:
     return Thinking.SHOW if show else None if think is None else Thinking(think)
 
 
-class ReasoningAlone:
+class ReasoningAlone(PassingStream):
     """The stream of an answer with its reasoning in place of its text."""
-
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
 
     def __next__(self) -> MessageResponse:
         from leap_core.messages import ChatMessage
         from leap_core.responses import Chunk, Complete, FunctionCalls, ReasoningChunk
 
-        response = self._stream.__next__()
+        response = super().__next__()
         while isinstance(response, (Chunk, FunctionCalls)):
-            response = self._stream.__next__()
+            response = super().__next__()
         if isinstance(response, ReasoningChunk):
             return Chunk(response.reasoning)
         if not isinstance(response, Complete):
@@ -68,14 +65,3 @@ class ReasoningAlone:
         reasoning = response.full_message.reasoning_content or ""
         warnings = response.warnings if reasoning else (*response.warnings, "the model gave no reasoning")
         return replace(response, full_message=ChatMessage("assistant", reasoning), warnings=warnings)
-
-    def stop(self) -> None:
-        self._stream.stop()
-
-    def close(self) -> None:
-        self._stream.close()
-
-    @property
-    def refused(self) -> bool:
-        """Whether the user has refused a call."""
-        return bool(getattr(self._stream, "refused", False))

@@ -213,14 +213,17 @@ class SessionStore:
             title = _title([message])
             self._touch(id, "title=CASE title WHEN '' THEN ? ELSE title END", title)
 
-    def replace(self, id: str, history: Sequence[ChatMessage]) -> None:
-        """Put these messages in the place of those that there are."""
+    def replace(self, id: str, history: Sequence[ChatMessage], *, instead_of: int | None = None) -> bool:
+        """Put these messages in the place of those that there are; not where those are not ``instead_of`` many, because
+        another process has written meanwhile. Returns whether it was done."""
         with self._transaction():
-            self._existing(id)
+            if instead_of not in (None, self._existing(id).messages):
+                return False
             self._forget_messages(id)
             for number, message in enumerate(history):
                 self._write(id, number, message)
             self._touch(id, "title=?", _title(history))
+        return True
 
     def rename(self, id: str, name: str | None) -> None:
         """Give the session a name, or take it away. Raises LeapSessionError when it is taken or is none."""

@@ -194,6 +194,22 @@ def test_the_answer_comes_also_when_its_session_was_removed_meanwhile(leap, stor
     assert done.stderr.count("there is no session") == 2 and stored() == []
 
 
+def test_what_another_process_has_added_outlives_a_rewrite(leap, stored):
+    runner = leap.script("a", "b")
+    start = runner.start
+
+    def adding(messages, *args):
+        if len(messages) == 1 and messages[0].text == "one":
+            with SessionStore(leap.home / "leap.db") as store:
+                store.append(store.list()[0].id, ChatMessage("user", "from elsewhere"))
+        return start(messages, *args)
+
+    runner.start = adding
+    done = leap("chat", "-m", "some", stdin="one\n/undo\ntwo\n", stdin_terminal=True)
+    assert done.code == 0 and "this conversation is now kept as" in done.stderr
+    assert stored() == [["two", "b"], ["one", "from elsewhere", "a"]]
+
+
 def test_messages_are_those_that_were_said(leap):
     leap.script("a")
     leap("chat", "-m", "some", "-s", "s", stdin="one\n")
