@@ -97,11 +97,19 @@ def write_gguf(network: Network, vocabulary: Vocabulary, path: Path) -> None:
 
 
 def read_gguf(network: Network, path: Path) -> Vocabulary:
-    """Set the weights to those of a file that `write_gguf` wrote for the same shape; returns its vocabulary."""
+    """Set the weights to those of a file that `write_gguf` wrote; returns its vocabulary.
+
+    The file may have fewer layers, and be the same otherwise: what is missing passes on what it gets, until it learns.
+    """
     reader = gguf.GGUFReader(path)
     stored = {tensor.name: tensor for tensor in reader.tensors}
     with torch.no_grad():
+        for index, layer in enumerate(network.layers):
+            if f"blk.{index}.attn_norm.weight" not in stored:
+                layer.be_nothing()
         for name, tensor in _tensors(network).items():
+            if name not in stored:
+                continue
             values = dequantize(stored[name].data, stored[name].tensor_type)
             tensor.copy_(torch.from_numpy(values.reshape(tensor.shape).copy()))
     words = {key: reader.fields[f"tokenizer.ggml.{key}"].contents() for key in ("tokens", "merges")}

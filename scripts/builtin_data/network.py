@@ -20,8 +20,8 @@ class Shape:
 
     vocabulary: int = 2048
     width: int = 192
-    layers: int = 8
-    attention_layers: tuple[int, ...] = (2, 4, 5, 7)
+    layers: int = 10
+    attention_layers: tuple[int, ...] = (2, 4, 5, 7, 8, 9)
     heads: int = 6
     kv_heads: int = 3
     head_width: int = 32
@@ -120,6 +120,16 @@ class Layer(nn.Module):
         self.up = nn.Linear(shape.width, shape.feed_forward, bias=False)
         self.down = nn.Linear(shape.feed_forward, shape.width, bias=False)
 
+    @property
+    def outputs(self) -> tuple[nn.Linear, nn.Linear]:
+        """The matrices whose products are added to what comes in."""
+        return (self.mixer.out if isinstance(self.mixer, Attention) else self.mixer.out_proj), self.down
+
+    def be_nothing(self) -> None:
+        """Pass on what comes in."""
+        for matrix in self.outputs:
+            nn.init.zeros_(matrix.weight)
+
     def forward(self, x: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
         x = x + self.mixer(self.mixer_norm(x), rotation)
         normed = self.feed_norm(x)
@@ -149,9 +159,8 @@ class Network(nn.Module):
             if isinstance(module, nn.Linear):
                 nn.init.normal_(module.weight, std=module.in_features**-0.5)
         for layer in self.layers:
-            layer.down.weight.data *= residual
-            out = layer.mixer.out if isinstance(layer.mixer, Attention) else layer.mixer.out_proj
-            out.weight.data *= residual
+            for matrix in layer.outputs:
+                matrix.weight.data *= residual
 
     def forward(self, tokens: Tensor) -> Tensor:
         length = tokens.shape[1]
