@@ -140,6 +140,8 @@ def command(
 def _run(
     env: Environment, output: Output, settings: BatchSettings, checked: CheckedBatch, *, verbose: bool, quiet: bool
 ) -> ExitCode:
+    from jobs.batch.settings import STANDARD
+
     _note_problems(output, checked)
 
     def load() -> ModelRunner:
@@ -156,7 +158,9 @@ def _run(
     journal = settings.open_journal()
     try:
         with stopping_on_interrupt(stop.set):
-            progress = checked.open(journal, output.text, _shown_by(output)).run(load, stop)
+            piped = settings.output == STANDARD and not env.stdout_is_terminal
+            show = _shown_nowhere if piped else _shown_by(output)  # the reader of a pipe may write to the same terminal
+            progress = checked.open(journal, output.text, show).run(load, stop)
     except OSError as error:
         if isinstance(error, BrokenPipeError) or journal is None:
             raise
@@ -188,6 +192,10 @@ def summary(progress: Progress, *, skipped: int = 0) -> str:
         )
     lines = "1 line" if progress.total == 1 else f"{progress.total} lines"
     return f"{lines}: {', '.join(parts)}{speed}"
+
+
+def _shown_nowhere(_progress: Progress) -> None:
+    pass
 
 
 class _shown_by:

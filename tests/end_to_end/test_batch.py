@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import random
 import resource
 import signal
@@ -118,3 +119,21 @@ def test_named_pipes_and_devices_are_written_without_a_journal(program, lines, t
     out, _ = reader.communicate(timeout=30)
     assert done.returncode == 0 and len(out.splitlines()) == 40
     assert not list(tmp_path.glob("*.journal"))
+
+
+def test_progress_is_shown_on_a_terminal_unless_the_results_go_into_a_pipe(start, tmp_path):
+    (tmp_path / "in.jsonl").write_text('{"prompt": "Hello"}\n')
+
+    def shown(*destination: str) -> str:
+        ours, theirs = pty.openpty()
+        process = start("batch", "in.jsonl", *destination, *FLAGS, stdout=subprocess.PIPE, stderr=theirs)
+        os.close(theirs)
+        output, _ = process.communicate()
+        assert process.returncode == 0 and output.count(b"\n") == (0 if destination else 1)
+        text = os.read(ours, 4096).decode()
+        os.close(ours)
+        return text
+
+    assert "1 of 1 lines" in shown("-o", "out.jsonl")
+    piped = shown()
+    assert "1 of 1 lines" not in piped and "1 answered" in piped
