@@ -44,7 +44,7 @@ def writing_to(target: str | None, env: Environment) -> Iterator[Environment]:
 
 def _check(path: Path, name: str) -> None:
     if path.is_dir():
-        raise click.UsageError(f"--output {name} is a directory")
+        raise click.UsageError(f"--output {name} is a directory" if name else "--output needs a file's name")
     if not path.parent.is_dir():
         raise click.UsageError(f"--output {name}: there is no directory {path.parent}")
     if not os.access(path if path.exists() else path.parent, os.W_OK):

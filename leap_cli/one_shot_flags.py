@@ -110,9 +110,11 @@ def take_one_shot(flags: dict[str, Any]) -> OneShot:
             _refuse(context, name, others)
     thinking = take_thinking(flags)
     if thinking is Thinking.ONLY and context.params["format"] != Format.TEXT.value:
-        raise click.UsageError("--think only is for text; json and jsonl have the reasoning beside the answer")
+        stated = _stated(context, "think", "format")
+        raise click.UsageError(f"--think only is for text; json and jsonl have the reasoning beside the answer{stated}")
     if thinking is Thinking.ONLY and context.params["background"]:
-        raise click.UsageError("--think only cannot be combined with --background")
+        stated = _stated(context, "think", "background")
+        raise click.UsageError(f"--think only cannot be combined with --background{stated}")
     template: PromptTemplate | None = flags.pop("template")
     return OneShot(
         files=flags.pop("files"),
@@ -131,9 +133,14 @@ def _refuse(context: click.Context, name: str, others: tuple[str, ...]) -> None:
             continue
         if other == "save" and context.get_parameter_source(other) is not click.core.ParameterSource.COMMANDLINE:
             continue  # a general wish to save, which this command does not fulfil
-        origin = _origin(context, other) or _origin(context, name)
-        stated = f" (it stands in {origin})" if origin else ""
-        raise click.UsageError(f"{_flag(context, name)} cannot be combined with {_flag(context, other)}{stated}")
+        flags = f"{_flag(context, name)} cannot be combined with {_flag(context, other)}"
+        raise click.UsageError(flags + _stated(context, other, name))
+
+
+def _stated(context: click.Context, *names: str) -> str:
+    """Where the first of these stands that was not typed."""
+    origins = [origin for name in names if (origin := _origin(context, name))]
+    return f" (it stands in {origins[0]})" if origins else ""
 
 
 def _is_given(context: click.Context, name: str) -> bool:

@@ -203,7 +203,7 @@ def test_an_answer_that_cannot_be_written_goes_to_stdout(leap, generate, tmp_pat
 
 @pytest.mark.parametrize(
     ("target", "says"),
-    [(".", "--output . is a directory"), ("gone/answer.txt", "there is no directory"), ("", "is a directory")],
+    [(".", "--output . is a directory"), ("gone/answer.txt", "there is no directory"), ("", "--output needs a file's name")],
 )
 def test_a_place_for_no_file_is_refused_before_anything_is_loaded(leap, generate, target, says):
     done = generate("-o", target, "x")
@@ -337,11 +337,18 @@ def test_what_makes_no_sense_is_one_line(leap, leap_home, generate, flags, says)
     assert leap.loaded == [] and not leap_home.exists()
 
 
-def test_what_was_not_typed_is_told_with_where_it_stands(leap, generate):
-    leap.variables["LEAP_GENERATE_SYSTEM"] = "Be brief."
-    done = generate("--raw", "x")
+@pytest.mark.parametrize(
+    ("variable", "value", "flags", "says"),
+    [
+        ("SYSTEM", "Be brief.", ["--raw"], "--raw cannot be combined with --system"),
+        ("THINK", "only", ["--format", "json"], "--think only is for text; json and jsonl have the reasoning beside"),
+    ],
+)
+def test_what_was_not_typed_is_told_with_where_it_stands(leap, generate, variable, value, flags, says):
+    leap.variables[f"LEAP_GENERATE_{variable}"] = value
+    done = generate(*flags, "x")
     assert done.code == 2
-    assert "--raw cannot be combined with --system (it stands in LEAP_GENERATE_SYSTEM)" in done.stderr
+    assert says in done.stderr and f"(it stands in LEAP_GENERATE_{variable})" in done.stderr
 
 
 @pytest.mark.parametrize("flags", [["--raw"], ["-n", "2"], ["--dry-run"]])
