@@ -203,7 +203,11 @@ def test_an_answer_that_cannot_be_written_goes_to_stdout(leap, generate, tmp_pat
 
 @pytest.mark.parametrize(
     ("target", "says"),
-    [(".", "--output . is a directory"), ("gone/answer.txt", "there is no directory"), ("", "--output needs a file's name")],
+    [
+        (".", "--output . is a directory"),
+        ("gone/answer.txt", "there is no directory"),
+        ("", "--output needs a file's name"),
+    ],
 )
 def test_a_place_for_no_file_is_refused_before_anything_is_loaded(leap, generate, target, says):
     done = generate("-o", target, "x")
