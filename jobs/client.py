@@ -15,11 +15,12 @@ import os
 import tempfile
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leap_core.errors import LeapJobError
+from leap_core.errors import LeapJobError, LeapSerializationError, LeapUnavailableError
 from leap_core.messages import ChatMessage, ChatMessageRole
 from leap_core.models.directories import private_directory
 from leap_core.options import GenerationOptions, ModelLoadingOptions
@@ -121,7 +122,7 @@ class JobsClient:
             messages.insert(0, ChatMessage(ChatMessageRole.SYSTEM, system))
         parameters: JsonObject = {
             "label": _label(messages[-1].text if messages else ""),
-            "model": absolute_reference(model, cwd or Path.cwd()),
+            "model": self._model_from_anywhere(model, cwd or Path.cwd()),
             "messages": [message.to_json() for message in messages],
             "options": (options or GenerationOptions()).to_json(),
             "tools": [function.to_json_object() for function in functions],
@@ -168,17 +169,17 @@ class JobsClient:
 
         cwd = cwd or Path.cwd()
         name = Path(settings.source).name if rows is None else "standard input"
-        rows = rows_of(settings.source) if rows is None else list(rows)
+        settings = _from_anywhere(settings, cwd)
+        if rows is not None or not Path(settings.source).is_file():  # a pipe can be read once, and not by the worker
+            rows = list(rows_of(settings.source) if rows is None else rows)
+        else:
+            rows = rows_of(settings.source)
         checked = check_batch(settings, rows, default_model=default_model, variables=self._variables, cwd=cwd)
         parameters: JsonObject = {"label": f"{name} -> {Path(settings.output).name}", "cwd": str(cwd)}
         if isinstance(rows, list):
             parameters["kept"] = self._keep(rows)
             settings = replace(settings, source=parameters["kept"])
-        if settings.overwrite:  # now, and not again at every attempt
-            journal = settings.open_journal()
-            if journal is not None:
-                journal.close()
-        settings = replace(settings, model=absolute_reference(checked.model, cwd), overwrite=False)
+        settings = replace(settings, model=self._model_from_anywhere(checked.model, cwd))
         parameters["batch"] = settings.to_json()
         return self.submit([_with(NewJob(BATCH, parameters), policy)])[0]
 
@@ -194,10 +195,18 @@ class JobsClient:
     def submit(self, jobs: Iterable[NewJob]) -> Sequence[str]:
         """Queue jobs, all or none, and see to it that a worker runs; their ids."""
         jobs = list(jobs)
+        self._open_queues()  # what is wrong with them is told before anything is queued
         ids = self.table.add(jobs)
         now = time.time()
-        self._send([(id, 1, job.kind, job.priority) for id, job in zip(ids, jobs, strict=True) if job.run_after <= now])
+        self._wake([(id, 1, job.kind, job.priority) for id, job in zip(ids, jobs, strict=True) if job.run_after <= now])
         return ids
+
+    def _model_from_anywhere(self, model: str, cwd: Path) -> str:
+        """A reference that means the same in any directory."""
+        from leap_core.models.references import path_of
+
+        path = path_of(model, variables=self._variables, cwd=cwd)
+        return model if path is None else str(path.absolute())
 
     # -- watching
 
@@ -286,7 +295,7 @@ class JobsClient:
     def retry(self, id: str) -> Job:
         """Queue a failed or cancelled job again; a download and a batch go on where they were."""
         job = self.table.retry(self.get(id).id)
-        self._send([(job.id, job.attempt, job.kind, job.priority)])
+        self._wake([(job.id, job.attempt, job.kind, job.priority)])
         return job
 
     def remove(self, id: str) -> str:
@@ -325,19 +334,29 @@ class JobsClient:
         if self._autostart:
             self._keeper.see_to_it()
 
-    def _send(self, messages: Sequence[tuple[str, int, str, int]]) -> None:
+    def _open_queues(self) -> Queues:
         if self._queues is None:
             from .queue import Queues
 
             self._queues = Queues(self.places.queue, self.places.queue_url)
-        self._queues.send(messages)
-        self.see_to_worker()
+        return self._queues
+
+    def _wake(self, messages: Sequence[tuple[str, int, str, int]]) -> None:
+        """Have jobs begun. They are in the table: where this fails, whoever asks after them next sees to it."""
+        with suppress(LeapUnavailableError):
+            self._open_queues().send(messages)
+            self.see_to_worker()
 
 
-def absolute_reference(model: str, cwd: Path) -> str:
-    """A reference that means the same in any directory: the path of a file that is there, else what it was."""
-    path = cwd / model
-    return str(path.absolute()) if path.exists() else model
+def _from_anywhere(settings: BatchSettings, cwd: Path) -> BatchSettings:
+    """The settings with paths that mean the same in any directory. Raises LeapSerializationError for no file."""
+    if settings.output == "-":
+        raise LeapSerializationError("a job needs a file for its results", path="output")
+    journal = None if settings.journal is None else str(cwd / settings.journal)
+    source = cwd / settings.source
+    if source.is_file():
+        source = source.resolve()  # /dev/stdin may lead to a file, and to another one for the worker
+    return replace(settings, source=str(source), output=str(cwd / settings.output), journal=journal)
 
 
 def ended_well(jobs: Iterable[Job]) -> None:

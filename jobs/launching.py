@@ -8,25 +8,15 @@ import sys
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
+from leap_core.models.directories import child_environment
 from leap_core.models.locks import is_locked
 
 from .places import Places
 
 LONGEST_LOG = 4 * 1024 * 1024
 WORKER = [sys.executable, "-m", "jobs.worker"]
-
-
-def environment_for_leap(variables: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The variables for a process of ours: it finds these packages also where they are not installed."""
-    environment = dict(os.environ if variables is None else variables)
-    root = str(Path(__file__).resolve().parent.parent)
-    known = environment.get("PYTHONPATH", "")
-    if root not in known.split(os.pathsep):
-        environment["PYTHONPATH"] = os.pathsep.join(part for part in (root, known) if part)
-    return environment
 
 
 def is_running(places: Places) -> bool:
@@ -50,7 +40,7 @@ def start_worker(places: Places, variables: Mapping[str, str] | None = None) -> 
             stdout=log,
             stderr=log,
             cwd=places.directories.data,
-            env=environment_for_leap(variables),
+            env=child_environment(variables),
             **detached,
         )
     threading.Thread(target=_reap, args=(process.pid,), daemon=True).start()

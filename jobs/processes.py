@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from leap_core.models.directories import child_environment
+
 from .job import BATCH, Job
-from .launching import environment_for_leap
 
 KEEP_SECONDS = 60.0
 """How long a process whose model nobody asks for stays."""
@@ -27,7 +28,7 @@ class ModelProcess:
             [sys.executable, "-m", "jobs.process", owner],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=environment_for_leap(),
+            env=child_environment(),
         )
         self._waiting: dict[tuple[str, int], threading.Event] = {}
         self._guard = threading.Lock()

@@ -227,18 +227,22 @@ class Table:
     def requeue(
         self, claim: Claim, *, run_after: float, error: Mapping[str, Any] | None, failed: bool, progressed: bool = False
     ) -> None:
-        """Another attempt is due. ``failed``: by itself, and not because it was ended from outside. ``progressed``: it
-        got further than the ones before, so earlier failures count no more. Raises Fenced."""
+        """Another attempt is due, unless the job is to be cancelled: then it is. ``failed``: by itself, and not because
+        it was ended from outside. ``progressed``: it got further than the ones before, so earlier failures count no
+        more. Raises Fenced."""
         values = {
             **claim.values,
             "after": run_after,
+            "now": time.time(),
             "error": None if error is None else _dumps(error),
             "failed": int(failed),
             "keep": int(not progressed),
         }
         done = self._change(
-            "UPDATE jobs SET state='queued', attempt=attempt+1, owner=NULL, heartbeat=NULL, run_after=:after, "
-            "error=:error, failures=failures*:keep+:failed, interruptions=interruptions*:keep+1-:failed "
+            "UPDATE jobs SET state=CASE WHEN cancel_requested THEN 'cancelled' ELSE 'queued' END, "
+            "finished=CASE WHEN cancel_requested THEN :now END, "
+            "attempt=attempt+1-cancel_requested, owner=NULL, heartbeat=NULL, run_after=:after, error=:error, "
+            "failures=failures*:keep+:failed, interruptions=interruptions*:keep+1-:failed "
             f"WHERE {OWN}",
             values,
         )

@@ -119,7 +119,7 @@ def batch(attempt: Attempt, open_model: OpenModel) -> Ending:
 
     journal = settings.open_journal()
     try:
-        prepared = checked.open(journal, print, told)
+        prepared = checked.open(journal, print, told, run_id=attempt.job.id)
         ended = prepared.run(lambda: open_model(checked.model, settings.loading_options()), attempt.stop)
     except OSError as error:
         message = f"cannot write {error.filename or settings.output}: {error.strerror or error}"
@@ -133,6 +133,8 @@ def batch(attempt: Attempt, open_model: OpenModel) -> Ending:
         f"{ended.succeeded} of {ended.total} lines answered ({ended.reused} of them before), {ended.failed} failed; "
         f"the results are in {settings.output}"
     )
+    if ended.remark:
+        attempt.note(ended.remark)
     if ended.stopped:
         return Ending(State.CANCELLED, result)
     if ended.failed:

@@ -233,8 +233,9 @@ def worker(env: Environment) -> Check:
 
 def hub(env: Environment) -> Check:
     """Whether downloads would find their hub. Never a problem, and never asked when offline is wanted."""
+    from leap_core.models.patience import TryAgain
     from leap_core.models.settings import HubSettings
-    from leap_core.models.web import TryAgain, Web
+    from leap_core.models.web import Web
 
     try:
         settings = HubSettings.from_environment(env.variables)

@@ -63,7 +63,7 @@ class Output:
         elif self.format is Format.JSONL:
             self.event(record)
         elif self.format is Format.QUIET:
-            self.text(f"{record[name]}\n")
+            self.text("" if record[name] is None else f"{record[name]}\n")
         else:
             width = max(len(key) for key in record)
             self.text("".join(f"{key:<{width}}  {_cell(value)}\n" for key, value in record.items()))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from leap_core.errors import LeapError, LeapSerializationError
@@ -19,6 +19,8 @@ from .results import Result
 from .whole_lines import append_whole
 
 HEADER = b'{"leap_batch_journal":1}\n'
+BEGUN = "begun_by"
+"""The field of a line that names the run which began the journal anew."""
 SYNC_SECONDS = 1.0
 """Most work, in seconds, that the loss of power can undo."""
 
@@ -33,8 +35,11 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._begun_by: str | None = None
         self._resources = ExitStack()
         try:
+            with suppress(FileExistsError, FileNotFoundError):  # prompts and answers are nobody else's business
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
             self._resources.enter_context(locked(path, wait=False))
         except Busy:
             raise LeapError(
@@ -61,10 +66,16 @@ class Journal:
         os.fsync(self._file)
         self._synced = time.monotonic()
 
-    def forget(self) -> None:
-        """Start over: nothing is known any more."""
+    def begin(self, run_id: str | None = None) -> None:
+        """Start over: nothing is known any more but who has begun."""
         os.ftruncate(self._file, len(HEADER))
-        self.results = {}
+        self.results, self._begun_by = {}, run_id
+        if run_id is not None:
+            append_whole(self._file, json.dumps({BEGUN: run_id}).encode() + b"\n")
+
+    def was_begun_by(self, run_id: str | None) -> bool:
+        """Whether this run, and not another one before, has begun the journal anew."""
+        return run_id is not None and self._begun_by == run_id
 
     def close(self) -> None:
         """Free the journal; one in which nothing was ever kept is removed."""
@@ -88,7 +99,11 @@ class Journal:
         results: dict[str, Result] = {}
         for line in data[len(HEADER) : whole].splitlines():
             try:
-                result = Result.from_json(json.loads(line))
+                value = json.loads(line)
+                if BEGUN in value:
+                    self._begun_by = value[BEGUN]
+                    continue
+                result = Result.from_json(value)
             except (ValueError, TypeError, KeyError, LeapError):
                 continue  # a hole that a power failure left: this line is done again
             results.pop(result.key, None)

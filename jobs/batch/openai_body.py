@@ -101,7 +101,7 @@ def _logit_bias(value: object) -> dict[str, Any]:
 def _response_format(value: object) -> dict[str, Any]:
     kind = value.get("type") if isinstance(value, dict) else None
     if kind == "text":
-        return {}
+        return {"json_schema_constraint": None}
     if kind == "json_object":
         return {"json_schema_constraint": '{"type": "object"}'}
     if kind != "json_schema" or not isinstance(value, dict):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol
@@ -21,6 +22,10 @@ class Sink(Protocol):
         """Append one line."""
         ...
 
+    def leave(self) -> None:
+        """There is nothing to write: be there, with what was in it."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -28,7 +33,7 @@ class OutputFile:
     """A file that holds whole lines only; opening it keeps what is right already."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path = path.resolve()  # a link stays one
         self._descriptor: int | None = None
 
     def open(self, lines: Iterable[str]) -> None:
@@ -47,6 +52,9 @@ class OutputFile:
         assert self._descriptor is not None
         append_whole(self._descriptor, line.encode() + b"\n")
 
+    def leave(self) -> None:
+        self.path.touch()
+
     def close(self) -> None:
         if self._descriptor is not None:
             descriptor, self._descriptor = self._descriptor, None
@@ -62,6 +70,7 @@ class OutputFile:
                 file.write(wanted)
                 file.flush()
                 os.fsync(file.fileno())
+            shutil.copymode(self.path, fresh)
             os.replace(fresh, self.path)
         finally:
             fresh.unlink(missing_ok=True)
@@ -76,7 +85,7 @@ class OutputStream:
     @staticmethod
     def of_device(path: str) -> OutputStream:
         """A device or named pipe."""
-        file = open(path, "w", encoding="utf-8", buffering=1)  # noqa: SIM115 - the stream's close closes it
+        file = open(path, "a", encoding="utf-8", buffering=1)  # noqa: SIM115 - the stream's close closes it
         return OutputStream(file.write, file.close)
 
     def open(self, lines: Iterable[str]) -> None:
@@ -85,6 +94,9 @@ class OutputStream:
 
     def write(self, line: str) -> None:
         self._write(line + "\n")
+
+    def leave(self) -> None:
+        self.close()
 
     def close(self) -> None:
         self._close()

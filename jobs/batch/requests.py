@@ -30,6 +30,7 @@ from .template import PromptTemplate
 JsonObject = dict[str, Any]
 
 CHAT_URL = "/v1/chat/completions"
+ID_FIELDS = ("custom_id", "id")
 SHAPES = ("json_schema_constraint", "regex_constraint", "grammar_constraint", "choices_constraint")
 KEY_CHARACTERS = 32
 
@@ -104,7 +105,10 @@ class RequestReader:
 
     def _of_variables(self, value: JsonObject, template: PromptTemplate) -> Request:
         prompt = template.fill(value)
-        return self._request(_identifier(value), [ChatMessage(ChatMessageRole.USER, prompt)], self.system, {}, None)
+        named = {
+            name: value[name] for name in ID_FIELDS if value.get(name) != "" and isinstance(value.get(name), (str, int))
+        }
+        return self._request(_identifier(named), [ChatMessage(ChatMessageRole.USER, prompt)], self.system, {}, None)
 
     def _of_openai(self, value: JsonObject) -> Request:
         for name in value:
@@ -156,9 +160,11 @@ class RequestReader:
     ) -> Request:
         if system is not None and messages[0].role is not ChatMessageRole.SYSTEM:
             messages = [ChatMessage(ChatMessageRole.SYSTEM, system), *messages]
-        functions = functions_of(fields.pop("tools")) if fields.get("tools") else list(self.functions)
-        fields.pop("tools", None)
+        tools = fields.pop("tools", None)
+        functions = list(self.functions) if tools is None else functions_of(tools)
         options = self._options(options_of(fields))
+        if tools == [] and "tool_choice" not in fields:
+            options.tool_choice = None  # what the command chooses among is not there
         choice = options.tool_choice
         if choice not in (None, "auto", "none", "required", *(function.name for function in functions)):
             raise LeapSerializationError(f"there is no function {choice!r}", path="tool_choice")
@@ -244,7 +250,7 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> JsonObject:
 
 
 def _identifier(value: Mapping[str, Any]) -> str | None:
-    for name in ("custom_id", "id"):
+    for name in ID_FIELDS:
         found = value.get(name)
         if isinstance(found, int) and not isinstance(found, bool):
             return str(found)

@@ -21,7 +21,8 @@ from .results import OPENAI, Result, error_json
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a batch is. ``reused`` results are from earlier runs, and among the ``succeeded``; times in seconds."""
+    """How far a batch is; times in seconds. ``reused`` results are from earlier runs, and among the ``succeeded``;
+    ``dropped`` ones are from earlier runs of lines that are there no more, and count nowhere else."""
 
     total: int
     succeeded: int = 0
@@ -30,10 +31,19 @@ class Progress:
     completion_tokens: int = 0
     seconds: float = 0.0
     stopped: bool = False
+    dropped: int = 0
 
     @property
     def finished(self) -> int:
         return self.succeeded + self.failed
+
+    @property
+    def remark(self) -> str | None:
+        """What else there is to say."""
+        if not self.dropped:
+            return None
+        results = "1 earlier result belongs" if self.dropped == 1 else f"{self.dropped} earlier results belong"
+        return f"{results} to no line any more: left out of the output, and kept in the journal"
 
     @property
     def lines_per_second(self) -> float:
@@ -55,7 +65,8 @@ class Batch:
     """One batch that can be run: the lines, how to read them, and where the results go.
 
     ``circumstances`` names model and loading options; results of other circumstances are not taken over.
-    ``on_result`` hears of every new result, and may raise to end the batch.
+    ``on_result`` hears of every new result, and may raise to end the batch. ``overwrite``: earlier results are given
+    up as soon as the model is loaded, unless they are of an earlier attempt of the run ``run_id``.
     """
 
     lines: Sequence[Line]
@@ -66,6 +77,8 @@ class Batch:
     format: str = OPENAI
     ordered: bool = True
     concurrency: int = 16
+    overwrite: bool = False
+    run_id: str | None = None
     on_result: Callable[[Progress], object] = lambda _progress: None
 
     def run(self, load: Callable[[], AbstractContextManager[ModelRunner]], stop: threading.Event) -> Progress:
@@ -74,13 +87,21 @@ class Batch:
         Setting ``stop`` ends it early; then the progress says ``stopped``. Raises what ``load`` raises, OSError when a
         result cannot be written, and LeapUnavailableError when the runner is lost. What was finished by then is kept.
         """
+        if not self.lines:  # perhaps whoever should have written them failed: no reason to lose anything
+            self.sink.leave()
+            return Progress(0)
         keys = [line.key(self.circumstances) for line in self.lines]
-        known = self.journal.results if self.journal is not None else {}
+        anew = self.overwrite and self.journal is not None and not self.journal.was_begun_by(self.run_id)
+        known = {} if self.journal is None or anew else self.journal.results
         kept = {n: known[key] for n, key in enumerate(keys) if key in known and known[key].succeeded}
-        progress = Progress(len(keys), succeeded=len(kept), reused=len(kept))
+        named = {line.custom_id for line in self.lines}
+        dropped = sum(result.succeeded and result.custom_id not in named for result in known.values())
+        progress = Progress(len(keys), succeeded=len(kept), reused=len(kept), dropped=dropped)
         missing = [n for n in range(len(keys)) if n not in kept]
         with ExitStack() as resources:
             runner = resources.enter_context(load()) if missing else None
+            if anew and self.journal is not None:
+                self.journal.begin(self.run_id)
             writer = _Writer(self.sink, self.format, len(keys), self.ordered)
             resources.callback(self.sink.close)
             writer.open(kept, _order(known, keys, kept))

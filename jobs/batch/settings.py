@@ -92,6 +92,8 @@ class BatchSettings:
             raise LeapSerializationError(f"{path} cannot be written to")
         if self.source != STANDARD and path.exists() and Path(self.source).exists() and path.samefile(self.source):
             raise LeapSerializationError(f"{path} is input and output at once", hint="give another output")
+        if self.journal is not None and Path(self.journal).resolve() in (path.resolve(), Path(self.source).resolve()):
+            raise LeapSerializationError(f"{self.journal} cannot be the journal too", hint="give another journal")
         if not self._is_regular:
             return
         journal = self._journal_path
@@ -105,7 +107,9 @@ class BatchSettings:
     @property
     def _is_regular(self) -> bool:
         """Whether the output is a file that can be read again, and not a device or a named pipe."""
-        return self.output != STANDARD and (not Path(self.output).exists() or Path(self.output).is_file())
+        if self.output == STANDARD or self.output.startswith("/dev/"):  # /dev/stdout may lead to a file
+            return False
+        return not Path(self.output).exists() or Path(self.output).is_file()
 
     @property
     def _journal_path(self) -> Path | None:
@@ -116,14 +120,7 @@ class BatchSettings:
     def open_journal(self) -> Journal | None:
         """The journal, locked; None where there is nothing to resume. The caller closes it."""
         path = self._journal_path
-        if path is None:
-            return None
-        journal = Journal(path)
-        if self.overwrite:
-            journal.forget()
-            if self._is_regular:
-                Path(self.output).unlink(missing_ok=True)
-        return journal
+        return None if path is None else Journal(path)
 
     def sink(self, write: Callable[[str], object]) -> Sink:
         """The output; ``write`` is standard output's."""
@@ -147,9 +144,13 @@ class CheckedBatch:
     circumstances: str
 
     def open(
-        self, journal: Journal | None, write: Callable[[str], object], on_result: Callable[[Progress], object]
+        self,
+        journal: Journal | None,
+        write: Callable[[str], object],
+        on_result: Callable[[Progress], object],
+        run_id: str | None = None,
     ) -> Batch:
-        """The batch, ready to run."""
+        """The batch, ready to run. Runs with one ``run_id`` are attempts of the same: only the first overwrites."""
         return Batch(
             self.lines,
             self.reader,
@@ -160,6 +161,8 @@ class CheckedBatch:
             ordered=self.settings.ordered,
             concurrency=self.settings.concurrency,
             on_result=on_result,
+            overwrite=self.settings.overwrite,
+            run_id=run_id,
         )
 
 

@@ -170,6 +170,8 @@ def _run(
             journal.close()
     if not quiet:
         output.note(summary(progress, skipped=len(checked.problems)))
+        if progress.remark:
+            output.note(progress.remark)
     if progress.stopped:
         if not quiet and journal is not None:
             output.note("stopped; the same command goes on from here")

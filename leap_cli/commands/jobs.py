@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 STATES = ("queued", "running", "succeeded", "failed", "cancelled")
 FINAL = STATES[2:]
+LARGEST = 2**63 - 1
+"""Of SQLite's integers."""
 KINDS = ("download", "generate", "batch")
 
 
@@ -63,7 +65,7 @@ def command() -> None:
 @command.command("list", short_help="List jobs, newest first.")
 @click.option("--state", "states", type=click.Choice(STATES), multiple=True, help="Only those; may be repeated.")
 @click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="Only those; may be repeated.")
-@click.option("-n", "--limit", type=click.IntRange(1), metavar="N", help="At most so many.")
+@click.option("-n", "--limit", type=click.IntRange(1, LARGEST), metavar="N", help="At most so many.")
 @click.option("-q", "--quiet", is_flag=True, help="Ids only: the same as --format quiet.")
 @format_flag
 @click.pass_obj
@@ -100,20 +102,24 @@ def status(env: Environment, /, ids: tuple[str, ...], watch: bool, format: str) 
         if not watch:
             _show(output, [jobs.get(id) for id in ids])
             return
+        ended = []
         for id in ids:
             for job in jobs.changes(id):
                 if output.format is Format.JSONL:
                     output.event(job.to_json())
                 elif not job.state.is_final:
                     output.progress(f"{job.id} {job.kind} {job.state.value} {done(job) or ''}")
-            if output.format is not Format.JSONL:
+            ended.append(job)
+            if output.format in (Format.TEXT, Format.QUIET):
                 _show(output, [job])
+        if output.format is Format.JSON:
+            _show(output, ended)
 
 
 @command.command(short_help="Print what a job has put out.")
 @click.argument("id", metavar="JOB", type=_JobId())
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
-@click.option("--attempt", type=click.IntRange(1), metavar="N", help="Of this attempt instead of the newest.")
+@click.option("--attempt", type=click.IntRange(1, LARGEST), metavar="N", help="Of this attempt instead of the newest.")
 @format_flag
 @click.pass_obj
 def logs(env: Environment, /, id: str, follow: bool, attempt: int | None, format: str) -> None:
@@ -245,8 +251,9 @@ def worker(
         raise click.UsageError("--foreground, --stop, --status and --print-unit exclude each other")
     if print_unit is not None:
         from jobs.units import unit_file
+        from leap_core.models.directories import absolute_home
 
-        output.text(unit_file(print_unit, env.variables.get("LEAP_HOME")))
+        output.text(unit_file(print_unit, absolute_home(env.variables)))
         return
     if foreground:
         from jobs.places import Places

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ..errors import LeapUnavailableError
-from ..models.directories import Directories, private_directory
+from ..models.directories import Directories, child_environment, private_directory
 from ..models.locks import locked
 from .connection import ModelHost
 from .failures import error_from_json
@@ -56,7 +56,7 @@ def _spawn(variables: Mapping[str, str], files: HostFiles, log: IO[bytes]) -> No
         stdout=subprocess.PIPE,
         stderr=log,
         cwd=files.directory,
-        env=_variables_of_host(variables),
+        env=child_environment(variables),
         **detached,
     )
     # Who lives on beside the host has to take note of its end, or it stays in the process table.
@@ -75,15 +75,6 @@ def _spawn(variables: Mapping[str, str], files: HostFiles, log: IO[bytes]) -> No
     if "error" in said:
         process.wait(5)
         raise error_from_json(said["error"])
-
-
-def _variables_of_host(variables: Mapping[str, str]) -> dict[str, str]:
-    """The same, with what is relative to this directory made absolute."""
-    package_root = str(Path(__file__).parent.parent.parent)
-    changed = {"PYTHONPATH": os.pathsep.join(filter(None, [package_root, variables.get("PYTHONPATH")]))}
-    if variables.get("LEAP_HOME"):
-        changed["LEAP_HOME"] = os.path.abspath(os.path.expanduser(variables["LEAP_HOME"]))
-    return {**variables, **changed}
 
 
 def _first_line(out: IO[bytes], process: subprocess.Popen[bytes]) -> bytes:

@@ -13,6 +13,25 @@ from ..errors import LeapError
 APPLICATION = "leap"
 
 
+def absolute_home(variables: Mapping[str, str]) -> str | None:
+    """``LEAP_HOME`` as it means the same in any directory; None where it is not set."""
+    home = variables.get("LEAP_HOME")
+    return os.path.abspath(os.path.expanduser(home)) if home else None
+
+
+def child_environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The variables (the process's own when None) for a process of leap's in another directory: it has the same home,
+    and finds these packages also where they are not installed."""
+    child = dict(os.environ if variables is None else variables)
+    home = absolute_home(child)
+    if home is not None:
+        child["LEAP_HOME"] = home
+    root, known = str(Path(__file__).resolve().parent.parent.parent), child.get("PYTHONPATH", "")
+    if root not in known.split(os.pathsep):
+        child["PYTHONPATH"] = os.pathsep.join(part for part in (root, known) if part)
+    return child
+
+
 @dataclass(frozen=True)
 class Directories:
     """Paths; none of them is created by asking for it, except ``run``.
@@ -32,9 +51,9 @@ class Directories:
     @staticmethod
     def from_environment(variables: Mapping[str, str] | None = None) -> Directories:
         """The directories that these environment variables (the process's own when None) lead to."""
-        home = (os.environ if variables is None else variables).get("LEAP_HOME")
+        home = absolute_home(os.environ if variables is None else variables)
         if home:
-            root = Path(os.path.abspath(os.path.expanduser(home)))
+            root = Path(home)
             return Directories(root, root, root / "models", root / "cache", root / "logs", root / "run")
         import platformdirs
 

@@ -130,7 +130,7 @@ class Download:
             return None
         if self.settings.offline:
             raise LeapModelDownloadError(f"HF_HUB_OFFLINE is set, so nobody can be asked for {reference}")
-        with Web(self.settings) as web:
+        with Web(self.settings, self.stop) as web:
             return self._planner(web).plan(named, revision)  # type: ignore[arg-type]
 
     def run(self, reference: str, quantization: str | None, revision: str | None) -> LocalModel:
@@ -138,7 +138,7 @@ class Download:
         named = self._parse(reference, quantization)
         if _is_local(named) or self.settings.offline:
             return self._without_network(reference, quantization)
-        with Web(self.settings) as web:
+        with Web(self.settings, self.stop) as web:
             for attempt in range(1, ATTEMPTS + 1):
                 try:
                     plan = self._planner(web).plan(named, revision)  # type: ignore[arg-type]

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ..errors import LeapModelDownloadError
-from .web import TryAgain
 
 Value = TypeVar("Value")
 
@@ -19,6 +18,18 @@ FIRST_DELAY = 0.5
 LONGEST_DELAY = 20.0
 LONGEST_RETRY_AFTER = 300.0
 """Seconds. A server that wants more is not waited for."""
+
+
+class TryAgain(Exception):
+    """A failure that may pass: the connection broke, or the server asked for patience (``after`` in seconds).
+
+    ``unreachable``: there was no connection at all, so at first contact there is little hope.
+    """
+
+    def __init__(self, reason: str, after: float | None = None, *, unreachable: bool = False) -> None:
+        super().__init__(reason)
+        self.after = after
+        self.unreachable = unreachable
 
 
 class DownloadStopped(LeapModelDownloadError):

@@ -20,6 +20,7 @@ from .grammar import (
     HubFile,
     InstalledName,
     LocalPath,
+    Reference,
     Repository,
     Url,
     bundle_refused,
@@ -77,6 +78,12 @@ def resolve_local(
     return _Resolver(os.environ if variables is None else variables, cwd).resolve(reference, quantization)
 
 
+def path_of(reference: str, *, variables: Mapping[str, str], cwd: Path) -> Path | None:
+    """The file or directory that ``reference`` names; None when it means something else."""
+    named = _Resolver(variables, cwd).named(reference, None)
+    return cwd / named.path if isinstance(named, LocalPath) else None
+
+
 class _Resolver:
     def __init__(self, variables: Mapping[str, str], cwd: Path | None) -> None:
         directories = Directories.from_environment(variables)
@@ -89,9 +96,10 @@ class _Resolver:
         self.endpoint = endpoint_of(variables)
         self.cwd = cwd
 
-    def resolve(self, reference: str, quantization: str | None) -> LocalModel:
+    def named(self, reference: str, quantization: str | None) -> Reference:
+        """What the reference says."""
         installed = (model.name for model in self.store.installed())
-        named = parse_reference(
+        return parse_reference(
             reference,
             self.catalogue,
             quantization=quantization,
@@ -99,6 +107,9 @@ class _Resolver:
             cwd=self.cwd,
             endpoint=self.endpoint,
         )
+
+    def resolve(self, reference: str, quantization: str | None) -> LocalModel:
+        named = self.named(reference, quantization)
         if isinstance(named, Builtin):
             return self._builtin()
         if isinstance(named, LocalPath):

@@ -20,8 +20,8 @@ from typing import Any
 from ..errors import LeapModelDownloadError, LeapModelDownloadSizeMismatchError
 from .hub import RemoteFile, strong_etag
 from .part_file import BLOCK, PartFile
-from .patience import DownloadStopped, Patience
-from .web import Answer, TryAgain, Web
+from .patience import DownloadStopped, Patience, TryAgain
+from .web import Answer, Web
 
 CONNECTIONS = 4
 SMALLEST_SPLIT = 8 * 1024**2

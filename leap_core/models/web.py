@@ -7,12 +7,14 @@ import socket
 import ssl
 import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from ..errors import LeapModelDownloadError
+from .patience import DownloadStopped, TryAgain
 from .settings import HubSettings
 
 if TYPE_CHECKING:
@@ -20,23 +22,13 @@ if TYPE_CHECKING:
 
 MOST_REDIRECTS = 10
 CONNECT_SECONDS = 30.0
+LOOK_SECONDS = 0.1
+"""Between two looks whether a wait for an answer is to be given up."""
 LOOPBACK_BUFFER = 256 * 1024
 READ_BYTES = 256 * 1024
 LARGEST_DOCUMENT = 32 * 1024**2
 PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Statuses after which trying again may help."""
-
-
-class TryAgain(Exception):
-    """A failure that may pass: the connection broke, or the server asked for patience (``after`` in seconds).
-
-    ``unreachable``: there was no connection at all, so at first contact there is little hope.
-    """
-
-    def __init__(self, reason: str, after: float | None = None, *, unreachable: bool = False) -> None:
-        super().__init__(reason)
-        self.after = after
-        self.unreachable = unreachable
 
 
 class Answer(NamedTuple):
@@ -84,10 +76,12 @@ class Answer(NamedTuple):
 
 
 class Web:
-    """One HTTP client for a download, usable from several threads; closed by ``with``."""
+    """One HTTP client for a download, usable from several threads; closed by ``with``. Setting ``stop`` ends every wait
+    for an answer with DownloadStopped."""
 
-    def __init__(self, settings: HubSettings) -> None:
+    def __init__(self, settings: HubSettings, stop: threading.Event | None = None) -> None:
         self.settings = settings
+        self._stop = stop or threading.Event()
         self._clients: dict[bool, httpx.Client] = {}
         self._guard = threading.Lock()
 
@@ -112,7 +106,7 @@ class Web:
                 client = self._client_for(url)
                 sent = self._headers_for(url, headers or {})
                 request = client.build_request("GET", url, headers=sent, extensions={"trace": _tame_loopback})
-                response = client.send(request, stream=True)
+                response = self._sent(client, request)
                 try:
                     if first is None:
                         first = response.headers
@@ -135,6 +129,23 @@ class Web:
         except (httpx.HTTPError, httpx.InvalidURL, httpx.CookieConflict) as error:
             raise LeapModelDownloadError(f"cannot ask {url}: {error}") from None
         raise LeapModelDownloadError(f"{url} redirects too often")
+
+    def _sent(self, client: httpx.Client, request: httpx.Request) -> httpx.Response:
+        """The head of the answer. When ``stop`` is set, whatever comes of the request is nobody's business any more."""
+        answer: Future[httpx.Response] = Future()
+
+        def ask() -> None:
+            try:
+                answer.set_result(client.send(request, stream=True))
+            except BaseException as error:
+                answer.set_exception(error)
+
+        threading.Thread(target=ask, name="leap-request", daemon=True).start()
+        while not wait([answer], LOOK_SECONDS).done:
+            if self._stop.is_set():
+                answer.add_done_callback(lambda late: None if late.exception() else late.result().close())
+                raise DownloadStopped
+        return answer.result()
 
     def json(self, url: str, what: str, headers: Mapping[str, str] | None = None) -> tuple[Any, Mapping[str, str]]:
         """The JSON document at ``url`` and its headers; ``what`` names it in errors."""

@@ -12,6 +12,7 @@ from leap_cli.exit_codes import ExitCode
 from leap_cli.failures import report
 from leap_cli.main import main
 from leap_core import errors
+from leap_core.models.patience import DownloadStopped
 
 
 def every_error(kind: type[errors.LeapError] = errors.LeapError) -> list[type[errors.LeapError]]:
@@ -24,6 +25,7 @@ SPECIAL = {
     ),
     errors.LeapConstraintError: lambda: errors.LeapConstraintError("no", text="{}"),
     errors.LeapOptionsError: lambda: errors.LeapOptionsError("top_p", "no"),
+    DownloadStopped: DownloadStopped,
 }
 DOCUMENTED = {
     "LeapError": 1,

@@ -70,6 +70,14 @@ def test_a_schema_replaces_the_shape_that_the_command_asks_for(given):
     assert (request.options.regex_constraint, request.options.temperature) == (None, 0.1)
 
 
+def test_a_line_can_ask_for_plain_text_and_for_no_functions():
+    look = (LeapFunction.from_openai(TOOL),)
+    options = GenerationOptions(json_schema_constraint="{}", tool_choice="look")
+    line = {"prompt": "x", "response_format": {"type": "text"}, "tools": []}
+    request = read(line, options=options, functions=look)
+    assert (request.options.json_schema_constraint, request.options.tool_choice, request.functions) == (None, None, [])
+
+
 def test_the_commands_system_prompt_is_for_lines_without_one():
     asked = {"messages": [{"role": "system", "content": "own"}, *ASK]}
     assert [m.text for m in read(asked, system="given").messages] == ["own", "Hi"]
@@ -82,6 +90,7 @@ def test_a_template_is_filled_with_the_fields_of_a_line():
     request = read({"id": 7, "n": 2, "text": "ä{x}", "tags": ["b"], "prompt": "ignored"}, template=template)
     assert (request.custom_id, request.messages[0].text) == ("7", '{2} of ä{x}: ["b"]')
     assert problem({"n": 1}, template=template) == "line 1: the template needs tags, text"
+    assert read({"id": 1.5, "text": "a"}, template=PromptTemplate("{text}")).custom_id is None
 
 
 @pytest.mark.parametrize("text", ["{", "{}", "{a.b}", "{a!r}", "{a:>5}", "{0}", "no variable"])
@@ -115,7 +124,8 @@ def test_templates_that_cannot_be_used(text):
         ({"prompt": "a", "stream": True}, "stream: True is not supported"),
         ({"prompt": "a", "id": ""}, "id: expected a text that is not empty"),
         ({"prompt": "a", "model": 3}, "model: expected a model's name"),
-        ({"prompt": "a", "tools": {}, "tool_choice": "required"}, "tool_choice: there are no tools"),
+        ({"prompt": "a", "tools": [], "tool_choice": "required"}, "tool_choice: there are no tools"),
+        ({"prompt": "a", "tools": {}}, "tools: expected a list"),
         ({"prompt": "a", "tools": [TOOL, TOOL]}, "tools: the function 'look' is declared twice"),
         ({"prompt": "a", "tools": [{}]}, "tools[0].name: expected the function's name"),
         ({"prompt": "a", "tools": [TOOL], "tool_choice": "see"}, "tool_choice: there is no function 'see'"),

@@ -115,6 +115,17 @@ def test_cancelling_in_each_state(table):
     assert table.retry(running).attempt == 2 and state(table, running) is State.QUEUED
 
 
+@pytest.mark.parametrize("failed", [True, False])
+def test_a_job_that_is_to_be_cancelled_is_not_queued_again(table, failed):
+    id = add(table)
+    claim = claimed(table, id)
+    table.request_cancel(id)
+    table.requeue(claim, run_after=0, error=None, failed=failed)
+    job = table.get(id)
+    assert (job.state, job.attempt, job.finished is not None) == (State.CANCELLED, 1, True)
+    assert table.unfinished() == 0 and table.retry(id).attempt == 2
+
+
 def test_recovery_takes_over_what_ran_and_gives_up_at_the_limit(table):
     often, cancelled, queued = add(table), add(table), add(table)
     for n in range(3):

@@ -5,18 +5,23 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
+from dataclasses import replace
 
 import pytest
 
 from jobs import outcomes
+from jobs.batch.settings import BatchSettings
 from jobs.client import JobsClient, Policy
 from jobs.job import State
 from jobs.launching import is_running
 from jobs.table import NewJob
 from leap_core.builtin import model_path
+from leap_core.errors import LeapSerializationError, LeapUnavailableError
 from leap_core.options import GenerationOptions
 
 from . import processes
@@ -70,6 +75,55 @@ def test_an_answer_is_followed_while_it_is_made(jobs):
     assert job.state is State.SUCCEEDED and events[-1]["type"] == "complete"
     assert job.result["message"]["content"] == text == events[-1]["message"]["content"] != ""
     assert job.percent is None and job.progress["unit"] == "tokens"
+
+
+def test_a_home_that_is_told_from_here_is_the_worker_s_too(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with JobsClient({**os.environ, "LEAP_HOME": "./home"}) as jobs:
+        try:
+            assert jobs.wait(jobs.generate("Hi", options=GenerationOptions(max_tokens=2)), 60).state is State.SUCCEEDED
+        finally:
+            jobs.stop_worker()
+    assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("jobs.db")] == ["home/jobs.db"]
+
+
+def test_paths_of_a_batch_are_those_of_who_submits_it(jobs, tmp_path):
+    (tmp_path / "in.jsonl").write_text('{"prompt": "Hello"}\n')
+    (tmp_path / "builtin").mkdir()  # no model
+    settings = BatchSettings("in.jsonl", "out.jsonl", model="builtin", options={"max_tokens": 3})
+    assert jobs.wait(jobs.batch(settings, cwd=tmp_path), 60).state is State.SUCCEEDED
+    assert (tmp_path / "out.jsonl").read_text().count("\n") == 1
+    with pytest.raises(LeapSerializationError, match="a job needs a file"):
+        jobs.batch(replace(settings, output="-"), cwd=tmp_path)
+
+
+def test_lines_from_a_pipe_are_kept_for_the_job(jobs, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=('{"prompt": "Hello"}\n',))
+    writer.start()
+    settings = BatchSettings(str(pipe), str(tmp_path / "out.jsonl"), model="builtin", options={"max_tokens": 3})
+    assert jobs.wait(jobs.batch(settings), 60).state is State.SUCCEEDED
+    writer.join()
+
+
+def test_a_queue_that_cannot_be_reached_costs_no_job(jobs, monkeypatch):
+    def broken(*_):
+        raise LeapUnavailableError("the queue cannot be written to")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("jobs.queue.Queues.send", broken)
+        id = jobs.generate("Hi", options=GenerationOptions(max_tokens=2))
+    assert jobs.wait(id, 60).state is State.SUCCEEDED
+
+
+def test_a_download_that_waits_for_an_answer_is_cancelled_at_once(jobs):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        id = jobs.download(f"http://127.0.0.1:{silent.getsockname()[1]}/x.gguf")
+        with silent.accept()[0]:
+            begun = time.monotonic()
+            assert jobs.cancel(id).state is State.CANCELLED
+        assert time.monotonic() - begun < 5, "it waited for the answer"
 
 
 def test_cancelling_queued_running_and_ended_jobs(jobs):
@@ -148,7 +202,7 @@ def test_messages_that_come_twice_run_a_job_once(jobs):
     parameters = jobs.generation("Hi", options=GenerationOptions(max_tokens=2)).parameters
     (id,) = jobs.table.add([NewJob("generate", parameters)])
     for _ in range(20):
-        jobs._send([(id, 1, "generate", 0)])
+        jobs._wake([(id, 1, "generate", 0)])
     job = jobs.wait(id, 60)
     assert (job.state, job.attempt) == (State.SUCCEEDED, 1)
     assert [e.value["type"] for e in jobs.events(id)].count("complete") == 1
