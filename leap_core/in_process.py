@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from collections.abc import Sequence as Items
+from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,8 +60,9 @@ class InProcessRunner(ModelRunner):
         if options.mm_proj_path or options.audio_decoder_path or options.audio_tokenizer_path:
             raise LeapModelLoadingError("pictures and sound are not supported yet", hint="load the text model alone")
         self._defaults = (defaults or SamplingDefaults()).over(RUNTIME_DEFAULTS)
-        self._guard = threading.Lock()
+        self._changed = threading.Condition()
         self._loaded = True
+        self._users = 0
         self.model = LlamaModel(path, n_gpu_layers=options.n_gpu_layers, use_mmap=options.use_mmap)
         try:
             self._template = self._read_template(options.chat_template)
@@ -100,7 +103,6 @@ class InProcessRunner(ModelRunner):
         options = (options or GenerationOptions()).with_extras().with_defaults(self._defaults)
         if options.rng_seed is None and self._options.random_seed is not None:
             options.rng_seed = self._options.random_seed
-        self._check_loaded()
         parser = self._parser_for(options)
         messages = _with_schema(messages, options)
         generation, constraint = self._begin(messages, functions, parser, options)
@@ -114,14 +116,15 @@ class InProcessRunner(ModelRunner):
         options = (options or GenerationOptions()).with_extras().with_defaults(self._defaults)
         if options.rng_seed is None and self._options.random_seed is not None:
             options.rng_seed = self._options.random_seed
-        self._check_loaded()
         parser = self._parser_for(options)
-        generation, constraint = self._generate([text], (), parser, options)
+        with self._in_use():
+            generation, constraint = self._generate([text], (), parser, options)
         if constraint is None:
             return generation
 
         def again(_: Items[ChatMessage]) -> Generation:
-            return self._generate([text], (), parser, options)[0]
+            with self._in_use():
+                return self._generate([text], (), parser, options)[0]
 
         return CheckedGeneration(generation, constraint, again)
 
@@ -132,9 +135,10 @@ class InProcessRunner(ModelRunner):
         parser: FunctionCallParser | None,
         options: GenerationOptions,
     ) -> tuple[Generation, CompiledConstraint | None]:
-        pieces = self._pieces(messages, functions, parser, options)
-        opens_reasoning = bool(pieces) and pieces[-1].rstrip().endswith(THINK_START)
-        return self._generate(pieces, functions, parser, options, opens_reasoning=opens_reasoning)
+        with self._in_use():
+            pieces = self._pieces(messages, functions, parser, options)
+            opens_reasoning = bool(pieces) and pieces[-1].rstrip().endswith(THINK_START)
+            return self._generate(pieces, functions, parser, options, opens_reasoning=opens_reasoning)
 
     def _generate(
         self,
@@ -162,7 +166,7 @@ class InProcessRunner(ModelRunner):
             inside_reasoning=opens_reasoning,
             warnings=constraint.warnings if constraint else (),
         )
-        with self._guard:
+        with self._changed:
             self._check_loaded()
             self.scheduler.submit(sequence)
 
@@ -178,9 +182,9 @@ class InProcessRunner(ModelRunner):
         add_bos_token: bool = True,
         functions: Items[LeapFunction] = (),
     ) -> int:
-        self._check_loaded()
         options = GenerationOptions()
-        prompt = self._prompt_of(self._pieces(messages, functions, self._parser, options))
+        with self._in_use():
+            prompt = self._prompt_of(self._pieces(messages, functions, self._parser, options))
         opened = self.model.bos_token is not None and prompt.keys[:1] == [self.model.bos_token]
         return len(prompt) - (opened and not add_bos_token)
 
@@ -190,25 +194,40 @@ class InProcessRunner(ModelRunner):
         functions: Items[LeapFunction] = (),
         options: GenerationOptions | None = None,
     ) -> RenderedPrompt:
-        self._check_loaded()
         options = (options or GenerationOptions()).with_extras()
-        if isinstance(prompt, str):
-            pieces = [prompt]
-        else:
-            pieces = self._pieces(_with_schema(prompt, options), functions, self._parser_for(options), options)
-        text = "".join(pieces)
-        if self.model.bos_token is not None and not (pieces and pieces[0].startswith(self.model.bos_text)):
-            text = self.model.bos_text + text
-        return RenderedPrompt(text, len(self._prompt_of(pieces)))
+        with self._in_use():
+            if isinstance(prompt, str):
+                pieces = [prompt]
+            else:
+                pieces = self._pieces(_with_schema(prompt, options), functions, self._parser_for(options), options)
+            text = "".join(pieces)
+            if self.model.bos_token is not None and not (pieces and pieces[0].startswith(self.model.bos_text)):
+                text = self.model.bos_text + text
+            return RenderedPrompt(text, len(self._prompt_of(pieces)))
 
     def unload(self) -> None:
-        with self._guard:
+        with self._changed:
             if not self._loaded:
                 return
             self._loaded = False
         self.scheduler.close()
+        with self._changed:
+            self._changed.wait_for(lambda: not self._users)
         self._context.close()
         self.model.close()
+
+    @contextmanager
+    def _in_use(self) -> Iterator[None]:
+        """Within, the model's memory is not freed: a long prompt takes a while to be cut into tokens."""
+        with self._changed:
+            self._check_loaded()
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._users -= 1
+                self._changed.notify_all()
 
     def _check_loaded(self) -> None:
         if not self._loaded:

@@ -112,15 +112,21 @@ class GenerationOptions:
             _check_integer(name, getattr(self, name), low)
         if self.repetition_penalty is not None and self.repetition_penalty <= 0:
             raise LeapOptionsError("repetition_penalty", "must be above 0 (1 means no penalty)")
-        if not isinstance(self.stop, (list, tuple)) or not all(isinstance(text, str) and text for text in self.stop):
+        if self.stop not in ([], ()) and not _are_texts(self.stop):
             raise LeapOptionsError("stop", "must be a list of non-empty strings")
         parser = self.function_call_parser
-        if isinstance(parser, str) and parser not in PARSERS:
+        if parser is not None and parser not in PARSERS and not isinstance(getattr(parser, "name", None), str):
             raise LeapOptionsError("function_call_parser", f"{parser!r} is not one of {', '.join(PARSERS)}, None")
+        for name in _TEXTS:
+            if not isinstance(getattr(self, name), (str, type(None))):
+                raise LeapOptionsError(name, f"{getattr(self, name)!r} is not a text")
+        for name in _SWITCHES:
+            if not isinstance(getattr(self, name), bool):
+                raise LeapOptionsError(name, f"{getattr(self, name)!r} is not true or false")
         for token, bias in self.logit_bias.items():
             if not isinstance(token, int) or isinstance(token, bool) or token < 0:
                 raise LeapOptionsError("logit_bias", f"{token!r} is not a token id")
-            if not _is_number(bias) or math.isnan(bias):
+            if not _is_number(bias) or bias != bias or (isinstance(bias, int) and not _is_finite(bias)):
                 raise LeapOptionsError("logit_bias", f"the bias of token {token} is not a number")
         self._check_constraints()
 
@@ -129,7 +135,7 @@ class GenerationOptions:
         if len(given) > 1:
             raise LeapOptionsError(given[1], f"cannot be combined with {given[0]}")
         choices = self.choices_constraint
-        if choices is not None and (isinstance(choices, str) or not choices or not all(choices)):
+        if choices is not None and not _are_texts(choices):
             raise LeapOptionsError("choices_constraint", "must be a list of non-empty strings")
 
     def with_extras(self) -> GenerationOptions:
@@ -190,14 +196,30 @@ _INTEGERS = (("top_k", 0), ("max_tokens", 1), ("repeat_last_n", -1), ("rng_seed"
 _CONSTRAINTS = ("json_schema_constraint", "regex_constraint", "grammar_constraint", "choices_constraint")
 
 
+_TEXTS = (*_CONSTRAINTS[:3], "tool_choice", "extras")
+_SWITCHES = ("inject_schema_into_prompt", "inline_thinking_tags", "enable_thinking")
+
+
 def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer larger than any float
+        return False
+
+
+def _are_texts(value: object) -> bool:
+    """Whether this is a list of texts, none of them empty."""
+    return isinstance(value, (list, tuple)) and bool(value) and all(isinstance(text, str) and text for text in value)
 
 
 def _check_number(name: str, value: object, low: float, high: float) -> None:
     if value is None:
         return
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not _is_finite(value):
         raise LeapOptionsError(name, f"{value!r} is not a finite number")
     if not low <= value <= high:
         limits = f"{low:g} or more" if high == math.inf else f"between {low:g} and {high:g}"

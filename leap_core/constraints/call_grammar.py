@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..errors import LeapSchemaError
 from ..functions.pythonic import ARGUMENT
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ colon: ":" " "?
 
 MOST_CALLS = 32
 """Calls in one list, so that a list ends."""
+
+MOST_RULES, MOST_PROPERTIES = 20_000, 500
+"""llguidance reads a chain of rules by recursion, one for each property, and a full stack ends the process."""
 
 COMPACT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 PLAIN = {"string": "string", "integer": "INTEGER", "number": "NUMBER", "boolean": "boolean", "null": "null"}
@@ -72,6 +76,8 @@ class _Rules:
         self._lenient = lenient
 
     def add(self, body: str) -> str:
+        if len(self.lines) >= MOST_RULES:
+            raise LeapSchemaError("the functions have too many parameters for one grammar", hint="declare fewer")
         name = f"r{len(self.lines)}"
         self.lines.append(f"{name}: {body}")
         return name
@@ -91,6 +97,7 @@ class _Rules:
             return self.add(f'"" | {pair} (comma {pair})*')
         shared: JsonObject = {key: schema[key] for key in ("$defs", "definitions", "$schema") if key in schema}
         required = schema.get("required", ())
+        _check_count(schema.get("properties", {}))
         first, rest = '""', '""'  # what may follow when no argument, or some argument, stands before
         for name, detail in reversed(list(schema.get("properties", {}).items())):
             spelled = name if ARGUMENT.fullmatch(name) else json.dumps(name, ensure_ascii=False)
@@ -128,6 +135,7 @@ class _Rules:
 
     def _object(self, schema: JsonObject, shared: JsonObject) -> str:
         required = schema.get("required", ())
+        _check_count(schema["properties"])
         first, rest = '""', '""'
         for name, detail in reversed(list(schema["properties"].items())):
             pair = self.add(f"({_either_quote(name)}) colon {self._value(detail, shared)}")
@@ -137,6 +145,11 @@ class _Rules:
                 self.add(f"comma {pair} {rest}" + (f" | {rest}" if skip else "")),
             )
         return self.add(f'"{{" {first} "}}"')
+
+
+def _check_count(properties: Mapping[str, object]) -> None:
+    if len(properties) > MOST_PROPERTIES:
+        raise LeapSchemaError(f"an object of {len(properties)} properties; at most {MOST_PROPERTIES} can be enforced")
 
 
 def _is_open(schema: JsonObject) -> bool:

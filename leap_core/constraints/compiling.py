@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from ..functions import LeapFunction
     from ..options import FunctionCallParser, GenerationOptions
 
+RULE = re.compile(r"(?m)^\s*[?!]?[A-Za-z_]\w*(\[[^\]]*\])?\s*:")
+MOST_GRAMMAR_RULES = 1000
+"""llguidance reads a chain of rules by recursion, and a full stack ends the process."""
 THINK_START, THINK_END = "<think>", "</think>"
 
 
@@ -101,6 +105,9 @@ def _choices_constraint(choices: Sequence[str], tokenizer: ConstraintTokenizer) 
 def _lark_constraint(lark: str, tokenizer: ConstraintTokenizer) -> CompiledConstraint:
     from llguidance import LLMatcher
 
+    rules = len(RULE.findall(lark))
+    if rules > MOST_GRAMMAR_RULES:
+        raise LeapSchemaError(f"the grammar has {rules} rules; at most {MOST_GRAMMAR_RULES} can be enforced")
     grammar = LLMatcher.grammar_from_lark(lark)
     try:
         matcher = tokenizer.matcher(grammar)

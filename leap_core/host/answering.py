@@ -10,7 +10,7 @@ from collections.abc import Callable, MutableMapping
 from contextlib import ExitStack
 from typing import Any
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
@@ -196,11 +196,14 @@ def _beginning(runner: ModelRunner, asked: Asked) -> Callable[[], Generation]:
 async def read_json(request: Request) -> Any:
     """The request's body. Raises Refused when it is too large, LeapSerializationError when it is not JSON."""
     body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > LARGEST_BODY:
-            error = LeapSerializationError(f"the request is larger than {LARGEST_BODY // 1024**2} MiB")
-            raise Refused(413, "request_too_large", error)
+    try:
+        async for piece in request.stream():
+            body += piece
+            if len(body) > LARGEST_BODY:
+                error = LeapSerializationError(f"the request is larger than {LARGEST_BODY // 1024**2} MiB")
+                raise Refused(413, "request_too_large", error)
+    except ClientDisconnect:  # nobody is there to read this
+        raise LeapSerializationError("the connection ended within the request", path="body") from None
     try:
         return json.loads(body)
     except (ValueError, RecursionError) as error:

@@ -77,6 +77,15 @@ class HostFiles:
             raise
         return token
 
+    def restore(self, state: HostState, token: str) -> None:
+        """Write again what was lost or damaged of what ``publish`` wrote: without it nobody finds the host."""
+        with suppress(OSError):
+            if not self.token.exists():
+                self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+                _write_private(self.token, token)
+            if self.read_state() != state:
+                _write_private(self.state, json.dumps(asdict(state)))
+
     def withdraw(self) -> None:
         """Remove what ``publish`` wrote."""
         for path in (self.state, self.token):
@@ -109,26 +118,33 @@ class HostFiles:
         return None
 
     def read_token(self) -> str:
-        """Raises LeapUnavailableError when others could have read or written it."""
+        """Raises LeapUnavailableError when others could have read or written it, or said where the host listens."""
         try:
+            _check_private(self.directory.stat(), self.directory, 0o022, "the host's directory")
+            _check_private(self.state.lstat(), self.state, 0o022, "the host's address")
             descriptor = os.open(self.token, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
         except OSError as error:
             raise LeapUnavailableError(
-                f"cannot read {self.token}: {error.strerror}",
+                f"cannot read {error.filename or self.token}: {error.strerror}",
                 hint="`leap unload --all` ends the host, `leap load` starts anew",
             ) from None
         with os.fdopen(descriptor, encoding="ascii", errors="replace") as file:
-            status = os.fstat(descriptor)
-            mode = stat.S_IMODE(status.st_mode)
-            if os.name == "posix" and (status.st_uid != os.geteuid() or mode & 0o077):
-                owner = (
-                    "belongs to another user" if status.st_uid != os.geteuid() else f"is open to others (mode {mode:o})"
-                )
-                raise LeapUnavailableError(
-                    f"the host's token {self.token} {owner}, so the host is not trusted",
-                    hint="`leap unload --all` ends the host, `leap load` starts one with a new token",
-                )
+            _check_private(os.fstat(descriptor), self.token, 0o077, "the host's token")
             return file.read().strip()
+
+
+def _check_private(status: os.stat_result, path: Path, others: int, name: str) -> None:
+    """Raises LeapUnavailableError when another user owns this, or has one of the rights ``others``."""
+    if os.name != "posix":
+        return
+    mode = stat.S_IMODE(status.st_mode)
+    if status.st_uid == os.geteuid() and not mode & others:
+        return
+    owner = "belongs to another user" if status.st_uid != os.geteuid() else f"is open to others (mode {mode:o})"
+    raise LeapUnavailableError(
+        f"{name} {path} {owner}, so the host is not trusted",
+        hint="`leap unload --all` ends the host, `leap load` starts one with a new token",
+    )
 
 
 def _write_private(path: Path, text: str) -> None:

@@ -66,7 +66,8 @@ async def _run(files: HostFiles) -> None:
     instance = secrets.token_hex(16)
     pid = os.getpid()
     try:
-        token = files.publish(HostState(pid, start_time(pid), listener.getsockname()[1], instance))
+        state = HostState(pid, start_time(pid), listener.getsockname()[1], instance)
+        token = files.publish(state)
     except OSError:
         listener.close()
         raise
@@ -81,7 +82,7 @@ async def _run(files: HostFiles) -> None:
         serving = asyncio.create_task(server.serve([listener]))
         _report({})
         log.info("the model host listens, process %d", pid)
-        await _until_not_needed(residents, management, ending)
+        await _until_not_needed(residents, management, ending, lambda: files.restore(state, token))
         files.withdraw()
         await residents.close()
         server.end()
@@ -91,10 +92,13 @@ async def _run(files: HostFiles) -> None:
         files.withdraw()
 
 
-async def _until_not_needed(residents: Residents, management: Management, ending: asyncio.Event) -> None:
+async def _until_not_needed(
+    residents: Residents, management: Management, ending: asyncio.Event, on_tick: Callable[[], object]
+) -> None:
     while not ending.is_set():
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(ending.wait(), TICK_SECONDS)
+        on_tick()
         await residents.expire()
         busy = len(residents) or management.requests
         if not busy and time.monotonic() - residents.last_change > EMPTY_SECONDS:

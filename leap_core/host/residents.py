@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import LeapError, LeapGenerationError, LeapModelLoadingError, LeapModelNotFoundError, LeapUnavailableError
+from ..errors import LeapError, LeapModelLoadingError, LeapModelNotFoundError, LeapUnavailableError
 from ..models.references import LocalModel, resolve_local
 from ..models.store import hold
 from ..options import CacheOptions, ModelLoadingOptions
@@ -67,12 +68,13 @@ class Resident:
         self.local = local
         self.wish = wish
         self.version = _version_of(local.path)
-        self.references = {wish.reference}
+        self.references: set[str] = set()
         self.options = wish.options()
         self.queue = DEFAULT_QUEUE if wish.queue is None else wish.queue
         self.keep_alive = DEFAULT_KEEP_ALIVE if wish.keep_alive is None else wish.keep_alive
         self.runner: ModelRunner | None = None
         self.loading: asyncio.Task[None] | None = None
+        self.unloading: asyncio.Task[None] | None = None
         self.throughput = Throughput()
         self.active = 0
         self.last_used = time.monotonic()
@@ -152,7 +154,9 @@ class Resident:
         }
 
     def _gone(self) -> Refused:
-        return Refused(404, "model_not_found", LeapGenerationError(f"{self.name} was unloaded", hint="load it again"))
+        return Refused(
+            404, "model_not_found", LeapModelNotFoundError(f"{self.name} was unloaded", hint="load it again")
+        )
 
 
 class Residents:
@@ -182,33 +186,42 @@ class Residents:
 
     async def _load_or_share(self, wish: Wish) -> Resident:
         local = await asyncio.to_thread(resolve_local, wish.reference, cwd=wish.cwd)
-        if self._closing:
-            raise LeapUnavailableError("the model host is ending", hint="try again")
         path = str(local.path.resolve())
-        resident = self._all.get(path)
-        if resident is None:
-            resident = Resident(self._free_name(local.model_id), local, wish)
-            self._all[path] = resident
-            resident.loading = asyncio.create_task(self._load(path, resident))
-        assert resident.loading is not None
-        await asyncio.shield(resident.loading)
+        while True:
+            if self._closing:
+                raise LeapUnavailableError("the model host is ending", hint="try again")
+            resident = self._all.get(path)
+            if resident is None:
+                resident = Resident(self._free_name(local.model_id), local, wish)
+                self._all[path] = resident
+                resident.loading = asyncio.create_task(self._load(path, resident))
+            assert resident.loading is not None
+            await asyncio.shield(resident.loading)
+            if resident.unloading is None:
+                break
+            await asyncio.wait({resident.unloading})
         different = resident.differs(wish)
         if different:
             raise LeapModelLoadingError(
                 f"{resident.name} is loaded already, with {different}", hint=f"leap unload {resident.name} first"
             )
-        resident.references.add(wish.reference)
+        resident.references |= {wish.reference, _in_full(wish)}
+        if wish.queue is not None:
+            resident.queue = wish.queue
         resident.touch(wish.keep_alive)
         return resident
 
     async def find(self, wish: Wish) -> Resident:
         """The model, if it is held. Raises LeapModelNotFoundError."""
-        with suppress(LeapError):
+        try:
             local = await asyncio.to_thread(resolve_local, wish.reference, cwd=wish.cwd)
-            found = self._all.get(str(local.path.resolve()))
-            if found is not None:
-                return found
-        return self.named(wish.reference)
+        except LeapError:  # a name that it has here, or a file that is there no more
+            is_path = wish.reference.startswith((".", "~", os.sep)) or wish.reference.endswith(".gguf")
+            return self.named(_in_full(wish) if is_path else wish.reference)
+        found = self._all.get(str(local.path.resolve()))
+        if found is None:
+            raise LeapModelNotFoundError(f"the model {wish.reference!r} is not loaded")
+        return found
 
     def named(self, name: str | None) -> Resident:
         """The model of this name or key; without a name the only one. Raises LeapModelNotFoundError."""
@@ -236,6 +249,11 @@ class Residents:
 
     async def unload(self, resident: Resident) -> None:
         """Let go of a model; what runs on it ends with an error. Returns when its memory is free."""
+        if resident.unloading is None:
+            resident.unloading = asyncio.create_task(self._unload(resident))
+        await asyncio.shield(resident.unloading)
+
+    async def _unload(self, resident: Resident) -> None:
         if resident.loading is not None:
             await asyncio.wait({resident.loading})
         runner, resident.runner = resident.runner, None
@@ -285,6 +303,11 @@ class Residents:
         taken = {resident.name.lower() for resident in self}
         names = [name, *(f"{name}-{number}" for number in range(2, len(taken) + 3))]
         return next(each for each in names if each.lower() not in taken)
+
+
+def _in_full(wish: Wish) -> str:
+    """The reference as a path that means the same in any directory."""
+    return os.path.abspath((wish.cwd or Path.cwd()) / wish.reference)
 
 
 def _version_of(path: Path) -> tuple[int, int, int] | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Sequence
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from ..errors import LeapModelLoadingError
+from ..errors import LeapGenerationError, LeapModelLoadingError
 from ..models.store import hold
 from .library import forget_errors, last_errors, library
 
@@ -41,13 +42,15 @@ class LlamaModel:
         self.trained_context: int = self._lib.llama_model_n_ctx_train(self.pointer)
         self.width: int = self._lib.llama_model_n_embd(self.pointer)
         self._pieces: dict[int, bytes] = {}
+        self._guard = threading.Lock()
 
     def close(self) -> None:
         """Free the memory; the object is of no use afterwards."""
-        if self.pointer:
-            self._lib.llama_model_free(self.pointer)
-            self.pointer = None
-            self._in_use.close()
+        with self._guard:
+            pointer, self.pointer = self.pointer, None
+            if pointer:
+                self._lib.llama_model_free(pointer)
+                self._in_use.close()
 
     @cached_property
     def is_hybrid(self) -> bool:
@@ -131,13 +134,19 @@ class LlamaModel:
         """The bytes of a token, spelled out also when it is special; a part of a character is possible."""
         known = self._pieces.get(token)
         if known is None:
-            buffer = ctypes.create_string_buffer(64)
-            size = self._lib.llama_token_to_piece(self.llama_vocab, token, buffer, len(buffer), 0, True)
-            if size < 0:
-                buffer = ctypes.create_string_buffer(-size)
-                size = self._lib.llama_token_to_piece(self.llama_vocab, token, buffer, len(buffer), 0, True)
-            known = self._pieces[token] = buffer.raw[:size]
+            with self._guard:  # an answer is still read while its model is unloaded
+                if self.pointer is None:
+                    raise LeapGenerationError("the model is unloaded")
+                known = self._pieces[token] = self._read_piece(token)
         return known
+
+    def _read_piece(self, token: int) -> bytes:
+        buffer = ctypes.create_string_buffer(64)
+        size = self._lib.llama_token_to_piece(self.llama_vocab, token, buffer, len(buffer), 0, True)
+        if size < 0:
+            buffer = ctypes.create_string_buffer(-size)
+            size = self._lib.llama_token_to_piece(self.llama_vocab, token, buffer, len(buffer), 0, True)
+        return buffer.raw[:size]
 
     def text_of(self, tokens: Sequence[int]) -> str:
         """The text of tokens, special ones spelled out."""
