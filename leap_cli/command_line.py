@@ -60,6 +60,12 @@ class LeapGroup(LeapCommand, click.Group):
     command_class = LeapCommand
     group_class = type
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Alone it lists what it is about; where there is nothing to list it shows its help."""
+        if not args and ctx.parent is not None and not ctx.resilient_parsing:
+            args = ["list"] if "list" in self.commands else ["--help"]
+        return super().parse_args(ctx, args)
+
 
 class CommandTable(LeapGroup):
     """The root: commands are imported when they are used, so that help and completion stay quick.

@@ -37,6 +37,8 @@ def constraint_flags(function: Decorated) -> Decorated:
 _OPTIONS = (
     click.option(
         "--json-schema",
+        "--schema",
+        "json_schema",
         metavar="SCHEMA",
         help="Answer with JSON of this schema: a file, JSON text, or 'name, age int, tags list[str]: what they did'.",
     ),

@@ -39,6 +39,8 @@ _OPTIONS = (
     click.option("--tool", multiple=True, metavar="NAME", help="Let the model call this tool (see leap tools list)."),
     click.option(
         "--tools-file",
+        "--tools",
+        "tools_file",
         multiple=True,
         type=click.Path(dir_okay=False),
         metavar="FILE",

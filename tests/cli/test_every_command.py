@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -131,3 +132,14 @@ def test_the_reference_is_what_the_code_says():
     assert set(make_reference.EXAMPLES) == set(EVERY)
     for path, example in make_reference.EXAMPLES.items():
         assert f"leap {path}" in example
+
+
+def test_what_the_built_in_model_tells_of_leap_is_there():
+    text = (ROOT / "scripts" / "builtin_data" / "phrases" / "leap.txt").read_text("utf-8")
+    told = [line.split() for line in re.findall(r"`leap ([^`]*)`", text)]
+    assert len(told) > 8
+    for words in told:
+        name = words[0]
+        flags = {flag for option in EVERY[name].params for flag in option.opts} if name in EVERY else {"--help"}
+        assert name in EVERY or name == "--help" or any(path.startswith(f"{name} ") for path in EVERY), words
+        assert {word for word in words if word.startswith("--")} <= flags, words

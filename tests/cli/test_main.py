@@ -100,3 +100,13 @@ def test_a_prompt_alone_takes_the_settings_of_generate(leap):
 def test_input_without_words_or_options_shows_the_help(leap):
     """A pipe may be open by accident, and leap alone must never wait for it."""
     assert leap(stdin="What is it?").stdout.startswith("Usage: leap")
+
+
+@pytest.mark.parametrize("group", ["config", "jobs", "models", "sessions", "templates", "tools"])
+def test_a_group_alone_lists(leap, group):
+    alone, listed = leap(group), leap(group, "list")
+    assert (alone.code, alone.stdout, alone.stderr) == (0, listed.stdout, listed.stderr)
+
+
+def test_a_group_with_nothing_to_list_shows_its_help(leap):
+    assert leap("schema").stdout == leap("schema", "--help").stdout != ""

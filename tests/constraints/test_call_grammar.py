@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from llguidance import LLMatcher
 
-from leap_core.constraints.call_grammar import json_grammar, pythonic_grammar
+from leap_core.constraints.call_grammar import MOST_PROPERTIES, json_grammar, pythonic_grammar
 from leap_core.constraints.compiling import check_calls
 from leap_core.constraints.tokenizer import byte_tokenizer
 from leap_core.errors import LeapSchemaError
@@ -171,3 +171,11 @@ def test_parameters_that_cannot_be_used_are_an_error():
     broken = LeapFunction.from_openai({"name": "f", "parameters": {"properties": {"a": {"$ref": "#/$defs/none"}}}})
     with pytest.raises(LeapSchemaError):
         check_calls([broken])
+
+
+def test_what_would_overflow_the_stack_is_refused():
+    many = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(MOST_PROPERTIES + 1)}}
+    for schema in (many, {"type": "object", "properties": {"nested": many}}):
+        declared = LeapFunction.from_openai({"type": "function", "function": {"name": "f", "parameters": schema}})
+        with pytest.raises(LeapSchemaError, match="properties; at most"):
+            pythonic_grammar([declared], "END", many=True, lenient=False)

@@ -95,6 +95,7 @@ def test_choices_expressions_and_grammars(noise: ModelRunner, seed: int):
         ({"json_schema_constraint": '{"$ref": "#/x"}'}, "leads nowhere"),
         ({"regex_constraint": "("}, "regular expression cannot be used"),
         ({"grammar_constraint": "start: nowhere"}, "grammar cannot be used"),
+        ({"grammar_constraint": "\n".join(f"r{n}: r{n + 1}" for n in range(3000))}, "the grammar has 3000 rules"),
     ],
 )
 def test_what_cannot_be_used_is_an_error_before_anything_is_generated(noise: ModelRunner, given: Any, problem: str):

@@ -14,7 +14,7 @@ from leap_core.options import CacheOptions, GenerationOptions, ModelLoadingOptio
 @pytest.mark.parametrize(
     ("name", "good", "bad"),
     [
-        ("temperature", [0, 0.3, 2, 100.0], [-0.1, float("nan"), float("inf"), "hot", True]),
+        ("temperature", [0, 0.3, 2, 100.0], [-0.1, float("nan"), float("inf"), 10**400, "hot", True]),
         ("top_p", [0, 0.5, 1], [-0.1, 1.1, float("nan"), "x"]),
         ("min_p", [0, 0.5, 1], [-0.1, 1.1, float("nan"), "x"]),
         ("repetition_penalty", [0.5, 1, 2.0], [0, -1, float("nan"), "x"]),
@@ -25,9 +25,16 @@ from leap_core.options import CacheOptions, GenerationOptions, ModelLoadingOptio
         ("repeat_last_n", [-1, 0, 64], [-2, 0.5]),
         ("rng_seed", [0, 2**63], [-1, 0.5, "x"]),
         ("stop", [[], ["a"], ("a", "b")], ["text", [""], [5]]),
-        ("function_call_parser", ["auto", "lfm", "hermes", None], ["other"]),
-        ("logit_bias", [{}, {5: -1.0}], [{"5": 1.0}, {-1: 1.0}, {5: "x"}, {5: float("nan")}, {True: 1.0}]),
-        ("choices_constraint", [["yes", "no"]], [[], "yes", ["yes", ""]]),
+        ("function_call_parser", ["auto", "lfm", "hermes", None], ["other", 5]),
+        (
+            "logit_bias",
+            [{}, {5: -1.0}],
+            [{"5": 1.0}, {-1: 1.0}, {5: "x"}, {5: float("nan")}, {5: 10**400}, {True: 1.0}],
+        ),
+        ("choices_constraint", [["yes", "no"]], [[], "yes", ["yes", ""], [1, 2], 5]),
+        ("regex_constraint", ["a+"], [5, ["a"]]),
+        ("json_schema_constraint", ["{}"], [5, {}]),
+        ("enable_thinking", [True, False], [5, None]),
     ],
 )
 def test_ranges(name, good, bad):

@@ -55,6 +55,23 @@ def test_a_token_that_others_can_touch_is_not_used(files, mode):
     assert "leap unload --all" in caught.value.hint
 
 
+@pytest.mark.skipif(os.name != "posix", reason="modes are POSIX's")
+@pytest.mark.parametrize("name", ["directory", "state"])
+def test_the_token_goes_nowhere_where_others_can_say_who_is_the_host(files, name):
+    files.publish(state())
+    getattr(files, name).chmod(0o777)
+    with locked(files.alive), pytest.raises(LeapUnavailableError, match="is open to others .* is not trusted"):
+        ModelHost.running()
+
+
+def test_what_was_lost_or_damaged_is_written_again(files):
+    token = files.publish(state())
+    for harm in (files.state.unlink, files.token.unlink, lambda: files.state.write_text("{")):
+        harm()
+        files.restore(state(), token)
+        assert (files.read_state(), files.read_token()) == (state(), token)
+
+
 def test_a_link_in_place_of_the_token_is_not_followed(files, tmp_path):
     files.publish(state())
     files.token.unlink()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import threading
 from pathlib import Path
 
@@ -174,3 +175,52 @@ def test_throughput_counts_the_time_of_answers_only(monkeypatch):
         speed.end()
         now[0] += 1000
         assert speed.tokens_per_second() == tokens / 2
+
+
+def test_a_path_means_the_file_that_it_leads_to_from_there(loader, tmp_path):
+    here, there = tmp_path / "here", tmp_path / "there"
+    for place in (here, there):
+        place.mkdir()
+        shutil.copy(model_path(), place / "m.gguf")
+
+    async def main():
+        residents = Residents(loader)
+        held = await residents.load(Wish("./m.gguf", cwd=here))
+        assert await residents.find(Wish("./m.gguf", cwd=here)) is held
+        assert await residents.find(Wish("m", cwd=there)) is held
+        for _ in range(2):
+            with pytest.raises(LeapModelNotFoundError):
+                await residents.find(Wish("./m.gguf", cwd=there))
+            (there / "m.gguf").unlink(missing_ok=True)
+
+    asyncio.run(main())
+
+
+def test_who_wants_a_model_that_is_just_let_go_gets_a_new_one(loader):
+    async def main():
+        residents = Residents(loader)
+        first = await residents.load(Wish("builtin"))
+        let_go = threading.Event()
+        loader.made[0].unload = lambda: let_go.wait(20)
+        unloading = [asyncio.create_task(residents.unload(first)) for _ in range(2)]
+        await asyncio.sleep(0.05)
+        with pytest.raises(Refused) as caught, first.in_use():
+            pass
+        assert caught.value.status == 404 and isinstance(caught.value.error, LeapModelNotFoundError)
+        wanted = asyncio.create_task(residents.load(Wish("builtin")))
+        await asyncio.sleep(0.05)
+        assert not wanted.done() and not any(task.done() for task in unloading)
+        let_go.set()
+        second = await wanted
+        assert second is not first and second.state == "ready" and len(loader.made) == 2
+
+    asyncio.run(main())
+
+
+def test_another_length_of_the_queue_holds_from_then_on(loader):
+    async def main():
+        residents = Residents(loader)
+        held = await residents.load(Wish("builtin"))
+        assert (await residents.load(Wish("builtin", queue=0))).queue == 0 == held.queue
+
+    asyncio.run(main())

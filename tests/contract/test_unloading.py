@@ -1,0 +1,47 @@
+"""A model that is unloaded while somebody still reads with it."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from leap_core import ChatMessage, Leap, LeapGenerationError
+
+
+def test_unload_waits_for_who_cuts_a_prompt_into_tokens():
+    runner = Leap.load("builtin")
+    entered, go_on, ended = threading.Event(), threading.Event(), []
+    tokenize = runner.model.tokenize
+
+    def slowly(*args, **more):
+        entered.set()
+        go_on.wait(20)
+        return tokenize(*args, **more)
+
+    runner.model.tokenize = slowly
+
+    def ask():
+        try:
+            ended.append(list(runner.start([ChatMessage("user", "Hello")])))
+        except LeapGenerationError as error:
+            ended.append(error.message)
+
+    asking, unloading = threading.Thread(target=ask), threading.Thread(target=runner.unload)
+    asking.start()
+    assert entered.wait(20)
+    unloading.start()
+    time.sleep(0.1)
+    assert unloading.is_alive() and runner.model.pointer is not None
+    go_on.set()
+    asking.join(20)
+    unloading.join(20)
+    assert ended == ["the model is unloaded"] and runner.model.pointer is None
+
+
+def test_a_token_s_text_is_not_read_from_memory_that_is_free():
+    runner = Leap.load("builtin")
+    runner.unload()
+    with pytest.raises(LeapGenerationError, match="unloaded"):
+        runner.model.piece(300)
