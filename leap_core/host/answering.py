@@ -85,6 +85,7 @@ class _Answer:
         self._resident = resident
         self._begun = time.monotonic()
         self._said: list[str] = []
+        self._counted = 0
 
     async def complete(self) -> Complete:
         """Wait for the end. Raises the error with which the generation failed."""
@@ -100,11 +101,13 @@ class _Answer:
     def note(self, item: Item) -> None:
         """Count a response, before it is sent."""
         if isinstance(item, (Chunk, ReasoningChunk)):
+            self._counted += 1
             self._resident.throughput.add(1)
             if isinstance(item, Chunk):
                 self._said.append(item.text)
         elif isinstance(item, Complete):
             stats = item.stats or GenerationStats(0, 0, 0, 0.0)
+            self._resident.throughput.add(stats.completion_tokens - self._counted)  # calls come as no pieces of text
             counts = (stats.prompt_tokens, stats.cached_prompt_tokens, stats.completion_tokens)
             seconds = time.monotonic() - self._begun
             log.info("%s: prompt %d+%d, answer %d tokens, %.2f s", self._resident.name, *counts, seconds)

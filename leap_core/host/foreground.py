@@ -14,7 +14,7 @@ from ..errors import LeapOptionsError, LeapUnavailableError
 from ..loading import load_local
 from .answering import Answering
 from .app import build_app
-from .guard import LOOPBACK_NAMES, Guard
+from .guard import LOOPBACK_NAMES, Guard, for_local_pages
 from .residents import Residents, Wish
 from .serving import Server, listen, on_signals
 
@@ -63,7 +63,7 @@ async def _serve(
     residents = Residents(load_local)
     app = build_app(residents, Answering(residents))
     guard = Guard(app, token=api_key, any_name=not is_local, open_paths=OPEN_PATHS, pages=True)
-    server = Server.of(guard)
+    server = Server.of(for_local_pages(guard))
     ending = asyncio.Event()
     on_signals(asyncio.get_running_loop(), ending.set)
     serving = asyncio.create_task(server.serve([listener]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 from urllib.parse import urlsplit
 
+from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..errors import LeapUnavailableError
@@ -12,6 +13,12 @@ from .files import INSTANCE_HEADER
 from .refusals import Refused, answer
 
 LOOPBACK_NAMES = {"127.0.0.1", "localhost", "::1"}
+
+
+def for_local_pages(app: ASGIApp) -> ASGIApp:
+    """The same, usable by scripts of web pages that this machine serves: browsers ask first, and want to be told."""
+    origins = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
+    return CORSMiddleware(app, allow_origin_regex=origins, allow_methods=["GET", "POST"], allow_headers=["*"])
 
 
 class Guard:

@@ -96,7 +96,7 @@ class Management:
         body = await read_json(request)
         add_bos = body.pop("add_bos_token", True) is True if isinstance(body, dict) else True
         asked = read_chat(body)
-        with self._residents.named(asked.model).in_use() as runner:
+        with self._residents.named(asked.model).in_use(answers=False) as runner:
             count = await asyncio.to_thread(runner.get_prompt_tokens_size, asked.messages, add_bos, asked.functions)
         return JSONResponse({"tokens": count})
 
@@ -105,7 +105,7 @@ class Management:
         body = await read_json(request)
         asked = read_completion(body) if isinstance(body, dict) and "prompt" in body else read_chat(body)
         wanted = asked.messages if asked.prompt is None else asked.prompt
-        with self._residents.named(asked.model).in_use() as runner:
+        with self._residents.named(asked.model).in_use(answers=False) as runner:
             rendered = await asyncio.to_thread(runner.render, wanted, asked.functions, asked.options)
         return JSONResponse({"text": rendered.text, "tokens": rendered.tokens})
 

@@ -170,6 +170,10 @@ def _tool_choice(fields: _Fields, functions: list[LeapFunction]) -> str | None:
             raise LeapSerializationError("expected a function's name", path="tool_choice.function.name")
         if choice not in [function.name for function in functions]:
             raise LeapSerializationError(f"there is no tool {choice!r}", path="tool_choice.function.name")
+        if choice in ("auto", "none", "required"):  # as an option it would mean that
+            raise LeapSerializationError(
+                f"a function called {choice!r} cannot be demanded by name", path="tool_choice.function.name"
+            )
         return choice
     if choice is None or choice in ("auto", "none"):
         return None if choice == "auto" else choice

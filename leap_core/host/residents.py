@@ -112,19 +112,22 @@ class Resident:
         return None
 
     @contextmanager
-    def in_use(self) -> Iterator[ModelRunner]:
-        """Have the runner for one request. Raises Refused while it cannot be had."""
+    def in_use(self, *, answers: bool = True) -> Iterator[ModelRunner]:
+        """Have the runner for one request, which ``answers`` or only asks something of the model. Raises Refused while
+        it cannot be had."""
         if self.runner is None:
             raise still_loading(self.name) if self.state == "loading" else self._gone()
         if self.active >= self.options.slots + self.queue:
             raise queue_full(self.name, self.active - self.options.slots)
         self.active += 1
-        self.throughput.begin()
+        if answers:
+            self.throughput.begin()
         try:
             yield self.runner
         finally:
             self.active -= 1
-            self.throughput.end()
+            if answers:
+                self.throughput.end()
             self.last_used = time.monotonic()
 
     def touch(self, keep_alive: float | None) -> None:

@@ -15,7 +15,7 @@ import pytest
 from leap_core import ModelLoadingOptions, ModelRunner
 from leap_core.host.answering import Answering
 from leap_core.host.app import build_app
-from leap_core.host.guard import Guard
+from leap_core.host.guard import Guard, for_local_pages
 from leap_core.host.residents import Residents, Wish
 from leap_core.host.serving import Server, listen
 from leap_core.models.references import LocalModel
@@ -87,7 +87,8 @@ class _Running:
         residents = Residents(self._load)
         listener = listen("127.0.0.1", 0)
         app = build_app(residents, Answering(residents))
-        server = Server.of(Guard(app, token=self._token, pages=self._pages))
+        guard = Guard(app, token=self._token, pages=self._pages)
+        server = Server.of(for_local_pages(guard) if self._pages else guard)
         serving = asyncio.create_task(server.serve([listener]))
         await residents.load(Wish("builtin", **self._wish))
         self._made = Scripted(listener.getsockname()[1], self._runner, residents, self._token)

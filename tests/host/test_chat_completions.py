@@ -173,6 +173,14 @@ def test_finish_reasons(serve, reason, shown):
         ({"n": 2}, "n", "not supported"),
         ({"tools": [{"type": "function"}]}, "tools[0].name", "function's name"),
         ({"tool_choice": "required"}, "tool_choice", "no tools"),
+        (
+            {
+                "tools": [{"type": "function", "function": {"name": "none"}}],
+                "tool_choice": {"type": "function", "function": {"name": "none"}},
+            },
+            "tool_choice.function.name",
+            "cannot be demanded by name",
+        ),
         ({"response_format": {"type": "xml"}}, "response_format.type", "not one of"),
         ({"stop": [""]}, "stop", "non-empty"),
     ],

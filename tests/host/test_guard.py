@@ -61,6 +61,17 @@ def test_pages_of_this_machine_may_ask_the_public_server_only(serve):
     assert get(serve("Hi."), Origin="http://localhost:3000")[0] == 403
 
 
+def test_scripts_of_such_pages_are_told_that_they_may(serve):
+    connection = http.client.HTTPConnection("127.0.0.1", serve("Hi.", pages=True).port, timeout=20)
+    asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization, content-type"}
+    for origin, allowed in [("http://localhost:3000", "http://localhost:3000"), ("http://evil.example", None)]:
+        connection.request("OPTIONS", "/v1/chat/completions", headers={"Origin": origin, **asked})
+        answer = connection.getresponse()
+        answer.read()
+        assert (answer.status == 200, answer.getheader("Access-Control-Allow-Origin")) == (allowed is not None, allowed)
+    connection.close()
+
+
 @pytest.mark.parametrize("body", [b"", b"{", b"[1]", b"\xff\xfe", b'{"a": 1} x', b"[" * 100_000])
 def test_what_is_not_a_json_object_is_refused(serve, body):
     server = serve("Hi.")
