@@ -121,7 +121,8 @@ def test_named_pipes_and_devices_are_written_without_a_journal(program, lines, t
     assert not list(tmp_path.glob("*.journal"))
 
 
-def test_progress_is_shown_on_a_terminal_unless_the_results_go_into_a_pipe(start, tmp_path):
+def test_progress_is_shown_on_a_terminal_unless_the_results_go_into_a_pipe(start, variables, tmp_path):
+    variables["TERM"] = "xterm"
     (tmp_path / "in.jsonl").write_text('{"prompt": "Hello"}\n')
 
     def shown(*destination: str) -> str:
