@@ -122,7 +122,8 @@ class Table:
 
     def last_attempt_with_output(self, id: str) -> int | None:
         """The newest attempt that wrote anything."""
-        return self._rows("SELECT MAX(attempt) AS attempt FROM events WHERE job=?", (id,))[0]["attempt"]  # type: ignore[no-any-return]
+        newest: int | None = self._rows("SELECT MAX(attempt) AS attempt FROM events WHERE job=?", (id,))[0]["attempt"]
+        return newest
 
     def counts(self) -> dict[tuple[str, State], int]:
         """How many jobs of each kind are in each state."""

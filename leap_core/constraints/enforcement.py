@@ -108,7 +108,8 @@ def _relaxed(document: JsonObject, left_out: tuple[str, ...]) -> JsonObject:
             plain.pop("additionalProperties", None)  # which names are additional depends on the patterns
         return plain
 
-    return transform(document, change)  # type: ignore[no-any-return]
+    relaxed: JsonObject = transform(document, change)
+    return relaxed
 
 
 def _known_dialect(document: JsonObject) -> JsonObject:
@@ -122,9 +123,10 @@ def _without_siblings_of_references(document: JsonObject) -> JsonObject:
     if not OLD_DRAFT.search(str(document.get("$schema", ""))):
         return document
     kept = ("$ref", "$schema", "$id", "id", "definitions", "$defs")
-    return transform(  # type: ignore[no-any-return]
+    alone: JsonObject = transform(
         document, lambda schema: {k: v for k, v in schema.items() if k in kept} if "$ref" in schema else schema
     )
+    return alone
 
 
 def _without_leap_seconds(schema: JsonObject) -> JsonObject:

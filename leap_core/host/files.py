@@ -77,11 +77,17 @@ class HostFiles:
             raise
         return token
 
+    def lock_identity(self) -> tuple[int, int] | None:
+        """Which file the lock is on now: where it is no longer the one that a host holds, another host may come."""
+        with suppress(OSError):
+            status = self.alive.stat()
+            return status.st_dev, status.st_ino
+        return None
+
     def restore(self, state: HostState, token: str) -> None:
         """Write again what was lost or damaged of what ``publish`` wrote: without it nobody finds the host."""
         with suppress(OSError):
             if not self.token.exists():
-                self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
                 _write_private(self.token, token)
             if self.read_state() != state:
                 _write_private(self.state, json.dumps(asdict(state)))

@@ -82,7 +82,15 @@ async def _run(files: HostFiles) -> None:
         serving = asyncio.create_task(server.serve([listener]))
         _report({})
         log.info("the model host listens, process %d", pid)
-        await _until_not_needed(residents, management, ending, lambda: files.restore(state, token))
+        held = files.lock_identity()
+
+        def stay_known() -> None:
+            if files.lock_identity() == held:
+                files.restore(state, token)
+            else:  # the directory was removed: nobody can find this host, and another one may come
+                ending.set()
+
+        await _until_not_needed(residents, management, ending, stay_known)
         files.withdraw()
         await residents.close()
         server.end()

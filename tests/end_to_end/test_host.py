@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -277,6 +278,23 @@ def test_a_run_directory_that_cannot_be(program, leap_home):
     done = program(*LOAD)
     assert done.returncode == 10 and done.stderr.startswith("leap: error: the model host cannot start: ")
     assert program("generate", "-m", "builtin", QUESTION).returncode == 0
+
+
+@pytest.mark.parametrize("harm", [Path.unlink, lambda path: path.write_text("{")])
+def test_a_state_that_was_lost_or_damaged_comes_back(program, host, harm):
+    assert program(*LOAD).returncode == 0
+    pid = host.pid
+    harm(host.files.state)
+    assert soon(lambda: host.files.read_state() is not None) and host.pid == pid
+    assert program("unload").stdout == "builtin\n" and host.has_left_nothing()
+
+
+def test_a_host_whose_directory_was_removed_ends(program, host):
+    assert program(*LOAD, "--keep-alive", "0").returncode == 0
+    pid = host.pid
+    shutil.rmtree(host.files.directory)
+    assert soon(lambda: start_time(pid) is None)
+    assert program(*LOAD).returncode == 0 and host.pid != pid
 
 
 def test_a_token_that_others_can_read(program, host):
