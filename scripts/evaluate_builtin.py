@@ -1,29 +1,31 @@
 """Measure leap's built-in model through leap itself: `python scripts/evaluate_builtin.py`.
 
 For every skill it generates examples with values that training never saw, lets the model answer greedily and counts
-exact matches: text, reasoning and calls must all be as expected. Schemas are shown to the model but not enforced.
+exact matches: text, reasoning and calls must all be as expected. Schemas are shown to the model and enforced, as
+`leap generate --json-schema` does; one row tells how often the model keeps to them when they are only shown.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from builtin_data.dialogue import CALL_END, CALL_START, THINK_END, THINK_START, Dialogue
-from builtin_data.skills import SKILLS, example
+from builtin_data.dialogue import CALL_END, CALL_START, SCHEMA_INSTRUCTION, THINK_END, THINK_START, Dialogue
+from builtin_data.skills import HARDER, SKILLS, example
 
 from leap_core import ChatMessage, GenerationOptions, Leap, ModelLoadingOptions, ModelRunner
 from leap_core.functions import LeapFunction, LFMFunctionCallParser
 from leap_core.responses import Complete
 
 GREEDY = GenerationOptions(temperature=0.0, top_k=0, top_p=1.0, min_p=0.0, repetition_penalty=1.0, max_tokens=2000)
-LONG = {"counting to hundreds"}
-"""Skills with answers of up to two thousand tokens, measured on a tenth of the examples."""
+SHOWN = "extraction, schema only shown"
 PARSER = LFMFunctionCallParser()
 
 
@@ -43,31 +45,34 @@ def said(answer: ChatMessage) -> tuple[str, str, list[tuple[str, list[tuple[str,
     return answer.text, answer.reasoning_content or "", calls
 
 
-def answer_of(runner: ModelRunner, dialogue: Dialogue) -> ChatMessage:
-    """The model's greedy answer to all but the last turn."""
-    history = [message("system", dialogue.system)] if dialogue.system else []
+def answer_of(runner: ModelRunner, dialogue: Dialogue, enforced: bool = True) -> ChatMessage:
+    """The model's greedy answer to all but the last turn. A schema is enforced, or else stays what the system says."""
+    system, options = dialogue.system, GREEDY
+    if enforced and SCHEMA_INSTRUCTION in system:
+        system, schema = system.split(SCHEMA_INSTRUCTION)
+        system, options = system.removesuffix("\n"), replace(GREEDY, json_schema_constraint=schema)
+    history = [message("system", system)] if system else []
     history += [message(turn.role, turn.content) for turn in dialogue.turns[:-1]]
     conversation = runner.create_conversation_from_history(history[:-1])
     conversation.register_functions([LeapFunction.from_openai(tool) for tool in dialogue.tools])
-    for response in conversation.generate_response(history[-1], GREEDY):
+    for response in conversation.generate_response(history[-1], options):
         if isinstance(response, Complete):
             return response.full_message
     raise RuntimeError("the generation ended without Complete")
 
 
-def measure(runner: ModelRunner, skill: str, count: int, workers: int, show: int) -> int:
-    """How many of `count` examples are answered exactly; prints the first `show` failures."""
-    dialogues = [example(skill, "eval", seed) for seed in range(count)]
+def measure(dialogues: Sequence[Dialogue], answer: Callable[[Dialogue], ChatMessage], workers: int, show: int) -> int:
+    """How many are answered exactly; prints the first `show` failures."""
     with ThreadPoolExecutor(workers) as pool:
-        answers = list(pool.map(lambda dialogue: answer_of(runner, dialogue), dialogues))
+        answers = list(pool.map(answer, dialogues))
     right = 0
-    for dialogue, answer in zip(dialogues, answers, strict=True):
+    for dialogue, given in zip(dialogues, answers, strict=True):
         expected = message("assistant", dialogue.answer)
-        if said(answer) == said(expected):
+        if said(given) == said(expected):
             right += 1
         elif show > 0:
             show -= 1
-            print(f"  asked    {dialogue.turns[-2].content!r}\n  expected {said(expected)}\n  answered {said(answer)}")
+            print(f"  asked    {dialogue.turns[-2].content!r}\n  expected {said(expected)}\n  answered {said(given)}")
     return right
 
 
@@ -75,16 +80,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="builtin", help="a reference that Leap.load knows")
     parser.add_argument("--count", type=int, default=500, help="examples a skill")
-    parser.add_argument("--skill", action="append", choices=list(SKILLS), help="only this one; may be given again")
+    parser.add_argument("--skill", action="append", choices=[*SKILLS, SHOWN], help="only this; may be given again")
     parser.add_argument("--show", type=int, default=0, help="print so many failures a skill")
     parser.add_argument("--slots", type=int, default=8, help="conversations at once")
     options = parser.parse_args(arguments)
     runner = Leap.load(options.model, ModelLoadingOptions(slots=options.slots))
     print("| skill | right | of | percent |\n|---|---|---|---|")
-    for skill in options.skill or SKILLS:
-        count = max(1, options.count // 10) if skill in LONG else options.count
-        right = measure(runner, skill, count, options.slots, options.show)
-        print(f"| {skill} | {right} | {count} | {100 * right / count:.1f} |", flush=True)
+    for row in options.skill or [*SKILLS, SHOWN]:
+        skill = "extraction" if row == SHOWN else row
+        count = max(1, options.count // 5) if skill in HARDER else options.count
+        dialogues = [example(skill, "eval", seed) for seed in range(count)]
+        answer = partial(answer_of, runner, enforced=row != SHOWN)
+        right = measure(dialogues, answer, options.slots, options.show)
+        print(f"| {row} | {right} | {count} | {100 * right / count:.1f} |", flush=True)
     runner.unload()
 
 

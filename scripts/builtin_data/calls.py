@@ -90,9 +90,11 @@ def _function(values: Values) -> Function:
     return real_function(values) if values.chance(0.5) else invented_function(values)
 
 
-def toolbox(values: Values) -> list[Function]:
+def toolbox(values: Values, most: int = 4) -> list[Function]:
+    """One to four functions that cannot be taken for each other; with ``most`` above four, five to so many."""
     chosen: list[Function] = []
-    for _ in range(values.pick([1, 1, 1, 2, 2, 2, 3, 3, 4, 5, 6])):
+    count = values.pick([1, 1, 1, 2, 2, 2, 3, 3, 4]) if most <= 4 else values.integer(5, most)
+    for _ in range(count):
         candidate = _function(values)
         if not any(_clash(candidate, other) for other in chosen):
             chosen.append(candidate)
@@ -213,8 +215,8 @@ def _follow_up(values: Values, box: list[Function], call_text: str) -> list[Turn
     return [Turn("user", text), _called(values, [call(function, {parameter.name: value})]), *_results(values, 1)]
 
 
-def _dialogue(values: Values, skill: str, last: Callable[[list[Function]], list[Turn]]) -> Dialogue:
-    box = toolbox(values)
+def _dialogue(values: Values, skill: str, last: Callable[[list[Function]], list[Turn]], most: int = 4) -> Dialogue:
+    box = toolbox(values, most)
     style = look(values)
     turns: list[Turn] = []
     more = 0.35 if values.split == "eval" else 0.68  # one reading of the declarations teaches several calls
@@ -225,7 +227,7 @@ def _dialogue(values: Values, skill: str, last: Callable[[list[Function]], list[
     return Dialogue(skill, turns, system, [declare(values, function, style) for function in box])
 
 
-def make_call(values: Values) -> Dialogue:
+def make_call(values: Values, most: int = 4) -> Dialogue:
     """Ends with a call, or with an answer where no function fits."""
 
     def last(box: list[Function]) -> list[Turn]:
@@ -234,7 +236,12 @@ def make_call(values: Values) -> Dialogue:
         text, calls = asked(values, box)
         return [Turn("user", text), _called(values, calls)]
 
-    return _dialogue(values, "calls", last)
+    return _dialogue(values, "calls", last, most)
+
+
+def make_many(values: Values) -> Dialogue:
+    """As `make_call`, with five or six functions to choose from."""
+    return make_call(values, 6)
 
 
 def make_answer(values: Values) -> Dialogue:

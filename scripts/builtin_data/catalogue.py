@@ -173,11 +173,9 @@ def _parameter(values: Values, text: str) -> Parameter:
     optional, kind = kind.endswith("?"), kind.rstrip("?")
     words = values.pick(names.split("/")).split()
     name = "_".join(words) if values.chance(0.75) else words[0] + "".join(word.capitalize() for word in words[1:])
-    if values.chance(0.06):
+    if values.chance(0.03):
         name = values.invented()
     json_type = TYPES.get(kind, "string")
-    if json_type == "number" and values.chance(0.1):
-        json_type = "number"
     options = ENUMS.get(kind) if kind in ENUMS and values.chance(0.7) else None
     return Parameter(name, json_type, drawer(values, kind), values.pick(description.split("|")), not optional, options)
 
@@ -190,14 +188,15 @@ def real_function(values: Values) -> Function:
     wordings = [part for part in parts[2:] if part and " : " not in part]
     chosen = values.pick(names)
     name = chosen if "." in chosen else restyle(values, chosen.split())
-    if values.chance(0.05):
+    made_up = values.chance(0.03)
+    if made_up:
         name = values.invented()
     parameters = [_parameter(values, field) for field in fields]
     while len({p.name for p in parameters}) < len(parameters):
         parameters = [_parameter(values, field) for field in fields]
     description = (
         ""
-        if values.chance(0.07) and name != "" and name.lower().startswith(chosen.split()[0].split(".")[0])
+        if values.chance(0.07) and not made_up and name.lower().startswith(chosen.split()[0].split(".")[0])
         else values.pick(descriptions)
     )
     requests = alternatives(wordings[0])

@@ -6,7 +6,6 @@ import copy
 from typing import Any
 
 from builtin_data.dialogue import Dialogue, as_json, ask, with_schema
-from builtin_data.generic_records import make_generic
 from builtin_data.phrases import phrases
 from builtin_data.phrasing import expand, fill, roughen
 from builtin_data.records import MAKERS, ORDER, Facts
@@ -86,7 +85,7 @@ def _read(facts: Facts, types: dict[str, Any], source: dict[str, str]) -> dict[s
     return answer
 
 
-def _with_schema(values: Values, kind: str) -> Dialogue:
+def _with_schema(values: Values, kind: str, single: bool = True) -> Dialogue:
     facts, text = MAKERS[kind](values)
     look = style(values)
     while isinstance(facts.get("price"), float) and facts["price"] != round(facts["price"], 2):
@@ -98,7 +97,6 @@ def _with_schema(values: Values, kind: str) -> Dialogue:
         properties[price] = property_schema(values, look, price, "price", "number", types[price][1])
     schema = object_schema(values, look, properties, required, kind)
     answer: Any = _read(facts, types, source)
-    single = values.chance(0.9)
     if not single:
         schema, answer, text = _several(values, kind, schema, facts, types, source, text)
     system = system_prompt(values)
@@ -186,10 +184,12 @@ def make_plain(values: Values) -> Dialogue:
 
 
 def make(values: Values) -> Dialogue:
-    draw = values.rng.random()
     kind = values.pick(["person", "order", "event"])
-    if draw < 0.4:
-        return _without_schema(values, kind)
-    if draw < 0.84:
-        return _with_schema(values, kind)
-    return _strings(values) if draw < 0.89 else make_generic(values)
+    return _without_schema(values, kind) if values.chance(0.45) else _with_schema(values, kind)
+
+
+def make_list(values: Values) -> Dialogue:
+    """One to three records of one schema, or a list of names."""
+    if values.chance(0.5):
+        return _strings(values)
+    return _with_schema(values, values.pick(["person", "order", "event"]), single=False)

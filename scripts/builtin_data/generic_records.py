@@ -43,7 +43,7 @@ def _attribute(values: Values) -> tuple[str, str, Any]:
     return values.pick(FLAGS), "boolean", values.chance(0.5)
 
 
-def make_generic(values: Values) -> Dialogue:
+def make(values: Values) -> Dialogue:
     wanted: dict[str, tuple[str, Any]] = {}
     for _ in range(values.integer(1, 5)):
         key, json_type, value = _attribute(values)

@@ -14,11 +14,23 @@ OBJECTS = phrases("inventions", "objects")
 NOUNS = phrases("inventions", "nouns")
 ENTITY_NAMES = phrases("inventions", "entity_names")
 EXTRA_NAMES = phrases("inventions", "extra_names")
+EXTRA_NUMBERS = frozenset(phrases("inventions", "extra_numbers"))
 
 
 def _word(values: Values, known: list[str]) -> str:
     """Words that name things are kept apart between the splits as names are."""
-    return values.fresh(lambda: values.pick(known)) if values.chance(0.9) else values.invented()
+    return values.fresh(lambda: values.pick(known)) if values.chance(0.96) else values.invented()
+
+
+NAMING = frozenset([*VERBS, *OBJECTS, *NOUNS, *EXTRA_NAMES])
+"""Words that name functions and their parameters: what is asked about must not be one of them."""
+
+
+def _told_apart(draw: Callable[[], str]) -> Callable[[], str]:
+    def again() -> str:
+        return next(text for text in iter(draw, None) if not NAMING.intersection(text.lower().split()))
+
+    return again
 
 
 def value_draw(values: Values, json_type: str) -> Callable[[], Any]:
@@ -28,29 +40,30 @@ def value_draw(values: Values, json_type: str) -> Callable[[], Any]:
         return values.number
     if json_type == "boolean":
         return lambda: values.chance(0.5)
-    return values.pick(
-        [
-            values.word,
-            values.first_name,
-            values.place_name,
-            values.code,
-            values.code,
-            values.random_string,
-            values.name,
-            values.word,
-            values.invented,
-        ]
+    return _told_apart(
+        values.pick(
+            [
+                values.word,
+                values.first_name,
+                values.place_name,
+                values.code,
+                values.code,
+                values.random_string,
+                values.name,
+                values.word,
+                values.invented,
+            ]
+        )
     )
 
 
 def _extra(values: Values, used: set[str]) -> Parameter:
     name = next(n for n in iter(lambda: _word(values, EXTRA_NAMES), None) if n not in used)
     used.add(name)
-    json_type = values.pick(
-        ["string", "string", "integer", "number", "integer", "boolean"]
-        if values.chance(0.3)
-        else ["string", "integer", "number"]
-    )
+    if values.chance(0.2):
+        json_type = values.pick(["string", "integer", "number", "boolean"])
+    else:
+        json_type = values.pick(["integer", "number"]) if name in EXTRA_NUMBERS else "string"
     options = None
     draw = value_draw(values, json_type)
     if json_type == "string" and values.chance(0.12):
@@ -123,7 +136,7 @@ def _lookup(values: Values) -> Function:
         entity.type, entity.draw = "integer", lambda: values.integer(1, 9999)
     used = {entity.name}
     parameters = [entity] + [_extra(values, used) for _ in range(_count(values) - 1)]
-    the = f"the {thing} " if thing else values.pick(["", "", "", "the "])
+    the = f"the {thing} " if thing else ""
     if thing and values.chance(0.2):
         the = f"{thing} "
     core = [

@@ -108,7 +108,8 @@ def by_name(values: Values, function: Function) -> tuple[str, list[str]]:
         f"{name} with {joined}",
         f"{name}: {joined}",
     ]
-    if values.chance(0.4):
+    texts = [p for p in function.parameters if p.name in chosen and p.type == "string"]
+    if values.chance(0.4) and (len(texts) < 2 or quote != "{}"):  # two bare texts in a row cannot be told apart
         bare = list(shown.values())
         options = [
             f"{head} {name} with {' and '.join(bare)}",

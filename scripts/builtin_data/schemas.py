@@ -63,7 +63,7 @@ def style(values: Values) -> Style:
 
 
 def key_for(values: Values, kind: str, attribute: str) -> str:
-    if values.chance(0.04):
+    if values.chance(0.02):
         return values.invented()
     key = values.pick(SYNONYMS[kind][attribute].split())
     return key.capitalize() if values.chance(0.04) else key

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from builtin_data import calls, capitals, chat, counting, extraction, memory, repeat, sums, unknown
+from builtin_data import calls, capitals, chat, counting, extraction, generic_records, memory, repeat, sums, unknown
 from builtin_data.dialogue import Dialogue, Turn
 from builtin_data.systems import system_prompt
 from builtin_data.values import Values
@@ -30,21 +30,29 @@ SKILLS: dict[str, Maker] = {
     "repeat": repeat.make,
     "counting": counting.make,
     "anything else": unknown.make,
+    "lists by a schema": extraction.make_list,
+    "records of any kind": generic_records.make,
+    "calls among five or six": calls.make_many,
     "counting to hundreds": counting.make_hundreds,
 }
+HARDER = {"lists by a schema", "records of any kind", "calls among five or six", "counting to hundreds"}
+"""More than the model is meant for, told apart in its figures."""
 WEIGHTS = {
     "chat": 8,
     "capitals": 6,
-    "extraction": 32,
-    "calls": 40,
+    "extraction": 30,
+    "lists by a schema": 3,
+    "records of any kind": 3,
+    "calls": 44,
+    "calls among five or six": 2,
     "tool answers": 7,
     "sums": 3,
     "memory": 6,
-    "repeat": 16,
+    "repeat": 14,
     "counting": 3,
     "anything else": 8,
 }
-ALONE = {"extraction", "calls", "tool answers", "memory"}
+ALONE = {"extraction", "calls", "tool answers", "memory"} | HARDER - {"counting to hundreds"}
 LONG_SHARE = 0.0035
 
 
