@@ -71,6 +71,10 @@ class Queues:
         """The ids of all messages that nobody has taken yet."""
         return {task.id for huey in self._hueys.values() for task in huey.pending()}
 
+    def empty(self) -> set[str]:
+        """The kinds of jobs for which no message waits."""
+        return {kind for kind, huey in self._hueys.items() if not huey.pending_count()}
+
     def consumers(self, concurrency: Mapping[str, int]) -> list[Consumer]:
         """What runs the tasks, in threads of this process; each has to be started and stopped."""
         return [

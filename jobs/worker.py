@@ -161,9 +161,11 @@ class _Shift:
         return self._table.unfinished() > 0
 
     def _send_missing(self) -> None:
-        """Send the messages of due jobs that have none: their submitter was killed, or their time has just come."""
+        """Send the messages of due jobs that have none: their submitter was killed, their time has just come, or what
+        took the message ended before it could begin."""
         due = {message_id(id, attempt): (id, attempt, kind, priority) for id, attempt, kind, priority in self._due()}
-        self._sent &= due.keys()
+        empty = self._queues.empty()
+        self._sent = {message for message in self._sent if message in due and due[message][2] not in empty}
         missing = due.keys() - self._sent
         if missing:
             pending = self._queues.pending()

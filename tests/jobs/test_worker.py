@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -20,6 +21,7 @@ from jobs.client import JobsClient, Policy
 from jobs.job import State
 from jobs.launching import is_running
 from jobs.table import NewJob
+from jobs.worker import SWEEP_SECONDS
 from leap_core.builtin import model_path
 from leap_core.errors import LeapSerializationError, LeapUnavailableError
 from leap_core.options import GenerationOptions
@@ -40,6 +42,10 @@ ENDLESS = GenerationOptions(temperature=0.0, logit_bias={2: -1e9, 7: -1e9})
 def jobs(leap_home):
     with JobsClient() as client:
         yield client
+        for job in client.list():  # shown when a test fails
+            print(job.id, job.state.value, job.attempt, job.failures, job.error)
+        if client.places.worker_log.exists():
+            print(client.places.worker_log.read_text()[-4000:])
         client.stop_worker()
     deadline = time.monotonic() + 10
     while processes.of_home(leap_home) and time.monotonic() < deadline:
@@ -196,6 +202,21 @@ def test_a_job_whose_message_was_lost_is_found(jobs):
     parameters = jobs.generation("Hi", options=GenerationOptions(max_tokens=2)).parameters
     (id,) = jobs.table.add([NewJob("generate", parameters)])
     assert jobs.wait(id, 60).state is State.SUCCEEDED
+
+
+def test_a_message_that_was_taken_and_came_to_nothing_is_sent_again(jobs, leap_home):
+    leap_home.mkdir(parents=True, exist_ok=True)
+    (leap_home / "config.toml").write_text("[jobs]\ngenerate = 1\n")
+    first = jobs.generate("Count.", options=ENDLESS)
+    running_with_output(jobs, first)
+    os.kill(processes.named(leap_home, "jobs.process")[0], signal.SIGSTOP)
+    second = jobs.generate("Hi", options=GenerationOptions(max_tokens=2))
+    time.sleep(2 * SWEEP_SECONDS)  # the worker has seen that its message waits
+    with sqlite3.connect(jobs.places.queue) as queue:
+        assert queue.execute("DELETE FROM task").rowcount == 1
+    queue.close()
+    jobs.cancel(first)
+    assert jobs.wait(second, 20).state is State.SUCCEEDED
 
 
 def test_messages_that_come_twice_run_a_job_once(jobs):
