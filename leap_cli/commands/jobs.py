@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from jobs.client import JobsClient
     from jobs.job import Job
 
+T = TypeVar("T")
 STATES = ("queued", "running", "succeeded", "failed", "cancelled")
 FINAL = STATES[2:]
 LARGEST = 2**63 - 1
@@ -186,9 +187,11 @@ def cancel(env: Environment, /, ids: tuple[str, ...], everything: bool, no_wait:
     with _client(env) as jobs:
         if everything:
             ids = tuple(job.id for job in jobs.list(states=[_state("queued"), _state("running")]))
-        asked = [jobs.cancel(id, wait=False).id for id in ids]
-        found = [jobs.get(id) if no_wait else jobs.wait(id) for id in asked]
-    _show_rows(Output(env, format), found)
+
+        def tell(asked: list[str]) -> None:
+            _show_rows(Output(env, format), [jobs.get(id) if no_wait else jobs.wait(id) for id in asked])
+
+        _for_each(ids, lambda id: jobs.cancel(id, wait=False).id, tell)
 
 
 @command.command(short_help="Do failed or cancelled jobs again.")
@@ -198,8 +201,7 @@ def cancel(env: Environment, /, ids: tuple[str, ...], everything: bool, no_wait:
 def retry(env: Environment, /, ids: tuple[str, ...], format: str) -> None:
     """Do failed or cancelled jobs again. A download and a batch go on where they were."""
     with _client(env) as jobs:
-        found = [jobs.retry(id) for id in ids]
-    _show_rows(Output(env, format), found)
+        _for_each(ids, jobs.retry, lambda found: _show_rows(Output(env, format), found))
 
 
 @command.command(short_help="Forget jobs that have ended.")
@@ -208,9 +210,9 @@ def retry(env: Environment, /, ids: tuple[str, ...], format: str) -> None:
 @click.pass_obj
 def remove(env: Environment, /, ids: tuple[str, ...], format: str) -> None:
     """Forget jobs that have ended, and what they have put out. Files that they wrote stay."""
+    output = Output(env, format)
     with _client(env, autostart=False) as jobs:
-        removed = [jobs.remove(id) for id in ids]
-    Output(env, format).records([{"id": id} for id in removed], ["id"], name="id")
+        _for_each(ids, jobs.remove, lambda gone: output.records([{"id": id} for id in gone], ["id"], name="id"))
 
 
 @command.command(short_help="Forget all jobs that have ended, or the old ones.")
@@ -293,6 +295,19 @@ def _client(env: Environment, *, autostart: bool = True) -> JobsClient:
     from jobs.client import JobsClient
 
     return JobsClient(env.variables, autostart=autostart)
+
+
+def _for_each(ids: Iterable[str], action: Callable[[str], T], tell: Callable[[list[T]], object]) -> None:
+    """One after the other, then tell of them; of those that were done also when a later one cannot be."""
+    done: list[T] = []
+    try:
+        for id in ids:
+            done.append(action(id))
+    except BaseException:
+        if done:
+            tell(done)
+        raise
+    tell(done)
 
 
 def _state(name: str) -> Any:

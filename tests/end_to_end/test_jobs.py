@@ -154,6 +154,15 @@ def test_a_batch_from_a_pipe_outlives_it(program, submit, tmp_path):
     assert len(kept) == 1 and program("jobs", "remove", id).returncode == 0 and not kept[0].exists()
 
 
+def test_what_was_done_is_told_even_when_a_later_job_is_unknown(submit, program):
+    one, two = (submit("generate", QUESTION, *GREEDY) for _ in range(2))
+    assert program("jobs", "wait", one, two).returncode == 0
+    done = program("jobs", "remove", one, "nobody", two)
+    assert (done.returncode, done.stdout) == (8, f"ID\n{one}\n"), "the first is gone, and told of"
+    assert "there is no job 'nobody'" in done.stderr
+    assert program("jobs", "remove", two).returncode == 0, "the last was not touched"
+
+
 def test_work_outlives_the_terminal_and_everybody_in_it(start, program, long_batch, variables, tmp_path):
     """Everything in the session of the submitter is killed, as a terminal that is closed does with SIGHUP."""
     line = " ".join([sys.executable, "-m", "leap_cli", *long_batch, "--background"]) + "; sleep 60"
