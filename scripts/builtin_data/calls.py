@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable
 
 from builtin_data import capitals, chat, repeat, sums, unknown
-from builtin_data.catalogue import real_function
+from builtin_data.catalogue import ALIKE, real_function
 from builtin_data.dialogue import CALL_END, CALL_START, Dialogue, Turn
 from builtin_data.functions import Function, call, declare, look
-from builtin_data.inventions import invented_function
+from builtin_data.inventions import function_about, invented_function, subject
 from builtin_data.phrasing import fill, roughen
 from builtin_data.requests import by_name, by_purpose, several_values, two_requests
 from builtin_data.systems import system_prompt
@@ -90,12 +90,22 @@ def _function(values: Values) -> Function:
     return real_function(values) if values.chance(0.5) else invented_function(values)
 
 
+def _alike(values: Values) -> Callable[[], Function]:
+    """Draws functions that differ in what they do and not in what they take, so that the name has to be read."""
+    if values.chance(0.5):
+        table = values.pick(list(ALIKE.values()))
+        return lambda: real_function(values, table)
+    about = subject(values)
+    return lambda: function_about(values, about)
+
+
 def toolbox(values: Values, most: int = 4) -> list[Function]:
     """One to four functions that cannot be taken for each other; with ``most`` above four, five to so many."""
     chosen: list[Function] = []
     count = values.pick([1, 1, 1, 2, 2, 2, 3, 3, 4]) if most <= 4 else values.integer(5, most)
+    draw = _alike(values) if values.chance(0.45) else lambda: _function(values)
     for _ in range(count):
-        candidate = _function(values)
+        candidate = draw() if values.chance(0.85) else _function(values)
         if not any(_clash(candidate, other) for other in chosen):
             chosen.append(candidate)
     values.rng.shuffle(chosen)

@@ -6,7 +6,7 @@ A line is `names ; description ; parameters ; requests`, with alternatives betwe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from builtin_data import wordlists as lists
@@ -16,6 +16,19 @@ from builtin_data.phrasing import alternatives
 from builtin_data.values import Values
 
 TABLE = phrases("catalogue", "table")
+
+
+def _first_draw(line: str) -> str:
+    fields = [part for part in line.split(" ; ")[2:] if " : " in part]
+    return fields[0].split(" : ")[1].strip() if fields else ""
+
+
+ALIKE = {
+    draw: lines
+    for draw in sorted(set(map(_first_draw, TABLE)))
+    if len(lines := [line for line in TABLE if _first_draw(line) == draw]) >= 5
+}
+"""Functions that take the same first: many things can be asked about a place."""
 
 SMALL_POOLS = {
     "currency": [
@@ -76,6 +89,20 @@ SMALL_POOLS = {
         "ps aux",
         "date",
         "git log",
+    ],
+    "sign": [
+        "Aries",
+        "Taurus",
+        "Gemini",
+        "Cancer",
+        "Leo",
+        "Virgo",
+        "Libra",
+        "Scorpio",
+        "Sagittarius",
+        "Capricorn",
+        "Aquarius",
+        "Pisces",
     ],
     "country": [
         "France",
@@ -180,9 +207,9 @@ def _parameter(values: Values, text: str) -> Parameter:
     return Parameter(name, json_type, drawer(values, kind), values.pick(description.split("|")), not optional, options)
 
 
-def real_function(values: Values) -> Function:
-    """A function from the catalogue, under one of its names."""
-    parts = [part.strip() for part in values.pick(TABLE).split(" ; ")]
+def real_function(values: Values, table: Sequence[str] = TABLE) -> Function:
+    """A function from the catalogue, or from a part of it, under one of its names."""
+    parts = [part.strip() for part in values.pick(table).split(" ; ")]
     names, descriptions = parts[0].split("|"), parts[1].split("|")
     fields = [part for part in parts[2:] if " : " in part]
     wordings = [part for part in parts[2:] if part and " : " not in part]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from builtin_data.functions import Function, Parameter, restyle
@@ -106,11 +107,32 @@ def _count(values: Values) -> int:
     return values.pick([1, 1, 1, 1, 2, 2, 3])
 
 
-def _lookup(values: Values) -> Function:
+@dataclass
+class Subject:
+    """What several functions of one program are about: an order, by its number."""
+
+    thing: str | None
+    entity: Parameter
+
+
+def _entity(values: Values, named: str | None, description: str, numbers: float) -> Parameter:
+    name = named or values.pick(ENTITY_NAMES)
+    if values.chance(numbers):
+        return Parameter(name, "integer", lambda: values.integer(1, 9999), description)
+    return Parameter(name, "string", value_draw(values, "string"), description)
+
+
+def subject(values: Values) -> Subject:
+    thing = values.pick([None, _word(values, OBJECTS)])
+    return Subject(thing, _entity(values, thing if values.chance(0.4) else None, f"The {thing or 'thing'}", 0.2))
+
+
+def _lookup(values: Values, about: Subject | None = None) -> Function:
     """A fact about something: `get_price(id)`."""
+    about = about or subject(values)
+    thing, entity = about.thing, about.entity
     noun = _word(values, NOUNS)
     words = [noun] if values.chance(0.85) else [_word(values, NOUNS), noun]
-    thing = values.pick([None, _word(values, OBJECTS)])
     spoken = " ".join(words)
     name = values.pick(
         [
@@ -126,14 +148,6 @@ def _lookup(values: Values) -> Function:
     )
     if thing and values.chance(0.5):
         name = [name[0], thing, *name[1:]] if len(name) > 1 and name[-1] != "of" else [thing, *name]
-    entity = Parameter(
-        thing if thing and values.chance(0.4) else values.pick(ENTITY_NAMES),
-        "string",
-        value_draw(values, "string"),
-        f"The {thing or 'thing'}",
-    )
-    if values.chance(0.2):
-        entity.type, entity.draw = "integer", lambda: values.integer(1, 9999)
     used = {entity.name}
     parameters = [entity] + [_extra(values, used) for _ in range(_count(values) - 1)]
     the = f"the {thing} " if thing else ""
@@ -165,17 +179,10 @@ def _lookup(values: Values) -> Function:
     return Function(restyle(values, name), description, parameters, requests, set(words))
 
 
-def _action(values: Values) -> Function:
+def _action(values: Values, about: Subject | None = None) -> Function:
     """Something done to something: `approve_invoice(id, note)`."""
-    verb, thing = _word(values, VERBS), _word(values, OBJECTS)
-    entity = Parameter(
-        thing if values.chance(0.35) else values.pick(ENTITY_NAMES),
-        "string",
-        value_draw(values, "string"),
-        f"The {thing}",
-    )
-    if values.chance(0.25):
-        entity.type, entity.draw = "integer", lambda: values.integer(1, 9999)
+    verb, thing = _word(values, VERBS), about.thing if about and about.thing else _word(values, OBJECTS)
+    entity = about.entity if about else _entity(values, thing if values.chance(0.35) else None, f"The {thing}", 0.25)
     used = {entity.name}
     parameters = [entity] + [_extra(values, used) for _ in range(_count(values) - 1)]
     core = [
@@ -196,7 +203,7 @@ def _action(values: Values) -> Function:
             f"{verb} {thing}",
         ]
     )
-    return Function(name, description, parameters, requests, {verb, thing})
+    return Function(name, description, parameters, requests, {verb})
 
 
 def _operation(values: Values) -> Function:
@@ -235,6 +242,10 @@ def _operation(values: Values) -> Function:
         requests,
         {verb},
     )
+
+
+def function_about(values: Values, about: Subject) -> Function:
+    return values.pick([_lookup, _action])(values, about)
 
 
 def invented_function(values: Values) -> Function:

@@ -227,7 +227,11 @@ def order(values: Values) -> tuple[Facts, str]:
                 f"{values.pick(['Yesterday', 'Today', 'Last week'])} I bought {goods}{each}",
             ]
         )
+        if "price" in facts and "quantity" not in facts and values.chance(0.3):
+            text = f"[The|These] {facts['item']} [cost|costs|are sold for] {money}"
     text = expand(values.rng, text.replace("I 'd", "I'd"))
+    if values.chance(0.5):
+        text = text[0].upper() + text[1:]
     if "quantity" in facts and values.chance(0.08) and count.isdigit() and not each:
         text = f"{quantity} x {facts['item']}"
     return facts, text.replace("and paid", "at") + values.pick(
@@ -247,13 +251,15 @@ def event(values: Values) -> tuple[Facts, str]:
     bare = date is not None and date.startswith(("today", "tomorrow"))
     when = "" if date is None else (date if bare else values.pick([f"on {date}", f"on {date}", f"on {date}"]))
     at = f"{values.pick(['at', 'at', 'starting at', 'from'])} {time}" if time else ""
-    where = f"{values.pick(['in', 'in', 'at'])} {place}" if place else ""
+    article = "the " if place in lists.EVERYDAY_PLACES and (place.islower() or values.chance(0.5)) else ""
+    where = f"{values.pick(['in', 'in', 'at'])} {article}{place}" if place else ""
     pieces = [piece for piece in (when, at, where) if piece]
     if values.chance(0.4):
         pieces = [piece for piece in (where, when, at) if piece]
     details = " ".join(pieces)
     title = facts["title"]
-    the = values.pick(["The ", "The ", "", "Our ", "The annual ", "This year's "])
+    proper = title != title.lower()
+    the = values.pick(["The ", "The ", "", "Our ", "The annual ", "This year's "] if proper else ["The ", "Our ", "A "])
     text = values.pick(
         [
             f"{the}{title} [takes place|is|will be held|happens|will take place|is held|is planned|is scheduled"

@@ -225,8 +225,12 @@ class Values:
         return noun
 
     def title(self) -> str:
-        """An event's name in title case."""
+        """An event's name, in title case but for some everyday ones."""
         kind = self.pick(lists.EVENT_KINDS)
+        if self.chance(0.12):
+            head = self.fresh(lambda: self.pick([*lists.MEETING_HEADS, self.pick(lists.WORDS)]))
+            plain = f"{head} {self.pick([*lists.MEETING_KINDS, kind.lower()])}"
+            return self.pick([plain, plain, plain.capitalize(), kind])
         head = self.fresh(
             lambda: self.pick(lists.WORDS).capitalize() if self.chance(0.5) else self._syllables(1, 3).capitalize()
         )
@@ -240,6 +244,8 @@ class Values:
         kind = self.rng.random()
         if kind < 0.2:
             return f"Room {self.rng.randint(1, 400)}"
+        if kind < 0.4:
+            return self.pick(lists.EVERYDAY_PLACES)
         return f"{self.fresh(lambda: self._syllables(1, 3).capitalize())} {self.pick(lists.VENUE_KINDS)}"
 
     def email(self) -> str:
