@@ -63,15 +63,16 @@ def without_thinking(content: str) -> str:
 def render(dialogue: Dialogue, past_thinking: bool) -> list[tuple[str, bool]]:
     """The prompt and its answers as (text, to be learned) pieces.
 
-    As in the template, thinking is kept only in the last assistant message; with `past_thinking` it stays in all
-    of them, which is how an earlier one can be learned. An answer cut down to its end is context, not a lesson.
+    As in the template, thinking is kept only in the answer and in the assistant's message before it; with
+    `past_thinking` it stays in all of them, which is how an earlier one can be learned. An answer cut down to its end
+    is context, not a lesson.
     """
     pieces = [("<|startoftext|>" + system_block(dialogue), False)]
-    last = len(dialogue.turns) - 1
+    thinking = [index for index, turn in enumerate(dialogue.turns) if turn.role == "assistant"][-2:]
     for index, turn in enumerate(dialogue.turns):
         pieces.append((f"<|im_start|>{turn.role}\n", False))
         content, learn = turn.content, turn.role == "assistant" and turn.learn
-        if THINK_END in content and index != last and not past_thinking:
+        if THINK_END in content and index not in thinking and not past_thinking:
             content, learn = without_thinking(content), False
         pieces.append((content, False) if not learn else (content + "<|im_end|>", True))
         pieces.append(("\n" if learn else "<|im_end|>\n", False))
