@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import suppress
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from .functions import LeapFunction
 
 TURN_POLL_SECONDS = 0.05
+READER_POLL_SECONDS = 0.5
 
 
 class Conversation:
@@ -33,7 +35,7 @@ class Conversation:
     def history(self) -> list[ChatMessage]:
         """A copy of the messages so far. A running generation's messages are not among them yet."""
         with self._guard:
-            return list(self._history)
+            return copy.deepcopy(self._history)  # the arguments of calls can be changed
 
     @property
     def functions(self) -> list[LeapFunction]:
@@ -87,7 +89,7 @@ class Conversation:
     def _generate(
         self, stream: ResponseStream, message: ChatMessage | None, options: GenerationOptions | None
     ) -> Iterator[MessageResponse]:
-        while not self._turn.acquire(timeout=TURN_POLL_SECONDS):
+        while stream.stopped or not self._turn.acquire(timeout=TURN_POLL_SECONDS):
             if stream.abandoned:
                 return
             if stream.stopped:  # before its turn came: nothing was said, so nothing is kept
@@ -111,7 +113,7 @@ class Conversation:
                     self._history += [*new, complete.full_message]
         finally:
             self._turn.release()
-        if complete:
+        if complete and not stream.abandoned:
             yield complete
 
 
@@ -126,6 +128,7 @@ class ResponseStream:
         self._own: Iterator[MessageResponse] | None = None
         self._reader = threading.Condition()
         self._unread = 0
+        self._is_gone: Callable[[], bool] = lambda: False
         self.stopped = False
         """True once ``stop()`` was called."""
         self.abandoned = False
@@ -145,7 +148,9 @@ class ResponseStream:
         An asynchronous reader lags behind the thread that generates, so this waits until it has caught up or left.
         """
         with self._reader:
-            self._reader.wait_for(lambda: self._unread == 0 or self.abandoned)
+            while not self._reader.wait_for(lambda: self._unread == 0 or self.abandoned, READER_POLL_SECONDS):
+                if self._is_gone():
+                    self.abandoned = True
             return not self.abandoned
 
     def stop(self) -> None:
@@ -165,6 +170,8 @@ class ResponseStream:
                 self._own.close()  # type: ignore[attr-defined]
 
     def __iter__(self) -> Iterator[MessageResponse]:
+        if self._own is not None:  # goes on where next() was
+            return self._own
         with self._guard:
             if self._started:
                 raise RuntimeError("a response stream can be iterated only once")
@@ -186,7 +193,8 @@ class ResponseStream:
 
     def __next__(self) -> MessageResponse:
         if self._own is None:
-            self._own = iter(self)
+            own = iter(self)
+            self._own = own
         return next(self._own)
 
     def __enter__(self) -> ResponseStream:
@@ -204,6 +212,7 @@ class ResponseStream:
         loop = asyncio.get_running_loop()
         received: asyncio.Queue[MessageResponse | BaseException | None] = asyncio.Queue()
         responses = iter(self)
+        self._is_gone = loop.is_closed
 
         def hand_over(item: MessageResponse | BaseException | None) -> None:
             with self._reader:
@@ -217,6 +226,8 @@ class ResponseStream:
             try:
                 for response in responses:
                     hand_over(response)
+                    if not isinstance(response, Complete) and not self.was_read():
+                        self.close()  # never ahead of the reader, so that stop() ends what it sees
             except BaseException as error:
                 hand_over(error)
             else:

@@ -42,6 +42,17 @@ class LeapError(Exception):
         self.message = message
         self.hint = hint
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Copied and sent to other processes as it is, whatever its subclass is made of."""
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[LeapError], arguments: tuple[object, ...], state: dict[str, object]) -> LeapError:
+    error = kind.__new__(kind, *arguments)
+    error.args = arguments
+    error.__dict__.update(state)
+    return error
+
 
 class LeapModelLoadingError(LeapError):
     """A model file cannot be read, is damaged, or llama.cpp refuses it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Iterator
 from collections.abc import Sequence as Items
 from contextlib import contextmanager
@@ -85,6 +86,8 @@ class InProcessRunner(ModelRunner):
             raise
         store = SnapshotStore(options.cache_options, self._snapshot_scope() if options.cache_options.enabled else b"")
         self.scheduler = Scheduler(self._context, store, context_size=self._context_size, threads=threads)
+        self._free = weakref.finalize(self, _free, self.scheduler, self._context, self.model)
+        self._free.atexit = False  # then the memory goes with the process
 
     @property
     def model_id(self) -> str:
@@ -117,14 +120,17 @@ class InProcessRunner(ModelRunner):
         if options.rng_seed is None and self._options.random_seed is not None:
             options.rng_seed = self._options.random_seed
         parser = self._parser_for(options)
-        with self._in_use():
-            generation, constraint = self._generate([text], (), parser, options)
+
+        def begin() -> tuple[Generation, CompiledConstraint | None]:
+            with self._in_use():
+                return self._generate([text], (), parser, options, opens_reasoning=_opens_reasoning([text]))
+
+        generation, constraint = begin()
         if constraint is None:
             return generation
 
         def again(_: Items[ChatMessage]) -> Generation:
-            with self._in_use():
-                return self._generate([text], (), parser, options)[0]
+            return begin()[0]
 
         return CheckedGeneration(generation, constraint, again)
 
@@ -137,8 +143,7 @@ class InProcessRunner(ModelRunner):
     ) -> tuple[Generation, CompiledConstraint | None]:
         with self._in_use():
             pieces = self._pieces(messages, functions, parser, options)
-            opens_reasoning = bool(pieces) and pieces[-1].rstrip().endswith(THINK_START)
-            return self._generate(pieces, functions, parser, options, opens_reasoning=opens_reasoning)
+            return self._generate(pieces, functions, parser, options, opens_reasoning=_opens_reasoning(pieces))
 
     def _generate(
         self,
@@ -174,7 +179,7 @@ class InProcessRunner(ModelRunner):
             said = b"".join(map(self.model.piece, sequence.target[len(prompt) :]))
             self._replies.keep(pieces, said.decode(errors="replace"), sequence.target)
 
-        return InProcessGeneration(sequence, reply, remember), constraint
+        return InProcessGeneration(sequence, reply, remember), constraint  # `remember` keeps this runner loaded
 
     def get_prompt_tokens_size(
         self,
@@ -210,6 +215,7 @@ class InProcessRunner(ModelRunner):
             if not self._loaded:
                 return
             self._loaded = False
+        self._free.detach()
         self.scheduler.close()
         with self._changed:
             self._changed.wait_for(lambda: not self._users)
@@ -317,6 +323,23 @@ class InProcessRunner(ModelRunner):
         layout = f"{options.kv_type_k} {options.kv_type_v} {options.flash_attention} {options.n_gpu_layers} unified"
         parts = b"\0".join([self.model.fingerprint, state_version().encode(), layout.encode()])
         return blake2b(parts, digest_size=16).digest()
+
+
+def _free(scheduler: Scheduler, context: LlamaContext, model: LlamaModel) -> None:
+    """What ``unload`` does, for a runner that nobody holds any more. In a thread of its own, because the one that finds
+    this out may be the one that has to finish a step first."""
+
+    def close() -> None:
+        scheduler.close()
+        context.close()
+        model.close()
+
+    threading.Thread(target=close, name="leap-free", daemon=True).start()
+
+
+def _opens_reasoning(pieces: Items[str]) -> bool:
+    """Whether a prompt ends within reasoning."""
+    return bool(pieces) and pieces[-1].rstrip().endswith(THINK_START)
 
 
 def _with_schema(messages: Items[ChatMessage], options: GenerationOptions) -> Items[ChatMessage]:

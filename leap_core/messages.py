@@ -11,14 +11,13 @@ import base64
 import binascii
 import json
 import struct
-from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar
 
 from .errors import LeapSerializationError
-from .wav import WavFormat, check_samples, check_wav, wav_from_samples
+from .wav import WavFormat, as_float32, check_samples, check_wav, wav_from_samples
 
 JsonObject = dict[str, Any]
 
@@ -64,6 +63,9 @@ class Text(ChatMessageContent):
 
     text: str
 
+    def __post_init__(self) -> None:
+        _text(self.text, "text")
+
     def to_json(self) -> JsonObject:
         return {"type": "text", "text": self.text}
 
@@ -75,6 +77,7 @@ class Image(ChatMessageContent):
     data: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
+        _check_bytes(self.data)
         if not self.data.startswith(JPEG_START):
             raise LeapSerializationError("the picture is not a JPEG", hint="convert it to JPEG first")
 
@@ -93,6 +96,7 @@ class Audio(ChatMessageContent):
     data: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
+        _check_bytes(self.data)
         check_wav(self.data)
 
     @property
@@ -118,7 +122,7 @@ class AudioPcmF32(ChatMessageContent):
     sample_rate: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "samples", tuple(array("f", self.samples)))
+        object.__setattr__(self, "samples", as_float32(self.samples))
         check_samples(self.samples, self.sample_rate)
 
     def to_json(self) -> JsonObject:
@@ -163,7 +167,7 @@ class LeapFunctionCall:
         if isinstance(arguments, str):
             try:
                 arguments = json.loads(arguments or "{}")
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise LeapSerializationError(f"not JSON: {error}", path=f"{path}.function.arguments") from None
         identifier = call.get("id")
         if identifier is not None:
@@ -210,6 +214,9 @@ class ChatMessage:
                 kind = type(part).__name__
                 raise LeapSerializationError(f"expected a content part, not {kind}", path=f"content[{index}]")
         calls = tuple(function_calls) if function_calls is not None else None
+        for name, text in (("reasoning_content", reasoning_content), ("tool_call_id", tool_call_id)):
+            if text is not None:
+                _text(text, name)
         for name, value in (
             ("role", role),
             ("content", parts),
@@ -278,7 +285,7 @@ class LeapJSONEncoder(json.JSONEncoder):
 def leap_object_hook(value: JsonObject) -> object:
     """``json.loads(text, object_hook=leap_object_hook)`` reads messages back; other objects stay as they are."""
     role = value.get("role")
-    known = isinstance(role, str) and role in ChatMessageRole._value2member_map_
+    known = isinstance(role, str) and (role == "developer" or role in ChatMessageRole._value2member_map_)
     if known and ("content" in value or "tool_calls" in value):
         return ChatMessage.from_json(value)
     return value
@@ -350,6 +357,11 @@ def _unknown_role(role: object) -> str:
 def _kind(value: object) -> str:
     names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
     return names.get(type(value), "a number" if isinstance(value, (int, float)) else type(value).__name__)
+
+
+def _check_bytes(data: object) -> None:
+    if not isinstance(data, bytes):
+        raise LeapSerializationError(f"expected bytes, not {_kind(data)}")
 
 
 def _object(value: object, path: str) -> JsonObject:

@@ -48,7 +48,7 @@ class GenerationOptions:
     last ``repeat_last_n`` tokens (-1 = the whole context, 0 = none; 64 by default); ``logit_bias`` adds to the logits
     of token ids; ``rng_seed`` makes sampling repeatable.
 
-    Ending: ``max_tokens`` >= 1, ``stop`` strings (not part of the text).
+    Ending: ``max_tokens`` >= 1; ``stop`` strings, looked for in the text alone and not part of it.
 
     Shape: at most one of ``json_schema_constraint`` (JSON text), ``regex_constraint``, ``grammar_constraint`` (Lark)
     and ``choices_constraint``; ``inject_schema_into_prompt`` also shows the schema to the model.
@@ -123,6 +123,8 @@ class GenerationOptions:
         for name in _SWITCHES:
             if not isinstance(getattr(self, name), bool):
                 raise LeapOptionsError(name, f"{getattr(self, name)!r} is not true or false")
+        if not isinstance(self.logit_bias, Mapping):
+            raise LeapOptionsError("logit_bias", "must map token ids to numbers")
         for token, bias in self.logit_bias.items():
             if not isinstance(token, int) or isinstance(token, bool) or token < 0:
                 raise LeapOptionsError("logit_bias", f"{token!r} is not a token id")
@@ -184,6 +186,8 @@ class GenerationOptions:
         return cls(**given)
 
 
+LARGEST = 2**64 - 1
+"""Of whole numbers."""
 _NUMBERS = (
     ("temperature", 0.0, math.inf),
     ("top_p", 0.0, 1.0),
@@ -233,13 +237,15 @@ def _check_integer(name: str, value: object, low: int) -> None:
         raise LeapOptionsError(name, f"{value!r} is not a whole number")
     if value < low:
         raise LeapOptionsError(name, f"{value} must be {low} or more")
+    if value > LARGEST:
+        raise LeapOptionsError(name, f"{value} must be {LARGEST} or less")
 
 
 def _read_extras(options: GenerationOptions | ModelLoadingOptions, text: str) -> JsonObject:
     """The plain options in an ``extras`` text; what is no number, text, list or boolean cannot be given there."""
     try:
         given = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise LeapOptionsError("extras", f"not JSON: {error}") from None
     if not isinstance(given, dict):
         raise LeapOptionsError("extras", "must be a JSON object")
@@ -329,6 +335,14 @@ class ModelLoadingOptions:
     extras: str | None = None
 
     def __post_init__(self) -> None:
+        for f in fields(self):
+            if getattr(self, f.name) is None and f.default is not None:  # None means the default everywhere
+                default = CacheOptions() if f.name == "cache_options" else f.default
+                object.__setattr__(self, f.name, default)
+        if not isinstance(self.chat_template, (str, type(None))):
+            raise LeapOptionsError("chat_template", f"{self.chat_template!r} is not a text")
+        if not isinstance(self.cache_options, CacheOptions):
+            raise LeapOptionsError("cache_options", "must be CacheOptions")
         for name, low in (("context_size", 8), ("cpu_threads", 1), ("slots", 1), ("batch_size", 1)):
             _check_integer(name, getattr(self, name), low)
         _check_integer("n_gpu_layers", self.n_gpu_layers, -1)

@@ -1,8 +1,9 @@
-"""The tokens of one reply become responses: characters, then reasoning apart from text, then calls apart from text."""
+"""The tokens of one reply become responses: characters, reasoning apart from text, calls apart from text, and text up
+to a stop string."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from .functions.stream import CallEvent, CallsFound, CallStream, CallText
@@ -56,8 +57,12 @@ class Reply:
         if parser is not None:
             markers |= {parser.start_marker, parser.end_marker}
         # Other control tokens are turn markers and the like; text for nobody. With no parser everything is wanted raw.
-        shown = {vocabulary.special_tokens.get(marker) for marker in markers}
+        self._is_raw = parser is None
+        special = vocabulary.special_tokens
+        shown = {special.get(marker) for marker in markers}
         self._hidden = vocabulary.control_tokens - shown if parser is not None else frozenset[int]()
+        self._opens_reasoning, self._ends_reasoning = special.get(THINK_START), special.get(THINK_END)
+        self._marks_calls = {special.get(marker) for marker in markers - {THINK_START, THINK_END}}
         self._decoder = Utf8Decoder()
         self._splitter = ReasoningSplitter(inside=inside_reasoning)
         self._stop = StopStrings(options.stop)
@@ -75,18 +80,29 @@ class Reply:
 
     def feed(self, token: int) -> list[MessageResponse]:
         """The responses that a token completes."""
-        if token in self._hidden:
+        if token in self._hidden or self._is_out_of_place(token):
             return []
-        return self._route(self._splitter.feed(self._decoder.feed(self._vocabulary.piece(token))))
+        text = self._decoder.feed(self._vocabulary.piece(token))
+        tags = (self._opens_reasoning, self._ends_reasoning)
+        if None not in tags and token not in tags:
+            return self._route(self._splitter.take(text))
+        return self._route(self._splitter.feed(text, lambda: self._calls.is_open))
+
+    def _is_out_of_place(self, token: int) -> bool:
+        """Whether this is a marker that begins or ends nothing where it stands."""
+        if self._is_raw:
+            return False
+        if self._splitter.inside:
+            return token == self._opens_reasoning or token in self._marks_calls
+        return token == self._ends_reasoning and not self._calls.is_open
 
     def finish(self, reason: GenerationFinishReason, stats: GenerationStats) -> list[MessageResponse]:
         """What was held back, then Complete."""
-        found: list[MessageResponse] = []
-        if not self._stop.met:
-            found = self._route(self._splitter.feed(self._decoder.finish()))
-            found += self._route(self._splitter.finish())
-            found += self._deliver(self._stop.finish())
+        found = self._route(self._splitter.finish())
         found += self._events(self._calls.finish())
+        if self._stop.met and reason is GenerationFinishReason.MAX_TOKENS:  # the last token completed a stop string
+            reason = GenerationFinishReason.STOP
+        found += self._text_of(self._stop.finish())
         if self._inline_tag_open:
             found.append(Chunk(THINK_END))
         message = ChatMessage(
@@ -98,14 +114,14 @@ class Reply:
         found.append(Complete(message, reason, stats, tuple(self._warnings)))
         return found
 
-    def _route(self, pieces: Sequence[tuple[str, str]]) -> list[MessageResponse]:
+    def _route(self, pieces: Iterable[tuple[str, str]]) -> list[MessageResponse]:
         found: list[MessageResponse] = []
         for kind, text in pieces:
             if kind == "text":
                 if self._inline_tag_open:
                     found.append(Chunk(THINK_END))
                     self._inline_tag_open = False
-                found += self._deliver(self._stop.feed(text))
+                found += self._events(self._calls.feed(text))
                 continue
             self._reasoning.append(text)
             if self._options.inline_thinking_tags:
@@ -115,18 +131,23 @@ class Reply:
                 found.append(ReasoningChunk(text))
         return found
 
-    def _deliver(self, text: str) -> list[MessageResponse]:
-        return self._events(self._calls.feed(text)) if text else []
-
     def _events(self, events: Sequence[CallEvent]) -> list[MessageResponse]:
         found: list[MessageResponse] = []
         for event in events:
+            if self._stop.met:  # whatever comes after the end of the text was never said
+                break
             if isinstance(event, CallText):
-                self._text.append(event.text)
-                found.append(Chunk(event.text))
+                found += self._text_of(self._stop.feed(event.text))
             elif isinstance(event, CallsFound):
+                found += self._text_of(self._stop.finish())
                 self._function_calls += event.calls
                 found.append(FunctionCalls(event.calls))
             else:
                 self._warnings.append(event.message)
         return found
+
+    def _text_of(self, text: str) -> list[MessageResponse]:
+        if not text:
+            return []
+        self._text.append(text)
+        return [Chunk(text)]

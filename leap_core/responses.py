@@ -5,7 +5,6 @@ Every response has a JSON form, ``{"type": "chunk", "text": …}`` and so on, th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any, ClassVar
@@ -54,10 +53,12 @@ class GenerationStats:
 
     @staticmethod
     def from_json(value: object, path: str = "stats") -> GenerationStats:
-        if not isinstance(value, Mapping):
-            raise LeapSerializationError("expected an object", path=path)
+        given = _object(value, path)
+        for name, number in given.items():
+            if not isinstance(number, (int, float)) or isinstance(number, bool):
+                raise LeapSerializationError("expected a number", path=f"{path}.{name}")
         try:
-            return GenerationStats(**value)
+            return GenerationStats(**given)
         except TypeError as error:
             raise LeapSerializationError(str(error).replace("GenerationStats.__init__() ", ""), path=path) from None
 
@@ -78,15 +79,11 @@ class MessageResponse:
     @staticmethod
     def from_json(value: object, path: str = "response") -> MessageResponse:
         """Read an event back; an unknown shape raises LeapSerializationError naming the path."""
-        if not isinstance(value, dict):
-            raise LeapSerializationError("expected an object", path=path)
-        reader = _READERS.get(str(value.get("type")))
+        given = _object(value, path)
+        reader = _READERS.get(str(given.get("type")))
         if reader is None:
-            raise LeapSerializationError(f"unknown response type {value.get('type')!r}", path=f"{path}.type")
-        try:
-            return reader(value, path)
-        except (KeyError, TypeError, ValueError) as error:
-            raise LeapSerializationError(f"not a {value['type']} response ({error})", path=path) from None
+            raise LeapSerializationError(f"unknown response type {given.get('type')!r}", path=f"{path}.type")
+        return reader(given, path)
 
 
 @dataclass(frozen=True)
@@ -115,6 +112,9 @@ class FunctionCalls(MessageResponse):
 
     function_calls: tuple[LeapFunctionCall, ...]
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "function_calls", tuple(self.function_calls))
+
     def to_json(self) -> JsonObject:
         calls = [call.to_json(f"call_{n}") for n, call in enumerate(self.function_calls)]
         return {"type": "function_calls", "function_calls": calls}
@@ -126,6 +126,9 @@ class AudioSample(MessageResponse):
 
     samples: tuple[float, ...]
     sample_rate: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "samples", tuple(self.samples))
 
     def to_json(self) -> JsonObject:
         return {"type": "audio_sample", "samples": list(self.samples), "sample_rate": self.sample_rate}
@@ -164,27 +167,64 @@ MessageResponse.AudioSample = AudioSample
 MessageResponse.Complete = Complete
 
 
+def _object(value: object, path: str) -> JsonObject:
+    if not isinstance(value, dict):
+        raise LeapSerializationError("expected an object", path=path)
+    return value
+
+
+def _text(value: JsonObject, name: str, path: str) -> str:
+    if not isinstance(text := value.get(name), str):
+        raise LeapSerializationError("expected a string", path=f"{path}.{name}")
+    return text
+
+
+def _list(value: JsonObject, name: str, path: str, kind: type | tuple[type, ...] = object, of: str = "") -> list[Any]:
+    items = value.get(name)
+    if not isinstance(items, list) or not all(isinstance(item, kind) for item in items):
+        raise LeapSerializationError(f"expected a list{of}", path=f"{path}.{name}")
+    return items
+
+
+def _read_chunk(value: JsonObject, path: str) -> MessageResponse:
+    return Chunk(_text(value, "text", path))
+
+
+def _read_reasoning(value: JsonObject, path: str) -> MessageResponse:
+    return ReasoningChunk(_text(value, "reasoning", path))
+
+
 def _read_calls(value: JsonObject, path: str) -> MessageResponse:
-    calls = value["function_calls"]
+    calls = _list(value, "function_calls", path)
     return FunctionCalls(
         tuple(LeapFunctionCall.from_json(call, f"{path}.function_calls[{n}]") for n, call in enumerate(calls))
     )
 
 
+def _read_sample(value: JsonObject, path: str) -> MessageResponse:
+    rate = value.get("sample_rate")
+    if not isinstance(rate, int) or isinstance(rate, bool):
+        raise LeapSerializationError("expected a whole number of Hz", path=f"{path}.sample_rate")
+    return AudioSample(tuple(_list(value, "samples", path, (int, float), " of numbers")), rate)
+
+
 def _read_complete(value: JsonObject, path: str) -> MessageResponse:
-    stats = value.get("stats")
+    stats, reason = value.get("stats"), _text(value, "finish_reason", path)
+    if reason not in GenerationFinishReason._value2member_map_:
+        known = ", ".join(each.value for each in GenerationFinishReason)
+        raise LeapSerializationError(f"unknown reason {reason!r}; known are {known}", path=f"{path}.finish_reason")
     return Complete(
-        ChatMessage.from_json(value["message"], f"{path}.message"),
-        GenerationFinishReason(value["finish_reason"]),
+        ChatMessage.from_json(value.get("message"), f"{path}.message"),
+        GenerationFinishReason(reason),
         None if stats is None else GenerationStats.from_json(stats, f"{path}.stats"),
-        tuple(value.get("warnings", ())),
+        tuple(_list(value, "warnings", path, str, " of strings")) if "warnings" in value else (),
     )
 
 
 _READERS = {
-    "chunk": lambda value, path: Chunk(str(value["text"])),
-    "reasoning_chunk": lambda value, path: ReasoningChunk(str(value["reasoning"])),
+    "chunk": _read_chunk,
+    "reasoning_chunk": _read_reasoning,
     "function_calls": _read_calls,
-    "audio_sample": lambda value, path: AudioSample(tuple(value["samples"]), int(value["sample_rate"])),
+    "audio_sample": _read_sample,
     "complete": _read_complete,
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from .templates import THINK_END, THINK_START
@@ -12,17 +12,14 @@ Kind = Literal["text", "reasoning"]
 
 
 class Utf8Decoder:
-    """Tokens are pieces of UTF-8: bytes in, whole characters out. What is not UTF-8 becomes U+FFFD."""
+    """Tokens are pieces of UTF-8: bytes in, whole characters out. What is not UTF-8 becomes U+FFFD; a character that
+    the end of the reply has cut is left out."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def feed(self, piece: bytes) -> str:
         return self._decoder.decode(piece)
-
-    def finish(self) -> str:
-        """What an incomplete character leaves."""
-        return self._decoder.decode(b"", final=True)
 
 
 class ReasoningSplitter:
@@ -33,45 +30,51 @@ class ReasoningSplitter:
     """
 
     def __init__(self, *, inside: bool = False) -> None:
-        self._inside = inside
+        self.inside = inside
+        """Whether what comes next is reasoning."""
         self._held = ""
         self._skip_space = inside
 
-    def feed(self, text: str) -> list[tuple[Kind, str]]:
-        found: list[tuple[Kind, str]] = []
+    def feed(self, text: str, is_quoted: Callable[[], bool] = lambda: False) -> Iterator[tuple[Kind, str]]:
+        """The pieces that ``text`` completes, one by one. ``is_quoted`` is asked after each whether an opening tag
+        would now be a part of something else, such as an argument of a call, and no tag."""
         self._held += text
         while True:
-            tag = THINK_END if self._inside else THINK_START
+            tag = THINK_END if self.inside else THINK_START
             before, met, after = self._held.partition(tag)
             if not met:
                 break
-            self._add(found, before)
             self._held = after
-            self._inside = not self._inside
+            yield from self._piece(before)
+            if not self.inside and is_quoted():
+                yield from self._piece(tag)
+                continue
+            self.inside = not self.inside
             self._skip_space = True
-        keep = partial_suffix(self._held, (THINK_END if self._inside else THINK_START,))
+        keep = partial_suffix(self._held, (THINK_END if self.inside else THINK_START,))
         ready = self._held[: len(self._held) - keep]
         self._held = self._held[len(ready) :]
-        self._add(found, ready)
-        return found
+        yield from self._piece(ready)
 
-    def finish(self) -> list[tuple[Kind, str]]:
+    def take(self, text: str) -> Iterator[tuple[Kind, str]]:
+        """A text that is known to hold no tag, whatever it spells."""
+        yield from self._piece(text)
+
+    def finish(self) -> Iterator[tuple[Kind, str]]:
         """What was held back in vain."""
-        found: list[tuple[Kind, str]] = []
-        self._add(found, self._held)
-        self._held = ""
-        return found
+        held, self._held = self._held, ""
+        yield from self._piece(held)
 
-    def _add(self, found: list[tuple[Kind, str]], text: str) -> None:
+    def _piece(self, text: str) -> Iterator[tuple[Kind, str]]:
         if self._skip_space:
             text = text.lstrip()
         if text:
             self._skip_space = False
-            found.append(("reasoning" if self._inside else "text", text))
+            yield "reasoning" if self.inside else "text", text
 
 
 class StopStrings:
-    """Ends the text where a stop string begins; the string itself is not delivered."""
+    """Ends the text where the stop string begins that is complete first; the string itself is not delivered."""
 
     def __init__(self, strings: Sequence[str]) -> None:
         self._strings = tuple(strings)
@@ -83,10 +86,10 @@ class StopStrings:
         if self.met or not self._strings:
             return "" if self.met else text
         self._held += text
-        places = [place for string in self._strings if (place := self._held.find(string)) >= 0]
+        places = [(place + len(string), place) for string in self._strings if (place := self._held.find(string)) >= 0]
         if places:
             self.met = True
-            ready, self._held = self._held[: min(places)], ""
+            ready, self._held = self._held[: min(places)[1]], ""
             return ready
         keep = partial_suffix(self._held, self._strings)
         ready = self._held[: len(self._held) - keep]

@@ -16,6 +16,8 @@ from .errors import LeapSerializationError
 
 PCM, IEEE_FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
 ENCODINGS = {(PCM, 16): "int16", (PCM, 24): "int24", (PCM, 32): "int32", (IEEE_FLOAT, 32): "float32"}
+SUBFORMAT = bytes.fromhex("000000001000800000aa00389b71")
+"""What follows the coding's tag in the GUID of an extensible format that stands for a plain one."""
 ACCEPTED = "mono PCM of float32, int16, int24 or int32 is accepted"
 
 
@@ -45,7 +47,8 @@ def check_wav(data: bytes) -> WavFormat:
         raise LeapSerializationError("the WAV is truncated inside its header")
     if data[8:12] != b"WAVE":
         raise LeapSerializationError("not a WAV file (RIFF, but not WAVE)", hint="convert it to WAV first")
-    chunks = _chunks(data)
+    (size,) = struct.unpack_from("<I", data, 4)
+    chunks = _chunks(data[: 8 + size] if size else data)  # what follows the RIFF is none of its chunks; 0: streamed
     encoding, width, sample_rate = _read_format(chunks.get(b"fmt "))
     body = chunks.get(b"data")
     if body is None:
@@ -61,6 +64,8 @@ def check_wav(data: bytes) -> WavFormat:
 
 def check_samples(samples: Sequence[float], sample_rate: int) -> None:
     """Refuse empty or non-finite samples and impossible rates."""
+    if not isinstance(sample_rate, int) or isinstance(sample_rate, bool):
+        raise LeapSerializationError(f"sample_rate {sample_rate!r} is not a whole number of Hz")
     if not 1 <= sample_rate <= 768_000:
         raise LeapSerializationError(f"sample_rate {sample_rate} is outside 1 to 768000 Hz")
     if not samples:
@@ -68,9 +73,17 @@ def check_samples(samples: Sequence[float], sample_rate: int) -> None:
     _check_finite(samples)
 
 
+def as_float32(samples: Sequence[float]) -> tuple[float, ...]:
+    """The samples as float32 holds them; numpy's arrays will do. What float32 cannot hold becomes infinite."""
+    try:
+        return tuple(array("f", samples))
+    except TypeError:
+        raise LeapSerializationError("the samples must be numbers, one a sample (mono)") from None
+
+
 def wav_from_samples(samples: Sequence[float], sample_rate: int) -> bytes:
     """Mono float32 samples as the bytes of a WAV file."""
-    samples = tuple(array("f", samples))  # also takes numpy's arrays; what float32 cannot hold becomes infinite
+    samples = as_float32(samples)
     check_samples(samples, sample_rate)
     body = struct.pack(f"<{len(samples)}f", *samples)
     head = struct.pack("<4sIHHIIHH", b"fmt ", 16, IEEE_FLOAT, 1, sample_rate, sample_rate * 4, 4, 32)
@@ -102,11 +115,13 @@ def _chunks(data: bytes) -> dict[bytes, bytes]:
 def _read_format(chunk: bytes | None) -> tuple[str, int, int]:
     if chunk is None or len(chunk) < 16:
         raise LeapSerializationError("the WAV is truncated: it has no complete fmt chunk")
-    tag, channels, rate, _, _, bits = struct.unpack_from("<HHIIHH", chunk)
+    tag, channels, rate, _, frame, bits = struct.unpack_from("<HHIIHH", chunk)
     if tag == EXTENSIBLE:
-        if len(chunk) < 26:
+        if len(chunk) < 40:
             raise LeapSerializationError("the WAV is truncated inside its extensible fmt chunk")
         (tag,) = struct.unpack_from("<H", chunk, 24)
+        if chunk[26:40] != SUBFORMAT:
+            raise LeapSerializationError(f"the WAV is of an unknown coding (GUID {chunk[24:40].hex()}); {ACCEPTED}")
     if tag not in (PCM, IEEE_FLOAT):
         raise LeapSerializationError(f"the WAV is compressed or of an unknown coding (format tag {tag}); {ACCEPTED}")
     if channels != 1:
@@ -116,6 +131,8 @@ def _read_format(chunk: bytes | None) -> tuple[str, int, int]:
     if encoding is None:
         kind = "float" if tag == IEEE_FLOAT else "int"
         raise LeapSerializationError(f"the WAV's samples are {kind}{bits}; {ACCEPTED}")
+    if frame != bits // 8:
+        raise LeapSerializationError(f"the WAV has {bits}-bit samples in blocks of {frame} bytes; {ACCEPTED}, packed")
     if rate == 0:
         raise LeapSerializationError("the WAV's sample rate is 0 Hz")
     return encoding, bits // 8, rate

@@ -57,6 +57,11 @@ class CallStream:
         self._error: ValueError | None = None
         self._finding = _Finding(parser, declared) if parser is not None else None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether what comes next is, or may be, a part of a call."""
+        return self._inside or self._held.startswith("[")
+
     def feed(self, text: str) -> list[CallEvent]:
         """What a piece of text completes."""
         if self._parser is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 
@@ -38,6 +39,23 @@ def test_unload_waits_for_who_cuts_a_prompt_into_tokens():
     asking.join(20)
     unloading.join(20)
     assert ended == ["the model is unloaded"] and runner.model.pointer is None
+
+
+def test_a_runner_that_nobody_holds_is_unloaded():
+    runner = Leap.load("builtin")
+    model = runner.model
+    generation = runner.start([ChatMessage("user", "Count to 300.")])
+    next(generation)
+    del runner
+    gc.collect()
+    assert model.pointer is not None, "somebody still reads"
+    generation.close()
+    del generation
+    gc.collect()
+    deadline = time.monotonic() + 20
+    while model.pointer is not None:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_a_token_s_text_is_not_read_from_memory_that_is_free():

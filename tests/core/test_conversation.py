@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import pickle
 import threading
 
 import pytest
@@ -19,6 +21,7 @@ from leap_core import (
     LeapGenerationError,
     ReasoningChunk,
 )
+from leap_core.errors import LeapConstraintError, LeapGenerationPromptExceedContextLengthError, LeapOptionsError
 from leap_core.testing import ScriptedModelRunner, Stall
 
 CALL = LeapFunctionCall("weather", {"city": "Bern"})
@@ -141,15 +144,12 @@ def test_a_slow_async_reader_gets_everything_and_history_waits_for_it():
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Python's, for any open generator
 def test_a_loop_that_goes_away_gives_the_answer_up():
     """Neither an error in a thread nor one that runs for ever."""
-    stall = Stall()
-    conversation = ScriptedModelRunner(["a", stall, *"b" * 1000]).create_conversation()
+    conversation = ScriptedModelRunner(["a"] * 1000).create_conversation()
     loop = asyncio.new_event_loop()
     responses = conversation.generate_response("hi").__aiter__()
     assert loop.run_until_complete(responses.__anext__()) == Chunk("a")
-    assert stall.reached.wait(20)
     (worker,) = (thread for thread in threading.enumerate() if thread.name == "leap-async")
     loop.close()
-    stall.release()
     worker.join(20)
     assert not worker.is_alive() and not conversation.is_generating and conversation.history == []
 
@@ -171,3 +171,72 @@ def test_two_loops_can_read_at_once():
     for thread in threads:
         thread.join(20)
     assert texts == ["ok"] * 8
+
+
+def test_stop_ends_what_an_async_reader_sees():
+    conversation = ScriptedModelRunner(list("abcdefgh")).create_conversation()
+
+    async def read() -> list[object]:
+        seen = []
+        stream = conversation.generate_response("hi")
+        async for response in stream:
+            seen.append(response)
+            if len(seen) == 1:
+                await asyncio.sleep(0.2)  # the thread that generates would have got to the end
+                stream.stop()
+        return seen
+
+    *pieces, end = asyncio.run(read())
+    assert len(pieces) <= 2 and end.finish_reason is GenerationFinishReason.INTERRUPTED
+
+
+def test_a_loop_goes_on_where_next_was():
+    stream = ScriptedModelRunner(["a", "b"]).create_conversation().generate_response("hi")
+    assert next(stream) == Chunk("a")
+    assert [response for response in stream][0] == Chunk("b")
+
+
+def test_a_stream_that_was_stopped_before_it_began_says_nothing():
+    runner = ScriptedModelRunner("a")
+    conversation = runner.create_conversation()
+    stream = conversation.generate_response("hi")
+    stream.stop()
+    (end,) = stream
+    assert end.finish_reason is GenerationFinishReason.INTERRUPTED and end.stats is None
+    assert conversation.history == [] and runner.requests == [] and not conversation.is_generating
+
+
+def test_a_stream_that_is_closed_from_elsewhere_has_no_end():
+    stall = Stall()
+    conversation = ScriptedModelRunner(["a", stall, "b"]).create_conversation()
+    stream = conversation.generate_response("hi")
+    seen = []
+    reader = threading.Thread(target=lambda: seen.extend(stream))
+    reader.start()
+    assert stall.reached.wait(20)
+    stream.close()
+    stall.release()
+    reader.join(20)
+    assert seen == [Chunk("a")] and conversation.history == []
+
+
+def test_the_arguments_in_a_history_that_was_read_are_copies():
+    conversation = ScriptedModelRunner().create_conversation_from_history(
+        [ChatMessage("assistant", function_calls=[LeapFunctionCall("f", {"a": [1]})])]
+    )
+    conversation.history[0].function_calls[0].arguments["a"].append(2)
+    assert conversation.history[0].function_calls[0].arguments == {"a": [1]}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        LeapGenerationError("broken", hint="mend it"),
+        LeapOptionsError("top_p", "too large"),
+        LeapConstraintError("no", text="{", problems=["cut"]),
+        LeapGenerationPromptExceedContextLengthError(9, 8),
+    ],
+)
+def test_errors_go_to_other_processes_as_they_are(error):
+    for other in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert (type(other), str(other), vars(other)) == (type(error), str(error), vars(error))

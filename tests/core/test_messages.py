@@ -110,6 +110,9 @@ def test_pcm_samples_are_float32_bit_for_bit():
 
 
 def test_a_developer_is_a_system():
+    assert (
+        json.loads('{"role": "developer", "content": "x"}', object_hook=leap_object_hook).role is ChatMessageRole.SYSTEM
+    )
     assert ChatMessage.from_json({"role": "developer", "content": "x"}) == ChatMessage("system", "x")
 
 
@@ -120,6 +123,26 @@ def test_text_joins_the_text_parts_alone():
 def test_content_may_be_text_a_part_or_parts():
     assert ChatMessage("user", "x") == ChatMessage("user", Text("x")) == ChatMessage("user", [Text("x")])
     assert ChatMessage("user", "x").content == (Text("x"),)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Text(5),
+        lambda: Image("abc"),
+        lambda: Audio("abc"),
+        lambda: AudioPcmF32([0.1], 16000.0),
+        lambda: AudioPcmF32([0.1], "16000"),
+        lambda: AudioPcmF32([(0.1, 0.2)], 16000),
+        lambda: Audio.from_float_samples([0.5], 16000.0),
+        lambda: ChatMessage("assistant", "x", reasoning_content=5),
+        lambda: ChatMessage("tool", "x", tool_call_id=5),
+        lambda: LeapFunctionCall.from_json({"function": {"name": "f", "arguments": "[" * 200_000}}),
+    ],
+)
+def test_what_would_not_read_back_is_refused(make):
+    with pytest.raises(LeapSerializationError):
+        make()
 
 
 def test_messages_cannot_be_changed():

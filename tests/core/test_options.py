@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from dataclasses import fields
 
@@ -22,14 +23,14 @@ from leap_core.options import CacheOptions, GenerationOptions, ModelLoadingOptio
         ("presence_penalty", [-2, 0, 2], [-2.1, 2.1, "x"]),
         ("top_k", [0, 1, 40], [-1, 1.5, "x", True]),
         ("max_tokens", [1, 100000], [0, -1, 1.5, "x", True]),
-        ("repeat_last_n", [-1, 0, 64], [-2, 0.5]),
+        ("repeat_last_n", [-1, 0, 64], [-2, 0.5, 2**70]),
         ("rng_seed", [0, 2**63], [-1, 0.5, "x"]),
         ("stop", [[], ["a"], ("a", "b")], ["text", [""], [5]]),
         ("function_call_parser", ["auto", "lfm", "hermes", None], ["other", 5]),
         (
             "logit_bias",
             [{}, {5: -1.0}],
-            [{"5": 1.0}, {-1: 1.0}, {5: "x"}, {5: float("nan")}, {5: 10**400}, {True: 1.0}],
+            [None, [5], {"5": 1.0}, {-1: 1.0}, {5: "x"}, {5: float("nan")}, {5: 10**400}, {True: 1.0}],
         ),
         ("choices_constraint", [["yes", "no"]], [[], "yes", ["yes", ""], [1, 2], 5]),
         ("regex_constraint", ["a+"], [5, ["a"]]),
@@ -124,7 +125,9 @@ def test_none_falls_back_and_what_is_set_stays():
         ("slots", [0, 257]),
         ("batch_size", [0]),
         ("random_seed", [-1]),
-        ("kv_type_k", ["f8", None]),
+        ("kv_type_k", ["f8", 5]),
+        ("chat_template", [5]),
+        ("cache_options", [True]),
         ("kv_type_v", ["f8"]),
     ],
 )
@@ -133,6 +136,11 @@ def test_loading_options_have_ranges(name, bad):
         with pytest.raises(LeapOptionsError) as caught:
             ModelLoadingOptions(**{name: value})
         assert caught.value.option == name
+
+
+def test_loading_options_that_are_none_fall_back():
+    named = [f.name for f in dataclasses.fields(ModelLoadingOptions)]
+    assert ModelLoadingOptions(**dict.fromkeys(named)) == ModelLoadingOptions()
 
 
 def test_cache_options_have_ranges_and_the_sdk_default():

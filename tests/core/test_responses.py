@@ -19,6 +19,7 @@ from leap_core.responses import (
     ReasoningChunk,
 )
 
+END = {"type": "complete", "message": {"role": "assistant"}, "finish_reason": "stop"}
 STATS = GenerationStats(12, 5, 17, 80.5, 30, 0.25)
 RESPONSES = [
     Chunk("Grüße 🌍\n"),
@@ -68,20 +69,32 @@ def test_the_sdk_spelling_of_the_cases():
         ({}, "response.type"),
         ({"type": "noise"}, "response.type"),
         ({"type": ["chunk"]}, "response.type"),
-        ({"type": "chunk"}, "response"),
+        ({"type": "chunk"}, "response.text"),
+        ({"type": "chunk", "text": None}, "response.text"),
+        ({"type": "reasoning_chunk", "reasoning": {}}, "response.reasoning"),
         ({"type": "complete", "message": {"role": "x"}, "finish_reason": "stop"}, "response.message.role"),
-        ({"type": "complete", "message": {"role": "assistant"}, "finish_reason": "tired"}, "response"),
+        ({"type": "complete", "message": {"role": "assistant"}, "finish_reason": "tired"}, "response.finish_reason"),
         ({"type": "complete", "message": {"role": "assistant"}, "finish_reason": "stop", "stats": 5}, "response.stats"),
         (
             {"type": "complete", "message": {"role": "assistant"}, "finish_reason": "stop", "stats": {"x": 1}},
             "response.stats",
         ),
         ({"type": "function_calls", "function_calls": [{}]}, "response.function_calls[0].function"),
-        ({"type": "function_calls", "function_calls": 5}, "response"),
-        ({"type": "audio_sample", "samples": 5, "sample_rate": 24000}, "response"),
+        ({"type": "function_calls", "function_calls": 5}, "response.function_calls"),
+        ({"type": "function_calls", "function_calls": {}}, "response.function_calls"),
+        ({"type": "audio_sample", "samples": 5, "sample_rate": 24000}, "response.samples"),
+        ({"type": "audio_sample", "samples": "123", "sample_rate": 24000}, "response.samples"),
+        ({"type": "audio_sample", "samples": [], "sample_rate": "8"}, "response.sample_rate"),
+        (END | {"warnings": "abc"}, "response.warnings"),
+        (END | {"stats": STATS.to_json() | {"prompt_tokens": "5"}}, "response.stats.prompt_tokens"),
     ],
 )
 def test_unknown_shapes_are_named_by_their_path(value, path):
     with pytest.raises(LeapSerializationError) as caught:
         MessageResponse.from_json(value)
     assert caught.value.path == path
+
+
+def test_lists_become_tuples():
+    calls = [LeapFunctionCall("f")]
+    assert FunctionCalls(calls) == FunctionCalls(tuple(calls)) and AudioSample([0.5], 8000).samples == (0.5,)

@@ -20,13 +20,14 @@ def test_characters_arrive_whole(text: str) -> None:
     for size in (1, 2, 3):
         decoder = Utf8Decoder()
         pieces = [decoder.feed(raw[n : n + size]) for n in range(0, len(raw), size)]
-        assert "".join(pieces) + decoder.finish() == text
+        assert "".join(pieces) == text
         assert "\ufffd" not in "".join(pieces)
 
 
 def test_what_is_not_utf8_becomes_a_replacement_character() -> None:
     decoder = Utf8Decoder()
-    assert decoder.feed(b"a\xff") + decoder.feed("é".encode()[:1]) + decoder.finish() == "a\ufffd\ufffd"
+    assert decoder.feed(b"a\xff") == "a\ufffd"
+    assert decoder.feed("é".encode()[:1]) == "", "it is not whole yet"
 
 
 CASES = [
@@ -46,10 +47,16 @@ CASES = [
 def test_reasoning_is_split_off_wherever_the_pieces_break(text: str, inside: bool, expected: dict[str, str]) -> None:
     for cut in range(len(text) + 1):
         splitter = ReasoningSplitter(inside=inside)
-        pieces = splitter.feed(text[:cut]) + splitter.feed(text[cut:]) + splitter.finish()
+        pieces = [*splitter.feed(text[:cut]), *splitter.feed(text[cut:]), *splitter.finish()]
         assert joined(pieces) == expected
     single = ReasoningSplitter(inside=inside)
-    assert joined([piece for char in text for piece in single.feed(char)] + single.finish()) == expected
+    assert joined([*(piece for char in text for piece in single.feed(char)), *single.finish()]) == expected
+
+
+def test_a_quoted_tag_is_text():
+    splitter = ReasoningSplitter()
+    pieces = [*splitter.feed('f("<think>', lambda: True), *splitter.feed('")<think>why</think>', lambda: False)]
+    assert joined(pieces) == {"text": 'f("<think>")', "reasoning": "why"}
 
 
 @pytest.mark.parametrize(
@@ -61,6 +68,7 @@ def test_reasoning_is_split_off_wherever_the_pieces_break(text: str, inside: boo
         ("one\n\ntwo", ["\n\n"], "one"),
         ("ab", ["abc"], "ab"),
         ("stop", ["stop"], ""),
+        ("xabcd", ["abcd", "bc"], "xa"),
     ],
 )
 def test_the_text_ends_before_the_first_stop_string(text: str, stops: list[str], expected: str) -> None:

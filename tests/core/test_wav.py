@@ -53,9 +53,26 @@ def test_chunks_of_other_names_and_odd_sizes_are_stepped_over():
     assert check_wav(data).samples == 2
 
 
+def test_what_follows_the_riff_is_ignored_and_a_streamed_one_is_read_to_its_end():
+    data = riff(fmt(1, bits=16), chunk(b"data", b"\0" * 4))
+    assert check_wav(data + b"TAG" + b"x" * 125).samples == 2
+    assert check_wav(data[:4] + b"\0" * 4 + data[8:]).samples == 2
+
+
+def extensible(guid: bytes) -> bytes:
+    plain = fmt(0xFFFE, bits=16)[8:]
+    return chunk(b"fmt ", plain + struct.pack("<HHI", 22, 16, 4) + guid)
+
+
 @pytest.mark.parametrize(
     ("data", "says"),
     [
+        (riff(extensible(bytes.fromhex("010000002107d31186440050c24b1e2a")), chunk(b"data", b"\0" * 4)), "GUID 0100"),
+        (riff(extensible(b"\1\0"), chunk(b"data", b"\0" * 4)), "truncated inside its extensible"),
+        (
+            riff(chunk(b"fmt ", struct.pack("<HHIIHH", 1, 1, 16000, 64000, 4, 24)), chunk(b"data", b"\0" * 12)),
+            "24-bit samples in blocks of 4 bytes",
+        ),
         (b"", "empty"),
         (b"RI", "truncated inside its header"),
         (b"ID3\x04 an mp3 file", "not a WAV file"),
