@@ -1,6 +1,18 @@
-"""``python -m leap_cli`` is the ``leap`` command."""
+"""The console script, and ``python -m leap_cli``."""
 
-from .main import run
+from __future__ import annotations
+
+import signal
+
+
+def run() -> None:
+    """The ``leap`` command. Ctrl-C while its modules are read ends it and says nothing."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from .main import run
+
+    run()
+
 
 if __name__ == "__main__":
     run()

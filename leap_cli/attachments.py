@@ -16,9 +16,7 @@ import click
 
 from .environment import Environment
 from .output import one_line
-from .prompt import decode_text
-
-MOST_BYTES = 16 * 1024 * 1024
+from .prompt import MOST_BYTES, check_size, decode_text
 
 
 def attach(name: str, env: Environment) -> str:
@@ -38,8 +36,7 @@ def read_text_file(name: str, env: Environment) -> str:
             data = file.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:  # ValueError: a name that no file can have
         raise click.UsageError(f"cannot read {name}: {getattr(error, 'strerror', None) or error}") from None
-    if len(data) > MOST_BYTES:
-        raise click.UsageError(f"{name} is larger than {MOST_BYTES // 1024**2} MiB, which no model could read")
+    check_size(data, name)
     if b"\0" in data:
         raise click.UsageError(f"{name} is binary; only text can be put into a prompt")
     return decode_text(data, name)

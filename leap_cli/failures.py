@@ -42,7 +42,7 @@ def exit_code_of(error: errors.LeapError) -> ExitCode:
 def report(failure: BaseException, env: Environment) -> ExitCode:
     """Say what went wrong, in one line, and tell the exit code. Exceptions that end a program pass through."""
     if isinstance(failure, BrokenPipeError):
-        return ExitCode.DONE  # who read our output has seen enough
+        return ExitCode.DONE  # who read our data has seen enough; notes that nobody reads raise nothing
     if isinstance(failure, click.ClickException):
         return _say(env, *_usage_message(failure), ExitCode.USAGE)
     if isinstance(failure, errors.LeapError):
@@ -56,8 +56,7 @@ def report(failure: BaseException, env: Environment) -> ExitCode:
 
 
 def _say(env: Environment, message: str, hint: str | None, code: ExitCode) -> ExitCode:
-    with suppress(OSError, ValueError):  # when nobody can be told, the exit code still says it
-        Output(env).error(message, hint)
+    Output(env).error(message, hint)
     return code
 
 

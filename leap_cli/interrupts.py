@@ -35,7 +35,7 @@ class _Handler:
 
 def raise_on_interrupt() -> None:
     """From now on each press raises KeyboardInterrupt once. Where SIGINT is ignored (a background job) it stays so."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, signal.SIG_DFL):
         signal.signal(signal.SIGINT, _Handler(_raise))
 
 

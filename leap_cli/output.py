@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from enum import Enum
 from typing import Any
 
@@ -103,8 +104,7 @@ class Output:
     def progress(self, message: str) -> None:
         """A line that the next one replaces. Shown on a terminal only."""
         if self._live_notes:
-            self._err.write(CLEAR_LINE + one_line(message))
-            self._err.flush()
+            self._tell(CLEAR_LINE + one_line(message))
             self._progress_shown = True
 
     def _table(self, records: list[Mapping[str, Any]], columns: Sequence[str]) -> None:
@@ -123,14 +123,18 @@ class Output:
 
     def _write_note(self, text: str) -> None:
         self._end_progress()
-        self._err.write(text)
-        self._err.flush()
+        self._tell(text)
 
     def _end_progress(self) -> None:
         if self._progress_shown:
-            self._err.write(CLEAR_LINE)
-            self._err.flush()
+            self._tell(CLEAR_LINE)
             self._progress_shown = False
+
+    def _tell(self, text: str) -> None:
+        """For people: when nobody can be told, the work goes on all the same."""
+        with suppress(OSError, ValueError):  # ValueError: the stream was closed
+            self._err.write(text)
+            self._err.flush()
 
 
 def one_line(text: str) -> str:

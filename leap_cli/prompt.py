@@ -12,6 +12,8 @@ from .environment import Environment
 from .output import Output
 
 PATIENCE_SECONDS = 3.0
+MOST_BYTES = 16 * 1024 * 1024
+"""Of a text for a prompt."""
 INPUT = "{input}"
 
 
@@ -49,9 +51,10 @@ def read_text(env: Environment, output: Output) -> str:
     if not env.stdin_is_terminal:
         waiting.start()
     try:
-        data = env.stdin.read()
+        data = env.stdin.read(MOST_BYTES + 1)
     finally:
         waiting.cancel()
+    check_size(data, "standard input")
     return decode_text(data, "standard input").rstrip("\r\n")
 
 
@@ -68,6 +71,12 @@ def read_system(value: str, env: Environment) -> str:
     from .attachments import read_text_file
 
     return read_text_file(value[1:], env).rstrip("\r\n")
+
+
+def check_size(data: bytes, source: str) -> None:
+    """More than any model could read is a usage error that names the source."""
+    if len(data) > MOST_BYTES:
+        raise click.UsageError(f"{source} is larger than {MOST_BYTES // 1024**2} MiB, which no model could read")
 
 
 def decode_text(data: bytes, source: str) -> str:

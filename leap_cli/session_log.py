@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -143,7 +144,7 @@ class SessionLog:
         if model is None and self.session is not None:
             model = self.session.model
         self.model = model_reference(env, model)
-        if (env.cwd / self.model).is_file():  # the session may be continued from another directory
+        if os.path.isfile(env.cwd / self.model):  # the session may be continued from another directory
             self.model = str((env.cwd / self.model).absolute())
         return model
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 SEAMS = "\ufdd0\ufdd1\ufdd2\ufdd3\ufdd4\ufdd5\ufdd6\ufdd7"
 """Unicode's noncharacters, which no text interchanges; one that the messages do not contain is used."""
 MOST_CHARACTERS = 16_000_000
+"""That a template may add to what was said."""
 THINK_START, THINK_END = "<think>", "</think>"
 
 JsonObject = dict[str, Any]
@@ -65,7 +66,8 @@ class ChatTemplate:
         }
         if self.has_thinking_switch:
             values["enable_thinking"] = enable_thinking
-        text = _bounded(self._template, values)
+        said = sum(len(part.text) for message in messages for part in message.content if isinstance(part, Text))
+        text = _bounded(self._template, values, MOST_CHARACTERS + 2 * said)
         return [piece for piece in text.split(seam) if piece]
 
     def _protector(self, seam: str) -> Callable[[str], str]:
@@ -160,7 +162,7 @@ def _unused_seam(messages: Sequence[ChatMessage], functions: Sequence[LeapFuncti
     raise LeapGenerationError("the messages contain all of Unicode's noncharacters U+FDD0 to U+FDD7")
 
 
-def _bounded(template: Template, values: JsonObject) -> str:
+def _bounded(template: Template, values: JsonObject, most: int) -> str:
     from jinja2 import TemplateError
 
     pieces: list[str] = []
@@ -168,12 +170,12 @@ def _bounded(template: Template, values: JsonObject) -> str:
     try:
         for piece in template.generate(**values):
             length += len(piece)
-            if length > MOST_CHARACTERS:
-                raise LeapGenerationError(f"the chat template wrote more than {MOST_CHARACTERS} characters")
+            if length > most:
+                raise LeapGenerationError(f"the chat template wrote more than {most} characters")
             pieces.append(piece)
     except TemplateError as error:
         raise LeapGenerationError(f"the chat template refuses these messages: {error}") from None
-    except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError, RecursionError) as error:
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
         raise LeapGenerationError(f"the chat template fails: {type(error).__name__}: {error}") from None
     return "".join(pieces)
 

@@ -20,14 +20,14 @@ from ..answer import Stream
 from ..environment import Environment
 from ..interrupts import stopping_on_interrupt
 from ..output import Output
-from ..prompt import decode_text
+from ..prompt import MOST_BYTES, check_size, decode_text
 from .dialogue import Dialogue
 
 
 def answer_lines(dialogue: Dialogue, env: Environment) -> None:
     """Answer each line that is not blank. The first failure ends it: nobody is there to say things differently."""
     for _, line in _lines(env):
-        dialogue.answer(ChatMessage(ChatMessageRole.USER, line))
+        _go_on(env, dialogue.answer(ChatMessage(ChatMessageRole.USER, line)))
 
 
 def answer_messages(dialogue: Dialogue, env: Environment, output: Output) -> None:
@@ -39,6 +39,7 @@ def answer_messages(dialogue: Dialogue, env: Environment, output: Output) -> Non
             error.message = f"line {number}: {error.message}"
             raise
         if complete is not None:
+            _go_on(env, complete)
             output.event(complete.full_message.to_json())
 
 
@@ -59,6 +60,12 @@ def read_through(_dialogue: Dialogue, stream: Stream) -> Complete:
     if complete is None or complete.finish_reason is GenerationFinishReason.ERROR:
         raise LeapGenerationError("the generation failed before the answer was complete")
     return complete
+
+
+def _go_on(env: Environment, complete: Complete) -> None:
+    """Ctrl-C ends a conversation that comes through a pipe: nobody is there to ask for something else."""
+    if complete.finish_reason is GenerationFinishReason.INTERRUPTED and not env.stdin_is_terminal:
+        raise KeyboardInterrupt
 
 
 def _take(dialogue: Dialogue, message: ChatMessage) -> Complete | None:
@@ -97,7 +104,8 @@ def _parsed(line: str) -> object:
 
 def _lines(env: Environment) -> Iterator[tuple[int, str]]:
     """Each line of standard input that is not blank, with its number, as it comes."""
-    for number, data in enumerate(env.stdin, start=1):
+    for number, data in enumerate(iter(lambda: env.stdin.readline(MOST_BYTES + 1), b""), start=1):
+        check_size(data, f"line {number} of standard input")
         line = decode_text(data, f"line {number} of standard input").rstrip("\r\n")
         if line.strip():
             yield number, line

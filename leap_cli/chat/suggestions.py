@@ -55,12 +55,19 @@ def files(env: Environment, begun: str) -> Iterator[Suggestion]:
     directory, name = os.path.split(begun[len(mark) :])
     try:
         with os.scandir(env.cwd / Path(directory or ".").expanduser()) as entries:
-            found = sorted((entry.name, entry.is_dir()) for entry in entries)
+            found = sorted((entry.name, _is_directory(entry)) for entry in entries)
     except (OSError, ValueError, RuntimeError):  # RuntimeError: there is no such user's home
         return
     for entry, is_directory in found[:MOST_FILES]:
         if entry.startswith(name) and entry.isprintable() and (name or not entry.startswith(".")):
             yield Suggestion(mark + os.path.join(directory, entry) + (os.sep if is_directory else ""))
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that leads to itself
+        return False
 
 
 def models(env: Environment, begun: str) -> Iterator[Suggestion]:

@@ -106,7 +106,9 @@ class LlamaModel:
 
     def token_text(self, token: int) -> str:
         """The vocabulary's own spelling of a token, empty for none."""
-        return "" if token < 0 else bytes(self._lib.llama_vocab_get_text(self.llama_vocab, token)).decode()
+        return (
+            "" if token < 0 else bytes(self._lib.llama_vocab_get_text(self.llama_vocab, token)).decode(errors="replace")
+        )
 
     @cached_property
     def bos_text(self) -> str:

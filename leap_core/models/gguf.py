@@ -8,9 +8,10 @@ Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, versions 2 an
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from math import prod
 from os import PathLike
 from pathlib import Path
@@ -30,6 +31,9 @@ LONGEST_KEY = 65_535
 LONGEST_TENSOR_NAME = 63
 LONGEST_KEPT_STRING = 16 * 1024**2
 LARGEST_KEPT_ARRAY = 1024
+MOST_BLOCKS = 512
+"""llama.cpp's limit (LLAMA_MAX_LAYERS)."""
+TOKENS = "tokenizer.ggml.tokens"
 LEAST_BYTES_OF_A_TENSOR_RECORD = 8 + 4 + 8 + 4 + 8
 
 STRING, ARRAY = 8, 9
@@ -316,20 +320,24 @@ class _Cursor:
         if count <= LARGEST_KEPT_ARRAY:
             return [self.value(key, kind) for _ in range(count)]
         if kind == STRING:
-            self._skip_strings(count)
+            self._skip_strings(key, count)
         else:
             self.position += count * smallest
         return SkippedArray(TYPE_NAMES[kind], count)
 
-    def _skip_strings(self, count: int) -> None:
+    def _skip_strings(self, key: str, count: int) -> None:
         data, position, length_at = self.data, self.position, U64.unpack_from
+        ends = [position]
         try:
             for _ in range(count):
                 position += 8 + length_at(data, position)[0]
+                ends.append(position)
         except (StructError, OverflowError):
             raise self._cut() from None
         if position > self.size:
             raise self._cut()
+        if key == TOKENS:
+            _check_unique(bytes(data[begin + 8 : end]) for begin, end in pairwise(ends))
         self.position = position
 
     def _cut(self) -> _Damaged:
@@ -346,11 +354,29 @@ def _check_metadata(metadata: dict[str, Any], array_types: dict[str, str]) -> No
     for key, types in TOKENIZER_ARRAYS.items():
         if key in metadata and array_types.get(key) not in types:
             raise _Damaged(f"{key!r} must be an array of {' or '.join(types)}")
-    tokens = metadata.get("tokenizer.ggml.tokens")
+    blocks = metadata.get(f"{architecture}.block_count", 1)
+    if not isinstance(blocks, int) or not 1 <= blocks <= MOST_BLOCKS:
+        raise _Damaged(f"it claims {blocks!r} layers ({architecture}.block_count)")
+    for name in ("layer_norm_epsilon", "layer_norm_rms_epsilon"):
+        epsilon = metadata.get(f"{architecture}.attention.{name}", 0.0)
+        if not isinstance(epsilon, (int, float)) or not 0.0 <= epsilon < 1.0:
+            raise _Damaged(f"{architecture}.attention.{name} is {epsilon!r}")
+    tokens = metadata.get(TOKENS)
+    if isinstance(tokens, list):
+        _check_unique(token for token in tokens if "\N{REPLACEMENT CHARACTER}" not in token)
     for key in AS_LONG_AS_TOKENS:
         value = metadata.get(key)
         if value is not None and (tokens is None or len(value) < len(tokens)):
             raise _Damaged(f"{key!r} has {len(value)} elements for {0 if tokens is None else len(tokens)} tokens")
+
+
+def _check_unique(tokens: Iterable[bytes | str]) -> None:
+    """llama.cpp ends the process over a vocabulary in which a token occurs twice; empty ones it gives names."""
+    seen: set[bytes | str] = set()
+    for token in tokens:
+        if token and token in seen:
+            raise _Damaged(f"the token {token!r} occurs twice in {TOKENS}")
+        seen.add(token)
 
 
 def _tensors(cursor: _Cursor, count: int, alignment: int) -> Iterator[TensorInfo]:

@@ -127,7 +127,7 @@ def parse_reference(
         return CatalogueName(entry, quantization)
     if quantization is None:
         path = _absolute(text, cwd)
-        if path.exists():
+        if os.path.exists(path):  # also tells that a name is too long for one
             return LocalPath(path)
         for directory in installed:
             if directory.lower() == text.lower():
@@ -150,7 +150,10 @@ def _looks_like_path(text: str) -> bool:
 
 
 def _absolute(text: str, cwd: Path | None) -> Path:
-    return Path(os.path.abspath((cwd or Path.cwd()) / Path(text).expanduser()))
+    try:
+        return Path(os.path.abspath((cwd or Path.cwd()) / Path(text).expanduser()))
+    except FileNotFoundError:
+        raise LeapModelNotFoundError(f"there is no file {text!r}: the working directory was removed") from None
 
 
 def _local(text: str, cwd: Path | None, catalogue: Catalogue) -> LocalPath:

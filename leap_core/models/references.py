@@ -140,9 +140,9 @@ class _Resolver:
         """The model that a file or directory is, with what lies beside it."""
         if path.suffix.lower() == ".bundle":
             raise bundle_refused(str(path), self.catalogue)
-        if path.is_dir():
+        if os.path.isdir(path):
             return self._of_directory(path)
-        if not path.exists():
+        if not os.path.exists(path):
             self._missing_path(path, reference)
         if path.suffix.lower() == ".json":
             return self._of_manifest(path, path.stem)
@@ -273,7 +273,8 @@ class _Resolver:
         if path.parent.is_dir():
             from difflib import get_close_matches
 
-            names = [other.name for other in path.parent.iterdir() if other.suffix.lower() in (".gguf", ".json")]
+            found = (other for other in path.parent.iterdir() if other.suffix.lower() in (".gguf", ".json"))
+            names = [other.name for other in found if other.is_file()]
             near = get_close_matches(path.name, names, 3, 0.6)
         hint = f"there is {', '.join(near)}" if near else None
         if hint is None and path.parent == (self.cwd or Path.cwd()):

@@ -46,13 +46,19 @@ def test_an_interrupted_json_document_is_whole(leap):
     assert (document["finish_reason"], document["message"]["content"]) == ("interrupted", "half of it")
 
 
-def test_ctrl_c_in_a_chat_stops_one_answer_only(leap):
+@pytest.mark.parametrize(
+    ("flags", "lines", "said"),
+    [
+        ([], "one\ntwo\n", "half\n"),
+        (["--jsonl"], '{"role": "user", "content": "one"}\n{"role": "user", "content": "two"}\n', ""),
+    ],
+)
+def test_ctrl_c_ends_a_chat_through_a_pipe(leap, flags, lines, said):
     stall = Stall()
     runner = leap.script(["half", stall, "never"], "second")
     interrupt_at(stall)
-    done = leap("chat", "-m", "some", stdin="one\ntwo\n")
-    assert (done.code, done.stdout) == (0, "half\nsecond\n")
-    assert [message.text for message in runner.requests[1].messages] == ["one", "half", "two"]
+    done = leap("chat", "-m", "some", *flags, stdin=lines)
+    assert (done.code, done.stdout, len(runner.requests)) == (130, said, 1)
 
 
 def test_an_answer_that_ends_all_the_same_is_an_answer(leap):

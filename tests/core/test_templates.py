@@ -109,6 +109,7 @@ def test_the_generation_tag_and_loop_controls_work() -> None:
     [
         "{{ raise_exception('only users') }}",
         "{{ messages[0].nothing.more }}",
+        "{{ 1 / 0 }}",
         "{{ 'x' * 99999999999 }}",
         "{{ 'x' * 9999999 * 9999999 }}",
         "{{ 9 ** 9 ** 9 ** 9 }}",

@@ -17,7 +17,7 @@ import pytest
 
 from leap_core.responses import MessageResponse
 
-from .conftest import LONG, QUESTION
+from .conftest import LONG, QUESTION, STUB
 
 NOTE = "leap: no model given, so the built-in demo model answers; "
 
@@ -110,6 +110,35 @@ def test_a_reader_that_leaves_ends_it_quietly(shell, format):
 def test_output_that_cannot_be_written(shell, command, target, reason):
     done = shell(f"leap {command} >{target}")
     assert (done.returncode, done.stderr) == (1, f"leap: error: cannot write the output: {reason}\n")
+
+
+@pytest.mark.parametrize("command", [f'generate "{QUESTION}"', f"chat <<< '{QUESTION}'"])
+@pytest.mark.parametrize("ending", ["2>/dev/full", "2> >(exec <&-; sleep 0.1)"])
+def test_an_answer_does_not_need_somebody_who_reads_the_notes(shell, command, ending):
+    """With no -m there is a note about the model."""
+    done = shell(f"leap {command} {ending}")
+    assert (done.returncode, done.stdout) == (0, "The capital of France is Paris.\n")
+
+
+@pytest.mark.parametrize("command", ["generate hi", "chat"])
+def test_more_input_than_a_model_could_read_is_not_read(shell, command):
+    done = shell(f"ulimit -v 4000000; head -c 20000000 /dev/zero | tr '\\0' x | leap {command} -m builtin")
+    assert done.returncode == 2 and "standard input is larger than 16 MiB" in done.stderr
+
+
+def test_a_prompt_of_many_characters_is_counted(shell):
+    done = shell("head -c 16500000 /dev/zero | tr '\\0' x | leap generate -m builtin")
+    assert done.returncode == 5 and "tokens and the context holds 2048" in done.stderr
+
+
+def test_ctrl_c_while_the_program_is_read_says_nothing(variables):
+    look = "print(signal.getsignal(signal.SIGINT).name, 'click' in sys.modules)"
+    code = (
+        "import signal, sys, types; main = types.ModuleType('leap_cli.main'); "
+        f"main.run = lambda: {look}; sys.modules['leap_cli.main'] = main; from leap_cli.__main__ import run; run()"
+    )
+    done = subprocess.run([*STUB, sys.executable, "-c", code], env=variables, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("SIG_DFL False\n", "")
 
 
 def test_closed_standard_streams(shell):

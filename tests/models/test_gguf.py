@@ -150,6 +150,36 @@ def test_arrays_that_llama_cpp_reads_unchecked_must_fit_the_tokens(tmp_path: Pat
         read_gguf_header(path)
 
 
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (lambda w: w.add_block_count(0), "claims 0 layers"),
+        (lambda w: w.add_block_count(513), "claims 513 layers"),
+        (lambda w: w.add_layer_norm_rms_eps(-1.0), "layer_norm_rms_epsilon is -1.0"),
+        (lambda w: w.add_layer_norm_rms_eps(float("nan")), "layer_norm_rms_epsilon is nan"),
+        (lambda w: w.add_token_list(["a", "b", "a"]), "'a' occurs twice"),
+        (lambda w: w.add_token_list([f"t{n % 2999}" for n in range(3000)]), "b't0' occurs twice"),
+    ],
+)
+def test_values_over_which_llama_cpp_ends_the_process_are_refused(tmp_path: Path, spoil, says: str) -> None:
+    writer = gguf.GGUFWriter(tmp_path / "spoiled.gguf", "llama")
+    spoil(writer)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    with pytest.raises(LeapModelLoadingError, match=says):
+        read_gguf_header(tmp_path / "spoiled.gguf")
+
+
+def test_empty_tokens_may_be_many(tmp_path: Path) -> None:
+    writer = gguf.GGUFWriter(tmp_path / "empty.gguf", "llama")
+    writer.add_token_list(["", "a", ""])
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    assert read_gguf_header(tmp_path / "empty.gguf").vocabulary_size == 3
+
+
 def test_overlapping_tensors_are_refused(sound: Path, tmp_path: Path) -> None:
     data = bytearray(sound.read_bytes())
     where = data.index(b"blk.0.weight") + len("blk.0.weight") + 4 + 2 * 8 + 4

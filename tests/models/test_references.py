@@ -74,6 +74,7 @@ def test_names_of_the_catalogue(text):
         ("LFM2.5-1.2B", "could be LFM2.5-1.2B-Instruct", "whole name"),
         ("nothing like it", "no model", "leap models catalogue"),
         ("a/b/c/d", "no file or directory", None),
+        ("a" * 300, "no model", "leap models catalogue"),
         ("hf:a", "is not hf:owner/repo", None),
         ("hf:a/b/readme.md", "neither a .gguf", None),
         ("ftp://h/x.gguf", "neither a http", None),
