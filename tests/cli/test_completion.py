@@ -202,7 +202,8 @@ def test_sessions_by_name_and_id(words, complete, leap_home):
         store.append(old, ChatMessage("user", "What is the capital of France?"))
     assert [words(line) for line in lines] == [["my work", old, named]] * 5
     assert complete("leap sessions show ")[1].help == "What is the capital of France?"
-    assert words("leap sessions rename my") == ["my work"] and words("leap sessions rename my ") == []
+    begun = [word for word in words("leap sessions rename my") if word not in (old, named)]  # an id may begin so too
+    assert begun == ["my work"] and words("leap sessions rename my ") == []
     with closing(sqlite3.connect(leap_home / "leap.db")) as store:
         store.execute("DROP TABLE sessions")
     assert words("leap sessions show ") == []
