@@ -44,7 +44,8 @@ def test_a_dry_run_counts_what_the_answer_reads(program, tmp_path):
 
 
 def test_each_of_several_answers_can_be_had_alone(program):
-    hot = "--temperature 3 --top-k 0 --top-p 1 --min-p 0 --threads 1 --max-tokens 12 --format json".split()
+    every_token = ("--temperature", "3", "--top-k", "0", "--top-p", "1", "--min-p", "0")
+    hot = (*every_token, "--threads", "1", "--max-tokens", "12", "--format", "json")
     answers = json.loads(program(*BUILTIN, *hot, "-n", "3", "--seed", "5", "Say hello.").stdout)
     texts = [answer["message"].get("content") for answer in answers]
     assert [answer["index"] for answer in answers] == [0, 1, 2] and len(set(texts)) > 1
