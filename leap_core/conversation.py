@@ -6,6 +6,7 @@ import copy
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,7 @@ class Conversation:
     def history(self) -> list[ChatMessage]:
         """A copy of the messages so far. A running generation's messages are not among them yet."""
         with self._guard:
-            return copy.deepcopy(self._history)  # the arguments of calls can be changed
+            return [_with_own_arguments(message) if message.function_calls else message for message in self._history]
 
     @property
     def functions(self) -> list[LeapFunction]:
@@ -95,10 +96,12 @@ class Conversation:
             if stream.stopped:  # before its turn came: nothing was said, so nothing is kept
                 yield Complete(ChatMessage(ChatMessageRole.ASSISTANT), GenerationFinishReason.INTERRUPTED)
                 return
+        with self._guard:
+            messages = list(self._history)
         new = [] if message is None else [message]
         complete = None
         try:
-            generation = self.model_runner.start(self.history + new, self.functions, options)
+            generation = self.model_runner.start(messages + new, self.functions, options)
             stream.attach(generation)
             try:
                 for response in generation:
@@ -115,6 +118,11 @@ class Conversation:
             self._turn.release()
         if complete and not stream.abandoned:
             yield complete
+
+
+def _with_own_arguments(message: ChatMessage) -> ChatMessage:
+    """Arguments are the one part of a message that can be changed."""
+    return replace(message, function_calls=copy.deepcopy(message.function_calls))
 
 
 class ResponseStream:

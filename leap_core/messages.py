@@ -17,6 +17,7 @@ from enum import Enum
 from typing import Any, ClassVar
 
 from .errors import LeapSerializationError
+from .shapes import kind_of, list_at, object_at, text_at
 from .wav import WavFormat, as_float32, check_samples, check_wav, wav_from_samples
 
 JsonObject = dict[str, Any]
@@ -48,7 +49,7 @@ class ChatMessageContent:
     @staticmethod
     def from_json(value: object, path: str = "content") -> ChatMessageContent:
         """Read one part; anything but the documented shapes raises LeapSerializationError naming the path."""
-        part = _object(value, path)
+        part = object_at(value, path)
         kind = part.get("type")
         reader = _PART_READERS.get(kind) if isinstance(kind, str) else None
         if reader is None:
@@ -64,7 +65,7 @@ class Text(ChatMessageContent):
     text: str
 
     def __post_init__(self) -> None:
-        _text(self.text, "text")
+        text_at(self.text, "text")
 
     def to_json(self) -> JsonObject:
         return {"type": "text", "text": self.text}
@@ -160,9 +161,9 @@ class LeapFunctionCall:
     @staticmethod
     def from_json(value: object, path: str = "tool_calls[0]") -> LeapFunctionCall:
         """Read OpenAI's shape; arguments may be a JSON text or an object."""
-        call = _object(value, path)
-        function = _object(call.get("function"), f"{path}.function")
-        name = _text(function.get("name"), f"{path}.function.name")
+        call = object_at(value, path)
+        function = object_at(call.get("function"), f"{path}.function")
+        name = text_at(function.get("name"), f"{path}.function.name")
         arguments = function.get("arguments", {})
         if isinstance(arguments, str):
             try:
@@ -171,8 +172,8 @@ class LeapFunctionCall:
                 raise LeapSerializationError(f"not JSON: {error}", path=f"{path}.function.arguments") from None
         identifier = call.get("id")
         if identifier is not None:
-            identifier = _text(identifier, f"{path}.id")
-        return LeapFunctionCall(name, _object(arguments, f"{path}.function.arguments"), identifier)
+            identifier = text_at(identifier, f"{path}.id")
+        return LeapFunctionCall(name, object_at(arguments, f"{path}.function.arguments"), identifier)
 
 
 @dataclass(frozen=True)
@@ -216,7 +217,7 @@ class ChatMessage:
         calls = tuple(function_calls) if function_calls is not None else None
         for name, text in (("reasoning_content", reasoning_content), ("tool_call_id", tool_call_id)):
             if text is not None:
-                _text(text, name)
+                text_at(text, name)
         for name, value in (
             ("role", role),
             ("content", parts),
@@ -252,7 +253,7 @@ class ChatMessage:
     @staticmethod
     def from_json(value: object, path: str = "message") -> ChatMessage:
         """Read OpenAI's shape; unknown roles, types and shapes raise LeapSerializationError naming the path."""
-        message = _object(value, path)
+        message = object_at(value, path)
         role = message.get("role")
         if role == "developer":  # OpenAI's newer name of the system role
             role = "system"
@@ -262,7 +263,7 @@ class ChatMessage:
         if calls is not None:
             calls = [
                 LeapFunctionCall.from_json(call, f"{path}.tool_calls[{n}]")
-                for n, call in enumerate(_list(calls, f"{path}.tool_calls"))
+                for n, call in enumerate(list_at(calls, f"{path}.tool_calls"))
             ]
         return ChatMessage(
             role,
@@ -293,7 +294,7 @@ def leap_object_hook(value: JsonObject) -> object:
 
 def messages_from_json(value: object, path: str = "messages") -> list[ChatMessage]:
     """Read a JSON array of messages."""
-    return [ChatMessage.from_json(item, f"{path}[{n}]") for n, item in enumerate(_list(value, path))]
+    return [ChatMessage.from_json(item, f"{path}[{n}]") for n, item in enumerate(list_at(value, path))]
 
 
 def _content_from_json(message: JsonObject, role: str, path: str) -> list[ChatMessageContent]:
@@ -304,17 +305,17 @@ def _content_from_json(message: JsonObject, role: str, path: str) -> list[ChatMe
     if content is None and role == "assistant":
         return []
     if not isinstance(content, list):
-        raise LeapSerializationError(f"expected a string or a list of parts, not {_kind(content)}", path=where)
+        raise LeapSerializationError(f"expected a string or a list of parts, not {kind_of(content)}", path=where)
     return [ChatMessageContent.from_json(part, f"{where}[{n}]") for n, part in enumerate(content)]
 
 
 def _read_text(part: JsonObject, path: str) -> ChatMessageContent:
-    return Text(_text(part.get("text"), f"{path}.text"))
+    return Text(text_at(part.get("text"), f"{path}.text"))
 
 
 def _read_image(part: JsonObject, path: str) -> ChatMessageContent:
     url_path = f"{path}.image_url.url"
-    url = _text(_object(part.get("image_url"), f"{path}.image_url").get("url"), url_path)
+    url = text_at(object_at(part.get("image_url"), f"{path}.image_url").get("url"), url_path)
     head, comma, encoded = url.partition(",")
     if not head.startswith("data:image/") or not head.endswith(";base64") or not comma:
         raise LeapSerializationError("expected a data URI of base64 (data:image/jpeg;base64,…)", path=url_path)
@@ -326,8 +327,8 @@ def _read_image(part: JsonObject, path: str) -> ChatMessageContent:
 
 def _read_audio(part: JsonObject, path: str) -> ChatMessageContent:
     where = f"{path}.input_audio"
-    audio = _object(part.get("input_audio"), where)
-    data = _base64(_text(audio.get("data"), f"{where}.data"), f"{where}.data")
+    audio = object_at(part.get("input_audio"), where)
+    data = _base64(text_at(audio.get("data"), f"{where}.data"), f"{where}.data")
     kind = audio.get("format")
     try:
         if kind == "wav":
@@ -354,37 +355,14 @@ def _unknown_role(role: object) -> str:
     return f"unknown role {role!r}; known are " + ", ".join(r.value for r in ChatMessageRole)
 
 
-def _kind(value: object) -> str:
-    names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
-    return names.get(type(value), "a number" if isinstance(value, (int, float)) else type(value).__name__)
-
-
 def _check_bytes(data: object) -> None:
     if not isinstance(data, bytes):
-        raise LeapSerializationError(f"expected bytes, not {_kind(data)}")
-
-
-def _object(value: object, path: str) -> JsonObject:
-    if not isinstance(value, dict):
-        raise LeapSerializationError(f"expected an object, not {_kind(value)}", path=path)
-    return value
-
-
-def _list(value: object, path: str) -> list[Any]:
-    if not isinstance(value, (list, tuple)):
-        raise LeapSerializationError(f"expected a list, not {_kind(value)}", path=path)
-    return list(value)
-
-
-def _text(value: object, path: str) -> str:
-    if not isinstance(value, str):
-        raise LeapSerializationError(f"expected a string, not {_kind(value)}", path=path)
-    return value
+        raise LeapSerializationError(f"expected bytes, not {kind_of(data)}")
 
 
 def _optional_text(message: JsonObject, key: str, path: str) -> str | None:
     value = message.get(key)
-    return None if value is None else _text(value, f"{path}.{key}")
+    return None if value is None else text_at(value, f"{path}.{key}")
 
 
 def _base64(text: str, path: str) -> bytes:

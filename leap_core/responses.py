@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from .errors import LeapSerializationError
 from .messages import ChatMessage, LeapFunctionCall
+from .shapes import list_at, number_at, object_at, text_at
 
 JsonObject = dict[str, Any]
 
@@ -53,10 +54,9 @@ class GenerationStats:
 
     @staticmethod
     def from_json(value: object, path: str = "stats") -> GenerationStats:
-        given = _object(value, path)
+        given = object_at(value, path)
         for name, number in given.items():
-            if not isinstance(number, (int, float)) or isinstance(number, bool):
-                raise LeapSerializationError("expected a number", path=f"{path}.{name}")
+            number_at(number, f"{path}.{name}")
         try:
             return GenerationStats(**given)
         except TypeError as error:
@@ -79,7 +79,7 @@ class MessageResponse:
     @staticmethod
     def from_json(value: object, path: str = "response") -> MessageResponse:
         """Read an event back; an unknown shape raises LeapSerializationError naming the path."""
-        given = _object(value, path)
+        given = object_at(value, path)
         reader = _READERS.get(str(given.get("type")))
         if reader is None:
             raise LeapSerializationError(f"unknown response type {given.get('type')!r}", path=f"{path}.type")
@@ -167,57 +167,41 @@ MessageResponse.AudioSample = AudioSample
 MessageResponse.Complete = Complete
 
 
-def _object(value: object, path: str) -> JsonObject:
-    if not isinstance(value, dict):
-        raise LeapSerializationError("expected an object", path=path)
-    return value
-
-
-def _text(value: JsonObject, name: str, path: str) -> str:
-    if not isinstance(text := value.get(name), str):
-        raise LeapSerializationError("expected a string", path=f"{path}.{name}")
-    return text
-
-
-def _list(value: JsonObject, name: str, path: str, kind: type | tuple[type, ...] = object, of: str = "") -> list[Any]:
-    items = value.get(name)
-    if not isinstance(items, list) or not all(isinstance(item, kind) for item in items):
-        raise LeapSerializationError(f"expected a list{of}", path=f"{path}.{name}")
-    return items
-
-
 def _read_chunk(value: JsonObject, path: str) -> MessageResponse:
-    return Chunk(_text(value, "text", path))
+    return Chunk(text_at(value.get("text"), f"{path}.text"))
 
 
 def _read_reasoning(value: JsonObject, path: str) -> MessageResponse:
-    return ReasoningChunk(_text(value, "reasoning", path))
+    return ReasoningChunk(text_at(value.get("reasoning"), f"{path}.reasoning"))
 
 
 def _read_calls(value: JsonObject, path: str) -> MessageResponse:
-    calls = _list(value, "function_calls", path)
-    return FunctionCalls(
-        tuple(LeapFunctionCall.from_json(call, f"{path}.function_calls[{n}]") for n, call in enumerate(calls))
-    )
+    where = f"{path}.function_calls"
+    calls = list_at(value.get("function_calls"), where)
+    return FunctionCalls(tuple(LeapFunctionCall.from_json(call, f"{where}[{n}]") for n, call in enumerate(calls)))
 
 
 def _read_sample(value: JsonObject, path: str) -> MessageResponse:
-    rate = value.get("sample_rate")
-    if not isinstance(rate, int) or isinstance(rate, bool):
+    where = f"{path}.samples"
+    samples = [number_at(item, f"{where}[{n}]") for n, item in enumerate(list_at(value.get("samples"), where))]
+    rate = number_at(value.get("sample_rate"), f"{path}.sample_rate")
+    if not isinstance(rate, int):
         raise LeapSerializationError("expected a whole number of Hz", path=f"{path}.sample_rate")
-    return AudioSample(tuple(_list(value, "samples", path, (int, float), " of numbers")), rate)
+    return AudioSample(tuple(samples), rate)
 
 
 def _read_complete(value: JsonObject, path: str) -> MessageResponse:
-    stats, reason = value.get("stats"), _text(value, "finish_reason", path)
+    stats, reason = value.get("stats"), text_at(value.get("finish_reason"), f"{path}.finish_reason")
     if reason not in GenerationFinishReason._value2member_map_:
         known = ", ".join(each.value for each in GenerationFinishReason)
         raise LeapSerializationError(f"unknown reason {reason!r}; known are {known}", path=f"{path}.finish_reason")
+    where = f"{path}.warnings"
+    warnings = list_at(value.get("warnings", []), where)
     return Complete(
         ChatMessage.from_json(value.get("message"), f"{path}.message"),
         GenerationFinishReason(reason),
         None if stats is None else GenerationStats.from_json(stats, f"{path}.stats"),
-        tuple(_list(value, "warnings", path, str, " of strings")) if "warnings" in value else (),
+        tuple(text_at(warning, f"{where}[{n}]") for n, warning in enumerate(warnings)),
     )
 
 

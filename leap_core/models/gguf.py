@@ -8,7 +8,7 @@ Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, versions 2 an
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -22,18 +22,15 @@ from typing import Any
 
 from ..errors import LeapModelLoadingError, LeapModelNotFoundError
 from .ggml_types import FILE_TYPES, TENSOR_TYPES, TensorType
+from .gguf_metadata import DEFAULT_ALIGNMENT, TOKENS, Damaged, check_metadata, check_unique
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
-DEFAULT_ALIGNMENT = 32
 MOST_DIMENSIONS = 4
 LONGEST_KEY = 65_535
 LONGEST_TENSOR_NAME = 63
 LONGEST_KEPT_STRING = 16 * 1024**2
 LARGEST_KEPT_ARRAY = 1024
-MOST_BLOCKS = 512
-"""llama.cpp's limit (LLAMA_MAX_LAYERS)."""
-TOKENS = "tokenizer.ggml.tokens"
 LEAST_BYTES_OF_A_TENSOR_RECORD = 8 + 4 + 8 + 4 + 8
 
 STRING, ARRAY = 8, 9
@@ -52,15 +49,6 @@ SCALARS = {
 }
 TYPE_NAMES = {number: name for number, (name, _) in SCALARS.items()} | {STRING: "string", ARRAY: "array"}
 U32, U64 = Struct("<I"), Struct("<Q")
-
-TOKENIZER_ARRAYS = {
-    "tokenizer.ggml.tokens": ("string",),
-    "tokenizer.ggml.scores": ("float32",),
-    "tokenizer.ggml.token_type": ("int32", "uint32"),
-    "tokenizer.ggml.merges": ("string",),
-}
-AS_LONG_AS_TOKENS = ("tokenizer.ggml.scores", "tokenizer.ggml.token_type")
-"""llama.cpp reads these arrays by token id without looking at their own lengths."""
 
 
 @dataclass(frozen=True)
@@ -201,14 +189,10 @@ def read_gguf_header(path: str | PathLike[str]) -> GGUFHeader:
             raise LeapModelLoadingError(f"{path} is a directory, not a GGUF file") from None
         reason = getattr(error, "strerror", None) or error
         raise LeapModelLoadingError(f"cannot read {path}: {reason}") from None
-    except _Damaged as damage:
+    except Damaged as damage:
         raise LeapModelLoadingError(
             f"{path} is a damaged GGUF file: {damage}", hint="download or copy it again"
         ) from None
-
-
-class _Damaged(Exception):
-    """What is wrong with the file, as the end of a sentence."""
 
 
 def _check_opening(path: Path, opening: bytes, size: int) -> None:
@@ -218,7 +202,7 @@ def _check_opening(path: Path, opening: bytes, size: int) -> None:
         looks_like = _guess(opening)
         raise LeapModelLoadingError(f"{path} is not a GGUF file: it begins with {opening[:4]!r}{looks_like}")
     if size < 8:
-        raise _Damaged(f"it ends after {size} bytes")
+        raise Damaged(f"it ends after {size} bytes")
     version = U32.unpack(opening[4:])[0]
     if version in VERSIONS:
         return
@@ -245,14 +229,14 @@ def _read(path: Path, data: mmap.mmap, size: int) -> GGUFHeader:
     version = U32.unpack_from(data, 4)[0]
     tensor_count, pair_count = cursor.scalar(U64), cursor.scalar(U64)
     if tensor_count > size // LEAST_BYTES_OF_A_TENSOR_RECORD or pair_count > size // (8 + 4 + 1):
-        raise _Damaged(f"it claims {tensor_count} tensors and {pair_count} keys, more than {size} bytes can hold")
+        raise Damaged(f"it claims {tensor_count} tensors and {pair_count} keys, more than {size} bytes can hold")
     metadata: dict[str, Any] = {}
     for _ in range(pair_count):
         key = cursor.key()
         if key in metadata:
-            raise _Damaged(f"the key {key!r} occurs twice")
+            raise Damaged(f"the key {key!r} occurs twice")
         metadata[key] = cursor.value(key, cursor.scalar(U32))
-    _check_metadata(metadata, cursor.array_types)
+    check_metadata(metadata, cursor.array_types)
     tensors = tuple(_tensors(cursor, tensor_count, metadata.get("general.alignment", DEFAULT_ALIGNMENT)))
     _check_overlap(tensors)
     return GGUFHeader(path, version, size, metadata, tensors)
@@ -288,11 +272,11 @@ class _Cursor:
     def name(self, what: str, longest: int) -> str:
         length = self.scalar(U64)
         if not 0 < length <= longest:
-            raise _Damaged(f"{what} at byte {self.position - 8} claims a length of {length} bytes")
+            raise Damaged(f"{what} at byte {self.position - 8} claims a length of {length} bytes")
         try:
             return self.bytes(length).decode("utf-8")
         except UnicodeDecodeError:
-            raise _Damaged(f"{what} at byte {self.position - length} is not UTF-8") from None
+            raise Damaged(f"{what} at byte {self.position - length} is not UTF-8") from None
 
     def value(self, key: str, kind: int) -> Any:
         if kind in SCALARS:
@@ -301,22 +285,22 @@ class _Cursor:
             return self._string(key)
         if kind == ARRAY:
             return self._array(key)
-        raise _Damaged(f"{key!r} has the unknown value type {kind}")
+        raise Damaged(f"{key!r} has the unknown value type {kind}")
 
     def _string(self, key: str) -> str:
         length = self.scalar(U64)
         if length > LONGEST_KEPT_STRING:
-            raise _Damaged(f"{key!r} claims a text of {length} bytes")
+            raise Damaged(f"{key!r} claims a text of {length} bytes")
         return self.bytes(length).decode("utf-8", "replace")
 
     def _array(self, key: str) -> list[Any] | SkippedArray:
         kind, count = self.scalar(U32), self.scalar(U64)
         if kind != STRING and kind not in SCALARS:
-            raise _Damaged(f"{key!r} is an array of the unknown or nested value type {kind}")
+            raise Damaged(f"{key!r} is an array of the unknown or nested value type {kind}")
         self.array_types[key] = TYPE_NAMES[kind]
         smallest = 8 if kind == STRING else SCALARS[kind][1].size
         if count > (self.size - self.position) // smallest:
-            raise _Damaged(f"{key!r} claims {count} elements, more than the file has left to give")
+            raise Damaged(f"{key!r} claims {count} elements, more than the file has left to give")
         if count <= LARGEST_KEPT_ARRAY:
             return [self.value(key, kind) for _ in range(count)]
         if kind == STRING:
@@ -337,46 +321,11 @@ class _Cursor:
         if position > self.size:
             raise self._cut()
         if key == TOKENS:
-            _check_unique(bytes(data[begin + 8 : end]) for begin, end in pairwise(ends))
+            check_unique(bytes(data[begin + 8 : end]) for begin, end in pairwise(ends))
         self.position = position
 
-    def _cut(self) -> _Damaged:
-        return _Damaged(f"it ends inside its header, after {self.size} bytes")
-
-
-def _check_metadata(metadata: dict[str, Any], array_types: dict[str, str]) -> None:
-    architecture = metadata.get("general.architecture")
-    if not isinstance(architecture, str) or not architecture:
-        raise _Damaged("it does not name its architecture (general.architecture)")
-    alignment = metadata.get("general.alignment", DEFAULT_ALIGNMENT)
-    if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
-        raise _Damaged(f"its alignment (general.alignment) is {alignment!r} and must be a power of two")
-    for key, types in TOKENIZER_ARRAYS.items():
-        if key in metadata and array_types.get(key) not in types:
-            raise _Damaged(f"{key!r} must be an array of {' or '.join(types)}")
-    blocks = metadata.get(f"{architecture}.block_count", 1)
-    if not isinstance(blocks, int) or not 1 <= blocks <= MOST_BLOCKS:
-        raise _Damaged(f"it claims {blocks!r} layers ({architecture}.block_count)")
-    for name in ("layer_norm_epsilon", "layer_norm_rms_epsilon"):
-        epsilon = metadata.get(f"{architecture}.attention.{name}", 0.0)
-        if not isinstance(epsilon, (int, float)) or not 0.0 <= epsilon < 1.0:
-            raise _Damaged(f"{architecture}.attention.{name} is {epsilon!r}")
-    tokens = metadata.get(TOKENS)
-    if isinstance(tokens, list):
-        _check_unique(token for token in tokens if "\N{REPLACEMENT CHARACTER}" not in token)
-    for key in AS_LONG_AS_TOKENS:
-        value = metadata.get(key)
-        if value is not None and (tokens is None or len(value) < len(tokens)):
-            raise _Damaged(f"{key!r} has {len(value)} elements for {0 if tokens is None else len(tokens)} tokens")
-
-
-def _check_unique(tokens: Iterable[bytes | str]) -> None:
-    """llama.cpp ends the process over a vocabulary in which a token occurs twice; empty ones it gives names."""
-    seen: set[bytes | str] = set()
-    for token in tokens:
-        if token and token in seen:
-            raise _Damaged(f"the token {token!r} occurs twice in {TOKENS}")
-        seen.add(token)
+    def _cut(self) -> Damaged:
+        return Damaged(f"it ends inside its header, after {self.size} bytes")
 
 
 def _tensors(cursor: _Cursor, count: int, alignment: int) -> Iterator[TensorInfo]:
@@ -385,13 +334,13 @@ def _tensors(cursor: _Cursor, count: int, alignment: int) -> Iterator[TensorInfo
     seen: set[str] = set()
     for name, kind, shape, offset in records:
         if name in seen:
-            raise _Damaged(f"the tensor {name!r} occurs twice")
+            raise Damaged(f"the tensor {name!r} occurs twice")
         seen.add(name)
         if offset % alignment:
-            raise _Damaged(f"the tensor {name!r} lies at {offset}, which is no multiple of {alignment}")
+            raise Damaged(f"the tensor {name!r} lies at {offset}, which is no multiple of {alignment}")
         size = prod(shape) // kind.block * kind.bytes
         if start + offset + size > cursor.size:
-            raise _Damaged(
+            raise Damaged(
                 f"the tensor {name!r} ends at byte {start + offset + size}, but the file has only {cursor.size} bytes"
             )
         yield TensorInfo(name, kind.name, shape, start + offset, size)
@@ -401,16 +350,16 @@ def _tensor_record(cursor: _Cursor) -> tuple[str, TensorType, tuple[int, ...], i
     name = cursor.name("the name of a tensor", LONGEST_TENSOR_NAME)
     dimensions = cursor.scalar(U32)
     if not 1 <= dimensions <= MOST_DIMENSIONS:
-        raise _Damaged(f"the tensor {name!r} claims {dimensions} dimensions")
+        raise Damaged(f"the tensor {name!r} claims {dimensions} dimensions")
     shape = tuple(cursor.scalar(U64) for _ in range(dimensions))
     number = cursor.scalar(U32)
     kind = TENSOR_TYPES.get(number)
     if kind is None:
-        raise _Damaged(f"the tensor {name!r} has the unknown type {number}, of a newer llama.cpp or of none")
+        raise Damaged(f"the tensor {name!r} has the unknown type {number}, of a newer llama.cpp or of none")
     if not all(shape) or prod(shape) >= 2**63:
-        raise _Damaged(f"the tensor {name!r} claims the shape {shape}")
+        raise Damaged(f"the tensor {name!r} claims the shape {shape}")
     if shape[0] % kind.block:
-        raise _Damaged(f"the tensor {name!r} has rows of {shape[0]}, no multiple of {kind.name}'s {kind.block}")
+        raise Damaged(f"the tensor {name!r} has rows of {shape[0]}, no multiple of {kind.name}'s {kind.block}")
     return name, kind, shape, cursor.scalar(U64)
 
 
@@ -418,5 +367,5 @@ def _check_overlap(tensors: tuple[TensorInfo, ...]) -> None:
     end, before = 0, ""
     for tensor in sorted(tensors, key=lambda tensor: tensor.offset):
         if tensor.offset < end:
-            raise _Damaged(f"the tensors {before!r} and {tensor.name!r} overlap")
+            raise Damaged(f"the tensors {before!r} and {tensor.name!r} overlap")
         end, before = tensor.offset + tensor.size_bytes, tensor.name
