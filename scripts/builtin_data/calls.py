@@ -124,9 +124,10 @@ def asked(values: Values, box: list[Function]) -> tuple[str, list[str]]:
         and "expression" not in required[0].description
     ):
         return several_values(values, function)
-    if kind < 0.26 and all(f.parameters for f in box):
+    two = 0.26 if values.split == "eval" else 0.36  # what is hardest is taught most
+    if kind < two and all(f.parameters for f in box):
         return two_requests(values, function, values.pick(box))
-    if kind < 0.42:
+    if kind < two + 0.16:
         return by_name(values, function)
     return by_purpose(values, function)
 

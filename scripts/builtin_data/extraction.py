@@ -107,8 +107,10 @@ def _with_schema(values: Values, kind: str, single: bool = True) -> Dialogue:
     more = 0.1 if values.split == "eval" else 0.55  # one reading of the schema teaches several answers
     while single and values.chance(more) and len(turns) < 8:
         facts, text = MAKERS[kind](values)
-        answer = as_json(_read(facts, types, source))
-        turns += ask("extraction", _asked(values, wordings, kind, text), answer).turns
+        answer = _read(facts, types, source)
+        if look.required and not answer.keys() >= set(required):
+            continue  # nothing that this schema allows could be said of it
+        turns += ask("extraction", _asked(values, wordings, kind, text), as_json(answer)).turns
     return Dialogue("extraction", turns, with_schema(system, schema))
 
 

@@ -19,7 +19,12 @@ EXTRA_NUMBERS = frozenset(phrases("inventions", "extra_numbers"))
 
 
 def _word(values: Values, known: list[str]) -> str:
-    """Words that name things are kept apart between the splits as names are."""
+    """Words that name things are kept apart between the splits as names are.
+
+    Training also coins them of any words, so that one of which nothing is known can be found again in a request.
+    """
+    if values.split == "train" and values.chance(0.3):
+        return values.coined()
     return values.fresh(lambda: values.pick(known)) if values.chance(0.96) else values.invented()
 
 

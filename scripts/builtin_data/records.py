@@ -147,16 +147,14 @@ def person(values: Values) -> tuple[Facts, str]:
             "My friend ",
             "Our colleague ",
             "Yesterday I met someone new: ",
-            "Mr. ",
             "This is about ",
         ]
     )
-    lead = "" if lead == "Mr. " else lead
     return facts, lead + subject + " " + _listed(spoken) + values.pick([".", ".", ".", "", "!"])
 
 
 def order(values: Values) -> tuple[Facts, str]:
-    quantity, price = values.integer(1, 60) if values.chance(0.9) else values.integer(61, 5000), values.price()
+    quantity, price = values.integer(1, values.pick([12, 60, 60])) if values.chance(0.9) else values.integer(61, 5000), values.price()
     facts: Facts = {"item": values.item()}
     if values.chance(0.9):
         facts["quantity"] = quantity
@@ -174,7 +172,7 @@ def order(values: Values) -> tuple[Facts, str]:
     money = values.pick(
         ["${}", "${}", "{} euros", "{} dollars", "€{}", "{} EUR", "£{}", "{} USD", "{}€", "{} pounds", "EUR {}"]
     ).format(shown)
-    count = NUMBER_WORDS[quantity] if quantity <= 12 and values.chance(0.25) else str(quantity)
+    count = NUMBER_WORDS[quantity] if quantity <= 12 and values.chance(0.35) else str(quantity)
     goods = (
         f"{count} {facts['item']}" if "quantity" in facts else f"{values.pick(['the', 'some', 'the'])} {facts['item']}"
     )
@@ -270,7 +268,7 @@ def event(values: Values) -> tuple[Facts, str]:
             f"{title} {details}",
             f"{title}: " + ", ".join(str(facts[key]) for key in facts if key != "title"),
             f"{title}, " + ", ".join(str(facts[key]) for key in facts if key != "title"),
-            f"{details[0].upper() + details[1:]}[:|,] {title}",
+            f"{details if bare and pieces[0] == when else details[0].upper() + details[1:]}[:|,] {title}",
             f"{where[0].upper() + where[1:]}, the {title} [takes place|is held|starts] "
             + " ".join(filter(None, (when, at)))
             if where and (when or at)

@@ -11,6 +11,9 @@ from builtin_data.values import Values
 
 LEAD = "[||||||||||||||||please |hey, |hi, |ok, |now |can you |could you please |I need this: |next: |and ]"
 
+QUOTED = re.compile(r"""["']\{""")
+"""What is quoted is one value."""
+
 
 def spoken(values: Values, value: Any) -> str:
     if isinstance(value, bool):
@@ -55,6 +58,8 @@ def by_purpose(values: Values, function: Function) -> tuple[str, list[str]]:
         template = f"{head} {_lower(template)}" if head else template
         if template[-1] not in "?.!}":
             template += expand(values.rng, THANKS)
+    if template[-1] == "}" and values.chance(0.08):
+        template += values.pick([", please", " please", ", thanks"])
     template = template[0].upper() + template[1:] if values.chance(0.7) else template
     if template[-1] not in "?.!" and values.chance(0.5):
         question = re.match(r"(what|who|where|how|is|can|could|which|when)\b", template.lower())
@@ -126,9 +131,12 @@ def by_name(values: Values, function: Function) -> tuple[str, list[str]]:
 def several_values(values: Values, function: Function) -> tuple[str, list[str]]:
     """One function for two or three things: `the weather in Oslo and Bergen`."""
     parameter = next(p for p in function.parameters if p.required)
+    unquoted = [request for request in function.requests if not QUOTED.search(request)]
+    if not unquoted:
+        return by_purpose(values, function)
+    template = expand(values.rng, values.pick(unquoted))
     drawn = list(dict.fromkeys(parameter.draw() for _ in range(values.pick([2, 2, 2, 3]))))
     texts = [str(value) for value in drawn]
-    template = wording(values, function, False)
     if len(texts) == 2 and values.chance(0.25) and template.rstrip("?.!").endswith("{0}"):
         link = template.rstrip("?.!").split(" ")[-2] if template.count(" ") else ""
         tail = values.pick(

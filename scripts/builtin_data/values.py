@@ -111,6 +111,16 @@ class Values:
     def invented(self) -> str:
         return self.fresh(lambda: self._syllables(1 if self.chance(0.2) else 2, 3))
 
+    def coined(self) -> str:
+        """A word in lower case that may name a function: of any list, or put together of tokens."""
+
+        def draw() -> str:
+            if self.pieces and self.chance(0.5):
+                return "".join(self.pick(self.pieces) for _ in range(self.rng.randint(1, 2))).lower()
+            return self.pick(lists.every_word()).lower()
+
+        return self.fresh(lambda: next(text for text in iter(draw, None) if len(text) > 3 and text not in SMALL_WORDS))
+
     def random_string(self) -> str:
         return self.fresh(self._garble)
 

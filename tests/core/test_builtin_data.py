@@ -3,10 +3,12 @@ is not what it has learned."""
 
 from __future__ import annotations
 
+import json
 import random
 import sys
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from leap_core.functions import LeapFunction, LFMFunctionCallParser
@@ -63,7 +65,38 @@ def test_an_example_is_the_same_for_the_same_seed(skill):
     assert any(example(skill, "eval", seed) != example(skill, "train", seed) for seed in range(20))
 
 
-@pytest.mark.parametrize("draw", ["first_name", "invented", "random_string", "code"])
+@pytest.mark.parametrize("split", ["eval", "train"])
+@pytest.mark.parametrize("skill", ["extraction", "lists by a schema", "records of any kind"])
+def test_every_answer_by_a_schema_is_one_that_the_schema_allows(skill, split):
+    checked = 0
+    for seed in range(300):
+        dialogue = example(skill, split, seed)
+        if evaluation.SCHEMA_INSTRUCTION in dialogue.system:
+            schema = json.loads(dialogue.system.split(evaluation.SCHEMA_INSTRUCTION)[1])
+            for turn in dialogue.turns:
+                if turn.role == "assistant":
+                    jsonschema.validate(json.loads(turn.content), schema)
+                    checked += 1
+    assert checked > 100
+
+
+@pytest.mark.parametrize("split", ["eval", "train"])
+@pytest.mark.parametrize("skill", ["calls", "calls among five or six", "tool answers"])
+def test_every_call_is_one_that_its_declaration_allows(skill, split):
+    checked = 0
+    for seed in range(200):
+        dialogue = example(skill, split, seed)
+        declared = [tool.get("function", tool) for tool in dialogue.tools]
+        parameters = {function["name"]: function["parameters"] for function in declared}
+        for turn in dialogue.turns:
+            if turn.role == "assistant":
+                for call in evaluation.message("assistant", turn.content).function_calls or ():
+                    jsonschema.validate(dict(call.arguments), parameters[call.name])
+                    checked += 1
+    assert checked > 100
+
+
+@pytest.mark.parametrize("draw", ["first_name", "invented", "coined", "random_string", "code"])
 def test_what_is_drawn_for_evaluation_is_never_drawn_for_training(draw):
     drawn = {split: Values(random.Random(1), split) for split in ("train", "eval")}
     texts = {split: {getattr(values, draw)().lower() for _ in range(2000)} for split, values in drawn.items()}
