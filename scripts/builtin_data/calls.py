@@ -1,4 +1,7 @@
-"""Conversations with declared functions: which one is called, with what, and what is said about its result."""
+"""Conversations with declared functions: which one is called, with what, and what is said about its result.
+
+What is hardest is taught most: training sees more functions at once that are alike, and more requests for two calls.
+"""
 
 from __future__ import annotations
 
@@ -102,8 +105,9 @@ def _alike(values: Values) -> Callable[[], Function]:
 def toolbox(values: Values, most: int = 4) -> list[Function]:
     """One to four functions that cannot be taken for each other; with ``most`` above four, five to so many."""
     chosen: list[Function] = []
-    count = values.pick([1, 1, 1, 2, 2, 2, 3, 3, 4]) if most <= 4 else values.integer(5, most)
-    draw = _alike(values) if values.chance(0.45) else lambda: _function(values)
+    counts = [1, 1, 1, 2, 2, 2, 3, 3, 4] if values.split == "eval" else [1, 1, 2, 2, 3, 3, 3, 4, 4]
+    count = values.pick(counts) if most <= 4 else values.integer(5, most)
+    draw = _alike(values) if values.chance(0.45 if values.split == "eval" else 0.55) else lambda: _function(values)
     for _ in range(count):
         candidate = draw() if values.chance(0.85) else _function(values)
         if not any(_clash(candidate, other) for other in chosen):
@@ -124,7 +128,7 @@ def asked(values: Values, box: list[Function]) -> tuple[str, list[str]]:
         and "expression" not in required[0].description
     ):
         return several_values(values, function)
-    two = 0.26 if values.split == "eval" else 0.36  # what is hardest is taught most
+    two = 0.26 if values.split == "eval" else 0.36
     if kind < two and all(f.parameters for f in box):
         return two_requests(values, function, values.pick(box))
     if kind < two + 0.16:
