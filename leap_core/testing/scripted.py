@@ -4,7 +4,8 @@
 
 Each script is one reply, played in the order given. A script is a text, or a list of steps: a string is a Chunk, an
 event is delivered as it is, an exception is raised, a Stall waits. Complete is added at the end unless the script has
-its own. It knows nothing of tokens: a chunk counts as one, and a prompt has as many as it has words.
+its own. It knows nothing of tokens: a chunk counts as one, and a prompt has as many as it has words. Of the options it
+keeps ``max_tokens`` and ``stop``.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -29,6 +30,7 @@ from ..responses import (
     ReasoningChunk,
 )
 from ..runner import Generation, ModelRunner, RenderedPrompt
+from ..text import StopStrings
 
 if TYPE_CHECKING:
     from ..functions import LeapFunction
@@ -179,6 +181,8 @@ class ScriptedGeneration(Generation):
         self._steps = iter(script.steps)
         self._prompt_tokens = prompt_tokens
         self._options = options
+        self._stop_strings = StopStrings(options.stop)
+        self._ready: deque[MessageResponse] = deque()
         self._said: list[MessageResponse] = []
         self._begun = time.monotonic()
         self._first: float | None = None
@@ -197,8 +201,14 @@ class ScriptedGeneration(Generation):
                 return self._complete(GenerationFinishReason.MAX_TOKENS)
             if self._prompt_tokens + self._tokens > self._runner.context_size:
                 return self._complete(GenerationFinishReason.EXCEED_CONTEXT)
+            if self._ready:
+                return self._deliver(self._ready.popleft())
+            if self._stop_strings.met:
+                return self._complete(GenerationFinishReason.STOP)
             step = next(self._steps, None)
             if step is None:
+                if held := self._stop_strings.finish():
+                    return self._deliver(Chunk(held))
                 return self._complete(GenerationFinishReason.STOP)
             if isinstance(step, Stall):
                 self._wait(step)
@@ -206,7 +216,17 @@ class ScriptedGeneration(Generation):
             if isinstance(step, BaseException):
                 self.close()
                 raise step
-            return self._deliver(Chunk(step) if isinstance(step, str) else step)
+            self._ready.extend(self._texts_of(step))
+
+    def _texts_of(self, step: str | MessageResponse) -> Iterator[MessageResponse]:
+        """What a step gives to be delivered: its text up to a stop string, or what came before it and the event."""
+        if isinstance(step, (str, Chunk)):
+            if text := self._stop_strings.feed(step if isinstance(step, str) else step.text):
+                yield Chunk(text)
+            return
+        if held := self._stop_strings.finish():
+            yield Chunk(held)
+        yield step
 
     def stop(self) -> None:
         if not self._script.ignore_stop:

@@ -154,7 +154,8 @@ def person(values: Values) -> tuple[Facts, str]:
 
 
 def order(values: Values) -> tuple[Facts, str]:
-    quantity, price = values.integer(1, values.pick([12, 60, 60])) if values.chance(0.9) else values.integer(61, 5000), values.price()
+    quantity = values.integer(1, values.pick([12, 60, 60])) if values.chance(0.9) else values.integer(61, 5000)
+    price = values.price()
     facts: Facts = {"item": values.item()}
     if values.chance(0.9):
         facts["quantity"] = quantity

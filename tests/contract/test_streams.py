@@ -34,6 +34,22 @@ def test_a_stream_ends_with_one_complete_that_holds_the_whole(subject, runner):
     assert "Paris" in end.full_message.text
 
 
+@pytest.mark.parametrize("stop", ["Paris", "is Paris", "is Par"])
+def test_the_text_ends_before_a_stop_string(subject, runner, stop):
+    *pieces, end = runner.create_conversation().generate_response(
+        subject.short(runner), GenerationOptions(temperature=0, stop=(stop,))
+    )
+    assert end.finish_reason is GenerationFinishReason.STOP
+    assert end.full_message.text == "".join(piece.text for piece in pieces)
+    assert end.full_message.text.startswith("The capital") and stop.split()[0] not in end.full_message.text
+
+
+def test_a_beginning_of_a_stop_string_at_the_end_is_text(subject, runner):
+    options = GenerationOptions(temperature=0, stop=("Paris. Not",))
+    *_, end = runner.create_conversation().generate_response(subject.short(runner), options)
+    assert end.full_message.text.endswith("Paris.")
+
+
 def test_statistics_add_up(subject, runner):
     conversation = runner.create_conversation("Be brief.")
     prompt = subject.short(runner)
