@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from leap_core.errors import LeapUnavailableError
+from leap_core.errors import LeapModelLoadingError, LeapUnavailableError
 
 from .environment import Environment
 from .output import Output
@@ -68,7 +68,15 @@ def load_model(env: Environment, model: str | None, flags: dict[str, Any], *, ve
         from leap_core.llama.library import set_verbose
 
         set_verbose(True)
-    return warm_or_load(env, reference, options, quiet=verbose)
+    try:
+        return warm_or_load(env, reference, options, quiet=verbose)
+    except LeapModelLoadingError as error:
+        if model is None and reference != BUILTIN:
+            where = (
+                "$LEAP_MODEL" if env.variables.get("LEAP_MODEL") else f"default_model in {env.directories.config_file}"
+            )
+            error.hint = "; ".join(filter(None, [error.hint, f"{where} names this model"]))
+        raise
 
 
 def model_reference(env: Environment, model: str | None) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from leap_core import LeapModelNotFoundError
+
 NOTE = "leap: no model given, so the built-in demo model answers; "
 
 
@@ -55,6 +57,21 @@ def test_a_malformed_configuration_is_named(leap, text):
     done = leap("generate", "hello")
     assert (done.code, done.stdout) == (2, "")
     assert str(leap.home / "config.toml") in done.stderr and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", [["generate", "hi"], ["chat"]])
+def test_a_default_that_cannot_be_loaded_is_told_with_where_it_is_named(leap, command):
+    def hint(*arguments):
+        leap.load_error = LeapModelNotFoundError("there is no such model", hint="look for it")
+        done = leap(*command, *arguments)
+        assert (done.code, done.stderr.count("\n")) == (3, 1)
+        return done.stderr.partition("(hint: ")[2]
+
+    configure(leap, 'default_model = "nosuch"\n')
+    assert hint() == f"look for it; default_model in {leap.home / 'config.toml'} names this model)\n"
+    leap.variables["LEAP_MODEL"] = "neither"
+    assert hint() == "look for it; $LEAP_MODEL names this model)\n"
+    assert hint("-m", "nosuch") == "look for it)\n"
 
 
 def test_chat_says_so_at_its_beginning(leap):
