@@ -210,8 +210,8 @@ COMMANDS = (
     SlashCommand("save", "[NAME]", "Show where this is saved, or give it a name.", save),
     SlashCommand("load", "SESSION|FILE", "Go on with a saved conversation, or one from a file.", load, conversations),
     SlashCommand("export", "FILE", "Write the conversation as .json, .jsonl or .md.", export, files),
-    SlashCommand("stats", "", "Show how full the context is, and the last answer's speed.", show_statistics),
-    SlashCommand("clear", "", "Begin another conversation with the same system prompt.", clear),
+    SlashCommand("stats", "", "Show how full the context is, and the last speed.", show_statistics),
+    SlashCommand("clear", "", "Begin anew with the same system prompt.", clear),
     SlashCommand("quit", "", "Leave, like Ctrl-D.", leave),
 )
 BY_NAME = {command.name: command for command in COMMANDS} | {

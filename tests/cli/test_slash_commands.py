@@ -57,7 +57,7 @@ def test_help_lists_every_command_with_its_meaning(leap, talk):
         assert f"/{command.name}" in done.stdout and command.meaning in done.stdout
     assert {"help", "system", "model", "attach", "tools", "retry", "edit", "undo"} <= {c.name for c in COMMANDS}
     assert {"save", "load", "export", "stats", "clear", "quit"} <= {c.name for c in COMMANDS}
-    assert "Alt-Enter" in done.stdout
+    assert "Alt-Enter" in done.stdout and all(len(line) <= 80 for line in done.stdout.splitlines())
     assert done.stdout.count("Forget the last message") == 2
     assert errors(done) == ["there is no command /nonsense; /help lists them"]
 
