@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -25,6 +26,8 @@ SHAPES = {
     "regex": "--regex",
     "grammar": "--grammar",
 }
+NO_PATH = re.compile(r"[\s:]")
+"""What hardly stands in a file's name, but in a shorthand."""
 
 
 def constraint_flags(function: Decorated) -> Decorated:
@@ -71,6 +74,7 @@ def take_constraint(flags: dict[str, Any], env: Environment) -> dict[str, Any]:
         raise click.UsageError(f"{SHAPES[second]} cannot be combined with {SHAPES[first]}")
     fields: dict[str, Any] = {"inject_schema_into_prompt": flags.pop("schema_in_prompt")}
     for name, value in given.items():
+        _check_text(value, SHAPES[name])
         if name.startswith("json_schema"):
             schema = read_schema_argument(value, env, many=name == "json_schema_multi")
             fields["json_schema_constraint"] = json.dumps(schema, ensure_ascii=False)
@@ -91,24 +95,37 @@ def is_shaped(options: GenerationOptions) -> bool:
 
 def read_schema_argument(value: str, env: Environment, *, many: bool = False) -> Any:
     """The schema that an argument means: JSON text, a file's content, or the shorthand. Raises LeapSchemaError."""
-    from leap_core.constraints.schema import check_schema, parse_json
-    from leap_core.constraints.shorthand import list_of, schema_from_shorthand
+    from leap_core.constraints.schema import check_schema
+    from leap_core.constraints.shorthand import list_of
+
+    checked = check_schema(read_document(value, env)).document
+    return list_of(checked) if many else checked
+
+
+def read_document(value: str, env: Environment) -> Any:
+    """The JSON that an argument means, whatever it says. Raises LeapSchemaError."""
+    from leap_core.constraints.schema import parse_json
+    from leap_core.constraints.shorthand import schema_from_shorthand
 
     path = env.cwd / value if _may_be_path(value) else None
     source = "the schema"
     text = value
-    if path is not None and (path.is_file() or value.endswith(".json") or "/" in value):
+    if path is not None and (path.is_file() or value.endswith(".json") or ("/" in value and not NO_PATH.search(value))):
         source, text = value, _read(path, value)
     stripped = text.strip()
     if stripped.startswith(("{", "[")) or stripped in ("true", "false") or source != "the schema":
         try:
-            schema = parse_json(text)
+            return parse_json(text)
         except ValueError as error:
             raise LeapSchemaError(f"{source} is not JSON: {error}") from None
-    else:
-        schema = schema_from_shorthand(text)
-    checked = check_schema(schema).document
-    return list_of(checked) if many else checked
+    return schema_from_shorthand(text)
+
+
+def _check_text(value: str, flag: str) -> None:
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        raise click.UsageError(f"{flag} is not UTF-8 text") from None
 
 
 def _may_be_path(value: str) -> bool:

@@ -54,10 +54,11 @@ _OPTIONS = (
 
 @dataclass
 class Tools:
-    """What the flags ask for. ``choice`` is the tool_choice of the options."""
+    """What the flags ask for. ``choice`` is the tool_choice of the options, ``allowed`` what runs without asking."""
 
     functions: list[LeapFunction] = field(default_factory=list)
     policy: FunctionPolicy | None = None
+    allowed: Sequence[str] = ()
     choice: str | None = None
     show_calls: bool = False
 
@@ -95,8 +96,8 @@ def take_tools(flags: dict[str, Any], env: Environment) -> Tools:
         functions = choose(names, [*from_files, *known_tools(env)])
     else:
         functions = choose([function.name for function in from_files], from_files)
-    policy = replace(read_policy(env).allowing(allowed), ask=asker(env))
-    return Tools(functions, policy, choice, show)
+    policy = replace(read_policy(env, functions).allowing(allowed), ask=asker(env))
+    return Tools(functions, policy, allowed, choice, show)
 
 
 def choose_tools(names: Sequence[str], before: Tools, env: Environment) -> Tools:
@@ -104,7 +105,8 @@ def choose_tools(names: Sequence[str], before: Tools, env: Environment) -> Tools
     from leap_core.functions.sources import choose
 
     functions = choose(names, [*before.functions, *known_tools(env)])
-    policy = before.policy or replace(read_policy(env), ask=asker(env))
+    ask = before.policy.ask if before.policy is not None else asker(env)
+    policy = replace(read_policy(env, functions).allowing(before.allowed), ask=ask)
     return replace(before, functions=functions, policy=policy)
 
 
@@ -129,11 +131,13 @@ def registry(env: Environment) -> CommandRegistry:
     return CommandRegistry(env.directories.config / "tools.json")
 
 
-def read_policy(env: Environment) -> FunctionPolicy:
-    """``[tools]`` of the configuration; leap's own tools are allowed where it does not say otherwise."""
+def read_policy(env: Environment, functions: Sequence[LeapFunction]) -> FunctionPolicy:
+    """``[tools]`` of the configuration for these functions; those that are leap's own, and not only called like them,
+    are allowed where it does not say otherwise."""
     from leap_core.functions.policy import ALLOW, FunctionPolicy, ToolPolicy, policy_from_table
+    from leap_core.functions.sources import is_own
 
-    own = {name: ToolPolicy(ALLOW) for name in ("current_time", "calculate", "read_file")}
+    own = {function.name: ToolPolicy(ALLOW) for function in functions if is_own(function)}
     table = _tools_table(env)
     without = {
         key: {k: v for k, v in value.items() if k != "directory"} if key == "read_file" else value

@@ -24,6 +24,8 @@ CUT = {
     GenerationFinishReason.EXCEED_CONTEXT: "the answer was cut at the end of the context before it was complete",
 }
 
+UNCHECKED = {GenerationFinishReason.INTERRUPTED, GenerationFinishReason.ERROR}
+
 
 class CheckedGeneration(Generation):
     """Passes a generation on and checks its text at the end.
@@ -42,6 +44,7 @@ class CheckedGeneration(Generation):
     ) -> None:
         self._current = generation
         self._constraint = constraint
+        self._passes = constraint.exact and not constraint.calls
         self._again = again
         self._repairs = 0
         self._ready: deque[MessageResponse] = deque()
@@ -55,7 +58,7 @@ class CheckedGeneration(Generation):
             if isinstance(response, Complete):
                 self._settle(response, held)
                 held = []
-            elif self._constraint.exact or not isinstance(response, Chunk):
+            elif self._passes or not isinstance(response, Chunk):
                 return response
             else:
                 held.append(response)
@@ -73,16 +76,13 @@ class CheckedGeneration(Generation):
     def _settle(self, complete: Complete, held: list[MessageResponse]) -> None:
         """Let a reply that is right, or that need not be, out; otherwise try again or fail."""
         text = complete.full_message.text
-        unchecked = complete.finish_reason in (GenerationFinishReason.INTERRUPTED, GenerationFinishReason.ERROR)
-        calls = bool(complete.full_message.function_calls) and not text.strip()
-        problems = [] if unchecked or calls else self._constraint.validate(text)
+        problems, cut = self._problems(complete), CUT.get(complete.finish_reason)
         if not problems:
             if self._repairs:
                 note = f"the answer did not fit its constraint at first and was generated {self._repairs + 1} times"
                 complete = replace(complete, warnings=(*complete.warnings, note))
             self._ready.extend([*held, complete])
             return
-        cut = CUT.get(complete.finish_reason)
         if cut is not None or self._constraint.exact or self._repairs >= MOST_REPAIRS:
             raise self._error(complete, problems, cut)
         self._repairs += 1
@@ -91,6 +91,14 @@ class CheckedGeneration(Generation):
             self._current = self._again(_shown(text, problems))
             if self._stopped:
                 self._current.stop()
+
+    def _problems(self, complete: Complete) -> list[str]:
+        text, called = complete.full_message.text, bool(complete.full_message.function_calls)
+        if complete.finish_reason in UNCHECKED or (called and not text.strip()):
+            return []
+        if complete.finish_reason in CUT:
+            return self._constraint.problems_of_cut(text, called)
+        return self._constraint.validate(text)
 
     def _error(self, complete: Complete, problems: list[str], cut: str | None) -> LeapConstraintError:
         text, stats = complete.full_message.text, complete.stats

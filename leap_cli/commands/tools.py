@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ import click
 from leap_core.errors import LeapSchemaError, LeapToolError
 
 from ..command_line import leap_group
-from ..constraint_flags import read_schema_argument
+from ..constraint_flags import read_document
 from ..environment import Environment
 from ..exit_codes import ExitCode
 from ..format_flag import FormatChoice
@@ -46,7 +45,8 @@ def command() -> None:
 @click.pass_obj
 def list_tools(env: Environment, /, tools_file: tuple[str, ...], format: str) -> ExitCode:
     """List the tools there are."""
-    policy = read_policy(env)
+    functions = _offered(env, tools_file)
+    policy = read_policy(env, functions)
     records = [
         {
             "name": function.name,
@@ -54,7 +54,7 @@ def list_tools(env: Environment, /, tools_file: tuple[str, ...], format: str) ->
             "policy": policy.of(function.name).decision,
             "description": function.description,
         }
-        for function in _offered(env, tools_file)
+        for function in functions
     ]
     Output(env, format).records(records, ["name", "source", "policy", "description"], name="name")
     return ExitCode.DONE
@@ -86,10 +86,10 @@ def add(env: Environment, /, name: str, line: str, schema: str | None, descripti
     arguments: dict[str, Any] = {"type": "object", "properties": {}, "required": []}
     if schema is not None:
         declared = _declaration(schema, env)
-        description = description or declared.get("description") or ""
+        description = description or declared["description"] or ""
         arguments = declared["parameters"]
     registry(env).add(name, line, description, arguments, replace=replace)
-    Output(env).note(f"added {name}; its policy is {read_policy(env).of(name).decision}")
+    Output(env).note(f"added {name}; its policy is {read_policy(env, ()).of(name).decision}")
     return ExitCode.DONE
 
 
@@ -134,19 +134,20 @@ def check(env: Environment, /, names: tuple[str, ...], tools_file: tuple[str, ..
 @click.pass_obj
 def call(env: Environment, /, name: str, arguments: str, tools_file: tuple[str, ...], allow: bool) -> ExitCode:
     """Call a tool as a model would: ARGUMENTS is a JSON object. The result goes to stdout."""
+    from leap_core.constraints.schema import parse_json
     from leap_core.functions import LeapFunctionCall
     from leap_core.functions.execution import run_call
     from leap_core.functions.policy import ALLOW, DENY
 
     function = _find(env, name, tools_file)
     try:
-        given = json.loads(arguments)
+        given = parse_json(arguments)
     except ValueError as error:
         raise click.UsageError(f"the arguments are not JSON: {error}") from None
     if not isinstance(given, dict):
         raise click.UsageError('the arguments are a JSON object, such as \'{"city": "Paris"}\'')
     made = LeapFunctionCall(name, given)
-    policy = read_policy(env).of(name)
+    policy = read_policy(env, [function]).of(name)
     if policy.decision == DENY:
         raise LeapToolError(f"the policy denies {name}", hint=f"change [tools.{name}] in the configuration")
     if policy.decision != ALLOW and not allow:
@@ -188,14 +189,17 @@ def _source(function: LeapFunction) -> str:
 
 def _declaration(schema: str, env: Environment) -> dict[str, Any]:
     """A tool's declaration out of ``--schema``: its own, or the schema of its arguments."""
-    value = read_schema_argument(schema, env)
-    if isinstance(value.get("function"), dict):
-        value = value["function"]
-    if isinstance(value.get("parameters"), dict) and "name" in value:
-        return dict(value)
-    if value.get("type", "object") != "object":
+    from leap_core.constraints.schema import check_schema
+
+    value = read_document(schema, env)
+    said: dict[str, Any] = {}
+    if isinstance(value, dict):
+        said = value["function"] if isinstance(value.get("function"), dict) else value
+    parameters = said["parameters"] if "name" in said and isinstance(said.get("parameters"), dict) else value
+    checked = check_schema(parameters).document
+    if checked.get("type", "object") != "object":
         raise LeapSchemaError("the arguments of a tool are an object", pointer="/type")
-    return {"parameters": value}
+    return {"description": said.get("description") if parameters is not value else None, "parameters": checked}
 
 
 def _problems(function: LeapFunction) -> tuple[list[str], list[str]]:

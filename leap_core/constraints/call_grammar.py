@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import LeapSchemaError
 from ..functions.pythonic import ARGUMENT
+from .enforcement import RELAXATIONS, occurs, relaxed
+from .subschemas import walk
 
 if TYPE_CHECKING:
     from ..functions import LeapFunction
@@ -45,22 +48,50 @@ MOST_RULES, MOST_PROPERTIES = 20_000, 500
 
 COMPACT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 PLAIN = {"string": "string", "integer": "INTEGER", "number": "NUMBER", "boolean": "boolean", "null": "null"}
+BESIDE_PROPERTIES = (
+    *("allOf", "anyOf", "oneOf", "not", "if", "dependentRequired", "dependentSchemas", "propertyNames"),
+    *("minProperties", "maxProperties", "patternProperties", "unevaluatedProperties"),
+)
+"""What may be said of all arguments together, which only the check of a call looks at."""
+
 ANNOTATIONS = {"description", "title", "default", "examples", "deprecated", "$comment", "readOnly", "writeOnly"}
 
 
-def pythonic_grammar(functions: Sequence[LeapFunction], end: str, *, many: bool, lenient: bool) -> str:
+@dataclass(frozen=True)
+class Strictness:
+    """How closely arguments follow their schemas. ``lenient``: llguidance leaves out the keywords that it does not
+    know; ``left_out``: those whose values it refuses; ``anything``: where it has to write a schema, any value will do.
+    """
+
+    lenient: bool = False
+    left_out: tuple[str, ...] = ()
+    anything: bool = False
+
+
+STRICT = Strictness()
+STRICTNESSES = (
+    STRICT,
+    *(Strictness(lenient=True, left_out=keys) for keys in RELAXATIONS),
+    Strictness(lenient=True, anything=True),
+)
+"""In the order of trying."""
+
+
+def pythonic_grammar(
+    functions: Sequence[LeapFunction], end: str, *, many: bool, strictness: Strictness = STRICT
+) -> str:
     """The list of calls after an LFM start marker, then ``end`` (Lark for the end marker). ``many``: more than one
-    call may stand in the list. ``lenient``: keywords that llguidance cannot enforce are left out."""
-    rules = _Rules(lenient)
+    call may stand in the list."""
+    rules = _Rules(strictness)
     names = [rules.call(function) for function in functions]
     more = f"(comma call){{0,{MOST_CALLS - 1}}}" if many else ""
     lines = [f'start: "[" call {more} "]" {end}', "call: " + " | ".join(names), *rules.lines]
     return "\n".join(lines) + TERMINALS
 
 
-def json_grammar(functions: Sequence[LeapFunction], end: str, *, lenient: bool) -> str:
+def json_grammar(functions: Sequence[LeapFunction], end: str, *, strictness: Strictness = STRICT) -> str:
     """One JSON call after a Hermes start marker, then ``end``."""
-    rules = _Rules(lenient)
+    rules = _Rules(strictness)
     calls = []
     for function in functions:
         opening = json.dumps({"name": function.name}, ensure_ascii=False)[:-1] + ', "arguments": '
@@ -71,9 +102,9 @@ def json_grammar(functions: Sequence[LeapFunction], end: str, *, lenient: bool) 
 class _Rules:
     """Collects rules under fresh names."""
 
-    def __init__(self, lenient: bool) -> None:
+    def __init__(self, strictness: Strictness) -> None:
         self.lines: list[str] = []
-        self._lenient = lenient
+        self._strictness = strictness
 
     def add(self, body: str) -> str:
         if len(self.lines) >= MOST_RULES:
@@ -82,10 +113,11 @@ class _Rules:
         self.lines.append(f"{name}: {body}")
         return name
 
-    def json(self, schema: Mapping[str, Any]) -> str:
+    def json(self, schema: JsonObject) -> str:
         """A value spelled as JSON."""
-        settings = COMPACT | ({"lenient": True} if self._lenient else {})
-        return self.add("%json " + json.dumps({**schema, "x-guidance": settings}, ensure_ascii=False))
+        settings = COMPACT | ({"lenient": True} if self._strictness.lenient else {})
+        plainer = {"type": "object"} if self._strictness.anything else relaxed(schema, self._strictness.left_out)
+        return self.add("%json " + json.dumps({**plainer, "x-guidance": settings}, ensure_ascii=False))
 
     def call(self, function: LeapFunction) -> str:
         schema = function.arguments_schema
@@ -131,6 +163,8 @@ class _Rules:
             return self._object(said, shared)
         if said.keys() == {"enum"} and all(isinstance(value, str) for value in said["enum"]) and said["enum"]:
             return self.add(" | ".join(_either_quote(value) for value in said["enum"]))
+        if self._strictness.anything or not _is_self_contained(schema):
+            return "value"
         return self.json({**shared, **schema})
 
     def _object(self, schema: JsonObject, shared: JsonObject) -> str:
@@ -145,6 +179,26 @@ class _Rules:
                 self.add(f"comma {pair} {rest}" + (f" | {rest}" if skip else "")),
             )
         return self.add(f'"{{" {first} "}}"')
+
+
+def _is_self_contained(schema: JsonObject) -> bool:
+    """Whether its references, if any, lead to what is shared."""
+    references = [str(part["$ref"]) for _, part in walk(schema) if "$ref" in part]
+    return all(reference.startswith(("#/$defs/", "#/definitions/")) for reference in references)
+
+
+def unenforced(functions: Sequence[LeapFunction], strictness: Strictness) -> list[str]:
+    """The keywords of the functions' parameters to which calls are not held."""
+    schemas = [function.arguments_schema for function in functions]
+    found = [key for key in BESIDE_PROPERTIES if any(key in schema and not _is_open(schema) for schema in schemas)]
+    found += [key for key in strictness.left_out if any(occurs(key, schema) for schema in schemas)]
+    if not all(_is_self_contained(part) for schema in schemas for part in _properties(schema)):
+        found.append("$ref")
+    return list(dict.fromkeys(found))
+
+
+def _properties(schema: JsonObject) -> list[JsonObject]:
+    return [part for part in schema.get("properties", {}).values() if isinstance(part, dict)]
 
 
 def _check_count(properties: Mapping[str, object]) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ..errors import LeapOptionsError, LeapSchemaError
-from .call_grammar import json_grammar, pythonic_grammar
+from .call_grammar import STRICTNESSES, Strictness, json_grammar, pythonic_grammar, unenforced
 from .enforcement import enforce
 from .matching import AfterReasoning, CallsConstraint, ForbiddenTokens, GrammarConstraint
 from .protocol import CompiledConstraint, TokenConstraint, Vocabulary
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 RULE = re.compile(r"(?m)^\s*[?!]?[A-Za-z_]\w*(\[[^\]]*\])?\s*:")
 MOST_GRAMMAR_RULES = 1000
 """llguidance reads a chain of rules by recursion, and a full stack ends the process."""
+GRAMMARS = ("lfm", "hermes")
+"""The styles of calls that have a grammar."""
+
 THINK_START, THINK_END = "<think>", "</think>"
 
 
@@ -41,6 +45,10 @@ def compile_constraint(
     for a tool_choice that names no function.
     """
     choice = _tool_choice(options, functions, parser)
+    if parser is not None and parser.name not in GRAMMARS and choice not in (None, "none"):
+        if choice != "auto":
+            raise LeapOptionsError("tool_choice", f"calls in the style {parser.name!r} cannot be enforced")
+        choice = None
     shape = _shape(options, vocabulary)
     if shape is None and choice is None:
         return None
@@ -50,9 +58,8 @@ def compile_constraint(
         warnings = (*warnings, *more)
     if constraint is not None and not isinstance(constraint, ForbiddenTokens):
         constraint = _after_reasoning(constraint, vocabulary, reasoning_open)
-    if shape is None:
-        return CompiledConstraint(constraint, warnings)
-    return CompiledConstraint(constraint, warnings, shape.validate, shape.exact)
+    calls = choice not in (None, "auto", "none")
+    return replace(shape or CompiledConstraint(None), constraint=constraint, warnings=warnings, calls=calls)
 
 
 def _shape(options: GenerationOptions, vocabulary: Vocabulary) -> CompiledConstraint | None:
@@ -71,7 +78,7 @@ def _shape(options: GenerationOptions, vocabulary: Vocabulary) -> CompiledConstr
 def _schema_constraint(schema: JsonSchema, tokenizer: ConstraintTokenizer) -> CompiledConstraint:
     enforced = enforce(schema, tokenizer)
     constraint = GrammarConstraint(tokenizer.matcher(enforced.grammar), tokenizer.n_tokens)
-    return CompiledConstraint(constraint, enforced.warnings, schema.problems, exact=enforced.exact)
+    return CompiledConstraint(constraint, enforced.warnings, schema.problems, exact=enforced.exact, whole=True)
 
 
 def _regex_constraint(pattern: str, tokenizer: ConstraintTokenizer) -> CompiledConstraint:
@@ -99,7 +106,7 @@ def _choices_constraint(choices: Sequence[str], tokenizer: ConstraintTokenizer) 
     def validate(text: str) -> list[str]:
         return [] if text in choices else [f"{text!r} is none of the choices"]
 
-    return CompiledConstraint(GrammarConstraint(matcher, tokenizer.n_tokens), validate=validate)
+    return CompiledConstraint(GrammarConstraint(matcher, tokenizer.n_tokens), validate=validate, whole=True)
 
 
 def _lark_constraint(lark: str, tokenizer: ConstraintTokenizer) -> CompiledConstraint:
@@ -173,7 +180,9 @@ def _with_calls(
     from llguidance import LLMatcher
 
     prefix = "" if start is not None else json.dumps(parser.start_marker)
-    grammar, warnings = _compiled_calls(tokenizer, lambda lenient: _prefixed(write(lenient=lenient), prefix))
+    grammar, warnings = _compiled_calls(
+        allowed, tokenizer, lambda strictness: _prefixed(write(strictness=strictness), prefix)
+    )
     grammar = LLMatcher.grammar_from_lark(grammar)
     if start is None:
         if choice == "auto":
@@ -195,25 +204,31 @@ def check_calls(functions: Sequence[LeapFunction]) -> tuple[str, ...]:
     for function in functions:
         check_schema(function.arguments_schema)
     _, warnings = _compiled_calls(
-        byte_tokenizer(), lambda lenient: pythonic_grammar(functions, '"<end>"', many=True, lenient=lenient)
+        functions,
+        byte_tokenizer(),
+        lambda strictness: pythonic_grammar(functions, '"<end>"', many=True, strictness=strictness),
     )
     return warnings
 
 
-def _compiled_calls(tokenizer: ConstraintTokenizer, write: Callable[[bool], str]) -> tuple[str, tuple[str, ...]]:
-    """The grammar of the calls, strict if that is possible, else lenient with warnings."""
+def _compiled_calls(
+    functions: Sequence[LeapFunction], tokenizer: ConstraintTokenizer, write: Callable[[Strictness], str]
+) -> tuple[str, tuple[str, ...]]:
+    """The strictest grammar of the calls that can be had, with warnings of what it leaves out."""
     from llguidance import LLMatcher
 
     reason = ""
-    for lenient in (False, True):
-        grammar = write(lenient)
+    for strictness in STRICTNESSES:
+        grammar = write(strictness)
         try:
             matcher = tokenizer.matcher(LLMatcher.grammar_from_lark(grammar))
         except GrammarError as error:
-            reason = str(error)
+            reason = reason or str(error)
             continue
-        warnings = matcher.get_grammar_warnings()
-        return grammar, tuple(f"not enforced in function calls: {text}" for text in warnings)
+        left_out = [*matcher.get_grammar_warnings(), *unenforced(functions, strictness)]
+        if strictness.anything:
+            left_out.append(reason)
+        return grammar, tuple(f"not enforced in function calls: {text}" for text in left_out)
     raise LeapSchemaError(f"the functions' parameters cannot be used: {reason}")
 
 

@@ -28,6 +28,9 @@ ENFORCED_FORMATS = {"date-time", "time", "date", "duration", "email", "hostname"
 PATTERNS = ("pattern", "patternProperties")
 BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 COUNTS = ("minProperties", "maxProperties")
+VALUES = ("const", "enum", *BOUNDS)
+LARGEST_INTEGER = 2**53
+"""llguidance holds numbers as doubles, which have all integers up to here and only some beyond."""
 LENGTHS = ("minLength", "maxLength", "minItems", "maxItems")
 OLD_DRAFT = re.compile(r"draft-0[3467]")
 BEFORE_SECOND_60 = r"^[^:]*:[0-9]{2}:[0-5]"
@@ -50,6 +53,10 @@ def enforce(schema: JsonSchema, tokenizer: ConstraintTokenizer) -> EnforcedSchem
     document = _known_dialect(_without_siblings_of_references(schema.document))
     document = transform(document, _without_leap_seconds)
     document, warnings, exact = _known_formats(document)
+    large = [key for key in VALUES if any(_is_large(part.get(key)) for _, part in walk(document))]
+    if large:
+        document, exact = transform(document, _without_large_numbers), False
+        warnings += [_warning(key, schema.document) for key in large]
     try:
         matcher, grammar = _compile(document, tokenizer, lenient=False)
         return EnforcedSchema(grammar, tuple(warnings), exact)
@@ -58,14 +65,17 @@ def enforce(schema: JsonSchema, tokenizer: ConstraintTokenizer) -> EnforcedSchem
         reason = str(error)
     for left_out in RELAXATIONS:
         try:
-            matcher, grammar = _compile(_relaxed(document, left_out), tokenizer, lenient=True)
+            matcher, grammar = _compile(relaxed(document, left_out), tokenizer, lenient=True)
         except GrammarError as error:
             _refuse_unusable(str(error), schema.document, tokenizer)
             reason = str(error)
             continue
-        unsupported = [*_keywords(matcher.get_grammar_warnings()), *(key for key in left_out if _occurs(key, document))]
-        named = [key for key in dict.fromkeys(unsupported) if key not in COUNTS or _occurs(key, document)]
+        unsupported = [*_keywords(matcher.get_grammar_warnings()), *(key for key in left_out if occurs(key, document))]
+        named = [key for key in dict.fromkeys(unsupported) if key not in COUNTS or occurs(key, document)]
         warnings += [_warning(keyword, schema.document) for keyword in named]
+        warnings += [
+            f"{target} is not enforced while generating, but checked afterwards" for target in _remote(document)
+        ]
         return EnforcedSchema(grammar, tuple(warnings), exact=False)
     matcher, grammar = _compile(_outline(schema.document), tokenizer, lenient=True)
     warnings.append(f"only the kind of document is enforced while generating, the rest checked afterwards: {reason}")
@@ -97,19 +107,42 @@ RELAXATIONS: tuple[tuple[str, ...], ...] = (
 """Keywords that are left out, in the order of trying, where llguidance refuses their values."""
 
 
-def _relaxed(document: JsonObject, left_out: tuple[str, ...]) -> JsonObject:
+def relaxed(document: JsonObject, left_out: tuple[str, ...]) -> JsonObject:
     """The schema without these keywords, and without references to JSON Schema's own meta-schemas, which llguidance
     does not have."""
 
     def change(schema: JsonObject) -> JsonObject:
-        remote = not str(schema.get("$ref", "#")).startswith("#")
-        plain = _without(*left_out, *(("$ref",) if remote else ()))(schema)
+        plain = _without(*left_out, *(("$ref",) if _is_remote(schema) else ()))(schema)
         if "patternProperties" in left_out and "patternProperties" in schema:
             plain.pop("additionalProperties", None)  # which names are additional depends on the patterns
         return plain
 
-    relaxed: JsonObject = transform(document, change)
-    return relaxed
+    plainer: JsonObject = transform(document, change)
+    return plainer
+
+
+def _is_large(value: Any) -> bool:
+    if isinstance(value, list):
+        return any(map(_is_large, value))
+    return isinstance(value, int) and abs(value) > LARGEST_INTEGER
+
+
+def _without_large_numbers(schema: JsonObject) -> JsonObject:
+    """Integers that a double would change are left to the check."""
+    plainer = {key: value for key, value in schema.items() if key not in VALUES or not _is_large(value)}
+    listed = [*schema.get("enum", ()), *([schema["const"]] if "const" in schema else ())]
+    if _is_large(listed) and "type" not in schema and all(isinstance(value, int) for value in listed):
+        plainer["type"] = "integer"
+    return plainer
+
+
+def _is_remote(schema: JsonObject) -> bool:
+    return not str(schema.get("$ref", "#")).startswith("#")
+
+
+def _remote(document: JsonObject) -> list[str]:
+    """The meta-schemas that are referred to."""
+    return list(dict.fromkeys(schema["$ref"] for _, schema in walk(document) if _is_remote(schema)))
 
 
 def _known_dialect(document: JsonObject) -> JsonObject:
@@ -149,11 +182,11 @@ def _known_formats(document: JsonObject) -> tuple[JsonObject, list[str], bool]:
     unknown = sorted(found - set(checked))
     warnings = [f"format {name!r} is not enforced while generating, but checked afterwards" for name in checked]
     warnings += [f"format {name!r} is unknown and means nothing" for name in unknown]
-    relaxed = transform(
+    plainer = transform(
         document,
         lambda schema: _without("format")(schema) if schema.get("format") in found else schema,
     )
-    return relaxed, warnings, not checked
+    return plainer, warnings, not checked
 
 
 def _refuse_unusable(reason: str, document: JsonObject, tokenizer: ConstraintTokenizer) -> None:
@@ -201,7 +234,7 @@ def _keywords(messages: list[str]) -> list[str]:
     return found
 
 
-def _occurs(keyword: str, document: JsonObject) -> bool:
+def occurs(keyword: str, document: JsonObject) -> bool:
     return any(keyword in schema for _, schema in walk(document))
 
 

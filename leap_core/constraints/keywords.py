@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 REPEATED_GROUP = re.compile(r"\)[+*{]")
 LONG = 16
 """Characters from which on a repeated group may take Python's ``re``, which goes back and tries again, too long."""
+LINE_BREAKS = dict.fromkeys(map(ord, "\n\r\t"))
 
 
 @cache
@@ -33,7 +34,7 @@ def with_own_keywords(draft: type[Validator]) -> type[Validator]:
 
 def matches(pattern: str, text: str) -> bool:
     """Whether an expression of JSON Schema matches somewhere in the text."""
-    if len(text) >= LONG and REPEATED_GROUP.search(pattern) and text.isprintable():
+    if len(text) >= LONG and REPEATED_GROUP.search(pattern) and text.translate(LINE_BREAKS).isprintable():
         found = _matches_in_linear_time(pattern, text)
         if found is not None:
             return found

@@ -60,9 +60,20 @@ class CompiledConstraint:
     ``constraint``: None when nothing is to be enforced while generating. ``warnings``: what it cannot enforce.
     ``validate`` lists what is wrong with the finished text, "" positions first; empty when it is right.
     ``exact``: whether all that ``validate`` checks is also enforced, so that only a text cut short can be wrong.
+    ``whole``: whether a text that was cut where it could have gone on is wrong, as half a number is.
+    ``calls``: whether the reply has to call a function.
     """
 
     constraint: TokenConstraint | None
     warnings: tuple[str, ...] = ()
     validate: Callable[[str], list[str]] = _nothing_wrong
     exact: bool = True
+    whole: bool = False
+    calls: bool = False
+
+    def problems_of_cut(self, text: str, called: bool) -> list[str]:
+        """What is wrong with a reply that was cut."""
+        if self.calls:
+            return [] if called else ["no call is complete"]
+        open_end = self.whole and self.constraint is not None and not self.constraint.finished
+        return self.validate(text) or (["more could have followed"] if open_end else [])

@@ -6,10 +6,12 @@ References are resolved within the document only; nothing is fetched.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from ..errors import LeapSchemaError
 from .keywords import with_own_keywords
@@ -20,7 +22,9 @@ if TYPE_CHECKING:
     from jsonschema.protocols import Validator
 
 JsonObject = dict[str, Any]
+Path = tuple[str | int, ...]
 MOST_PROBLEMS = 20
+META = re.compile(r"https?://json-schema\.org/")
 
 
 @dataclass(frozen=True)
@@ -79,23 +83,46 @@ def check_schema(document: Any) -> JsonSchema:
         document = {}
     if not isinstance(document, dict):
         raise LeapSchemaError("a schema is a JSON object", hint='such as {"type": "object", "properties": {…}}')
+    _check_text(document)
     draft = validator_for(document, default=Draft202012Validator)
-    try:
-        draft.check_schema(document, format_checker=regex_checker())  # type: ignore[call-arg]
-    except SchemaError as error:
-        where = pointer(error.absolute_path)
-        raise LeapSchemaError(
-            f"the schema is invalid at {where or 'its root'}: {_shortened(error.message)}", pointer=where
-        ) from None
-    except RecursionError:
-        raise LeapSchemaError("the schema is nested too deeply") from None
-    _check_references(document)
+
+    def check(schema: Any, place: str = "") -> None:
+        try:
+            draft.check_schema(schema, format_checker=regex_checker())  # type: ignore[call-arg]
+        except SchemaError as error:
+            where = place + pointer(error.absolute_path)
+            raise LeapSchemaError(
+                f"the schema is invalid at {where or 'its root'}: {_shortened(error.message)}", pointer=where
+            ) from None
+        except RecursionError:
+            raise LeapSchemaError("the schema is nested too deeply") from None
+
+    check(document)
+    _check_references(document, check)
     validator = with_own_keywords(draft)(_python_patterns(document), registry=REGISTRY, format_checker=format_checker())
     return JsonSchema(document, validator)
 
 
-def _check_references(document: JsonObject) -> None:
-    """Every reference leads to a place in the document, or to a meta-schema of JSON Schema's own."""
+def _check_text(document: JsonObject) -> None:
+    """What no text can be is found here, before a library stumbles over it."""
+    try:
+        json.dumps(document, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        raise LeapSchemaError("the schema has half of a surrogate pair, which is no character") from None
+    except RecursionError:
+        raise LeapSchemaError("the schema is nested too deeply") from None
+    dialect = document.get("$schema", "")
+    try:
+        if not isinstance(dialect, str):
+            raise ValueError("not a string")
+        urlsplit(dialect)
+    except ValueError as error:
+        raise LeapSchemaError(f"the schema is invalid at /$schema: {error}", pointer="/$schema") from None
+
+
+def _check_references(document: JsonObject, check: Callable[[Any, str], None]) -> None:
+    """Every reference leads to a schema in the document, or to a meta-schema of JSON Schema's own. ``check`` looks at
+    a schema that only a reference leads to."""
     from jsonschema_specifications import REGISTRY
     from referencing import Resource
     from referencing.exceptions import Unresolvable
@@ -103,25 +130,45 @@ def _check_references(document: JsonObject) -> None:
 
     draft: Any = specification_with(str(document.get("$schema", "")), default=DRAFT202012)
     root: Any = Resource.from_contents(document, default_specification=draft)
-    resolvers: dict[tuple[str | int, ...], Any] = {(): REGISTRY.resolver_with_root(root)}
-    for path, schema in walk(document):
-        above = next(path[:n] for n in range(len(path), -1, -1) if path[:n] in resolvers)
-        resolver = resolvers[above]
-        if path and ("$id" in schema or "id" in schema):
-            inner: Any = Resource.from_contents(schema, default_specification=draft)
-            resolver = resolvers[path] = resolver.in_subresource(inner)
-        for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
-            target = schema.get(keyword)
-            if not isinstance(target, str):
-                continue
+    seen: set[int] = set()
+    starts: list[tuple[Path, JsonObject, Any]] = [((), document, REGISTRY.resolver_with_root(root))]
+    while starts:
+        for where, target, resolver in _references(*starts.pop(), draft, seen):
             try:
-                resolver.lookup(target)
+                resolved = resolver.lookup(target)
             except (Unresolvable, ValueError):
-                where = pointer((*path, keyword))
                 hint = "references are resolved within the schema only; nothing is fetched"
                 raise LeapSchemaError(
                     f"the reference at {where} leads nowhere: {target}", pointer=where, hint=hint
                 ) from None
+            if not isinstance(resolved.contents, (dict, bool)):
+                raise LeapSchemaError(f"the reference at {where} leads to no schema: {target}", pointer=where)
+            if isinstance(resolved.contents, dict) and id(resolved.contents) not in seen and not META.match(target):
+                place = target.removeprefix("#") if target.startswith("#/") else where
+                check(resolved.contents, place)
+                starts.append((tuple(place.split("/")[1:]), resolved.contents, resolved.resolver))
+
+
+def _references(
+    beginning: Path, start: JsonObject, resolver: Any, draft: Any, seen: set[int]
+) -> list[tuple[str, str, Any]]:
+    """The references in a schema that stands at ``beginning``: where each is, what it says, and what resolves it.
+    Notes in ``seen`` the schemas within."""
+    from referencing import Resource
+
+    found = []
+    resolvers: dict[Path, Any] = {(): resolver}
+    for path, schema in walk(start):
+        seen.add(id(schema))
+        above = next(path[:n] for n in range(len(path), -1, -1) if path[:n] in resolvers)
+        if path and ("$id" in schema or "id" in schema):
+            inner: Any = Resource.from_contents(schema, default_specification=draft)
+            resolvers[path] = resolvers[above].in_subresource(inner)
+            above = path
+        for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
+            if isinstance(schema.get(keyword), str):
+                found.append((pointer((*beginning, *path, keyword)), schema[keyword], resolvers[above]))
+    return found
 
 
 def _python_patterns(document: JsonObject) -> JsonObject:

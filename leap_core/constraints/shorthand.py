@@ -59,9 +59,12 @@ def list_of(schema: JsonObject | bool) -> JsonObject:
         return {"type": "array", "items": schema}
     moved: JsonObject = {}
     inner = dict(schema)
-    for key in ("$schema", "$defs", "definitions"):
+    has_name = isinstance(schema.get("$id", schema.get("id")), str)  # then references are resolved from there
+    for key in ("$schema",) if has_name else ("$schema", "$defs", "definitions"):
         if key in inner:
             moved[key] = inner.pop(key)
+    if has_name:
+        return {**moved, "type": "array", "items": inner}
     if '"$ref": "#"' in json.dumps(inner) or '"$ref": "#/properties' in json.dumps(schema):
         raise LeapSchemaError("a list cannot be made of a schema that refers to its own root")
     return {**moved, "type": "array", "items": inner}
@@ -76,6 +79,8 @@ def _type(text: str, whole: str) -> JsonObject:
         items = _type(found["items"], whole) if found["items"] else {}
         return {"type": "array", "items": items}
     if CHOICE.fullmatch(text):
+        if any(part.lower() in TYPES or part.lower() == "null" for part in text.split("|")):
+            raise _error(f"{text!r} mixes types; a|b|c are choices of texts, and name? may be left out", whole)
         return {"type": "string", "enum": text.split("|")}
     raise _error(f"{text!r} is not a type; known are str, int, float, bool, any, list[…] and choices a|b|c", whole)
 

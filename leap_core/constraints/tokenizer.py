@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import warnings
 from collections import OrderedDict
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from .protocol import Vocabulary
 
 GRAMMARS_KEPT = 64
+SOURCE_LINE = re.compile(r"(?m)^\s*\d+ \| ")
 
 
 class GrammarError(ValueError):
@@ -79,4 +81,5 @@ _guard = threading.Lock()
 
 
 def _first_lines(message: str) -> str:
-    return " ".join(message.split())[:500]
+    """What is wrong, without the grammar in which it is."""
+    return " ".join(SOURCE_LINE.split(message, maxsplit=1)[0].split())[:500]

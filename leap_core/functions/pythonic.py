@@ -23,11 +23,14 @@ NAME = re.compile(r"\w[\w-]*(?:\.\w[\w-]*)*")
 ARGUMENT = re.compile(r"[\w$][\w$.-]*")
 KEY = re.compile(r"[^\W\d][\w-]*")
 NUMBER = re.compile(
-    r"[+-]?\s*(?:0[xX][0-9a-fA-F_]+|0[oO][0-7_]+|0[bB][01_]+"
+    r"[+-]?\s*(?:0[xX]_*[0-9a-fA-F][0-9a-fA-F_]*|0[oO]_*[0-7][0-7_]*|0[bB]_*[01][01_]*"
     r"|(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d[\d_]*)?)(?![\w.])"
 )
 STRING_START = re.compile(r"([rRuU]?)('''|\"\"\"|'|\")")
 WORDS = {"True": True, "true": True, "False": False, "false": False, "None": None, "null": None}
+MOST_DIGITS = 3000
+"""Digits of a number, with which it stays below Python's limit when it is written in decimals."""
+
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "a": "\a", "v": "\v", "/": "/", "\n": ""}
 ESCAPES |= {"\\": "\\", "'": "'", '"': '"'}
 ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|U([0-9a-fA-F]{8})|([0-7]{1,3})|(.))", re.DOTALL)
@@ -242,11 +245,11 @@ class _Reader:
         text = "".join(match[0].split()).replace("_", "")
         sign = -1 if text.startswith("-") else 1
         digits = text.lstrip("+-").lower()
+        if len(digits) > MOST_DIGITS:
+            raise self._error("the number is too long")
         if digits[:2] in ("0x", "0o", "0b"):
             return sign * int(digits, 0)
         if digits.isdecimal():
-            if len(digits) > 4000:
-                raise self._error("the number is too long")
             return sign * int(digits)
         value = sign * float(digits)
         if not math.isfinite(value):

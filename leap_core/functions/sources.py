@@ -84,6 +84,11 @@ def builtin_functions(directory: Path) -> list[LeapFunction]:
     return found
 
 
+def is_own(function: LeapFunction) -> bool:
+    """Whether a function is one of leap's own tools."""
+    return isinstance(function.call, PythonFunction) and function.call.module == BUILTIN_MODULE
+
+
 class CommandRegistry:
     """Commands that the user has registered as tools, kept in a JSON file."""
 

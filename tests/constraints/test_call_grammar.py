@@ -67,9 +67,9 @@ FUNCTIONS = [SEND, NOW, RANGED, OPEN]
 
 def follows(body: str, *, style: str = "lfm", many: bool = True) -> bool:
     if style == "lfm":
-        grammar = pythonic_grammar(FUNCTIONS, f'"{END}"', many=many, lenient=False)
+        grammar = pythonic_grammar(FUNCTIONS, f'"{END}"', many=many)
     else:
-        grammar = json_grammar(FUNCTIONS, f'"{END}"', lenient=False)
+        grammar = json_grammar(FUNCTIONS, f'"{END}"')
     matcher = byte_tokenizer().matcher(LLMatcher.grammar_from_lark(grammar))
     tokens = list((body + END).encode())
     return matcher.try_consume_tokens(tokens) == len(tokens) and matcher.is_stopped()
@@ -167,6 +167,21 @@ def test_what_cannot_be_enforced_is_named():
     assert check_calls(FUNCTIONS) == ()
 
 
+@pytest.mark.parametrize(
+    ("parameters", "named"),
+    [
+        ({"properties": {"a": {"type": "string", "pattern": "^(?!x)"}}}, "pattern"),
+        ({"properties": {"a": {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1}}}, "minimum"),
+        ({"properties": {"a": {"type": "array", "items": {"type": "integer"}, "minItems": 1.0}}}, "minItems"),
+        ({"properties": {"a": {"$ref": "#/properties/b"}, "b": {"type": "string"}}}, "$ref"),
+        ({"properties": {"a": {"type": "string"}}, "anyOf": [{"required": ["a"]}]}, "anyOf"),
+    ],
+)
+def test_what_llguidance_refuses_is_left_to_the_check_of_the_call(parameters: dict, named: str):
+    declared = LeapFunction.from_openai({"name": "f", "parameters": {"type": "object", **parameters}})
+    assert any(named in warning for warning in check_calls([declared]))
+
+
 def test_parameters_that_cannot_be_used_are_an_error():
     broken = LeapFunction.from_openai({"name": "f", "parameters": {"properties": {"a": {"$ref": "#/$defs/none"}}}})
     with pytest.raises(LeapSchemaError):
@@ -178,4 +193,4 @@ def test_what_would_overflow_the_stack_is_refused():
     for schema in (many, {"type": "object", "properties": {"nested": many}}):
         declared = LeapFunction.from_openai({"type": "function", "function": {"name": "f", "parameters": schema}})
         with pytest.raises(LeapSchemaError, match="properties; at most"):
-            pythonic_grammar([declared], "END", many=True, lenient=False)
+            pythonic_grammar([declared], "END", many=True)

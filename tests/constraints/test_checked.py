@@ -20,14 +20,19 @@ def even(text: str) -> list[str]:
     return [] if text.isdigit() and int(text) % 2 == 0 else [f"{text} is not even"]
 
 
-def checked(*scripts: object, exact: bool) -> tuple[CheckedGeneration, ScriptedModelRunner]:
+class Unfinished:
+    finished = False
+
+
+def checked(*scripts: object, exact: bool, **more: object) -> tuple[CheckedGeneration, ScriptedModelRunner]:
     runner = ScriptedModelRunner(*scripts)
     asked = [ChatMessage("user", "an even number")]
 
     def again(more: Sequence[ChatMessage]):
         return runner.start([*asked, *more])
 
-    constraint = CompiledConstraint(None, validate=even, exact=exact)
+    held = Unfinished() if more.pop("unfinished", False) else None
+    constraint = CompiledConstraint(held, validate=even, exact=exact, **more)  # type: ignore[arg-type]
     return CheckedGeneration(again([]), constraint, again), runner
 
 
@@ -67,6 +72,22 @@ def test_a_cut_text_that_is_right_is_right():
     cut = Complete(ChatMessage("assistant", "4"), GenerationFinishReason.MAX_TOKENS)
     generation, _ = checked(["4", cut], exact=True)
     assert list(generation)[-1] is not None
+
+
+def test_a_number_that_is_cut_where_it_could_go_on_is_not_whole():
+    cut = Complete(ChatMessage("assistant", "4"), GenerationFinishReason.MAX_TOKENS)
+    generation, _ = checked(["4", cut], exact=True, whole=True, unfinished=True)
+    with pytest.raises(LeapConstraintError, match="cut at max_tokens.*more could have followed"):
+        list(generation)
+    generation, _ = checked(["4"], exact=True, whole=True, unfinished=True)
+    assert isinstance(last(generation), Complete)
+
+
+def test_a_call_that_was_cut_is_an_error_where_a_call_has_to_come():
+    cut = Complete(ChatMessage("assistant", "[f("), GenerationFinishReason.MAX_TOKENS)
+    generation, _ = checked(["[f(", cut], exact=True, calls=True)
+    with pytest.raises(LeapConstraintError, match="cut at max_tokens.*no call is complete"):
+        next(generation)
 
 
 def last(generation: CheckedGeneration) -> MessageResponse:

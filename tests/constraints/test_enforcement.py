@@ -69,6 +69,16 @@ def test_what_is_not_is_named_with_its_place(keyword: str, place: str, schema: d
     assert accepts(enforced.grammar, allowed) and not accepts(enforced.grammar, refused)
 
 
+@pytest.mark.parametrize(
+    ("keyword", "value"),
+    [("const", 12345678901234567), ("enum", [1, 1234567890123456789]), ("minimum", 1234567890123456789)],
+)
+def test_integers_that_a_double_would_change_are_left_to_the_check(keyword: str, value: object):
+    enforced = enforce(check_schema({"type": "integer", keyword: value}), byte_tokenizer())
+    assert not enforced.exact and enforced.warnings[0].startswith(f"{keyword} is not enforced")
+    assert accepts(enforced.grammar, "1234567890123456789") and accepts(enforced.grammar, "12345678901234567")
+
+
 def test_an_unknown_dialect_is_the_newest():
     schema = check_schema({"$schema": "https://example.com/mine.json", "type": "integer"})
     enforced = enforce(schema, byte_tokenizer())

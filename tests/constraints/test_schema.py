@@ -29,6 +29,12 @@ from leap_core.errors import LeapSchemaError
         ('{"properties": {"a": {"pattern": "(("}}}', "/properties/a/pattern", "not a 'regex'"),
         ('{"$schema": "http://json-schema.org/draft-04/schema#", "minimum": 1, "exclusiveMinimum": 2}', "", "invalid"),
         ("[" * 100_000, "", "not JSON"),
+        (r'{"const": "\ud800"}', "", "half of a surrogate pair"),
+        ('{"$schema": 5}', "/$schema", "not a string"),
+        ('{"$schema": "http://[bad"}', "/$schema", "Invalid"),
+        ('{"$ref": "#/title", "title": "x"}', "/$ref", "leads to no schema"),
+        ('{"$ref": "#/parts/a", "parts": {"a": {"$ref": "#/parts/b"}}}', "/parts/a/$ref", "leads nowhere"),
+        ('{"$ref": "#/parts/a", "parts": {"a": {"items": {"type": "no"}}}}', "/parts/a/items/type", "'no' is not"),
     ],
 )
 def test_a_schema_that_is_none_is_refused_with_its_place(text: str, pointer: str, problem: str):
@@ -216,7 +222,7 @@ def test_the_shorthand_in_lines_with_commas_choices_and_options():
     assert schema["required"] == ["colour", "extra", "x"]
 
 
-@pytest.mark.parametrize("text", ["", "  ,", "a, a", "a nonsense", "a list[", "1a", "a int int", "a b|"])
+@pytest.mark.parametrize("text", ["", "  ,", "a, a", "a nonsense", "a list[", "1a", "a int int", "a b|", "a int|null"])
 def test_a_wrong_shorthand_says_what_is_wrong(text: str):
     with pytest.raises(LeapSchemaError, match="shorthand"):
         schema_from_shorthand(text)
@@ -227,5 +233,7 @@ def test_a_list_of_what_a_schema_describes():
     many = check_schema(list_of(one))
     assert many.problems('[{"a": 1}, {}]') == [] and many.problems('[{"a": "x"}]') and many.problems('{"a": 1}')
     assert list_of(True) == {"type": "array", "items": True}
+    named = {"$id": "http://a/b", **one}
+    assert check_schema(list_of(named)).problems('[{"a": "x"}]')
     with pytest.raises(LeapSchemaError, match="own root"):
         list_of({"properties": {"a": {"$ref": "#"}}})

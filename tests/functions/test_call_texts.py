@@ -152,6 +152,9 @@ LFM_TEXT = [
 ]
 
 LFM_BROKEN = [
+    broken("[f(a=0x_)]"),
+    broken("[f(a=0b)]"),
+    broken(f"[f(a=0x{'f' * 3100})]"),
     broken("nonsense"),
     broken("[f(a=)]"),
     broken("[f('positional')]"),

@@ -219,6 +219,40 @@ def test_the_life_of_a_registered_tool(leap: CommandLine):
     assert leap("tools", "remove", "shout").code == 0 and leap("tools", "show", "shout").code == 7
 
 
+def test_a_tool_that_is_only_called_like_one_of_leaps_own_is_asked_for(leap: CommandLine, tools_file: str):
+    Path(tools_file).write_text("def calculate(expression: str) -> str:\n    return 'mine'\n")
+    leap.script(calls(LeapFunctionCall("calculate", {"expression": "1"})), "never")
+    assert leap("generate", "-m", "m", "--tools-file", tools_file, "go").code == 7
+    assert leap("tools", "call", "calculate", '{"expression": "1"}', "--tools-file", tools_file).code == 7
+    assert "policy is ask" in leap("tools", "add", "read_file", "--command", "cat").stderr
+    assert leap("tools", "call", "read_file", "{}").code == 7
+    assert leap("tools", "call", "calculate", '{"expression": "1"}').stdout == "1\n"
+
+
+@pytest.mark.parametrize("wrap", [lambda tool: tool, lambda tool: {"type": "function", "function": tool}])
+def test_a_tool_is_added_by_its_declaration(leap: CommandLine, wrap: Any):
+    parameters = {"type": "object", "properties": {"city": {"type": "string"}}}
+    tool = wrap({"name": "other", "description": "Where it rains.", "parameters": parameters})
+    assert leap("tools", "add", "rain", "--command", "cat", "--schema", json.dumps(tool)).code == 0
+    shown = json.loads(leap("tools", "show", "rain").stdout)["function"]
+    assert (shown["name"], shown["description"]) == ("rain", "Where it rains.")
+    assert list(shown["parameters"]["properties"]) == ["city"]
+    parameters["properties"]["city"]["type"] = "strng"
+    refused = leap("tools", "add", "b", "--command", "cat", "--schema", json.dumps(tool))
+    assert refused.code == 6 and "/properties/city/type" in refused.stderr
+
+
+def test_what_is_no_text_is_refused_before_anything_runs(leap: CommandLine):
+    assert leap("generate", "--regex", "\udcff", "x").code == 2
+    assert leap("tools", "call", "calculate", "[" * 100_000).code == 2
+
+
+def test_a_shorthand_may_have_a_slash(leap: CommandLine):
+    shown = json.loads(leap("schema", "show", "speed float: in km/h, name").stdout)
+    assert shown["properties"]["speed"]["description"] == "in km/h"
+    assert leap("schema", "show", "no/such/file").code == 2
+
+
 def test_a_command_that_is_not_there_is_found_out(leap: CommandLine):
     leap("tools", "add", "ghost", "--command", "no-such-program --x")
     checked = leap("tools", "check", "ghost")
