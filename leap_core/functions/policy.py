@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +62,7 @@ class FunctionPolicy:
         """The policy of the tool with this name."""
         return self.tools.get(name, self.default)
 
-    def allowing(self, names: list[str]) -> FunctionPolicy:
+    def allowing(self, names: Sequence[str]) -> FunctionPolicy:
         """The same policy, with these tools allowed."""
         return replace(self, tools={**self.tools, **{n: replace(self.of(n), decision=ALLOW) for n in names}})
 
