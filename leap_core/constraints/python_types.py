@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from ..errors import LeapGeneratableSchematizationError, LeapSchemaError
+from .definitions import Definitions, reference_to, unused_name
 
 JsonObject = dict[str, Any]
 SCHEMA_METHODS = ("model_json_schema", "__json_schema__", "json_schema")
@@ -39,6 +40,7 @@ SCALARS: dict[Any, JsonObject] = {
 LISTS = {list, tuple, set, frozenset, Sequence, MutableSequence, Iterable}
 MAPPINGS = {dict, Mapping, MutableMapping}
 UNIONS = {Union, types.UnionType}
+BARE_ALIAS = type(typing.List)  # noqa: UP006
 
 
 @dataclass(frozen=True)
@@ -64,11 +66,7 @@ def schema_of(kind: Any) -> JsonObject:
         return own
     writer = _Writer()
     schema = writer.schema(kind, _name(kind))
-    if writer.shared:
-        if kind in writer.names:  # refers to itself
-            schema = {"$ref": f"#/$defs/{writer.names[kind]}"}
-        schema = {**schema, "$defs": writer.shared}
-    return schema
+    return schema | writer.definitions.keyword()
 
 
 def own_schema(kind: Any) -> JsonObject | None:
@@ -109,13 +107,14 @@ def fields_of(kind: type) -> list[Field]:
             if f.init
         ]
     if typing.is_typeddict(kind):
-        return [_field(name, hint, name in kind.__required_keys__) for name, hint in hints.items()]  # type: ignore[attr-defined]
+        return [_field(name, hint, _is_required(kind, name, hint)) for name, hint in hints.items()]
     defaults = getattr(kind, "_field_defaults", {})
     return [_field(name, hints.get(name, Any), name not in defaults) for name in kind._fields]  # type: ignore[attr-defined]
 
 
 def without_annotations(hint: Any) -> tuple[Any, str | None]:
-    """A type without Annotated, Required and NotRequired, and the description that stood there."""
+    """A type without Annotated, Required and NotRequired, and the description that stood there. A bare ``List`` becomes
+    ``list``."""
     description: str | None = None
     while True:
         if get_origin(hint) is Annotated:
@@ -123,11 +122,10 @@ def without_annotations(hint: Any) -> tuple[Any, str | None]:
                 text = note if isinstance(note, str) else getattr(note, "description", None)
                 description = text if isinstance(text, str) else description
             hint = get_args(hint)[0]
-        elif getattr(get_origin(hint), "__name__", getattr(get_origin(hint), "_name", "")) in (
-            "Required",
-            "NotRequired",
-        ):
+        elif _marker(hint):
             hint = get_args(hint)[0]
+        elif isinstance(hint, BARE_ALIAS):
+            hint = get_origin(hint)
         else:
             return hint, description
 
@@ -148,12 +146,12 @@ def enum_values(kind: type[enum.Enum]) -> list[str]:
 
 
 class _Writer:
-    """Writes schemas; a type that contains itself goes to ``shared`` and is referred to."""
+    """Writes schemas; a type that contains itself is a definition and is referred to."""
 
     def __init__(self) -> None:
-        self.shared: dict[str, JsonObject] = {}
-        self.names: dict[Any, str] = {}
-        self._open: list[Any] = []
+        self.definitions = Definitions()
+        self._names: dict[Any, str] = {}
+        self._open: dict[Any, JsonObject] = {}
 
     def schema(self, hint: Any, where: str) -> JsonObject:
         kind, description = without_annotations(hint)
@@ -167,7 +165,7 @@ class _Writer:
             return dict(SCALARS[type(None)])
         own = own_schema(kind)
         if own is not None:
-            return own
+            return self.definitions.adopt(own, _name(kind))
         if isinstance(kind, typing.ForwardRef):
             raise LeapGeneratableSchematizationError(f"{where}: the type {kind.__forward_arg__!r} is not known")
         if isinstance(kind, type) and get_origin(kind) is None:
@@ -200,7 +198,9 @@ class _Writer:
             return _literal_schema(args)
         if origin in UNIONS:
             return {"anyOf": [self.schema(part, where) for part in args]}
-        if origin is tuple and args and args[-1] is not Ellipsis:
+        if origin is tuple and not args:
+            return {"type": "array", "maxItems": 0}
+        if origin is tuple and args[-1] is not Ellipsis:
             items = [self.schema(part, f"{where}[{n}]") for n, part in enumerate(args)]
             return {"type": "array", "prefixItems": items, "items": False, "minItems": len(items)}
         if origin in LISTS:
@@ -213,21 +213,23 @@ class _Writer:
         raise LeapGeneratableSchematizationError(f"{where}: {origin or args} has no JSON schema")
 
     def _object(self, kind: type) -> JsonObject:
-        if kind in self._open or kind in self.names:
-            name = self.names.setdefault(kind, kind.__name__)
-            return {"$ref": f"#/$defs/{name}"}
-        self._open.append(kind)
+        if kind in self._open or kind in self._names:
+            return self._reference(kind)
         schema: JsonObject = {"type": "object", "title": kind.__name__}
+        self._open[kind] = schema
         text = _docstring(kind)
         if text:
             schema["description"] = text
         schema["properties"] = {f.name: self._property(f, kind) for f in fields_of(kind)}
         schema["required"] = [f.name for f in fields_of(kind) if f.required]
-        self._open.pop()
-        if kind in self.names:
-            self.shared[self.names[kind]] = schema
-            return schema if not self._open else {"$ref": f"#/$defs/{self.names[kind]}"}
-        return schema
+        del self._open[kind]
+        return self._reference(kind) if kind in self._names else schema
+
+    def _reference(self, kind: type) -> JsonObject:
+        if kind not in self._names:
+            name = self._names[kind] = unused_name(kind.__name__, self.definitions.schemas)
+            self.definitions.schemas[name] = self._open[kind]
+        return {"$ref": reference_to(self._names[kind])}
 
     def _property(self, field: Field, owner: type) -> JsonObject:
         schema = self.schema(field.kind, f"{owner.__name__}.{field.name}")
@@ -254,6 +256,20 @@ def _field(name: str, hint: Any, required: bool, description: object = None) -> 
         kind, inner_said = without_annotations(inner)
         said, required = said or inner_said, False
     return Field(name, kind, description if isinstance(description, str) else said, required)
+
+
+def _marker(hint: Any) -> str:
+    """Required or NotRequired, where the hint is one of them."""
+    origin = get_origin(hint)
+    name = getattr(origin, "__name__", getattr(origin, "_name", ""))
+    return name if name in ("Required", "NotRequired") else ""
+
+
+def _is_required(kind: Any, name: str, hint: Any) -> bool:
+    """``__required_keys__`` does not see markers in annotations that are strings."""
+    while get_origin(hint) is Annotated:
+        hint = get_args(hint)[0]
+    return _marker(hint) == "Required" or (name in kind.__required_keys__ and not _marker(hint))
 
 
 def _has_no_default(field: dataclasses.Field[Any]) -> bool:

@@ -21,11 +21,12 @@ from .python_types import (
     enum_values,
     fields_of,
     is_object_type,
+    own_schema,
     schema_of,
     without_annotations,
 )
 
-__all__ = ["Guide", "parse_result", "schema_of", "schema_text_of"]
+__all__ = ["Guide", "parse_result", "read_value", "schema_of", "schema_text_of"]
 
 T = TypeVar("T")
 READ_METHODS = ("model_validate_json", "__from_json__", "from_json")
@@ -42,24 +43,62 @@ def parse_result(kind: type[T], text: str) -> T:
 
     Raises LeapGeneratableDeserializationError naming what does not fit.
     """
-    for name in READ_METHODS:
-        method = getattr(kind, name, None)
-        if callable(method):
-            try:
-                return method(text)  # type: ignore[no-any-return]
-            except Exception as error:
-                raise LeapGeneratableDeserializationError(f"{kind.__name__}: {error}") from error
+    read = _own_reader(kind)
+    if read is not None:
+        try:
+            return read(text)  # type: ignore[no-any-return]
+        except Exception as error:
+            raise LeapGeneratableDeserializationError(f"{kind.__name__}: {error}") from error
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_float=_Digits)
     except ValueError as error:
         raise LeapGeneratableDeserializationError(f"not JSON: {error}") from None
-    return _read(kind, value, "")  # type: ignore[no-any-return]
+    except RecursionError:
+        raise LeapGeneratableDeserializationError("not JSON: nested too deeply") from None
+    return read_value(kind, value)  # type: ignore[no-any-return]
+
+
+def read_value(kind: Any, value: Any, where: str = "") -> Any:
+    """The value of a type that a JSON value means; ``where``: its JSON pointer, for messages.
+
+    Raises LeapGeneratableDeserializationError naming what does not fit.
+    """
+    try:
+        return _read(kind, value, where)
+    except RecursionError:
+        raise LeapGeneratableDeserializationError(f"{where or 'the answer'}: nested too deeply") from None
+
+
+class _Digits(float):
+    """A number that remembers how it was written, for decimals."""
+
+    text: str
+
+    def __new__(cls, text: str) -> _Digits:
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+
+def _plain(value: Any) -> Any:
+    """A JSON value with plain floats."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return float(value) if isinstance(value, float) else value
+
+
+def _own_reader(kind: Any) -> Callable[[str], Any] | None:
+    """What reads the type from a JSON text, if it brings that."""
+    methods = (getattr(kind, name, None) for name in READ_METHODS)
+    return next((method for method in methods if callable(method)), None)
 
 
 def _read(hint: Any, value: Any, where: str) -> Any:
     kind, _ = without_annotations(hint)
     if kind in (Any, object) or isinstance(kind, TypeVar):
-        return value
+        return _plain(value)
     if kind is None or kind is type(None):
         return value if value is None else _fail(where, "null", value)
     if isinstance(kind, type) and get_origin(kind) is None:
@@ -68,6 +107,9 @@ def _read(hint: Any, value: Any, where: str) -> Any:
 
 
 def _read_class(kind: type, value: Any, where: str) -> Any:
+    read = _own_reader(kind)
+    if read is not None:
+        return _try(read, json.dumps(value), where, kind.__name__)
     if issubclass(kind, enum.Enum):
         members = dict(zip(enum_values(kind), kind, strict=True))
         return members[value] if isinstance(value, str) and value in members else _fail(where, kind.__name__, value)
@@ -78,7 +120,7 @@ def _read_class(kind: type, value: Any, where: str) -> Any:
     if kind in LISTS:
         return _read_generic(kind, (Any, ...), value, where)
     if kind in MAPPINGS:
-        return value if isinstance(value, dict) else _fail(where, "an object", value)
+        return _plain(value) if isinstance(value, dict) else _fail(where, "an object", value)
     if issubclass(kind, bool):
         return value if isinstance(value, bool) else _fail(where, "a boolean", value)
     if issubclass(kind, (int, float, decimal.Decimal)):
@@ -97,9 +139,11 @@ def _read_class(kind: type, value: Any, where: str) -> Any:
 def _read_number(kind: Any, value: Any, where: str) -> Any:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return _fail(where, "a number", value)
-    if issubclass(kind, int) and value != int(value):
+    if issubclass(kind, int) and isinstance(value, float) and not value.is_integer():
         return _fail(where, "a whole number", value)
-    return kind(str(value)) if issubclass(kind, decimal.Decimal) else kind(value)
+    if issubclass(kind, decimal.Decimal):
+        return _try(kind, value.text if isinstance(value, _Digits) else str(value), where, kind.__name__)
+    return _try(kind, value, where, kind.__name__)
 
 
 def _read_object(kind: type, value: Any, where: str) -> Any:
@@ -117,7 +161,7 @@ def _read_object(kind: type, value: Any, where: str) -> Any:
             given[field.name] = None
         else:
             given[field.name] = _read(field.kind, value[field.name], place)
-    return given if typing.is_typeddict(kind) else kind(**given)
+    return given if typing.is_typeddict(kind) else _try(lambda fields: kind(**fields), given, where, kind.__name__)
 
 
 def _has_default(kind: type, name: str) -> bool:
@@ -144,7 +188,7 @@ def _read_generic(origin: Any, args: tuple[Any, ...], value: Any, where: str) ->
     if origin in LISTS:
         if not isinstance(value, list):
             return _fail(where, "an array", value)
-        if origin is tuple and args[-1] is not Ellipsis:
+        if origin is tuple and args[-1:] != (Ellipsis,):
             if len(args) != len(value):
                 return _fail(where, f"{len(args)} items", value)
             return tuple(
@@ -156,12 +200,13 @@ def _read_generic(origin: Any, args: tuple[Any, ...], value: Any, where: str) ->
 
 
 def _read_union(args: tuple[Any, ...], value: Any, where: str) -> Any:
-    """The first type that the value fits; exact scalars before conversions, so that 1 stays an int in int | float."""
-    for kind in args:
-        if type(value) is kind:
-            return value
+    """The first type that the value fits. Exact scalars come before conversions, so that 1 stays an int in
+    int | float, and types that have all of an object's keys before those that would lose some."""
+    plain = _plain(value)
+    if type(plain) in args:
+        return plain
     failure: LeapGeneratableDeserializationError | None = None
-    for kind in args:
+    for kind in sorted(args, key=lambda kind: not _has_keys(kind, value)):
         try:
             return _read(kind, value, where)
         except LeapGeneratableDeserializationError as error:
@@ -169,11 +214,24 @@ def _read_union(args: tuple[Any, ...], value: Any, where: str) -> Any:
     raise failure or LeapGeneratableDeserializationError(f"{where}: no type fits")
 
 
+def _has_keys(hint: Any, value: Any) -> bool:
+    """Whether a type has a place for every key of an object, as far as that is known."""
+    kind, _ = without_annotations(hint)
+    if not isinstance(value, dict):
+        return True
+    if is_object_type(kind):
+        return value.keys() <= {field.name for field in fields_of(kind)}
+    properties = (own_schema(kind) or {}).get("properties")
+    return not isinstance(properties, dict) or value.keys() <= properties.keys()
+
+
 def _try(read: Callable[[Any], Any], value: Any, where: str, name: str) -> Any:
     try:
         return read(value)
-    except (ValueError, TypeError) as error:
-        raise LeapGeneratableDeserializationError(f"{where or 'the answer'}: not {name}: {error}") from None
+    except RecursionError:
+        raise
+    except Exception as error:  # whatever the type's own code raises
+        raise LeapGeneratableDeserializationError(f"{where or 'the answer'}: not {name}: {error}") from error
 
 
 def _fail(where: str, wanted: str, value: Any) -> Any:

@@ -13,8 +13,11 @@ import inspect
 import json
 import os
 import sys
+from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import Any
+from typing import Any, get_type_hints
+
+from ..errors import LeapGeneratableDeserializationError, LeapSchemaError, LeapToolError
 
 JsonObject = dict[str, Any]
 CUT_NOTE = "\n[cut: the output was longer than {limit} bytes]"
@@ -30,11 +33,55 @@ def main() -> None:
     try:
         answer = {"functions": _declared(request)} if request.get("declare") else {"result": _result(request)}
     except BaseException as error:
-        answer = {"error": f"{type(error).__name__}: {error}" if str(error) else type(error).__name__}
+        answer = {"error": failure_text(error)}
     answer_to.write(json.dumps(answer).encode())
     answer_to.close()
     sys.stderr.flush()
     os._exit(0)  # threads that the function left behind are not waited for
+
+
+def failure_text(error: BaseException) -> str:
+    """What the model is told of an exception."""
+    if isinstance(error, LeapToolError):
+        return error.message
+    if isinstance(error, SystemExit):
+        return f"it ended the program with {error}" if str(error) else "it ended the program"
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def call_function(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+    """What a function, asynchronous or not, makes of a call's arguments, each read as its annotation says.
+
+    Raises LeapToolError naming an argument that does not fit.
+    """
+    hints = _hints_of(function)
+    value = function(**{name: _read(name, hints.get(name, Any), value) for name, value in arguments.items()})
+    if inspect.iscoroutine(value):
+        import asyncio
+
+        value = asyncio.run(value)
+    return value
+
+
+def _hints_of(function: Callable[..., Any]) -> JsonObject:
+    """The annotations; none where they cannot be read, as in a function that was declared by hand."""
+    try:
+        return get_type_hints(function, include_extras=True)
+    except Exception:
+        return {}
+
+
+def _read(name: str, hint: Any, value: Any) -> Any:
+    from ..constraints.response_types import read_value, schema_of
+
+    try:
+        schema_of(hint)
+    except LeapSchemaError:  # declared by hand
+        return value
+    try:
+        return read_value(hint, value, f"/{name}")
+    except LeapGeneratableDeserializationError as error:
+        raise LeapToolError(f"the arguments are wrong: {error.message}") from error
 
 
 def result_text(value: object, limit: int) -> str:
@@ -54,12 +101,7 @@ def _result(request: JsonObject) -> str:
     function: Any = _module(request)
     for part in request["name"].split("."):
         function = getattr(function, part)
-    value = function(**request["arguments"])
-    if inspect.iscoroutine(value):
-        import asyncio
-
-        value = asyncio.run(value)
-    return result_text(value, request["limit"])
+    return result_text(call_function(function, request["arguments"]), request["limit"])
 
 
 def _module(request: JsonObject) -> ModuleType:
@@ -86,6 +128,10 @@ def _declared(request: JsonObject) -> list[JsonObject]:
     names = listed or [
         name
         for name, value in vars(module).items()
-        if inspect.isfunction(value) and value.__module__ == module.__name__ and not name.startswith("_")
+        if inspect.isfunction(value) and value.__module__ == module.__name__ and _is_public(name, value)
     ]
-    return [LeapFunction.from_callable(getattr(module, name)).to_json_object() for name in names]
+    return [LeapFunction.from_callable(getattr(module, name), name=name).to_json_object() for name in names]
+
+
+def _is_public(name: str, function: Callable[..., Any]) -> bool:
+    return not name.startswith("_") and function.__name__ != "<lambda>"

@@ -64,13 +64,18 @@ class LeapFunction:
 
     @property
     def arguments_schema(self) -> JsonObject:
-        """The JSON schema of the object of arguments."""
+        """The JSON schema of the object of arguments; its root has the definitions of every parameter."""
         if self.schema is not None:
             return dict(self.schema)
+        from ..constraints.definitions import Definitions
+
+        definitions = Definitions()
+        schemas = {parameter.name: parameter.to_json_object() for parameter in self.parameters}
         return {
             "type": "object",
-            "properties": {parameter.name: parameter.to_json_object() for parameter in self.parameters},
+            "properties": {name: definitions.adopt(schema, name) for name, schema in schemas.items()},
             "required": [parameter.name for parameter in self.parameters if not parameter.optional],
+            **definitions.keyword(),
         }
 
     def to_json_object(self, with_tool_type_wrapper: bool = True) -> JsonObject:

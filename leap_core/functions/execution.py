@@ -13,10 +13,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Any
 
-from ..errors import LeapToolError
+from ..errors import LeapSchemaError, LeapToolError
 from ..messages import ChatMessage, ChatMessageRole, LeapFunctionCall
 from ..responses import MessageResponse
-from .child import result_text
+from .child import call_function, failure_text, result_text
 from .declaration import LeapFunction
 from .policy import ToolPolicy
 from .programs import Program, PythonFunction
@@ -66,7 +66,7 @@ def run_call(
     try:
         check_arguments(function, call)
         text = _run(function, call, policy, cancelled)
-    except LeapToolError as failure:
+    except (LeapToolError, LeapSchemaError) as failure:
         error = failure.message
     return FunctionResult(call, text, error, seconds=time.perf_counter() - started)
 
@@ -92,7 +92,7 @@ def _run(function: LeapFunction, call: LeapFunctionCall, policy: ToolPolicy, can
         return run_program(target, call, policy, cancelled)
     if policy.isolated:
         return run_program(PythonFunction.of(target), call, policy, cancelled)
-    return _run_here(target, call, policy)
+    return _run_here(target, call, policy, cancelled)
 
 
 def run_program(
@@ -194,22 +194,32 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
             process.kill()
 
 
-def _run_here(function: Callable[..., Any], call: LeapFunctionCall, policy: ToolPolicy) -> str:
+def _run_here(
+    function: Callable[..., Any], call: LeapFunctionCall, policy: ToolPolicy, cancelled: threading.Event | None
+) -> str:
     """Run a callable in this process. One that takes too long goes on behind the scenes."""
     outcome: list[str] = []
     failure: list[str] = []
 
     def run() -> None:
         try:
-            outcome.append(result_text(function(**call.arguments), policy.output_limit))
-        except Exception as error:
-            failure.append(f"{type(error).__name__}: {error}")
+            outcome.append(result_text(call_function(function, call.arguments), policy.output_limit))
+        except BaseException as error:
+            failure.append(failure_text(error))
 
     thread = threading.Thread(target=run, name=f"leap-tool-{call.name}", daemon=True)
     thread.start()
-    thread.join(policy.timeout)
+    _join(thread, policy.timeout, cancelled)
     if failure:
         raise LeapToolError(failure[0])
-    if not outcome:
-        raise LeapToolError(f"it took longer than {policy.timeout:g} s and was given up")
     return outcome[0]
+
+
+def _join(thread: threading.Thread, timeout: float, cancelled: threading.Event | None) -> None:
+    deadline = time.monotonic() + timeout
+    while thread.is_alive() and (left := deadline - time.monotonic()) > 0:
+        thread.join(left if cancelled is None else min(left, POLL_SECONDS))
+        if thread.is_alive() and cancelled is not None and cancelled.is_set():
+            raise LeapToolError("it was interrupted")
+    if thread.is_alive():
+        raise LeapToolError(f"it took longer than {timeout:g} s and was given up")

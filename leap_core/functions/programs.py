@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,13 @@ from typing import Any, Protocol
 from ..errors import LeapToolError
 from .child import cut_text
 
-CHILD = "from leap_core.functions.child import main; main()"
+CHILD = """
+import sys
+sys.path = {places!a} + [place for place in sys.path if place]
+from leap_core.functions.child import main
+main()
+"""
+"""The places stand here and not in PYTHONPATH, which the programs that a tool starts would inherit."""
 PACKAGE_PARENT = Path(__file__).resolve().parents[2]
 
 
@@ -74,15 +79,13 @@ class PythonFunction:
 
     @property
     def argv(self) -> Sequence[str]:
-        return [sys.executable, "-X", "utf8", "-c", CHILD]
+        """A module's function is looked for in the places from which this process imports."""
+        places = [str(PACKAGE_PARENT), *(place for place in sys.path if place and self.module is not None)]
+        return [sys.executable, "-X", "utf8", "-c", CHILD.format(places=list(dict.fromkeys(places)))]
 
     @property
-    def environment(self) -> Mapping[str, str]:
-        """This process's variables, with the places from which it imports."""
-        places = [str(PACKAGE_PARENT), *(place for place in sys.path if place and self.module is not None)]
-        inherited = os.environ.get("PYTHONPATH")
-        path = os.pathsep.join(dict.fromkeys([*places, *([inherited] if inherited else [])]))
-        return {**os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
+    def environment(self) -> None:
+        return None
 
     def request(self, arguments: Mapping[str, Any], limit: int) -> bytes:
         request = {

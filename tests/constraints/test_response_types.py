@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import json
+import typing
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from enum import Enum, IntEnum
 from typing import Annotated, Any, Literal, NamedTuple, Optional, TypedDict, Union
 
 import pytest
+from typing_extensions import NotRequired, Required
 
 from leap_core.constraints import parse_result, schema_of, schema_text_of
 from leap_core.constraints.response_types import Guide
@@ -157,6 +159,14 @@ class Point(NamedTuple):
         (datetime.datetime, '"2024-02-29T12:00:00Z"', datetime.datetime(2024, 2, 29, 12, tzinfo=datetime.timezone.utc)),
         (uuid.UUID, '"12345678-1234-5678-1234-567812345678"', uuid.UUID("12345678123456781234567812345678")),
         (decimal.Decimal, "1.10", decimal.Decimal("1.1")),
+        (decimal.Decimal, "12345678901234567890.12", decimal.Decimal("12345678901234567890.12")),
+        (float, "1.5", 1.5),
+        (float | str, "1.0", 1.0),
+        (typing.List, "[1.5]", [1.5]),  # noqa: UP006
+        (typing.Dict, '{"x": [1]}', {"x": [1]}),  # noqa: UP006
+        (typing.Tuple, '[1, "a"]', (1, "a")),  # noqa: UP006
+        (Optional[typing.List], "[1]", [1]),  # noqa: UP006, UP045
+        (tuple[()], "[]", ()),
     ],
 )
 def test_other_types(kind: Any, text: str, value: object):
@@ -182,11 +192,70 @@ def test_other_types(kind: Any, text: str, value: object):
         (Literal["a"], '"b"', "expected 'a'"),
         (tuple[int, int], "[1]", "expected 2 items"),
         (Union[int, bool], '"x"', "expected a number"),  # noqa: UP007
+        (tuple[()], "[1]", "expected 0 items"),
+        (int, "1e999", "expected a whole number"),
+        (float, "1" + "0" * 400, "not float"),
+        (Any, "[" * 200_000, "nested too deeply"),
     ],
 )
 def test_an_answer_that_does_not_fit_is_named(kind: Any, text: str, where: str):
     with pytest.raises(LeapGeneratableDeserializationError, match=where):
         parse_result(kind, text)
+
+
+@dataclass
+class Range:
+    low: int
+    high: int
+
+    def __post_init__(self) -> None:
+        if self.low > self.high:
+            raise ValueError("low is above high")
+
+
+def test_a_type_may_refuse_its_values():
+    with pytest.raises(LeapGeneratableDeserializationError, match="/0: not Range: low is above high"):
+        parse_result(list[Range], '[{"low": 2, "high": 1}]')
+
+
+def test_an_answer_nested_deeper_than_python_can_read_is_refused():
+    text = '{"value": 1, "children": [' * 900 + "]}" * 900
+    with pytest.raises(LeapGeneratableDeserializationError, match="nested too deeply"):
+        parse_result(Node, text)
+
+
+class Options(TypedDict):
+    name: str
+    size: NotRequired[int]
+    tag: Annotated[NotRequired[str], "a word"]
+
+
+class MoreOptions(Options, total=False):
+    colour: str
+    shape: Required[str]
+
+
+def test_keys_of_typed_dicts_are_required_as_they_are_marked():
+    assert schema_of(Options)["required"] == ["name"]
+    assert sorted(schema_of(MoreOptions)["required"]) == ["name", "shape"]
+    assert schema_of(Options)["properties"]["tag"] == {"type": "string", "description": "a word"}
+
+
+@dataclass
+class Cat:
+    name: str
+
+
+@dataclass
+class Dog:
+    name: str
+    breed: str = ""
+
+
+def test_a_union_prefers_the_type_that_loses_nothing():
+    assert parse_result(Cat | Dog, '{"name": "x", "breed": "y"}') == Dog("x", "y")
+    assert parse_result(Cat | Dog, '{"name": "x"}') == Cat("x")
+    assert parse_result(Cat | Dog, '{"name": "x", "age": 1}') == Cat("x")
 
 
 class OwnSchema:
@@ -208,6 +277,9 @@ def test_a_type_may_bring_its_own_schema():
     assert schema_of(OwnSchema) == {"type": "integer"}
     assert parse_result(OwnSchema, "5").n == 5
     assert schema_of(list[OwnSchema]) == {"type": "array", "items": {"type": "integer"}}
+    assert [own.n for own in parse_result(list[OwnSchema], "[5, 6]")] == [5, 6]
+    with pytest.raises(LeapGeneratableDeserializationError, match="/0: not OwnSchema"):
+        parse_result(list[OwnSchema], "[null]")
 
 
 def test_pydantic_models():

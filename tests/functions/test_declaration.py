@@ -10,6 +10,7 @@ from typing import Annotated, Literal, Optional
 import pytest
 
 from leap_core.constraints.python_types import Guide
+from leap_core.constraints.schema import check_schema
 from leap_core.errors import LeapGeneratableSchematizationError, LeapSerializationError
 from leap_core.functions import (
     ArrayType,
@@ -250,3 +251,39 @@ def odd_type(a: complex) -> None: ...
 def test_what_a_model_cannot_give_is_named(function, problem: str):
     with pytest.raises(LeapGeneratableSchematizationError, match=problem):
         LeapFunction.from_callable(function)
+
+
+@dataclass
+class Part:
+    name: str
+    parts: list[Part]
+
+
+class Cart:
+    """A type with a schema of its own, of pydantic's shape."""
+
+    @staticmethod
+    def model_json_schema() -> dict[str, object]:
+        return {
+            "title": "Cart",
+            "type": "object",
+            "properties": {"part": {"$ref": "#/$defs/Part"}},
+            "$defs": {"Part": {"type": "string"}},
+        }
+
+
+def build(cart: Cart, whole: Annotated[Part, "all of it"], spare: list[Cart]) -> None: ...
+
+
+def test_definitions_of_parameters_stand_at_the_root():
+    declared = LeapFunction.from_callable(build)
+    schema = check_schema(declared.arguments_schema)
+    carts = {"cart": {"part": "wheel"}, "spare": [{"part": "wheel"}]}
+    assert schema.problems_of({**carts, "whole": {"name": "a", "parts": [{"name": "b", "parts": []}]}}) == []
+    assert schema.problems_of({**carts, "whole": {"name": "a", "parts": [{"name": "b"}]}}) != []
+    assert declared.parameters[1].to_json_object()["description"] == "all of it"
+
+
+def test_a_declaration_with_definitions_is_read_and_written_back():
+    declared = LeapFunction.from_callable(build)
+    assert LeapFunction.from_openai(declared.to_json_object()).to_json_object() == declared.to_json_object()

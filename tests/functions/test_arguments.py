@@ -1,0 +1,103 @@
+"""Arguments of Python functions: they arrive as what the annotations say."""
+
+from __future__ import annotations
+
+import datetime
+import enum
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from leap_core.functions import LeapFunction, LeapFunctionCall, LeapFunctionParameter, SchemaType
+from leap_core.functions.execution import FunctionResult, run_call
+from leap_core.functions.policy import ToolPolicy
+from leap_core.functions.sources import functions_of_file
+
+TOOLS = """
+import datetime, enum
+from dataclasses import dataclass
+from typing import Annotated
+
+class Color(enum.Enum):
+    RED = "red"
+
+@dataclass
+class Point:
+    x: int
+    y: int = 0
+
+def paint(color: Color) -> str:
+    return color.name
+
+def norm(points: list[Point]) -> int:
+    return sum(p.x + p.y for p in points)
+
+def year(day: Annotated[datetime.date, "a day"] | None = None):
+    return None if day is None else day.year
+
+def repeat(n: int, anything=None) -> str:
+    return "ab" * n + str(anything)
+"""
+
+
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LeapFunction]:
+    file = tmp_path_factory.mktemp("tools") / "tools.py"
+    file.write_text(TOOLS, encoding="utf-8")
+    return {function.name: function for function in functions_of_file(file)}
+
+
+def run(function: LeapFunction, isolated: bool = True, **arguments: object) -> FunctionResult:
+    return run_call(function, LeapFunctionCall(function.name, arguments), ToolPolicy("allow", isolated=isolated))
+
+
+def test_arguments_have_their_declared_types(tools: dict[str, LeapFunction]):
+    assert run(tools["paint"], color="red").text == "RED"
+    assert run(tools["norm"], points=[{"x": 1, "y": 2}, {"x": 3}]).text == "6"
+    assert run(tools["year"], day="2024-02-29").text == "2024"
+    assert run(tools["year"]).text == "null"
+    assert run(tools["repeat"], n=2.0, anything=[1.5]).text == "abab[1.5]"
+
+
+def test_an_argument_that_does_not_fit_is_named(tools: dict[str, LeapFunction]):
+    loose = LeapFunction(
+        "year", "", [LeapFunctionParameter("day", SchemaType({"type": "string"}))], call=tools["year"].call
+    )
+    assert "the arguments are wrong: /day: not date" in str(run(loose, day="someday").error)
+
+
+class Color(enum.Enum):
+    RED = "red"
+
+
+@dataclass
+class Node:
+    value: int
+    next: Node | None = None
+
+
+def test_arguments_in_this_process_have_their_types_too():
+    def describe(color: Color, day: datetime.date, node: Node) -> str:
+        return f"{color.name} {day.year} {node.next}"
+
+    arguments = {"color": "red", "day": "2024-02-29", "node": {"value": 1, "next": {"value": 2}}}
+    result = run(LeapFunction.from_callable(describe), isolated=False, **arguments)
+    assert result.text == "RED 2024 Node(value=2, next=None)"
+
+
+def test_annotations_that_leap_cannot_read_leave_arguments_as_they_are():
+    def size(path: Path, other: Unknown) -> str:  # type: ignore[name-defined]  # noqa: F821
+        return f"{path!r} {other}"
+
+    def turn(angle: complex, times: int) -> str:
+        return f"{angle!r} {times!r}"
+
+    anything = [LeapFunctionParameter(name, SchemaType()) for name in ("path", "other", "angle", "times")]
+    assert run(LeapFunction("size", "", anything[:2], call=size), False, path="a", other=1).text == "'a' 1"
+    assert run(LeapFunction("turn", "", anything[2:], call=turn), False, angle="i", times=2.0).text == "'i' 2"
+
+
+def test_a_schema_that_cannot_be_used_is_the_results_error():
+    broken = LeapFunction("f", "", schema={"properties": {"a": {"$ref": "#/nowhere"}}}, call=print)
+    assert "leads nowhere" in str(run(broken, a=1).error)
