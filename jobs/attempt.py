@@ -14,6 +14,7 @@ from typing import Any
 
 from .job import Job
 from .table import Claim, Fenced, Table
+from .worker_log import log
 
 LOOK_SECONDS = 0.025
 BEAT_SECONDS = 1.0
@@ -162,5 +163,5 @@ class Attempts:
                     for attempt in running:
                         attempt.beat()
             except Exception as error:  # a busy or full disk: look again
-                print(f"watching jobs: {error}", flush=True)
+                log(f"watching jobs: {error}")
                 time.sleep(0.5)

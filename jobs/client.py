@@ -11,6 +11,7 @@ with JobsClient() as jobs:
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 import time
@@ -25,6 +26,7 @@ from leap_core.messages import ChatMessage, ChatMessageRole
 from leap_core.models.directories import private_directory
 from leap_core.options import GenerationOptions, ModelLoadingOptions
 
+from .carried import DOWNLOAD_VARIABLES, MODEL_VARIABLES, carried
 from .job import BATCH, DOWNLOAD, FINAL, GENERATE, KINDS, Event, Job, JsonObject, State
 from .places import Places
 from .table import NewJob, Table
@@ -39,8 +41,7 @@ if TYPE_CHECKING:
 BUILTIN = "builtin"
 LOOK_SECONDS = 0.02
 LABEL_CHARACTERS = 48
-DOWNLOAD_VARIABLES = ("HF_ENDPOINT", "HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE")
-"""What a download takes from the environment of who submits it. A token is never written down."""
+OF_ONE_PROCESS = ("/dev/", "/proc/")
 
 
 @dataclass(frozen=True)
@@ -89,13 +90,22 @@ class JobsClient:
         options: GenerationOptions | None = None,
         functions: Sequence[LeapFunction] = (),
         loading: Mapping[str, Any] | None = None,
+        host: bool = True,
         policy: Policy | None = None,
         cwd: Path | None = None,
     ) -> str:
         """Answer a prompt, or a conversation, in the background; the job's id. ``loading``: fields of
-        ModelLoadingOptions. Raises LeapModelNotFoundError when there is no such model on this machine."""
+        ModelLoadingOptions. ``host``: use the warm model where there is one. Raises LeapModelNotFoundError when there
+        is no such model on this machine."""
         job = self.generation(
-            prompt, model=model, system=system, options=options, functions=functions, loading=loading, cwd=cwd
+            prompt,
+            model=model,
+            system=system,
+            options=options,
+            functions=functions,
+            loading=loading,
+            host=host,
+            cwd=cwd,
         )
         return self.submit([_with(job, policy)])[0]
 
@@ -108,6 +118,7 @@ class JobsClient:
         options: GenerationOptions | None = None,
         functions: Sequence[LeapFunction] = (),
         loading: Mapping[str, Any] | None = None,
+        host: bool = True,
         cwd: Path | None = None,
     ) -> NewJob:
         """The job that ``generate`` submits, to be submitted with others."""
@@ -127,6 +138,8 @@ class JobsClient:
             "options": (options or GenerationOptions()).to_json(),
             "tools": [function.to_json_object() for function in functions],
             "loading": settings,
+            "variables": carried(self._variables, MODEL_VARIABLES),
+            "host": host,
         }
         return NewJob(GENERATE, parameters)
 
@@ -148,7 +161,7 @@ class JobsClient:
             "revision": revision,
             "options": dict(options or {}),
             "cwd": str(cwd or Path.cwd()),
-            "variables": {n: self._variables[n] for n in DOWNLOAD_VARIABLES if n in self._variables},
+            "variables": carried(self._variables, DOWNLOAD_VARIABLES),
         }
         return self.submit([_with(NewJob(DOWNLOAD, parameters), policy)])[0]
 
@@ -158,12 +171,14 @@ class JobsClient:
         *,
         rows: Iterable[bytes] | None = None,
         default_model: str | None = None,
+        host: bool = True,
         policy: Policy | None = None,
         cwd: Path | None = None,
     ) -> str:
         """Answer the lines of a file in the background; the job's id. All lines are checked before it is submitted.
 
-        ``rows``: the lines, if they are not in a file; they are kept until the job is removed.
+        ``rows``: the lines, if they are not in a file; they are kept until the job is removed. ``host``: use the warm
+        model where there is one.
         """
         from .batch.settings import check_batch, rows_of
 
@@ -175,7 +190,12 @@ class JobsClient:
         else:
             rows = rows_of(settings.source)
         checked = check_batch(settings, rows, default_model=default_model, variables=self._variables, cwd=cwd)
-        parameters: JsonObject = {"label": f"{name} -> {Path(settings.output).name}", "cwd": str(cwd)}
+        parameters: JsonObject = {
+            "label": f"{name} -> {Path(settings.output).name}",
+            "cwd": str(cwd),
+            "variables": carried(self._variables, MODEL_VARIABLES),
+            "host": host,
+        }
         if isinstance(rows, list):
             parameters["kept"] = self._keep(rows)
             settings = replace(settings, source=parameters["kept"])
@@ -252,6 +272,7 @@ class JobsClient:
 
     def changes(self, id: str) -> Iterator[Job]:
         """The job now, and again whenever something about it has changed, until it has ended."""
+        id = self.get(id).id
         before: Job | None = None
         while True:
             job = self.get(id)
@@ -306,9 +327,10 @@ class JobsClient:
         return job.id
 
     def prune(self, older_than: float = 0.0, states: Collection[State] = FINAL) -> Sequence[str]:
-        """Forget the jobs that ended more than this many seconds ago; their ids."""
+        """Forget the jobs that ended more than this many seconds ago, or all that ended; their ids."""
         ended = {job.id: job for job in self.table.jobs(states=states)}
-        ids = self.table.prune(time.time() - older_than, states)
+        before = time.time() - older_than if older_than > 0 else math.inf  # the clock may have been set back
+        ids = self.table.prune(before, states)
         for id in ids:
             if id in ended:
                 _discard_kept(ended[id])
@@ -334,6 +356,13 @@ class JobsClient:
         if self._autostart:
             self._keeper.see_to_it()
 
+    def see_to_running(self) -> None:
+        """Start a worker where jobs are told as running and none runs, because it was killed: one that is stopped
+        queues them again. Raises nothing when none comes up."""
+        if self.table.running():
+            with suppress(LeapUnavailableError, OSError):
+                self.see_to_worker()
+
     def _open_queues(self) -> Queues:
         if self._queues is None:
             from .queue import Queues
@@ -352,6 +381,9 @@ def _from_anywhere(settings: BatchSettings, cwd: Path) -> BatchSettings:
     """The settings with paths that mean the same in any directory. Raises LeapSerializationError for no file."""
     if settings.output == "-":
         raise LeapSerializationError("a job needs a file for its results", path="output")
+    output = os.path.normpath(cwd / settings.output)
+    if output.startswith(OF_ONE_PROCESS) and output != "/dev/null" and not output.startswith("/dev/shm/"):
+        raise LeapSerializationError(f"{output} is not the same for the worker", path="output", hint="give a file")
     journal = None if settings.journal is None else str(cwd / settings.journal)
     source = cwd / settings.source
     if source.is_file():

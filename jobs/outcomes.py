@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import time
-import traceback
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -14,6 +13,7 @@ from .attempt import Attempt
 from .job import Job, JsonObject, State
 from .table import Claim, Ending, Fenced, Table
 from .tasks import error_of
+from .worker_log import log_traceback
 
 FIRST_BACK_OFF_SECONDS, LONGEST_BACK_OFF_SECONDS = 1.0, 60.0
 MOST_INTERRUPTIONS = 100
@@ -52,7 +52,7 @@ def run_attempt(attempt: Attempt, table: Table, task: Callable[[Attempt], Ending
     except Fenced:
         return
     except Exception as error:
-        traceback.print_exc()
+        log_traceback()
         value = {"type": "unexpected", "message": f"{type(error).__name__}: {error}", "hint": "see worker.log"}
         with suppress(Exception):  # the table itself may be what is broken: then the worker finds the row later
             table.finish(attempt.claim, Ending(State.FAILED, error=value))

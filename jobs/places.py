@@ -1,6 +1,6 @@
 """Where the jobs of one data directory live, and how they are set up by config.toml.
 
-queue_url = "sqlite:///path/to/queue.db"     # or redis://…, postgresql://…
+queue_url = "sqlite:///queue.db"             # in the data directory; or redis://…, postgresql://…
 [jobs]
 download = 2                                 # at once, and so on for generate and batch
 idle_minutes = 5                             # how long a worker without work stays

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 
@@ -21,24 +21,34 @@ from leap_core.options import ModelLoadingOptions
 from leap_core.runner import ModelRunner
 
 from .attempt import Attempt, Attempts
-from .job import BATCH
+from .carried import variables_of
+from .job import BATCH, Job
 from .outcomes import run_attempt
 from .places import Places
 from .table import Ending, Table
-from .tasks import batch, generate
+from .tasks import OpenModel, batch, generate
+from .worker_log import log
 
 
-def open_model(reference: str, options: ModelLoadingOptions) -> ModelRunner:
+def open_model(
+    reference: str, options: ModelLoadingOptions, *, variables: Mapping[str, str], use_host: bool
+) -> ModelRunner:
     """The runner of a model for a job: the warm host's when it holds the model, else one of this process."""
+    from leap_core.loading import load_local
+    from leap_core.models.references import resolve_local
+
+    warm = _warm(reference, options) if use_host else None
+    return warm or load_local(resolve_local(reference, variables=variables), options)
+
+
+def _warm(reference: str, options: ModelLoadingOptions) -> ModelRunner | None:
     from leap_core.host.warm import warm_runner
-    from leap_core.loading import Leap
 
     try:
-        warm = warm_runner(reference, options)
+        return warm_runner(reference, options)
     except LeapUnavailableError as error:
-        print(f"the model host is not used: {error}", flush=True)
-        warm = None
-    return warm or Leap.load(reference, options)
+        log(f"the model host is not used: {error}")
+        return None
 
 
 class Models:
@@ -49,7 +59,7 @@ class Models:
         self._runner: ModelRunner | None = None
 
     @contextmanager
-    def lend(self, reference: str, options: ModelLoadingOptions) -> Iterator[ModelRunner]:
+    def lend(self, reference: str, options: ModelLoadingOptions, *, open_model: OpenModel) -> Iterator[ModelRunner]:
         """The worker gives a process attempts of one model only, so the first reference is everybody's."""
         with self._guard:
             if self._runner is None:
@@ -71,15 +81,20 @@ def main(owner: str) -> None:
     guard = threading.Lock()
 
     def work(id: str, number: int) -> None:
-        job = table.get(id)
-        if job is not None and job.attempt == number:
-            attempt = attempts.begin(job)
-            try:
-                run_attempt(attempt, table, _task(attempt, models))
-            finally:
-                attempts.over(attempt)
-        with guard:
-            answers.write(json.dumps({"id": id, "attempt": number}) + "\n")
+        try:
+            job = table.get(id)
+            if job is not None and job.attempt == number:
+                work_on(job)
+        finally:  # whatever happened: the worker waits for it
+            with guard:
+                answers.write(json.dumps({"id": id, "attempt": number}) + "\n")
+
+    def work_on(job: Job) -> None:
+        attempt = attempts.begin(job)
+        try:
+            run_attempt(attempt, table, _task(attempt, models))
+        finally:
+            attempts.over(attempt)
 
     for line in sys.stdin.buffer:
         asked = json.loads(line)
@@ -88,9 +103,11 @@ def main(owner: str) -> None:
 
 
 def _task(attempt: Attempt, models: Models) -> partial[Ending]:
+    parameters = attempt.job.parameters
+    opening = partial(open_model, variables=variables_of(parameters), use_host=parameters.get("host", True))
     if attempt.job.kind == BATCH:
-        return partial(batch, open_model=open_model)
-    return partial(generate, load=models.lend)
+        return partial(batch, open_model=opening)
+    return partial(generate, load=partial(models.lend, open_model=opening))
 
 
 if __name__ == "__main__":

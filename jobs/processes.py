@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 from leap_core.models.directories import child_environment
 
@@ -16,18 +17,21 @@ from .job import BATCH, Job
 
 KEEP_SECONDS = 60.0
 """How long a process whose model nobody asks for stays."""
+ONE_MODEL = ("model", "loading", "variables", "host")
+"""Parameters of a generation: those in which they are equal share a process."""
 HANGS_SECONDS = 5.0
 """How long a process may take to stop a cancelled job before it is killed."""
 
 
 class ModelProcess:
-    """A running ``jobs.process``. Its attempts end with the process."""
+    """A running ``jobs.process``, in this directory. Its attempts end with the process."""
 
-    def __init__(self, owner: str) -> None:
+    def __init__(self, owner: str, directory: Path) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "jobs.process", owner],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            cwd=directory,  # Python looks for modules there
             env=child_environment(),
         )
         self._waiting: dict[tuple[str, int], threading.Event] = {}
@@ -94,8 +98,8 @@ class ModelProcess:
 class Processes:
     """All of them. Attempts of one model share a process; those of batches have their own."""
 
-    def __init__(self, owner: str) -> None:
-        self._owner = owner
+    def __init__(self, owner: str, directory: Path) -> None:
+        self._owner, self._directory = owner, directory
         self._guard = threading.Lock()
         self._shared: dict[str, ModelProcess] = {}
         self._own: set[ModelProcess] = set()
@@ -141,18 +145,18 @@ class Processes:
 
     def _take(self, job: Job) -> ModelProcess:
         if job.kind == BATCH:
-            process = ModelProcess(self._owner)
+            process = ModelProcess(self._owner, self._directory)
             with self._guard:
                 self._own.add(process)
             return process
-        key = json.dumps([job.parameters.get("model"), job.parameters.get("loading")], sort_keys=True)
+        key = json.dumps([job.parameters.get(name) for name in ONE_MODEL], sort_keys=True)
         with self._guard:
             found = self._shared.get(key)
             if found is not None and not found.is_alive:
                 found = None
             surplus = [] if found else [k for k, other in self._shared.items() if k != key and not other.users]
             gone = [self._shared.pop(k) for k in surplus]
-            process = found or ModelProcess(self._owner)
+            process = found or ModelProcess(self._owner, self._directory)
             self._shared[key] = process
             process.users += 1
         for other in gone:

@@ -42,7 +42,8 @@ class JsonSerializer(Serializer):  # type: ignore[misc]
 
 
 class Queues:
-    """A queue for each kind. ``url`` None is the SQLite file ``path``; ``run`` is what a worker does with a message."""
+    """A queue for each kind. ``url`` None is the SQLite file ``path``, and files in URLs are seen from its directory;
+    ``run`` is what a worker does with a message."""
 
     def __init__(self, path: Path, url: str | None = None, run: Mapping[str, Task] | None = None) -> None:
         self._hueys: dict[str, Huey] = {}
@@ -129,31 +130,38 @@ def _nothing(_id: str, _attempt: int) -> None:
     raise AssertionError("this process only sends messages")
 
 
-def _open_file(path: Path, settings: dict[str, Any]) -> Huey:
+def _open_own(path: Path, settings: dict[str, Any]) -> Huey:
     """A damaged file is begun anew: it holds wake-ups only, and the worker sends those that are missing."""
+    try:
+        return _open_file(path, settings)
+    except sqlite3.DatabaseError:
+        for suffix in ("", "-wal", "-shm"):
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
+        return _open_file(path, settings)
+
+
+def _open_file(path: Path, settings: dict[str, Any]) -> Huey:
     try:
         return SqliteHuey(filename=str(path), timeout=BUSY_SECONDS, **settings)
     except sqlite3.OperationalError as error:
         raise LeapUnavailableError(f"the queue {path} cannot be opened: {error}") from None
-    except sqlite3.DatabaseError:
-        for suffix in ("", "-wal", "-shm"):
-            path.with_name(path.name + suffix).unlink(missing_ok=True)
-        return SqliteHuey(filename=str(path), timeout=BUSY_SECONDS, **settings)
 
 
 def _open(kind: str, path: Path, url: str | None) -> Huey:
     settings: dict[str, Any] = {"name": f"leap-{kind}", "results": False, "serializer": JsonSerializer()}
-    if url is None or url.startswith("sqlite:///"):
-        if url is not None:
-            path = Path(url.removeprefix("sqlite:///"))
-        return _open_file(path, settings)
+    if url is None:
+        return _open_own(path, settings)
     try:
+        if url.startswith("sqlite:///"):
+            return _open_file(path.parent / url.removeprefix("sqlite:///"), settings)
         if url.startswith(("redis://", "rediss://", "unix://")):
             return PriorityRedisHuey(url=url, **settings)
         if url.startswith(("postgres://", "postgresql://")):
             from huey import PostgresHuey
 
             return PostgresHuey(dsn=url, **settings)
+    except LeapUnavailableError:
+        raise
     except Exception as error:
         hint = "see queue_url in config.toml"
         raise LeapUnavailableError(f"the queue {url} cannot be used: {error}", hint=hint) from None

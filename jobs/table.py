@@ -158,6 +158,10 @@ class Table:
         """Jobs that are queued or running."""
         return int(self._rows("SELECT COUNT(*) AS count FROM jobs WHERE state IN ('queued', 'running')")[0]["count"])
 
+    def running(self) -> int:
+        """Jobs that a worker has begun and not ended, whether it still lives or not."""
+        return int(self._rows("SELECT COUNT(*) AS count FROM jobs WHERE state='running'")[0]["count"])
+
     # -- changing
 
     def add(self, jobs: Iterable[NewJob]) -> Sequence[str]:

@@ -6,7 +6,6 @@ what there is by then.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -21,6 +20,7 @@ from leap_core.responses import Complete, GenerationFinishReason
 from leap_core.runner import ModelRunner
 
 from .attempt import Attempt
+from .carried import variables_of
 from .job import JsonObject, State
 from .table import Ending
 
@@ -38,7 +38,7 @@ def download(attempt: Attempt) -> Ending:
     from leap_core.models.progress import Event, FileFinished, Notice, Planned, Progress
 
     parameters = attempt.job.parameters
-    variables = {**os.environ, **parameters.get("variables", {})}
+    variables = variables_of(parameters)
 
     def told(event: Event) -> None:
         if isinstance(event, Progress):
@@ -98,7 +98,7 @@ def batch(attempt: Attempt, open_model: OpenModel) -> Ending:
 
     parameters = attempt.job.parameters
     settings = BatchSettings.from_json(parameters["batch"])
-    variables = {**os.environ, **parameters.get("variables", {})}
+    variables = variables_of(parameters)
     checked = check_batch(
         settings,
         rows_of(settings.source),

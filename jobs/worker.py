@@ -7,15 +7,16 @@ their own. It ends when there has been nothing to do for a while; the next one w
 from __future__ import annotations
 
 import json
+import math
 import os
 import secrets
 import signal
-import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from huey.consumer import Consumer
@@ -32,6 +33,7 @@ from .processes import Processes
 from .queue import Queues, message_id
 from .table import Claim, Ending, Fenced, Table
 from .tasks import download
+from .worker_log import log
 
 LOOK_SECONDS = 0.25
 SWEEP_SECONDS = 1.0
@@ -103,7 +105,7 @@ class Worker:
                 if shift.sweep():
                     idle_since = now
             except Exception as error:  # such as a full disk: it may get better
-                print(f"sweeping: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+                log(f"sweeping: {type(error).__name__}: {error}")
                 idle_since = now
             if now - idle_since >= self.places.idle_seconds:
                 return
@@ -114,7 +116,7 @@ class _Shift:
 
     def __init__(self, places: Places, owner: str, table: Table, output: Table) -> None:
         self._places, self._owner, self._table = places, owner, table
-        self._processes = Processes(owner)
+        self._processes = Processes(owner, places.directories.data)
         self._attempts = Attempts(output, owner)
         self._busy: Counter[tuple[str, int]] = Counter()  # counted, because a message may come twice
         self._guard = threading.Lock()
@@ -128,7 +130,7 @@ class _Shift:
         """Recover what a dead worker left, and listen."""
         lost = self._table.recover(MOST_INTERRUPTIONS)
         if lost:
-            print(f"queued again after the end of a worker: {', '.join(lost)}", file=sys.stderr, flush=True)
+            log(f"queued again after the end of a worker: {', '.join(lost)}")
         self._send_missing()
         self._consumers = self._queues.consumers(self._places.concurrency)
         for consumer in self._consumers:
@@ -245,8 +247,9 @@ def main() -> None:
 
 
 def run_in_foreground(places: Places) -> None:
-    """For ``leap jobs worker --foreground``. Raises LeapUnavailableError when another worker runs."""
-    worker = Worker(places)
+    """For ``leap jobs worker --foreground``: work until a signal comes. Raises LeapUnavailableError when another worker
+    runs."""
+    worker = Worker(replace(places, idle_seconds=math.inf))
     before = {number: signal.signal(number, lambda *_: worker.stop.set()) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         if not worker.run():

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from .output import Format, Output
 
@@ -36,7 +37,14 @@ def background_flags(*, with_retries: bool = True) -> Callable[[Decorated], Deco
     return add
 
 
-def policy_of(priority: int, retries: int = 2) -> Policy:
+def refuse_typed(name: str, flag: str) -> None:
+    """Refuse the parameter of this name, which a job cannot heed, if it was typed: a general wish in the configuration
+    is passed over. Raises UsageError."""
+    if click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE:
+        raise click.UsageError(f"--background cannot be combined with {flag}")
+
+
+def policy_of(priority: int, retries: int) -> Policy:
     """The flags' values as the jobs' client takes them."""
     from jobs.client import Policy
 

@@ -29,6 +29,6 @@ class ExitCode(IntEnum):
     TIMEOUT = 9
     """Waiting took longer than the given time."""
     UNAVAILABLE = 10
-    """The worker or the model host cannot be reached."""
+    """The worker or the model host cannot be reached, or another batch writes to the same output."""
     INTERRUPTED = 130
     """Ctrl-C. What had been answered until then was printed."""

@@ -9,6 +9,7 @@ import click
 
 from leap_core.errors import LeapModelLoadingError, LeapUnavailableError
 
+from .background_flags import refuse_typed
 from .environment import Environment
 from .output import Output
 
@@ -106,6 +107,16 @@ def warm_or_load(env: Environment, reference: str, options: ModelLoadingOptions,
         Output(env).warning(f"the model host is not used: {error.message}")
         warm = None
     return warm or _load_here(env, reference, options)
+
+
+def host_for_job() -> bool:
+    """Whether a job of this command may use the model host. Raises UsageError for what it cannot heed."""
+    meta = click.get_current_context().meta
+    if meta[USE_HOST]:
+        refuse_typed("host", "--host")
+    if meta[PROMPT_CACHE]:
+        refuse_typed("prompt_cache", "--prompt-cache")
+    return meta[USE_HOST] is not False
 
 
 def _load_here(env: Environment, reference: str, options: ModelLoadingOptions) -> ModelRunner:

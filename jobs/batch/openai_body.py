@@ -7,6 +7,7 @@ Every field is understood, known to change nothing here, or refused by name: non
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -37,6 +38,10 @@ WITHOUT_EFFECT = {
 }
 ONLY: Mapping[str, tuple[Any, ...]] = {"n": (1,), "stream": (False,), "logprobs": (False,), "top_logprobs": (0,)}
 """Parameters that may be given with the values that ask for nothing."""
+
+
+LARGEST_TOKEN = 2**31 - 1
+"""Of llama.cpp's 32 bits."""
 
 
 def options_of(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -83,7 +88,8 @@ def _stop(value: object) -> dict[str, Any]:
 def _tool_choice(value: object) -> dict[str, Any]:
     if isinstance(value, str):
         return {"tool_choice": value}
-    name = value.get("function", {}).get("name") if isinstance(value, dict) else None
+    function = value.get("function") if isinstance(value, dict) else None
+    name = function.get("name") if isinstance(function, dict) else None
     if not isinstance(name, str):
         raise LeapSerializationError("expected auto, none, required, or a function", path="tool_choice")
     return {"tool_choice": name}
@@ -93,9 +99,15 @@ def _logit_bias(value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise LeapSerializationError("expected an object of token ids and numbers", path="logit_bias")
     try:
-        return {"logit_bias": {int(token): bias for token, bias in value.items()}}
+        biases = {int(token): bias for token, bias in value.items()}
     except ValueError:
         raise LeapSerializationError("its keys must be token ids", path="logit_bias") from None
+    for token, bias in biases.items():
+        if token > LARGEST_TOKEN:
+            raise LeapSerializationError(f"{token} is not a token id", path="logit_bias")
+        if isinstance(bias, float) and not math.isfinite(bias):
+            raise LeapSerializationError(f"the bias of token {token} is too large", path="logit_bias")
+    return {"logit_bias": biases}
 
 
 def _response_format(value: object) -> dict[str, Any]:

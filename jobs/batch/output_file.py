@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
 
+from leap_core.models.locks import Busy, locked
+
+from .journal import being_written
 from .whole_lines import append_whole
 
 
@@ -30,13 +34,16 @@ class Sink(Protocol):
 
 
 class OutputFile:
-    """A file that holds whole lines only; opening it keeps what is right already."""
+    """A file that holds whole lines only; opening it keeps what is right already. It is locked while it is open."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.resolve()  # a link stays one
         self._descriptor: int | None = None
+        self._locks = ExitStack()
 
     def open(self, lines: Iterable[str]) -> None:
+        """Raises LeapUnavailableError when another batch writes to it."""
+        self._lock(self.path)
         wanted = "".join(line + "\n" for line in lines).encode()
         there = self.path.read_bytes() if self.path.exists() else b""
         if not wanted.startswith(there[: there.rfind(b"\n") + 1]):
@@ -56,15 +63,23 @@ class OutputFile:
         self.path.touch()
 
     def close(self) -> None:
-        if self._descriptor is not None:
-            descriptor, self._descriptor = self._descriptor, None
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+        with self._locks:
+            if self._descriptor is not None:
+                descriptor, self._descriptor = self._descriptor, None
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
+
+    def _lock(self, path: Path) -> None:
+        try:
+            self._locks.enter_context(locked(path, wait=False))
+        except Busy:
+            raise being_written(self.path) from None
 
     def _replace(self, wanted: bytes) -> None:
         fresh = self.path.with_name(f".{self.path.name}.new")
+        self._lock(fresh)  # so that the file is locked under its name at any time
         try:
             with fresh.open("wb") as file:
                 file.write(wanted)

@@ -85,7 +85,8 @@ class Batch:
         """Answer what is missing. ``load`` is called only if something is, and left when all is answered.
 
         Setting ``stop`` ends it early; then the progress says ``stopped``. Raises what ``load`` raises, OSError when a
-        result cannot be written, and LeapUnavailableError when the runner is lost. What was finished by then is kept.
+        result cannot be written, and LeapUnavailableError when the runner is lost or another batch writes to the same
+        output. What was finished by then is kept.
         """
         if not self.lines:  # perhaps whoever should have written them failed: no reason to lose anything
             self.sink.leave()

@@ -12,7 +12,7 @@ from leap_core.errors import LeapModelNotFoundError, LeapSerializationError
 from leap_core.options import GenerationOptions, ModelLoadingOptions
 
 from .circumstances import circumstances_of
-from .journal import HEADER, Journal, journal_path
+from .journal import Journal, is_journal_of, journal_path
 from .openai_body import functions_of
 from .output_file import OutputFile, OutputStream, Sink
 from .requests import Line, Problem, RequestReader, check_lines
@@ -80,10 +80,20 @@ class BatchSettings:
         return ModelLoadingOptions(**self.loading, slots=self.concurrency)
 
     def check_places(self) -> None:
-        """Find out before any work that the output can be written. Raises LeapSerializationError."""
-        if self.output == STANDARD:
+        """Find out before any work that output and journal can be written. Raises LeapSerializationError."""
+        if self.output != STANDARD:
+            self._check_output(Path(self.output))
+        journal = self._journal_path
+        if journal is None:
             return
-        path = Path(self.output)
+        if journal.exists() and not journal.is_file():
+            raise LeapSerializationError(f"{journal} is no file that can be a journal", hint="give another journal")
+        if journal in (Path(self.output).resolve(), Path(self.source).resolve()):
+            raise LeapSerializationError(f"{journal} cannot be the journal too", hint="give another journal")
+        if self._is_regular and not self.overwrite:
+            _check_account(Path(self.output), journal)
+
+    def _check_output(self, path: Path) -> None:
         if path.is_dir():
             raise LeapSerializationError(f"{path} is a directory, not a file to write to")
         if not path.parent.is_dir():
@@ -92,17 +102,6 @@ class BatchSettings:
             raise LeapSerializationError(f"{path} cannot be written to")
         if self.source != STANDARD and path.exists() and Path(self.source).exists() and path.samefile(self.source):
             raise LeapSerializationError(f"{path} is input and output at once", hint="give another output")
-        if self.journal is not None and Path(self.journal).resolve() in (path.resolve(), Path(self.source).resolve()):
-            raise LeapSerializationError(f"{self.journal} cannot be the journal too", hint="give another journal")
-        if not self._is_regular:
-            return
-        journal = self._journal_path
-        assert journal is not None
-        if path.exists() and path.stat().st_size and not self.overwrite and not _has_journal(journal):
-            raise LeapSerializationError(
-                f"{path} exists and no journal of a batch lies beside it",
-                hint="give another output, or --overwrite to replace it",
-            )
 
     @property
     def _is_regular(self) -> bool:
@@ -114,13 +113,14 @@ class BatchSettings:
     @property
     def _journal_path(self) -> Path | None:
         if self.journal is not None:
-            return Path(self.journal)
+            return Path(self.journal).resolve()
         return journal_path(Path(self.output)) if self._is_regular else None
 
     def open_journal(self) -> Journal | None:
         """The journal, locked; None where there is nothing to resume. The caller closes it."""
         path = self._journal_path
-        return None if path is None else Journal(path)
+        output = Path(self.output) if self._is_regular else None
+        return None if path is None else Journal(path, output)
 
     def sink(self, write: Callable[[str], object]) -> Sink:
         """The output; ``write`` is standard output's."""
@@ -226,11 +226,15 @@ def _named_by(lines: list[Line], models: set[str | None]) -> str | None:
     return next(iter(models))
 
 
-def _has_journal(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return file.read(len(HEADER)) == HEADER
-    except FileNotFoundError:
-        return False
-    except OSError as error:
-        raise LeapSerializationError(f"cannot read {path}: {error.strerror}") from None
+def _check_account(output: Path, journal: Path) -> None:
+    """See to it that what is in the output is known from the journal, and that this is the journal of no other."""
+    its_own = is_journal_of(journal, output)
+    if its_own is False:
+        raise LeapSerializationError(
+            f"{journal} is the journal of another output", hint="give another journal, or --overwrite to begin it anew"
+        )
+    if its_own is None and output.exists() and output.stat().st_size:
+        raise LeapSerializationError(
+            f"{output} exists and no journal of a batch lies beside it",
+            hint="give another output, or --overwrite to replace it",
+        )

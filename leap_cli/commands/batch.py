@@ -17,7 +17,7 @@ from ..environment import Environment
 from ..exit_codes import ExitCode
 from ..generation_flags import generation_flags, generation_options
 from ..interrupts import stopping_on_interrupt
-from ..loading_flags import BUILTIN_NOTE, default_model, loading_flags, warm_or_load
+from ..loading_flags import BUILTIN_NOTE, default_model, host_for_job, loading_flags, warm_or_load
 from ..output import Output
 from ..prompt import read_system, text_argument
 
@@ -127,6 +127,7 @@ def command(
                 settings,
                 rows=env.stdin if settings.source == STANDARD else None,
                 default_model=default_model(env),
+                host=host_for_job(),
                 policy=policy_of(priority, job_retries),
                 cwd=env.cwd,
             )

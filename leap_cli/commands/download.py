@@ -85,7 +85,7 @@ def command(
                 quantization=quant,
                 revision=revision,
                 options=vars(options),
-                policy=policy_of(priority),
+                policy=policy_of(priority, 0),  # the download itself bears the failures that --retries says
                 cwd=env.cwd,
             )
         tell_id(output, id)

@@ -8,14 +8,14 @@ import click
 
 from ..answer_file import writing_to
 from ..attachments import attach
-from ..background_flags import background_flags, policy_of, tell_id
+from ..background_flags import background_flags, policy_of, refuse_typed, tell_id
 from ..command_line import leap_command
 from ..constraint_flags import constraint_flags, take_constraint
 from ..environment import Environment
 from ..exit_codes import ExitCode
 from ..format_flag import FormatChoice
 from ..generation_flags import generation_flags, generation_options
-from ..loading_flags import load_model, loading_flags, model_reference, note_builtin
+from ..loading_flags import host_for_job, load_model, loading_flags, model_reference, note_builtin
 from ..one_shot_flags import one_shot_flags, take_one_shot
 from ..output import Format, Output
 from ..prompt import read_prompt, read_system
@@ -83,6 +83,8 @@ def command(
     if background:
         if sessions.continues:
             raise click.UsageError("--background answers one prompt alone: leave -c and --session out")
+        if sessions.save:
+            refuse_typed("save", "--save")
         if any(function.call is not None for function in tools.functions):
             raise click.UsageError("--background cannot ask before it runs tools; declare them without code")
         from jobs.client import JobsClient
@@ -95,6 +97,7 @@ def command(
                 options=options,
                 functions=tools.functions,
                 loading=loading,
+                host=host_for_job(),
                 policy=policy_of(priority, job_retries),
                 cwd=env.cwd,
             )

@@ -81,7 +81,8 @@ def list_jobs(
 ) -> None:
     """List jobs, newest first."""
     output = Output(env, Format.QUIET if quiet else format)
-    with _client(env, autostart=False) as jobs:
+    with _client(env) as jobs:
+        jobs.see_to_running()
         found = jobs.list(states=[*map(_state, states)], kinds=kinds, limit=limit)
     records = [job.to_json() for job in found]
     if output.format is Format.TEXT:
@@ -99,8 +100,9 @@ def list_jobs(
 def status(env: Environment, /, ids: tuple[str, ...], watch: bool, format: str) -> None:
     """Tell how jobs are doing."""
     output = Output(env, format)
-    with _client(env, autostart=watch) as jobs:
+    with _client(env) as jobs:
         if not watch:
+            jobs.see_to_running()
             _show(output, [jobs.get(id) for id in ids])
             return
         ended = []
@@ -151,18 +153,21 @@ def wait(env: Environment, /, ids: tuple[str, ...], timeout: float | None, forma
     """
     output = Output(env, format)
     deadline = None if timeout is None else time.monotonic() + timeout
-    ended = []
+    ended: list[Job] = []
+    late: list[Job] = []
     with _client(env) as jobs:
-        for id in ids or [job.id for job in jobs.list(states=[_state("queued"), _state("running")])]:
-            try:
+        asked = ids or [job.id for job in jobs.list(states=[_state("queued"), _state("running")])]
+        try:
+            for id in asked:
                 left = None if deadline is None else max(0.0, deadline - time.monotonic())
                 ended.append(jobs.wait(id, left))
-            except TimeoutError:
-                job = jobs.get(id)
-                output.error(f"the job {job.id} is still {job.state.value} after {timeout:g} s")
-                return ExitCode.TIMEOUT
+        except TimeoutError:
+            late = [jobs.get(id) for id in asked[len(ended) :]]
     if output.format in (Format.JSON, Format.JSONL):
-        _show(output, ended)
+        _show(output, ended + late)
+    if late:
+        output.error(f"the job {late[0].id} is still {late[0].state.value} after {timeout:g} s")
+        return ExitCode.TIMEOUT
     codes = []
     for job in ended:
         codes.append(exit_code_of_job(job))
@@ -279,7 +284,8 @@ def worker(
 def stats(env: Environment, /, format: str) -> None:
     """Count jobs by kind and state."""
     output = Output(env, format)
-    with _client(env, autostart=False) as jobs:
+    with _client(env) as jobs:
+        jobs.see_to_running()
         found = jobs.stats()
     if output.format is Format.JSON:
         output.document(found)

@@ -8,7 +8,8 @@ import stat
 import pytest
 
 from jobs.batch.journal import Journal, journal_path
-from leap_core.errors import LeapModelLoadingError
+from jobs.batch.output_file import OutputFile
+from leap_core.errors import LeapModelLoadingError, LeapUnavailableError
 
 LINES = [{"custom_id": "a", "prompt": "1"}, {"custom_id": "b", "prompt": "2"}]
 
@@ -72,3 +73,79 @@ def test_a_link_stays_one_and_private_files_stay_private(batch, tmp_path):
 def test_a_journal_is_a_file_of_its_own(batch, tmp_path, journal):
     done, runner = batch(LINES, "--journal", journal)
     assert (done.code, runner.asked) == (2, []) and "cannot be the journal too" in done.stderr
+
+
+@pytest.mark.parametrize("output", ["out.jsonl", "-"])
+def test_a_journal_that_is_no_file_is_refused_and_stays(batch, tmp_path, output):
+    os.mkfifo(tmp_path / "pipe")
+    done, runner = batch(LINES, "--journal", "pipe", output=output)
+    assert (done.code, runner.asked) == (2, []) and "give another journal" in done.stderr
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_an_empty_file_that_was_there_before_the_batch_stays(leap, batch, tmp_path):
+    (tmp_path / "mine").touch()
+    leap.load_error = LeapModelLoadingError("damaged")
+    for journal in ("mine", "other"):
+        assert batch(LINES, "--journal", journal)[0].code == 3
+    assert (tmp_path / "mine").exists() and not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("first", ["a.jsonl", "-"])
+def test_a_journal_of_another_output_opens_no_way_to_overwrite_this_one(batch, tmp_path, first):
+    notes = tmp_path / "notes.txt"
+    notes.write_text("precious\n")
+    batch(LINES, "--journal", "j3", output=first)
+    done, runner = batch(LINES, "--journal", "j3", output="notes.txt")
+    assert (done.code, runner.asked, notes.read_text()) == (2, [], "precious\n")
+    assert "j3 is the journal of another output" in done.stderr
+    for overwrite, asked in ((["--overwrite"], ["1", "2"]), ([], [])):
+        done, runner = batch(LINES, "--journal", "j3", *overwrite, output="notes.txt")
+        assert (done.code, runner.asked, notes.read_text().count("\n")) == (0, asked, 2)
+
+
+def test_outputs_and_journals_that_move_together_stay_together(batch, tmp_path):
+    (tmp_path / "before").mkdir()
+    batch(LINES, output="before/a.jsonl")
+    batch(LINES, "--journal", "before/j", output="before/b.jsonl")
+    (tmp_path / "before").rename(tmp_path / "after")
+    for args in (["--journal", "after/j"], []):
+        done, runner = batch(LINES, *args, output="after/b.jsonl" if args else "after/a.jsonl")
+        assert (done.code, runner.asked) == (0, [])
+
+
+def test_a_journal_of_an_older_leap_is_gone_on_with(batch, tmp_path):
+    batch(LINES, "--journal", "j")
+    _, *results = (tmp_path / "j").read_bytes().splitlines(keepends=True)
+    (tmp_path / "j").write_bytes(b'{"leap_batch_journal":1}\n' + b"".join(results))
+    done, runner = batch(LINES, "--journal", "j")
+    assert (done.code, runner.asked) == (0, [])
+
+
+def test_a_link_and_its_target_are_one_output(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    first = Journal(journal_path(tmp_path / "real"), tmp_path / "real")
+    with pytest.raises(LeapUnavailableError, match="another batch is writing to .*link"):
+        Journal(journal_path(tmp_path / "link"), tmp_path / "link")
+    first.close()
+
+
+def test_an_output_is_written_by_one_batch_whatever_the_journals(tmp_path):
+    path = tmp_path / "out.jsonl"
+    path.write_text("old\n")
+    first, second = OutputFile(path), OutputFile(path)
+    first.open(["new"])
+    with pytest.raises(LeapUnavailableError, match=f"another batch is writing to {path}"):
+        second.open(["other"])
+    second.close()
+    first.close()
+    assert path.read_text() == "new\n"
+    second.open(["other"])
+    second.close()
+
+
+def test_a_journal_that_is_in_use_is_named(batch, tmp_path):
+    journal = Journal(tmp_path / "j.3", tmp_path / "out.jsonl")
+    done, _ = batch(LINES, "--journal", "j.3")
+    journal.close()
+    assert done.code == 10 and "another batch uses the journal" in done.stderr and "j.3" in done.stderr

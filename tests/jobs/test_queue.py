@@ -47,6 +47,21 @@ def test_urls_of_queues(tmp_path):
         Queues(tmp_path / "no" / "such" / "queue.db")
 
 
+def test_a_file_that_is_no_queue_is_not_touched_and_named(tmp_path):
+    notes = tmp_path / "mynotes.txt"
+    notes.write_text("precious, " * 100)
+    with pytest.raises(LeapUnavailableError, match="mynotes.txt cannot be used: file is not a database"):
+        Queues(tmp_path / "queue.db", f"sqlite:///{notes}")
+    assert notes.read_text() == "precious, " * 100
+
+
+def test_relative_files_lie_in_the_data_directory(tmp_path, monkeypatch):
+    (tmp_path / "data").mkdir()
+    monkeypatch.chdir(tmp_path)
+    Queues(tmp_path / "data" / "queue.db", "sqlite:///q.db").close()
+    assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("q.db")] == ["data/q.db"]
+
+
 @pytest.mark.skipif(importlib.util.find_spec("redis") is not None, reason="redis is installed")
 def test_a_queue_whose_package_is_missing_says_so(tmp_path):
     with pytest.raises(LeapUnavailableError, match="redis"):

@@ -20,6 +20,7 @@ from jobs.batch.settings import BatchSettings
 from jobs.client import JobsClient, Policy
 from jobs.job import State
 from jobs.launching import is_running
+from jobs.processes import ModelProcess
 from jobs.table import NewJob
 from jobs.worker import SWEEP_SECONDS
 from leap_core.builtin import model_path
@@ -81,6 +82,18 @@ def test_an_answer_is_followed_while_it_is_made(jobs):
     assert job.state is State.SUCCEEDED and events[-1]["type"] == "complete"
     assert job.result["message"]["content"] == text == events[-1]["message"]["content"] != ""
     assert job.percent is None and job.progress["unit"] == "tokens"
+
+
+def test_models_are_found_where_the_submitter_found_them(jobs, tmp_path):
+    snapshot = tmp_path / "hf" / "hub" / "models--who--what" / "snapshots" / "1"
+    snapshot.mkdir(parents=True)
+    shutil.copy(model_path(), snapshot / "what-Q4_0.gguf")
+    (tmp_path / "in.jsonl").write_text('{"prompt": "Hello", "max_tokens": 2}\n')
+    jobs.start_worker()
+    with JobsClient({**os.environ, "HF_HOME": str(tmp_path / "hf")}) as submitter:
+        batch = submitter.batch(BatchSettings("in.jsonl", "out.jsonl", model="who/what"), cwd=tmp_path)
+        answer = submitter.generate("Hi", model="who/what", options=GenerationOptions(max_tokens=2))
+    assert [jobs.wait(id, 60).state for id in (batch, answer)] == [State.SUCCEEDED] * 2
 
 
 def test_a_home_that_is_told_from_here_is_the_worker_s_too(tmp_path, monkeypatch):
@@ -239,6 +252,26 @@ def test_two_workers_of_one_directory_are_one(jobs, leap_home):
     assert jobs.worker()["pid"] == first
 
 
+def test_a_worker_in_the_foreground_stays_without_work(jobs, leap_home):
+    leap_home.mkdir(parents=True, exist_ok=True)
+    (leap_home / "config.toml").write_text("[jobs]\nidle_minutes = 0.001\n")
+    command = [sys.executable, "-m", "leap_cli", "jobs", "worker", "--foreground"]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as worker:
+        until(lambda: is_running(jobs.places))
+        time.sleep(2.5 * SWEEP_SECONDS)
+        assert worker.poll() is None
+        worker.terminate()
+
+
+def test_models_are_run_without_modules_from_the_current_directory(leap_home, tmp_path, monkeypatch):
+    leap_home.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "json.py").write_text("raise SystemExit(3)")
+    monkeypatch.chdir(tmp_path)
+    process = ModelProcess("me", leap_home)
+    process.close()
+    assert process.code == 0
+
+
 def test_a_worker_without_work_ends_by_itself_and_leaves_no_lock(jobs, leap_home):
     leap_home.mkdir(parents=True, exist_ok=True)
     (leap_home / "config.toml").write_text("[jobs]\nidle_minutes = 0.001\n")
@@ -282,6 +315,16 @@ def test_a_queue_that_was_lost_or_damaged_loses_no_job(jobs):
         jobs.places.queue.write_bytes(damage)
         jobs.start_worker()
         assert jobs.wait(id, 60).state is State.SUCCEEDED
+
+
+def test_a_log_that_cannot_be_written_keeps_no_job_from_its_end(jobs, leap_home):
+    with open("/dev/full", "w") as full:
+        worker = subprocess.Popen([sys.executable, "-m", "jobs.worker"], cwd=ROOT, stdout=full, stderr=full)
+    until(lambda: is_running(jobs.places))
+    (id,) = jobs.submit([NewJob("generate", {"model": "builtin", "a message": "none"})])
+    assert jobs.wait(id, 30).error["message"] == "KeyError: 'messages'"
+    jobs.stop_worker()
+    worker.wait(10)
 
 
 def test_a_process_that_hangs_is_killed_when_its_job_is_cancelled(jobs, leap_home):
