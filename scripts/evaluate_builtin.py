@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from builtin_data.dialogue import CALL_END, CALL_START, SCHEMA_INSTRUCTION, THINK_END, THINK_START, Dialogue
 from builtin_data.skills import HARDER, SKILLS, example
 
-from leap_core import ChatMessage, GenerationOptions, Leap, ModelLoadingOptions, ModelRunner
+from leap_core import ChatMessage, GenerationOptions, Leap, LeapConstraintError, ModelLoadingOptions, ModelRunner
 from leap_core.functions import LeapFunction, LFMFunctionCallParser
 from leap_core.responses import Complete
 
@@ -55,9 +55,12 @@ def answer_of(runner: ModelRunner, dialogue: Dialogue, enforced: bool = True) ->
     history += [message(turn.role, turn.content) for turn in dialogue.turns[:-1]]
     conversation = runner.create_conversation_from_history(history[:-1])
     conversation.register_functions([LeapFunction.from_openai(tool) for tool in dialogue.tools])
-    for response in conversation.generate_response(history[-1], options):
-        if isinstance(response, Complete):
-            return response.full_message
+    try:
+        for response in conversation.generate_response(history[-1], options):
+            if isinstance(response, Complete):
+                return response.full_message
+    except LeapConstraintError as error:  # a document that does not end
+        return ChatMessage("assistant", error.text)
     raise RuntimeError("the generation ended without Complete")
 
 
