@@ -337,7 +337,12 @@ def test_a_process_that_hangs_is_killed_when_its_job_is_cancelled(jobs, leap_hom
 def test_a_worker_whose_directory_is_removed_ends(jobs, leap_home):
     jobs.start_worker()
     jobs.table.close()
-    shutil.rmtree(leap_home)
+
+    def removed() -> bool:  # the worker may be writing there
+        shutil.rmtree(leap_home, ignore_errors=True)
+        return not leap_home.exists()
+
+    until(removed)
     until(lambda: not processes.of_home(leap_home))
     jobs.__init__()
 
