@@ -48,6 +48,10 @@ def is_as_leap_writes(dialogue: Dialogue) -> bool:
     )
 
 
+def answers(dialogue: Dialogue) -> list[str]:
+    return [turn.content for turn in dialogue.turns if turn.role == "assistant"]
+
+
 @pytest.mark.parametrize("skill", SKILLS)
 def test_the_prompts_that_are_learned_are_those_that_leap_sends(skill):
     source = (SCRIPTS / "builtin_data" / "template.jinja").read_text("utf-8")
@@ -73,10 +77,9 @@ def test_every_answer_by_a_schema_is_one_that_the_schema_allows(skill, split):
         dialogue = example(skill, split, seed)
         if evaluation.SCHEMA_INSTRUCTION in dialogue.system:
             schema = json.loads(dialogue.system.split(evaluation.SCHEMA_INSTRUCTION)[1])
-            for turn in dialogue.turns:
-                if turn.role == "assistant":
-                    jsonschema.validate(json.loads(turn.content), schema)
-                    checked += 1
+            for answer in answers(dialogue):
+                jsonschema.validate(json.loads(answer), schema)
+                checked += 1
     assert checked > 100
 
 
@@ -88,11 +91,10 @@ def test_every_call_is_one_that_its_declaration_allows(skill, split):
         dialogue = example(skill, split, seed)
         declared = [tool.get("function", tool) for tool in dialogue.tools]
         parameters = {function["name"]: function["parameters"] for function in declared}
-        for turn in dialogue.turns:
-            if turn.role == "assistant":
-                for call in evaluation.message("assistant", turn.content).function_calls or ():
-                    jsonschema.validate(dict(call.arguments), parameters[call.name])
-                    checked += 1
+        for answer in answers(dialogue):
+            for call in evaluation.message("assistant", answer).function_calls or ():
+                jsonschema.validate(dict(call.arguments), parameters[call.name])
+                checked += 1
     assert checked > 100
 
 
