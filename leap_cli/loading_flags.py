@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -69,10 +70,17 @@ def load_model(env: Environment, model: str | None, flags: dict[str, Any], *, ve
         from leap_core.llama.library import set_verbose
 
         set_verbose(True)
-    try:
+    with telling_the_default(env, model):
         return warm_or_load(env, reference, options, quiet=verbose)
+
+
+@contextmanager
+def telling_the_default(env: Environment, model: str | None) -> Iterator[None]:
+    """Say where the configured default is named, if no other ``model`` was asked for and it cannot be loaded."""
+    try:
+        yield
     except LeapModelLoadingError as error:
-        if model is None and reference != BUILTIN:
+        if model is None and default_model(env) is not None:
             where = (
                 "$LEAP_MODEL" if env.variables.get("LEAP_MODEL") else f"default_model in {env.directories.config_file}"
             )

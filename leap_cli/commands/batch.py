@@ -17,7 +17,7 @@ from ..environment import Environment
 from ..exit_codes import ExitCode
 from ..generation_flags import generation_flags, generation_options
 from ..interrupts import stopping_on_interrupt
-from ..loading_flags import BUILTIN_NOTE, default_model, host_for_job, loading_flags, warm_or_load
+from ..loading_flags import BUILTIN_NOTE, default_model, host_for_job, loading_flags, telling_the_default, warm_or_load
 from ..output import Output
 from ..prompt import read_system, text_argument
 
@@ -117,25 +117,26 @@ def command(
         overwrite=overwrite,
         journal=None if journal is None else _place(env, journal),
     )
-    if background:
-        if settings.output == STANDARD:
-            raise click.UsageError("--background needs -o FILE for the results")
-        from jobs.client import JobsClient
+    with telling_the_default(env, model):
+        if background:
+            if settings.output == STANDARD:
+                raise click.UsageError("--background needs -o FILE for the results")
+            from jobs.client import JobsClient
 
-        with JobsClient(env.variables) as jobs:
-            id = jobs.batch(
-                settings,
-                rows=env.stdin if settings.source == STANDARD else None,
-                default_model=default_model(env),
-                host=host_for_job(),
-                policy=policy_of(priority, job_retries),
-                cwd=env.cwd,
-            )
-        tell_id(output, id)
-        return ExitCode.DONE
-    rows = env.stdin if settings.source == STANDARD else rows_of(settings.source)
-    checked = check_batch(settings, rows, default_model=default_model(env), variables=env.variables, cwd=env.cwd)
-    return _run(env, output, settings, checked, verbose=verbose, quiet=quiet)
+            with JobsClient(env.variables) as jobs:
+                id = jobs.batch(
+                    settings,
+                    rows=env.stdin if settings.source == STANDARD else None,
+                    default_model=default_model(env),
+                    host=host_for_job(),
+                    policy=policy_of(priority, job_retries),
+                    cwd=env.cwd,
+                )
+            tell_id(output, id)
+            return ExitCode.DONE
+        rows = env.stdin if settings.source == STANDARD else rows_of(settings.source)
+        checked = check_batch(settings, rows, default_model=default_model(env), variables=env.variables, cwd=env.cwd)
+        return _run(env, output, settings, checked, verbose=verbose, quiet=quiet)
 
 
 def _run(

@@ -15,7 +15,7 @@ from ..environment import Environment
 from ..exit_codes import ExitCode
 from ..format_flag import FormatChoice
 from ..generation_flags import generation_flags, generation_options
-from ..loading_flags import host_for_job, load_model, loading_flags, model_reference, note_builtin
+from ..loading_flags import host_for_job, load_model, loading_flags, model_reference, note_builtin, telling_the_default
 from ..one_shot_flags import one_shot_flags, take_one_shot
 from ..output import Format, Output
 from ..prompt import read_prompt, read_system
@@ -89,7 +89,7 @@ def command(
             raise click.UsageError("--background cannot ask before it runs tools; declare them without code")
         from jobs.client import JobsClient
 
-        with JobsClient(env.variables) as jobs:
+        with telling_the_default(env, model), JobsClient(env.variables) as jobs:
             id = jobs.generate(
                 text,
                 model=model_reference(env, model),

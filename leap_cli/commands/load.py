@@ -10,7 +10,7 @@ from ..command_line import leap_command
 from ..durations import Duration, in_words, seconds_of
 from ..environment import Environment
 from ..format_flag import FormatChoice
-from ..loading_flags import BUILTIN, default_model
+from ..loading_flags import BUILTIN, default_model, telling_the_default
 from ..model_names import ModelName
 from ..output import Format, Output
 
@@ -41,14 +41,15 @@ def command(env: Environment, /, model: str | None, keep_alive: float | None, fo
     ModelLoadingOptions(**{name: value for name, value in given.items() if name != "queue"})
     reference = model or default_model(env) or BUILTIN
     output = Output(env, format)
-    _host, held = keep_warm(
-        reference,
-        variables=env.variables,
-        cwd=env.cwd,
-        on_progress=lambda seconds: output.progress(f"loading {reference} … {seconds:.0f} s"),
-        keep_alive=_configured_keep_alive(env) if keep_alive is None else keep_alive,
-        **given,
-    )
+    with telling_the_default(env, model):
+        _host, held = keep_warm(
+            reference,
+            variables=env.variables,
+            cwd=env.cwd,
+            on_progress=lambda seconds: output.progress(f"loading {reference} … {seconds:.0f} s"),
+            keep_alive=_configured_keep_alive(env) if keep_alive is None else keep_alive,
+            **given,
+        )
     if output.format is not Format.TEXT:
         output.record({key: value for key, value in held.items() if key not in ("key", "wish")}, name="model")
         return

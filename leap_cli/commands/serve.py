@@ -8,7 +8,7 @@ import click
 
 from ..command_line import leap_command
 from ..environment import Environment
-from ..loading_flags import BUILTIN, default_model
+from ..loading_flags import BUILTIN, default_model, telling_the_default
 from ..model_names import ModelName
 from ..output import Output
 
@@ -42,13 +42,14 @@ def command(
     if api_key is not None and not (api_key.isascii() and api_key.isprintable() and api_key.strip()):
         raise click.UsageError("--api-key must be printable ASCII, and not empty")
     output = Output(env)
-    serve(
-        models or (default_model(env) or BUILTIN,),
-        address,
-        port,
-        api_key=api_key.strip() if api_key else None,
-        cwd=env.cwd,
-        on_listening=lambda url: output.text(f"{url}\n"),
-        on_ready=lambda names: output.note(f"{', '.join(names)} ready; Ctrl-C ends it"),
-        **given,
-    )
+    with telling_the_default(env, models[0] if models else None):
+        serve(
+            models or (default_model(env) or BUILTIN,),
+            address,
+            port,
+            api_key=api_key.strip() if api_key else None,
+            cwd=env.cwd,
+            on_listening=lambda url: output.text(f"{url}\n"),
+            on_ready=lambda names: output.note(f"{', '.join(names)} ready; Ctrl-C ends it"),
+            **given,
+        )

@@ -74,6 +74,16 @@ def test_a_default_that_cannot_be_loaded_is_told_with_where_it_is_named(leap, co
     assert hint("-m", "nosuch") == "look for it)\n"
 
 
+@pytest.mark.parametrize(
+    "command", [["load"], ["serve", "--port", "0"], ["batch", "-"], ["generate", "hi", "--background"]]
+)
+def test_every_command_tells_where_a_default_that_is_missing_is_named(leap, command):
+    leap.variables["LEAP_MODEL"] = "/nosuch.gguf"
+    done = leap(*command, stdin='{"prompt": "hi"}\n')
+    assert done.code == 3
+    assert done.stderr == "leap: error: there is no file /nosuch.gguf (hint: $LEAP_MODEL names this model)\n"
+
+
 def test_chat_says_so_at_its_beginning(leap):
     leap.script("ok")
     done = leap("chat", stdin="hi\n")
