@@ -33,7 +33,14 @@ LARGEST_INTEGER = 2**53
 """llguidance holds numbers as doubles, which have all integers up to here and only some beyond."""
 LENGTHS = ("minLength", "maxLength", "minItems", "maxItems")
 OLD_DRAFT = re.compile(r"draft-0[3467]")
-BEFORE_SECOND_60 = r"^[^:]*:[0-9]{2}:[0-5]"
+YEAR = r"([0-9]{3}[1-9]|[0-9]{2}[1-9]0|[0-9][1-9]00|[1-9]000)"
+LEAP_YEAR = r"([0-9]{2}(0[48]|[2468][048]|[13579][26])|(0[48]|[2468][048]|[13579][26])00)"
+MONTH_AND_DAY = "((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)"
+DAY = rf"^({YEAR}-{MONTH_AND_DAY}|{LEAP_YEAR}-02-29)"
+BEFORE_SECOND_60 = "[^:]*:[0-9]{2}:[0-5]"
+NARROWED = {"date": DAY, "time": "^" + BEFORE_SECOND_60, "date-time": DAY + BEFORE_SECOND_60}
+"""Formats of which llguidance allows more than the check does: 29 February in any year, and second 60 at any time of
+the day, which is left to where RFC 3339 has it."""
 MOST_PLACES = 3
 MOST_TRIED = 300
 
@@ -51,7 +58,7 @@ def enforce(schema: JsonSchema, tokenizer: ConstraintTokenizer) -> EnforcedSchem
     """The strictest grammar that can be had. Raises LeapSchemaError for a schema that no document satisfies or whose
     references lead nowhere."""
     document = _known_dialect(_without_siblings_of_references(schema.document))
-    document = transform(document, _without_leap_seconds)
+    document = transform(document, _narrowed)
     document, warnings, exact = _known_formats(document)
     large = [key for key in VALUES if any(_is_large(part.get(key)) for _, part in walk(document))]
     if large:
@@ -162,11 +169,10 @@ def _without_siblings_of_references(document: JsonObject) -> JsonObject:
     return alone
 
 
-def _without_leap_seconds(schema: JsonObject) -> JsonObject:
-    """llguidance allows second 60 at any time of the day; the check allows it where RFC 3339 does."""
-    if schema.get("format") not in ("time", "date-time") or "pattern" in schema or "enum" in schema:
+def _narrowed(schema: JsonObject) -> JsonObject:
+    if schema.get("format") not in NARROWED or "pattern" in schema or "enum" in schema:
         return schema
-    return {**schema, "pattern": BEFORE_SECOND_60}
+    return {**schema, "pattern": NARROWED[schema["format"]]}
 
 
 def _known_formats(document: JsonObject) -> tuple[JsonObject, list[str], bool]:

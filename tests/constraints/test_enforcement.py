@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 
 import pytest
@@ -133,6 +134,18 @@ def test_usual_layouts_are_allowed(text: str):
 def test_endless_white_space_is_not(text: str):
     enforced = enforce(check_schema({"type": "object", "properties": {"a": {}}}), byte_tokenizer())
     assert not accepts(enforced.grammar, text)
+
+
+@pytest.mark.parametrize(("name", "rest"), [("date", ""), ("date-time", "T12:00:00Z")])
+def test_a_date_is_a_day_of_the_calendar(name: str, rest: str):
+    grammar = enforce(check_schema({"type": "string", "format": name}), byte_tokenizer()).grammar
+    years, days = ("0000", "0400", "1900", "2000", "2023", "2024"), (0, 1, 28, 29, 30, 31, 32)
+    for text in (f"{year}-{month:02}-{day:02}" for year in years for month in range(14) for day in days):
+        try:
+            exists = bool(datetime.date.fromisoformat(text))
+        except ValueError:
+            exists = False
+        assert accepts(grammar, f'"{text}{rest}"') == exists, text
 
 
 @pytest.mark.parametrize(
