@@ -124,6 +124,7 @@ def host_for_job() -> bool:
         refuse_typed("host", "--host")
     if meta[PROMPT_CACHE]:
         refuse_typed("prompt_cache", "--prompt-cache")
+    refuse_typed("verbose", "--verbose")
     return meta[USE_HOST] is not False
 
 

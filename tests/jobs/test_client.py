@@ -69,7 +69,8 @@ def test_when_the_time_is_over_the_jobs_are_told_of_all_the_same(leap, jobs, sta
 
 
 @pytest.mark.parametrize(
-    "command", [["generate", "hi", "--host"], ["generate", "hi", "--prompt-cache"], ["generate", "hi", "--save"]]
+    "command",
+    [["generate", "hi", flag] for flag in ("--host", "--prompt-cache", "--save", "--verbose")],
 )
 def test_what_a_job_cannot_heed_is_refused(leap, jobs, command):
     done = leap(*command, "-m", "builtin", "--background")
