@@ -12,12 +12,13 @@ import pickle
 import random
 import re
 import time
-from itertools import islice
+from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from builtin_data.batches import stream
+from builtin_data.batches import Batch, Row, Rows, batches, pool
 from builtin_data.dialogue import render
 from builtin_data.export import read_gguf, write_gguf
 from builtin_data.muon import Muon
@@ -63,6 +64,7 @@ class Trainer:
         others = [p for _, p in named if id(p) not in chosen]
         self.adam = torch.optim.AdamW(others, lr=OTHER_RATE, betas=(0.9, 0.95), weight_decay=0.0)
         self.step = 0
+        self.pool = 0
         self.steps = steps
         self.highest = highest
 
@@ -88,12 +90,36 @@ class Trainer:
         self.step += 1
         return loss.item()
 
+    @torch.no_grad()
+    def losses(self, batch: Batch) -> list[float]:
+        """The loss of each row, summed over what is to be learned of it."""
+        ids, learned = torch.from_numpy(batch.ids), torch.from_numpy(batch.learned)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            logits = self.network.logits(self.network(ids[:, :-1])[learned])
+        each = F.cross_entropy(logits.float(), ids[:, 1:][learned], reduction="none")
+        return torch.zeros(len(ids)).index_add_(0, learned.nonzero()[:, 0], each).tolist()
+
+    def hardest(self, candidates: list[Batch], share: float) -> Rows:
+        """The rows with the most loss for their length, until they make up this share of all positions."""
+        scored: list[tuple[float, int, Row]] = []
+        for batch in candidates:
+            length = batch.learned.shape[1]
+            scored += [(loss / length, length, row) for loss, row in zip(self.losses(batch), batch.rows, strict=False)]
+        scored.sort(key=lambda item: item[0], reverse=True)
+        left = share * sum(length for _, length, _ in scored)
+        ends = accumulate(length for _, length, _ in scored)
+        loss = sum(loss * length for loss, length, _ in scored)
+        learned = sum(sum(learned) for _, _, (_, learned) in scored)
+        print(f"pool {self.pool} of {len(scored)} conversations, loss {loss / learned:.4f}", flush=True)
+        return [row for (_, _, row), end in zip(scored, ends, strict=True) if end <= left]
+
     def save(self, path: Path) -> None:
         state = {
             "network": self.network.state_dict(),
             "adam": self.adam.state_dict(),
             "muon": self.muon.state(),
             "step": self.step,
+            "pool": self.pool,
         }
         torch.save(state, path.with_suffix(".part"))
         path.with_suffix(".part").replace(path)
@@ -103,7 +129,22 @@ class Trainer:
         self.network.load_state_dict(state["network"])
         self.adam.load_state_dict(state["adam"])
         self.muon.restore(state["muon"])
-        self.step = state["step"]
+        self.step, self.pool = state["step"], state["pool"]
+
+
+def lessons(trainer: Trainer, vocabulary: Vocabulary, seed: int, share: float) -> Iterator[Batch]:
+    """Batches in random order until all steps are done; `share` of each pool, what is hardest at the time."""
+    encoder, rng = vocabulary.encoder(), random.Random(seed)
+    while True:
+        made = batches(pool(encoder, seed, trainer.pool), TOKENS_PER_STEP)
+        if share < 1:
+            made = batches(trainer.hardest(made, share), TOKENS_PER_STEP)
+        trainer.pool += 1
+        rng.shuffle(made)
+        for batch in made:
+            if trainer.step == trainer.steps:
+                return
+            yield batch
 
 
 def main() -> None:
@@ -113,6 +154,7 @@ def main() -> None:
     parser.add_argument("--start-from", type=Path, metavar="GGUF", help="go on from these weights and vocabulary")
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--rate", type=float, default=1.0, help="a part of the usual learning rates")
+    parser.add_argument("--hardest", type=float, default=1.0, metavar="SHARE", help="learn only this share of the data")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--save-every", type=int, default=250)
@@ -133,9 +175,8 @@ def main() -> None:
         Layer.forward = torch.compile(Layer.forward, dynamic=False)  # type: ignore[method-assign]
     print(f"{sum(p.numel() for p in trainer.network.parameters()):,} parameters, from step {trainer.step}", flush=True)
     began, average = time.monotonic(), None
-    lessons = stream(vocabulary.encoder(), options.seed, TOKENS_PER_STEP, trainer.step)
-    for ids, learned in islice(lessons, options.steps - trainer.step):
-        loss = trainer.learn(torch.from_numpy(ids), torch.from_numpy(learned))
+    for batch in lessons(trainer, vocabulary, options.seed, options.hardest):
+        loss = trainer.learn(torch.from_numpy(batch.ids), torch.from_numpy(batch.learned))
         average = loss if average is None else 0.98 * average + 0.02 * loss
         if trainer.step % 25 == 0:
             print(f"step {trainer.step} loss {average:.4f} after {time.monotonic() - began:.0f} s", flush=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -14,9 +14,17 @@ from builtin_data.skills import conversation
 from builtin_data.values import Values
 
 LENGTHS = (64, 96, 128, 192, 256, 320, 384, 512, 640, 768, 1024, 2048)
-POOL = 6144
-Rows = list[tuple[list[int], list[bool]]]
-Batch = tuple[np.ndarray, np.ndarray]
+POOL = 8192
+Row = tuple[list[int], list[bool]]
+Rows = list[Row]
+
+
+class Batch(NamedTuple):
+    """Inputs [size, length + 1], the mask of targets [size, length], and the rows they are made of."""
+
+    ids: np.ndarray
+    learned: np.ndarray
+    rows: Rows
 
 
 def encode(encoder: Tokenizer, pieces: list[list[tuple[str, bool]]]) -> Rows:
@@ -41,44 +49,32 @@ def pieces(encoder: Tokenizer) -> list[str]:
     return [text for text in texts if text.isascii() and text.isalpha()]
 
 
-def pool(encoder: Tokenizer, seed: int, index: int, tokens: int) -> list[Batch]:
-    """The batches of one pool of fresh conversations, in random order; each holds about `tokens` tokens."""
+def pool(encoder: Tokenizer, seed: int, index: int) -> Rows:
+    """Fresh conversations, the same for the same seed and index."""
     rng = random.Random(f"{seed}/{index}")
     values = Values(rng, "train", pieces(encoder))
-    rendered = [render(conversation(values), rng.random() < 0.5) for _ in range(POOL)]
+    rows = encode(encoder, [render(conversation(values), rng.random() < 0.5) for _ in range(POOL)])
+    return [(ids, learned) for ids, learned in rows if not LENGTHS[-2] < len(ids) < 1500]
+
+
+def batches(rows: Rows, tokens: int) -> list[Batch]:
+    """Rows of about the same length together, about `tokens` tokens in each batch; what is left over is let go."""
     by_length: dict[int, Rows] = defaultdict(list)
-    for ids, learned in encode(encoder, rendered):
-        if len(ids) > LENGTHS[-2] and len(ids) < 1500:
-            continue
+    for ids, learned in rows:
         length = next((size for size in LENGTHS if len(ids) <= size + 1), LENGTHS[-1])
         by_length[length].append((ids[: length + 1], learned[: length + 1]))
-    batches = []
-    for length, rows in by_length.items():
-        rng.shuffle(rows)
+    made = []
+    for length, alike in by_length.items():
         size = tokens // length
-        whole = len(rows) - len(rows) % size if len(rows) > size and length < LENGTHS[-1] else len(rows)
-        batches += [_padded(rows[start : start + size], size, length) for start in range(0, whole, size)]
-    rng.shuffle(batches)
-    return batches
+        whole = len(alike) - len(alike) % size if len(alike) > size and length < LENGTHS[-1] else len(alike)
+        made += [_padded(alike[start : start + size], size, length) for start in range(0, whole, size)]
+    return made
 
 
 def _padded(rows: Rows, size: int, length: int) -> Batch:
-    """Inputs [size, length + 1] and the mask of targets [size, length]."""
     ids = np.zeros((size, length + 1), dtype=np.int64)
     learned = np.zeros((size, length + 1), dtype=bool)
     for row, (tokens, mask) in enumerate(rows):
         ids[row, : len(tokens)] = tokens
         learned[row, : len(mask)] = mask
-    return ids, learned[:, 1:]
-
-
-def stream(encoder: Tokenizer, seed: int, tokens: int, skip: int = 0) -> Iterator[Batch]:
-    """Endless batches; `skip` leaves out as many as an earlier run has used."""
-    index = 0
-    while True:
-        for batch in pool(encoder, seed, index, tokens):
-            if skip > 0:
-                skip -= 1
-                continue
-            yield batch
-        index += 1
+    return Batch(ids, learned[:, 1:], rows)

@@ -23,7 +23,7 @@ def _word(values: Values, known: list[str]) -> str:
 
     Training also coins them of any words, so that one of which nothing is known can be found again in a request.
     """
-    if values.split == "train" and values.chance(0.3):
+    if values.split == "train" and values.chance(0.45):
         return values.coined()
     return values.fresh(lambda: values.pick(known)) if values.chance(0.96) else values.invented()
 
@@ -132,9 +132,15 @@ def subject(values: Values) -> Subject:
     return Subject(thing, _entity(values, thing if values.chance(0.4) else None, f"The {thing or 'thing'}", 0.2))
 
 
+def _place(values: Values) -> Subject:
+    name = values.pick(["city", "city", "location", "place", "town", "country", "state", "region"])
+    return Subject(None, Parameter(name, "string", _told_apart(values.place_name), f"The {name}"))
+
+
 def _lookup(values: Values, about: Subject | None = None) -> Function:
-    """A fact about something: `get_price(id)`."""
-    about = about or subject(values)
+    """A fact about something: `get_price(id)`, or about a place: `get_traffic(city)`."""
+    local = about is None and values.chance(0.25)
+    about = about or (_place(values) if local else subject(values))
     thing, entity = about.thing, about.entity
     noun = _word(values, NOUNS)
     words = [noun] if values.chance(0.85) else [_word(values, NOUNS), noun]
@@ -171,6 +177,14 @@ def _lookup(values: Values, about: Subject | None = None) -> Function:
         f"{spoken} for {the}{{0}}",
         f"What {spoken} does {the}{{0}} have",
     ]
+    if local:
+        core = [
+            f"What is the {spoken} in {{0}}",
+            f"What's the {spoken} [in|for|of] {{0}}",
+            f"[Tell me|Show me|Get|Find|Check|I need] the {spoken} [in|for|of] {{0}}",
+            f"[the |]{spoken} in {{0}}",
+            f"[How is|How's] the {spoken} in {{0}} [|today|right now|now]",
+        ]
     tails = _with_extras(values, parameters)
     requests = [c + values.pick(tails) for c in core]
     description = values.pick(
@@ -212,7 +226,9 @@ def _action(values: Values, about: Subject | None = None) -> Function:
 
 
 def _operation(values: Values) -> Function:
-    """Something computed from numbers: `zorp(a, b)`."""
+    """Something computed from numbers: `zorp(a, b)`, or from numbers with names: `get_zorp(width, height)`."""
+    if values.chance(0.4):
+        return _formula(values)
     verb = _word(values, VERBS)
     names = values.pick(
         [
@@ -247,6 +263,27 @@ def _operation(values: Values) -> Function:
         requests,
         {verb},
     )
+
+
+def _formula(values: Values) -> Function:
+    noun = _word(values, NOUNS)
+    kind = values.pick(["number", "integer", "number"])
+    drawn = dict.fromkeys(_word(values, sorted(EXTRA_NUMBERS)) for _ in range(9))
+    names = [name for name in drawn if name != noun][: values.pick([1, 2, 2, 2, 3])]
+    parameters = [Parameter(n, kind, value_draw(values, kind), f"The {n.replace('_', ' ')}") for n in names]
+    pairs = [f"{n.replace('_', ' ')} {{{i}}}" for i, n in enumerate(names)]
+    given = values.pick([" and ", " and ", ", "]).join(pairs)
+    requests = [
+        f"What is the {noun} [with|for|of] {given}",
+        f"[Compute|Calculate|Work out|Get|Find] the {noun} [with|for|from] {given}",
+        f"[Compute|Calculate] the {noun}: {given}",
+        f"{noun} [with|for|of] {given}",
+        f"{noun}, {given}",
+        "What is the " + noun + " if the " + " and the ".join(pair.replace(" {", " is {") for pair in pairs),
+    ]
+    name = restyle(values, values.pick([[noun], ["get", noun], ["compute", noun], ["calculate", noun]]))
+    description = values.pick([f"Computes the {noun}.", f"Calculate the {noun}", f"The {noun} of something"])
+    return Function(name, description, parameters, requests, {noun})
 
 
 def function_about(values: Values, about: Subject) -> Function:

@@ -20,8 +20,8 @@ class Shape:
 
     vocabulary: int = 2048
     width: int = 192
-    layers: int = 10
-    attention_layers: tuple[int, ...] = (2, 4, 5, 7, 8, 9)
+    layers: int = 12
+    attention_layers: tuple[int, ...] = (2, 4, 5, 7, 8, 9, 11)
     heads: int = 6
     kv_heads: int = 3
     head_width: int = 32

@@ -229,9 +229,10 @@ def order(values: Values) -> tuple[Facts, str]:
         if "price" in facts and "quantity" not in facts and values.chance(0.3):
             text = f"[The|These] {facts['item']} [cost|costs|are sold for] {money}"
     text = expand(values.rng, text.replace("I 'd", "I'd"))
-    if values.chance(0.5):
+    named_first = "customer" in facts and text.startswith(facts["customer"])
+    if not named_first and values.chance(0.5):
         text = text[0].upper() + text[1:]
-    if "quantity" in facts and values.chance(0.08) and count.isdigit() and not each:
+    if facts.keys() == {"item", "quantity"} and values.chance(0.08) and count.isdigit():
         text = f"{quantity} x {facts['item']}"
     return facts, text.replace("and paid", "at") + values.pick(
         [".", ".", "", "!", ", please."] if not text.startswith(("The", "Some")) else ["."]

@@ -173,7 +173,7 @@ def two_requests(values: Values, first: Function, second: Function) -> tuple[str
             f"{bare_one} and {bare_two}{end}",
             f"{bare_one} and {bare_two}{end}",
             f"{bare_one}, and {bare_two}{end}",
-            f"{one} {two}",
+            f"{one if one[-1] in '?.!' else one + '.'} {two}",
             f"{bare_one}. {two}",
             f"{bare_one}, then {bare_two}{end}",
             f"{bare_one}. Also, {bare_two}{end}",

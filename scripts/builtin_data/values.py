@@ -115,7 +115,7 @@ class Values:
         """A word in lower case that may name a function: of any list, or put together of tokens."""
 
         def draw() -> str:
-            if self.pieces and self.chance(0.5):
+            if self.pieces and self.chance(0.35):
                 return "".join(self.pick(self.pieces) for _ in range(self.rng.randint(1, 2))).lower()
             return self.pick(lists.every_word()).lower()
 

@@ -83,6 +83,27 @@ def test_every_answer_by_a_schema_is_one_that_the_schema_allows(skill, split):
     assert checked > 100
 
 
+def texts_in(value: object) -> list[str]:
+    """The texts in a JSON value, those of numbers left out."""
+    if isinstance(value, str):
+        return [] if value.isdigit() else [value]
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [text for part in inside for text in texts_in(part)]
+
+
+@pytest.mark.parametrize("split", ["eval", "train"])
+@pytest.mark.parametrize("skill", ["extraction", "lists by a schema", "records of any kind"])
+def test_whatever_is_extracted_was_said(skill, split):
+    checked = 0
+    for seed in range(1000):
+        turns = [turn.content for turn in example(skill, split, seed).turns]
+        for said, answer in zip(turns[::2], turns[1::2], strict=True):
+            if answer.startswith(("{", "[")):
+                assert [text for text in texts_in(json.loads(answer)) if text not in said] == [], said
+                checked += 1
+    assert checked > 500
+
+
 @pytest.mark.parametrize("split", ["eval", "train"])
 @pytest.mark.parametrize("skill", ["calls", "calls among five or six", "tool answers"])
 def test_every_call_is_one_that_its_declaration_allows(skill, split):
