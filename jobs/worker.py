@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 from huey.consumer import Consumer
 
@@ -49,12 +48,16 @@ class Worker:
         self.places = places
         self.stop = threading.Event()
         self._owner = f"{os.getpid()}-{secrets.token_hex(4)}"
+        self._met_another = False
 
     def run(self) -> bool:
-        """Work until there has been nothing to do for a while, or ``stop``. False when another worker runs already."""
+        """Work until there has been nothing to do for a while, or ``stop``. False when another worker runs already, or
+        ended while this one waited for it and left nothing to do."""
         while True:
             try:
-                with locked(self.places.worker_lock, while_waiting=_deadline(self.places.worker_lock)):
+                with locked(self.places.worker_lock, while_waiting=self._patience()):
+                    if self._met_another and self.places.idle_seconds < math.inf and not self._is_left():
+                        return False
                     self._say_who()
                     self._work()
             except Busy:
@@ -62,8 +65,18 @@ class Worker:
             if self.stop.is_set() or not self._is_left():
                 return True
 
+    def _patience(self) -> Callable[[], None]:
+        end = time.monotonic() + LOCK_SECONDS
+
+        def look() -> None:
+            self._met_another = self._met_another or self.places.worker_state.exists()
+            if time.monotonic() > end:
+                raise Busy(self.places.worker_lock)
+
+        return look
+
     def _is_left(self) -> bool:
-        """Whether a job was submitted by somebody who saw this worker still hold the lock."""
+        """Whether a job waits, such as one that was submitted by somebody who saw a worker still hold the lock."""
         if not self.places.table.exists():
             return False
         with Table(self.places.table) as table:
@@ -224,16 +237,6 @@ class _Shift:
     def _busy_now(self) -> set[tuple[str, int]]:
         with self._guard:
             return {key for key, count in self._busy.items() if count}
-
-
-def _deadline(path: Path) -> Callable[[], None]:
-    end = time.monotonic() + LOCK_SECONDS
-
-    def check() -> None:
-        if time.monotonic() > end:
-            raise Busy(path)
-
-    return check
 
 
 def main() -> None:

@@ -20,11 +20,13 @@ from jobs.batch.settings import BatchSettings
 from jobs.client import JobsClient, Policy
 from jobs.job import State
 from jobs.launching import is_running
+from jobs.places import Places
 from jobs.processes import ModelProcess
 from jobs.table import NewJob
-from jobs.worker import SWEEP_SECONDS
+from jobs.worker import SWEEP_SECONDS, Worker
 from leap_core.builtin import model_path
 from leap_core.errors import LeapSerializationError, LeapUnavailableError
+from leap_core.models.locks import locked
 from leap_core.options import GenerationOptions
 
 from . import processes
@@ -250,6 +252,22 @@ def test_two_workers_of_one_directory_are_one(jobs, leap_home):
         start_worker(jobs.places)
     until(lambda: processes.named(leap_home, "jobs.worker") == [first])
     assert jobs.worker()["pid"] == first
+
+
+def test_a_worker_that_came_second_ends_with_the_first(leap_home):
+    """It was started while the first was not seen yet, and would stay behind when that one is stopped."""
+    second = Worker(Places.from_environment())
+    with locked(second.places.worker_lock):
+        second.places.worker_state.write_text("{}", encoding="utf-8")
+        thread = threading.Thread(target=second.run)
+        thread.start()
+        time.sleep(0.3)
+    thread.join(5)
+    try:
+        assert not thread.is_alive()
+    finally:
+        second.stop.set()
+        thread.join()
 
 
 def test_a_worker_in_the_foreground_stays_without_work(jobs, leap_home):
