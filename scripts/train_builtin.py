@@ -2,7 +2,8 @@
 
 Generates dialogues, learns a vocabulary from them, trains an LFM2 of a few million parameters and writes it as GGUF.
 Needs the `train` extra (torch, numpy, gguf, tokenizers). The same seed gives the same data in the same order; a run
-that was interrupted goes on from its last checkpoint. MODEL_CARD.md beside the model says how long it took.
+that was interrupted goes on from its last checkpoint, with the next pool of dialogues. MODEL_CARD.md beside the model
+says how long it took.
 """
 
 from __future__ import annotations
@@ -160,6 +161,8 @@ def main() -> None:
     parser.add_argument("--save-every", type=int, default=250)
     parser.add_argument("--no-compile", action="store_true", help="slower, but needs no C++ compiler")
     options = parser.parse_args()
+    if not 0 < options.hardest <= 1:
+        parser.error("--hardest is a share above 0, at most 1")
     torch.set_num_threads(options.threads)
     options.work.mkdir(parents=True, exist_ok=True)
     trainer = Trainer(Shape(), options.steps, options.rate)
