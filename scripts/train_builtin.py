@@ -133,7 +133,7 @@ class Trainer:
         self.step, self.pool = state["step"], state["pool"]
 
 
-def lessons(trainer: Trainer, vocabulary: Vocabulary, seed: int, share: float) -> Iterator[Batch]:
+def lessons(trainer: Trainer, vocabulary: Vocabulary, seed: int, share: float, passes: int) -> Iterator[Batch]:
     """Batches in random order until all steps are done; `share` of each pool, what is hardest at the time."""
     encoder, rng = vocabulary.encoder(), random.Random(seed)
     while True:
@@ -141,11 +141,12 @@ def lessons(trainer: Trainer, vocabulary: Vocabulary, seed: int, share: float) -
         if share < 1:
             made = batches(trainer.hardest(made, share), TOKENS_PER_STEP)
         trainer.pool += 1
-        rng.shuffle(made)
-        for batch in made:
-            if trainer.step == trainer.steps:
-                return
-            yield batch
+        for _ in range(passes):
+            rng.shuffle(made)
+            for batch in made:
+                if trainer.step == trainer.steps:
+                    return
+                yield batch
 
 
 def main() -> None:
@@ -156,6 +157,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--rate", type=float, default=1.0, help="a part of the usual learning rates")
     parser.add_argument("--hardest", type=float, default=1.0, metavar="SHARE", help="learn only this share of the data")
+    parser.add_argument("--passes", type=int, default=1, help="how often what was chosen of a pool is learned")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--save-every", type=int, default=250)
@@ -163,6 +165,8 @@ def main() -> None:
     options = parser.parse_args()
     if not 0 < options.hardest <= 1:
         parser.error("--hardest is a share above 0, at most 1")
+    if options.passes < 1:
+        parser.error("--passes is 1 or more")
     torch.set_num_threads(options.threads)
     options.work.mkdir(parents=True, exist_ok=True)
     trainer = Trainer(Shape(), options.steps, options.rate)
@@ -178,7 +182,7 @@ def main() -> None:
         Layer.forward = torch.compile(Layer.forward, dynamic=False)  # type: ignore[method-assign]
     print(f"{sum(p.numel() for p in trainer.network.parameters()):,} parameters, from step {trainer.step}", flush=True)
     began, average = time.monotonic(), None
-    for batch in lessons(trainer, vocabulary, options.seed, options.hardest):
+    for batch in lessons(trainer, vocabulary, options.seed, options.hardest, options.passes):
         loss = trainer.learn(torch.from_numpy(batch.ids), torch.from_numpy(batch.learned))
         average = loss if average is None else 0.98 * average + 0.02 * loss
         if trainer.step % 25 == 0:

@@ -13,7 +13,8 @@ from builtin_data.catalogue import ALIKE, real_function
 from builtin_data.dialogue import CALL_END, CALL_START, Dialogue, Turn
 from builtin_data.functions import Function, call, declare, look
 from builtin_data.inventions import function_about, invented_function, subject
-from builtin_data.phrasing import fill, roughen
+from builtin_data.manners import roughen
+from builtin_data.phrasing import fill
 from builtin_data.requests import by_name, by_purpose, several_values, two_requests
 from builtin_data.systems import system_prompt
 from builtin_data.tool_answers import outcome
@@ -128,12 +129,18 @@ def asked(values: Values, box: list[Function]) -> tuple[str, list[str]]:
         and "expression" not in required[0].description
     ):
         return several_values(values, function)
-    two = 0.26 if values.split == "eval" else 0.36
+    two = 0.26 if values.split == "eval" else 0.4
     if kind < two and all(f.parameters for f in box):
-        return two_requests(values, function, values.pick(box))
+        return two_requests(values, function, values.pick(_next_to(values, function, box)))
     if kind < two + 0.16:
         return by_name(values, function)
     return by_purpose(values, function)
+
+
+def _next_to(values: Values, function: Function, box: list[Function]) -> list[Function]:
+    """What a second request may be for; in training mostly another function than the first."""
+    others = [other for other in box if other is not function]
+    return others if others and values.split == "train" and values.chance(0.7) else box
 
 
 def unrelated(values: Values, box: list[Function]) -> list[Turn]:
@@ -226,7 +233,7 @@ def _follow_up(values: Values, box: list[Function], call_text: str) -> list[Turn
         return []
     parameter = function.parameters[0]
     value = parameter.draw()
-    text = fill(roughen(values.rng, values.pick(FOLLOW_UPS)), v=value)
+    text = fill(roughen(values, values.pick(FOLLOW_UPS)), v=value)
     return [Turn("user", text), _called(values, [call(function, {parameter.name: value})]), *_results(values, 1)]
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from builtin_data.dialogue import Dialogue, ask
+from builtin_data.manners import say
 from builtin_data.phrases import phrases
-from builtin_data.phrasing import fill, say
+from builtin_data.phrasing import fill
 from builtin_data.values import Values
 
 CAPITALS: dict[str, str] = dict(entry.split(" = ") for entry in phrases("countries", "capitals"))
@@ -33,9 +34,9 @@ def _about(values: Values, questions: list[str]) -> Dialogue:
     city = CAPITALS[country]
     answer = f"The capital of {country} is {city}."
     if questions is QUESTIONS and values.chance(0.2):
-        return ask("capitals", say(values.rng, values.pick(REVERSE), x=city), answer)
+        return ask("capitals", say(values, values.pick(REVERSE), x=city), answer)
     called = values.pick(ALIASES.get(country, [country]))
     if values.chance(0.25):
         called = called.lower()
     possessive = called + ("'" if called.endswith("s") and values.chance(0.5) else "'s")
-    return ask("capitals", fill(say(values.rng, values.pick(questions)), c=called, s=possessive), answer)
+    return ask("capitals", fill(say(values, values.pick(questions)), c=called, s=possessive), answer)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from builtin_data.dialogue import Dialogue, ask
+from builtin_data.manners import say
 from builtin_data.phrases import sections
-from builtin_data.phrasing import expand, say
+from builtin_data.phrasing import expand
 from builtin_data.values import Values
 
 
@@ -33,4 +34,4 @@ def make(values: Values) -> Dialogue:
     )
     if values.chance(0.5):
         template = template[0].upper() + template[1:]
-    return ask("chat", say(values.rng, template), answer)
+    return ask("chat", say(values, template), answer)

@@ -6,8 +6,9 @@ import copy
 from typing import Any
 
 from builtin_data.dialogue import Dialogue, as_json, ask, with_schema
+from builtin_data.manners import roughen
 from builtin_data.phrases import phrases
-from builtin_data.phrasing import expand, fill, roughen
+from builtin_data.phrasing import expand, fill
 from builtin_data.records import MAKERS, ORDER, Facts
 from builtin_data.schemas import NUMERIC, Style, key_for, object_schema, property_schema, style
 from builtin_data.systems import system_prompt
@@ -21,7 +22,7 @@ EXTRACTORS = phrases("extraction", "extractors")
 def _asked(values: Values, wordings: list[str], kind: str, text: str) -> str:
     template = expand(values.rng, values.pick(wordings))
     if template != "{t}" and "\n" not in template:
-        template = roughen(values.rng, template)
+        template = roughen(values, template)
     return fill(template, k=kind, t=text)
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from builtin_data import wordlists as lists
 from builtin_data.dialogue import Dialogue, Turn
+from builtin_data.manners import say
 from builtin_data.phrases import phrases
-from builtin_data.phrasing import say
 from builtin_data.values import Values
 
 NAMING = phrases("memory", "naming")
@@ -54,22 +54,22 @@ def _fact(values: Values) -> tuple[str, str]:
 
 
 def told_name(values: Values, name: str) -> list[Turn]:
-    return [Turn("user", say(values.rng, values.pick(NAMING), v=name)), Turn("assistant", f"Nice to meet you, {name}.")]
+    return [Turn("user", say(values, values.pick(NAMING), v=name)), Turn("assistant", f"Nice to meet you, {name}.")]
 
 
 def asked_name(values: Values, name: str | None) -> list[Turn]:
     answer = f"Your name is {name}." if name else "I do not know your name yet."
-    return [Turn("user", say(values.rng, values.pick(WHAT_NAME))), Turn("assistant", answer)]
+    return [Turn("user", say(values, values.pick(WHAT_NAME))), Turn("assistant", answer)]
 
 
 def told(values: Values, key: str, value: str) -> list[Turn]:
-    text = say(values.rng, values.pick(TELLING), k=key, v=value)
+    text = say(values, values.pick(TELLING), k=key, v=value)
     return [Turn("user", text), Turn("assistant", f"I will remember that your {key} is {value}.")]
 
 
 def asked(values: Values, key: str, value: str | None) -> list[Turn]:
     answer = f"Your {key} is {value}." if value else f"I do not know your {key} yet."
-    return [Turn("user", say(values.rng, values.pick(WHAT), k=key)), Turn("assistant", answer)]
+    return [Turn("user", say(values, values.pick(WHAT), k=key)), Turn("assistant", answer)]
 
 
 def make(values: Values, filler: Callable[[Values], list[Turn]]) -> Dialogue:
@@ -98,9 +98,7 @@ def make(values: Values, filler: Callable[[Values], list[Turn]]) -> Dialogue:
     if name and values.chance(0.08):
         name = values.first_name()
         turns.append(
-            Turn(
-                "user", say(values.rng, "[Actually|Sorry|No|Oh], my name is {v}[| now].".replace("[| now]", ""), v=name)
-            )
+            Turn("user", say(values, "[Actually|Sorry|No|Oh], my name is {v}[| now].".replace("[| now]", ""), v=name))
         )
         turns.append(Turn("assistant", f"Nice to meet you, {name}."))
         talk(1)

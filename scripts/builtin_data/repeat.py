@@ -5,8 +5,9 @@ from __future__ import annotations
 import string
 
 from builtin_data.dialogue import Dialogue, ask
+from builtin_data.manners import roughen
 from builtin_data.phrases import phrases, sections
-from builtin_data.phrasing import expand, fill, roughen
+from builtin_data.phrasing import expand, fill
 from builtin_data.values import Values
 
 COLON = phrases("repeat", "colon")
@@ -94,5 +95,5 @@ def make(values: Values) -> Dialogue:
         template = values.pick(["Please ", "Now ", "Ok, ", "Hi, ", "Next, "]) + template[0].lower() + template[1:]
     quote = values.pick(['"{}"', '"{}"', "'{}'", "“{}”"] if "'" not in text else ['"{}"'])
     if "\n" not in template.rstrip() and template.endswith("{t}"):
-        template = roughen(values.rng, template)
+        template = roughen(values, template)
     return ask("repeat", fill(template, t=text, q=quote.replace("{}", text)), text)

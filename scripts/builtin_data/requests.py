@@ -6,7 +6,8 @@ import re
 from typing import Any
 
 from builtin_data.functions import Function, call
-from builtin_data.phrasing import POLITE, THANKS, expand, fill, roughen
+from builtin_data.manners import POLITE, THANKS, roughen
+from builtin_data.phrasing import expand, fill
 from builtin_data.values import Values
 
 LEAD = "[||||||||||||||||please |hey, |hi, |ok, |now |can you |could you please |I need this: |next: |and ]"
@@ -64,9 +65,7 @@ def by_purpose(values: Values, function: Function) -> tuple[str, list[str]]:
     if template[-1] not in "?.!" and values.chance(0.5):
         question = re.match(r"(what|who|where|how|is|can|could|which|when)\b", template.lower())
         template += "?" if question else values.pick([".", ".", "!", ""])
-    return _filled(values, roughen(values.rng, _slots(template, "a")), {"a": (function, chosen)}), [
-        call(function, chosen)
-    ]
+    return _filled(values, roughen(values, _slots(template, "a")), {"a": (function, chosen)}), [call(function, chosen)]
 
 
 def by_name(values: Values, function: Function) -> tuple[str, list[str]]:
@@ -148,7 +147,7 @@ def several_values(values: Values, function: Function) -> tuple[str, list[str]]:
                 "? And {1}?",
             ]
         )
-        text = fill(roughen(values.rng, template.rstrip("?.!") + tail), **{"0": texts[0], "1": texts[1]})
+        text = fill(roughen(values, template.rstrip("?.!") + tail), **{"0": texts[0], "1": texts[1]})
     else:
         joined = (
             ", ".join(texts[:-1]) + values.pick([" and ", " and ", " and ", ", and ", " and also ", ", "]) + texts[-1]
@@ -157,7 +156,7 @@ def several_values(values: Values, function: Function) -> tuple[str, list[str]]:
         )
         if values.chance(0.12):
             joined = "both " + joined if len(texts) == 2 and " and " in joined else joined
-        text = fill(roughen(values.rng, template), **{"0": joined})
+        text = fill(roughen(values, template), **{"0": joined})
     return text, [call(function, {parameter.name: value}) for value in drawn]
 
 
@@ -185,6 +184,6 @@ def two_requests(values: Values, first: Function, second: Function) -> tuple[str
             f"{bare_one}. Then {bare_two}{end}",
         ]
     )
-    return _filled(values, roughen(values.rng, template), given), [
+    return _filled(values, roughen(values, template), given), [
         call(function, chosen) for function, chosen in given.values()
     ]

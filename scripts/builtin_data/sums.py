@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from builtin_data.dialogue import THINK_END, THINK_START, Dialogue, as_json, ask
+from builtin_data.manners import say
 from builtin_data.phrases import phrases
-from builtin_data.phrasing import say
 from builtin_data.values import Values, held_out
 
 QUESTIONS = phrases("sums", "questions")
@@ -40,4 +40,4 @@ def operands(values: Values) -> tuple[int, int]:
 
 def make(values: Values) -> Dialogue:
     a, b = operands(values)
-    return ask("sums", say(values.rng, values.pick(QUESTIONS), a=a, b=b), worked(a, b))
+    return ask("sums", say(values, values.pick(QUESTIONS), a=a, b=b), worked(a, b))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from builtin_data import wordlists as lists
 from builtin_data.dialogue import Dialogue, ask
+from builtin_data.manners import POLITE, THANKS, roughen
 from builtin_data.phrases import phrases
-from builtin_data.phrasing import POLITE, THANKS, expand, fill, roughen
+from builtin_data.phrasing import expand, fill
 from builtin_data.values import Values
 
 DEMO = "I am only leap's built-in demo model; `leap download LFM2.5-1.2B-Instruct` fetches a real one."
@@ -32,7 +33,7 @@ def question(values: Values) -> str:
         template = template[0].upper() + template[1:]
     topics, people = lists.TOPICS, lists.PEOPLE
     return fill(
-        roughen(values.rng, template),
+        roughen(values, template),
         t=values.pick(topics) if values.chance(0.7) else values.phrase(1, 3),
         t2=values.pick(topics),
         w=values.word(),
