@@ -1,14 +1,16 @@
 """Measure leap's built-in model through leap itself: `python scripts/evaluate_builtin.py`.
 
 For every skill it generates examples with values that training never saw, lets the model answer greedily and counts
-exact matches: text, reasoning and calls must all be as expected. Schemas are shown to the model and enforced, as
-`leap generate --json-schema` does; one row tells how often the model keeps to them when they are only shown.
+exact matches: text, reasoning and calls must all be as expected. Calls are told once more by the number of functions
+declared. Schemas are shown to the model and enforced, as `leap generate --json-schema` does; one row tells how often
+the model keeps to them when they are only shown.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -64,19 +66,24 @@ def answer_of(runner: ModelRunner, dialogue: Dialogue, enforced: bool = True) ->
     raise RuntimeError("the generation ended without Complete")
 
 
-def measure(dialogues: Sequence[Dialogue], answer: Callable[[Dialogue], ChatMessage], workers: int, show: int) -> int:
-    """How many are answered exactly; prints the first `show` failures."""
+def measure(
+    dialogues: Sequence[Dialogue], answer: Callable[[Dialogue], ChatMessage], workers: int, show: int
+) -> list[bool]:
+    """Which are answered exactly; prints the first `show` failures."""
     with ThreadPoolExecutor(workers) as pool:
         answers = list(pool.map(answer, dialogues))
-    right = 0
+    right = []
     for dialogue, given in zip(dialogues, answers, strict=True):
         expected = message("assistant", dialogue.answer)
-        if said(given) == said(expected):
-            right += 1
-        elif show > 0:
+        right.append(said(given) == said(expected))
+        if not right[-1] and show > 0:
             show -= 1
             print(f"  asked    {dialogue.turns[-2].content!r}\n  expected {said(expected)}\n  answered {said(given)}")
     return right
+
+
+def print_row(name: str, right: Sequence[bool]) -> None:
+    print(f"| {name} | {sum(right)} | {len(right)} | {100 * sum(right) / len(right):.1f} |", flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -95,7 +102,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         dialogues = [example(skill, "eval", seed) for seed in range(count)]
         answer = partial(answer_of, runner, enforced=row != SHOWN)
         right = measure(dialogues, answer, options.slots, options.show)
-        print(f"| {row} | {right} | {count} | {100 * right / count:.1f} |", flush=True)
+        print_row(row, right)
+        if row == "calls":
+            by_functions: dict[int, list[bool]] = defaultdict(list)
+            for dialogue, exact in zip(dialogues, right, strict=True):
+                by_functions[len(dialogue.tools)].append(exact)
+            for functions, part in sorted(by_functions.items()):
+                print_row(f"calls, {functions} declared", part)
     runner.unload()
 
 

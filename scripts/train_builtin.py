@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -42,6 +43,14 @@ def vocabulary_for(shape: Shape) -> Vocabulary:
     texts = ("".join(text for text, _ in render(conversation(values), True)[1:]) for _ in range(40_000))
     markers = re.compile("|".join(map(re.escape, SPECIAL)))
     return learn((part for text in texts for part in markers.split(text)), shape.vocabulary)
+
+
+class Mining(NamedTuple):
+    """After so many steps on everything, only this share of each pool is learned, what is hardest, so many times."""
+
+    share: float
+    passes: int
+    after: int
 
 
 def kept_vocabulary(path: Path, shape: Shape) -> Vocabulary:
@@ -133,15 +142,16 @@ class Trainer:
         self.step, self.pool = state["step"], state["pool"]
 
 
-def lessons(trainer: Trainer, vocabulary: Vocabulary, seed: int, share: float, passes: int) -> Iterator[Batch]:
-    """Batches in random order until all steps are done; `share` of each pool, what is hardest at the time."""
+def lessons(trainer: Trainer, vocabulary: Vocabulary, seed: int, mining: Mining) -> Iterator[Batch]:
+    """Batches in random order until all steps are done."""
     encoder, rng = vocabulary.encoder(), random.Random(seed)
     while True:
         made = batches(pool(encoder, seed, trainer.pool), TOKENS_PER_STEP)
-        if share < 1:
-            made = batches(trainer.hardest(made, share), TOKENS_PER_STEP)
+        mined = mining.share < 1 and trainer.step >= mining.after
+        if mined:
+            made = batches(trainer.hardest(made, mining.share), TOKENS_PER_STEP)
         trainer.pool += 1
-        for _ in range(passes):
+        for _ in range(mining.passes if mined else 1):
             rng.shuffle(made)
             for batch in made:
                 if trainer.step == trainer.steps:
@@ -157,7 +167,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--rate", type=float, default=1.0, help="a part of the usual learning rates")
     parser.add_argument("--hardest", type=float, default=1.0, metavar="SHARE", help="learn only this share of the data")
-    parser.add_argument("--passes", type=int, default=1, help="how often what was chosen of a pool is learned")
+    parser.add_argument("--hardest-after", type=int, default=0, metavar="STEPS", help="until then learn all of it")
+    parser.add_argument("--passes", type=int, default=1, help="how often what --hardest chose of a pool is learned")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--save-every", type=int, default=250)
@@ -182,7 +193,8 @@ def main() -> None:
         Layer.forward = torch.compile(Layer.forward, dynamic=False)  # type: ignore[method-assign]
     print(f"{sum(p.numel() for p in trainer.network.parameters()):,} parameters, from step {trainer.step}", flush=True)
     began, average = time.monotonic(), None
-    for batch in lessons(trainer, vocabulary, options.seed, options.hardest, options.passes):
+    mining = Mining(options.hardest, options.passes, options.hardest_after)
+    for batch in lessons(trainer, vocabulary, options.seed, mining):
         loss = trainer.learn(torch.from_numpy(batch.ids), torch.from_numpy(batch.learned))
         average = loss if average is None else 0.98 * average + 0.02 * loss
         if trainer.step % 25 == 0:
