@@ -45,14 +45,6 @@ def vocabulary_for(shape: Shape) -> Vocabulary:
     return learn((part for text in texts for part in markers.split(text)), shape.vocabulary)
 
 
-class Mining(NamedTuple):
-    """After so many steps on everything, only this share of each pool is learned, what is hardest, so many times."""
-
-    share: float
-    passes: int
-    after: int
-
-
 def kept_vocabulary(path: Path, shape: Shape) -> Vocabulary:
     """Learned once for a run and kept beside its checkpoint."""
     if not path.exists():
@@ -140,6 +132,14 @@ class Trainer:
         self.adam.load_state_dict(state["adam"])
         self.muon.restore(state["muon"])
         self.step, self.pool = state["step"], state["pool"]
+
+
+class Mining(NamedTuple):
+    """After so many steps on everything, only this share of each pool is learned, what is hardest, so many times."""
+
+    share: float
+    passes: int
+    after: int
 
 
 def lessons(trainer: Trainer, vocabulary: Vocabulary, seed: int, mining: Mining) -> Iterator[Batch]:
