@@ -56,7 +56,7 @@ class Worker:
         while True:
             try:
                 with locked(self.places.worker_lock, while_waiting=self._patience()):
-                    if self._met_another and self.places.idle_seconds < math.inf and not self._is_left():
+                    if self._has_missed_another() and self.places.idle_seconds < math.inf and not self._is_left():
                         return False
                     self._say_who()
                     self._work()
@@ -74,6 +74,10 @@ class Worker:
                 raise Busy(self.places.worker_lock)
 
         return look
+
+    def _has_missed_another(self) -> bool:
+        """Whether a worker that held the lock has ended since; one that was killed leaves its state behind."""
+        return self._met_another and not self.places.worker_state.exists()
 
     def _is_left(self) -> bool:
         """Whether a job waits, such as one that was submitted by somebody who saw a worker still hold the lock."""

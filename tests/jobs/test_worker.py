@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -262,11 +263,28 @@ def test_a_worker_that_came_second_ends_with_the_first(leap_home):
         thread = threading.Thread(target=second.run)
         thread.start()
         time.sleep(0.3)
+        second.places.worker_state.unlink()  # as a worker does before it gives the lock back
     thread.join(5)
     try:
         assert not thread.is_alive()
     finally:
         second.stop.set()
+        thread.join()
+
+
+def test_a_worker_started_after_one_that_was_killed_stays(leap_home):
+    """The killed one left its state file, and whoever asks whether a worker runs holds the lock for a moment."""
+    worker = Worker(Places.from_environment())
+    thread = threading.Thread(target=worker.run)
+    with locked(worker.places.worker_lock):
+        worker.places.worker_state.write_text('{"pid": 1}', encoding="utf-8")
+        thread.start()
+        time.sleep(0.3)
+    try:
+        until(lambda: json.loads(worker.places.worker_state.read_text(encoding="utf-8"))["pid"] == os.getpid())
+        assert thread.is_alive()
+    finally:
+        worker.stop.set()
         thread.join()
 
 
