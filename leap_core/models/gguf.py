@@ -22,7 +22,7 @@ from typing import Any
 
 from ..errors import LeapModelLoadingError, LeapModelNotFoundError
 from .ggml_types import FILE_TYPES, TENSOR_TYPES, TensorType
-from .gguf_metadata import DEFAULT_ALIGNMENT, TOKENS, Damaged, check_metadata, check_unique
+from .gguf_metadata import DEFAULT_ALIGNMENT, TOKENS, Damaged, check_metadata, check_tokens
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -236,7 +236,7 @@ def _read(path: Path, data: mmap.mmap, size: int) -> GGUFHeader:
         if key in metadata:
             raise Damaged(f"the key {key!r} occurs twice")
         metadata[key] = cursor.value(key, cursor.scalar(U32))
-    check_metadata(metadata, cursor.array_types)
+    check_metadata(metadata, cursor.array_types, cursor.lacking)
     tensors = tuple(_tensors(cursor, tensor_count, metadata.get("general.alignment", DEFAULT_ALIGNMENT)))
     _check_overlap(tensors)
     return GGUFHeader(path, version, size, metadata, tensors)
@@ -250,6 +250,7 @@ class _Cursor:
         self.size = size
         self.position = 8
         self.array_types: dict[str, str] = {}
+        self.lacking: frozenset[int] = frozenset()
 
     def scalar(self, layout: Struct) -> Any:
         try:
@@ -301,13 +302,15 @@ class _Cursor:
         smallest = 8 if kind == STRING else SCALARS[kind][1].size
         if count > (self.size - self.position) // smallest:
             raise Damaged(f"{key!r} claims {count} elements, more than the file has left to give")
-        if count <= LARGEST_KEPT_ARRAY:
-            return [self.value(key, kind) for _ in range(count)]
+        begin = self.position
         if kind == STRING:
             self._skip_strings(key, count)
         else:
             self.position += count * smallest
-        return SkippedArray(TYPE_NAMES[kind], count)
+        if count > LARGEST_KEPT_ARRAY:
+            return SkippedArray(TYPE_NAMES[kind], count)
+        self.position = begin
+        return [self.value(key, kind) for _ in range(count)]
 
     def _skip_strings(self, key: str, count: int) -> None:
         data, position, length_at = self.data, self.position, U64.unpack_from
@@ -321,7 +324,7 @@ class _Cursor:
         if position > self.size:
             raise self._cut()
         if key == TOKENS:
-            check_unique(bytes(data[begin + 8 : end]) for begin, end in pairwise(ends))
+            self.lacking = check_tokens(bytes(data[begin + 8 : end]) for begin, end in pairwise(ends))
         self.position = position
 
     def _cut(self) -> Damaged:

@@ -15,6 +15,8 @@ TOKENIZER_ARRAYS = {
     "tokenizer.ggml.token_type": ("int32", "uint32"),
     "tokenizer.ggml.merges": ("string",),
 }
+MODEL = "tokenizer.ggml.model"
+SENTENCEPIECE = "llama"
 AS_LONG_AS_TOKENS = ("tokenizer.ggml.scores", "tokenizer.ggml.token_type")
 """llama.cpp reads these arrays by token id without looking at their own lengths."""
 
@@ -23,8 +25,9 @@ class Damaged(Exception):
     """What is wrong with the file, as the end of a sentence."""
 
 
-def check_metadata(metadata: dict[str, Any], array_types: dict[str, str]) -> None:
-    """Raises Damaged for values over which llama.cpp ends the process or reads beyond its arrays."""
+def check_metadata(metadata: dict[str, Any], array_types: dict[str, str], lacking: frozenset[int]) -> None:
+    """Raises Damaged for values over which llama.cpp ends the process or reads beyond its arrays. ``lacking``: bytes
+    that have no token."""
     architecture = metadata.get("general.architecture")
     if not isinstance(architecture, str) or not architecture:
         raise Damaged("it does not name its architecture (general.architecture)")
@@ -41,19 +44,22 @@ def check_metadata(metadata: dict[str, Any], array_types: dict[str, str]) -> Non
         epsilon = metadata.get(f"{architecture}.attention.{name}", 0.0)
         if not isinstance(epsilon, (int, float)) or not 0.0 <= epsilon < 1.0:
             raise Damaged(f"{architecture}.attention.{name} is {epsilon!r}")
+    if lacking and metadata.get(MODEL) == SENTENCEPIECE:
+        raise Damaged(f"{MODEL} is {SENTENCEPIECE}, but {TOKENS} has no token for the byte <0x{min(lacking):02X}>")
     tokens = metadata.get(TOKENS)
-    if isinstance(tokens, list):
-        check_unique(token for token in tokens if "\N{REPLACEMENT CHARACTER}" not in token)
     for key in AS_LONG_AS_TOKENS:
         value = metadata.get(key)
         if value is not None and (tokens is None or len(value) < len(tokens)):
             raise Damaged(f"{key!r} has {len(value)} elements for {0 if tokens is None else len(tokens)} tokens")
 
 
-def check_unique(tokens: Iterable[bytes | str]) -> None:
-    """llama.cpp ends the process over a vocabulary in which a token occurs twice; empty ones it gives names."""
-    seen: set[bytes | str] = set()
+def check_tokens(tokens: Iterable[bytes]) -> frozenset[int]:
+    """The bytes that no token of this vocabulary stands for: llama.cpp's SentencePiece tokenizer ends the process over
+    a text in which it needs one of them. Raises Damaged when a token occurs twice, which ends the process at once;
+    empty ones are given names."""
+    seen: set[bytes] = set()
     for token in tokens:
         if token and token in seen:
             raise Damaged(f"the token {token!r} occurs twice in {TOKENS}")
         seen.add(token)
+    return frozenset(byte for byte in range(256) if seen.isdisjoint((b"<0x%02X>" % byte, bytes([byte]))))

@@ -157,7 +157,9 @@ def test_arrays_that_llama_cpp_reads_unchecked_must_fit_the_tokens(tmp_path: Pat
         (lambda w: w.add_block_count(513), "claims 513 layers"),
         (lambda w: w.add_layer_norm_rms_eps(-1.0), "layer_norm_rms_epsilon is -1.0"),
         (lambda w: w.add_layer_norm_rms_eps(float("nan")), "layer_norm_rms_epsilon is nan"),
-        (lambda w: w.add_token_list(["a", "b", "a"]), "'a' occurs twice"),
+        (lambda w: w.add_token_list(["a", "b", "a"]), "b'a' occurs twice"),
+        (lambda w: sentencepiece(w, [f"<0x{n:02X}>" for n in range(255)]), "no token for the byte <0xFF>"),
+        (lambda w: sentencepiece(w, [f"t{n}" for n in range(3000)]), "no token for the byte <0x00>"),
         (lambda w: w.add_token_list([f"t{n % 2999}" for n in range(3000)]), "b't0' occurs twice"),
     ],
 )
@@ -169,6 +171,20 @@ def test_values_over_which_llama_cpp_ends_the_process_are_refused(tmp_path: Path
     writer.close()
     with pytest.raises(LeapModelLoadingError, match=says):
         read_gguf_header(tmp_path / "spoiled.gguf")
+
+
+def sentencepiece(writer: gguf.GGUFWriter, tokens: list[str]) -> None:
+    writer.add_token_list(tokens)
+    writer.add_tokenizer_model("llama")
+
+
+def test_a_byte_may_be_a_token_as_it_is(tmp_path: Path) -> None:
+    writer = gguf.GGUFWriter(tmp_path / "bytes.gguf", "llama")
+    sentencepiece(writer, ["a", *(f"<0x{n:02X}>" for n in range(256) if n != ord("a"))])
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    assert read_gguf_header(tmp_path / "bytes.gguf").vocabulary_size == 256
 
 
 def test_empty_tokens_may_be_many(tmp_path: Path) -> None:
