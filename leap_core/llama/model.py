@@ -27,6 +27,7 @@ class LlamaModel:
 
     def __init__(self, path: Path, *, n_gpu_layers: int = 0, use_mmap: bool = True) -> None:
         self._lib = library()
+        self._guard = threading.Lock()
         self.path = path
         params = self._lib.llama_model_default_params()
         params.n_gpu_layers = n_gpu_layers
@@ -38,11 +39,13 @@ class LlamaModel:
             self._in_use.close()
             raise LeapModelLoadingError(f"llama.cpp cannot load {path}: {last_errors() or 'no reason given'}")
         self.llama_vocab: Any = self._lib.llama_model_get_vocab(self.pointer)
+        if self._lib.llama_vocab_type(self.llama_vocab) == self._lib.LLAMA_VOCAB_TYPE_NONE:
+            self.close()
+            raise LeapModelLoadingError(f"{path} has no vocabulary, so it can neither read nor write text")
         self.n_tokens: int = self._lib.llama_vocab_n_tokens(self.llama_vocab)
         self.trained_context: int = self._lib.llama_model_n_ctx_train(self.pointer)
         self.width: int = self._lib.llama_model_n_embd(self.pointer)
         self._pieces: dict[int, bytes] = {}
-        self._guard = threading.Lock()
 
     def close(self) -> None:
         """Free the memory; the object is of no use afterwards."""
