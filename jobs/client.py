@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leap_core.errors import LeapJobError, LeapSerializationError, LeapUnavailableError
+from leap_core.errors import LeapJobError, LeapUnavailableError
 from leap_core.messages import ChatMessage, ChatMessageRole
 from leap_core.models.directories import private_directory
 from leap_core.options import GenerationOptions, ModelLoadingOptions
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 BUILTIN = "builtin"
 LOOK_SECONDS = 0.02
 LABEL_CHARACTERS = 48
-OF_ONE_PROCESS = ("/dev/", "/proc/")
 
 
 @dataclass(frozen=True)
@@ -184,7 +183,7 @@ class JobsClient:
 
         cwd = cwd or Path.cwd()
         name = Path(settings.source).name if rows is None else "standard input"
-        settings = _from_anywhere(settings, cwd)
+        settings = settings.from_anywhere(cwd)
         if rows is not None or not Path(settings.source).is_file():  # a pipe can be read once, and not by the worker
             rows = list(rows_of(settings.source) if rows is None else rows)
         else:
@@ -375,20 +374,6 @@ class JobsClient:
         with suppress(LeapUnavailableError):
             self._open_queues().send(messages)
             self.see_to_worker()
-
-
-def _from_anywhere(settings: BatchSettings, cwd: Path) -> BatchSettings:
-    """The settings with paths that mean the same in any directory. Raises LeapSerializationError for no file."""
-    if settings.output == "-":
-        raise LeapSerializationError("a job needs a file for its results", path="output")
-    output = os.path.normpath(cwd / settings.output)
-    if output.startswith(OF_ONE_PROCESS) and output != "/dev/null" and not output.startswith("/dev/shm/"):
-        raise LeapSerializationError(f"{output} is not the same for the worker", path="output", hint="give a file")
-    journal = None if settings.journal is None else str(cwd / settings.journal)
-    source = cwd / settings.source
-    if source.is_file():
-        source = source.resolve()  # /dev/stdin may lead to a file, and to another one for the worker
-    return replace(settings, source=str(source), output=str(cwd / settings.output), journal=journal)
 
 
 def ended_well(jobs: Iterable[Job]) -> None:

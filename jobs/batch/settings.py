@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ DEFAULT_CONCURRENCY = 16
 MOST_CONCURRENCY = 256
 MOST_TOLD = 5
 """Problems that an error message lists."""
+OF_ONE_PROCESS = ("/dev/", "/proc/")
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,20 @@ class BatchSettings:
     def from_json(value: Mapping[str, Any]) -> BatchSettings:
         known = {each.name for each in fields(BatchSettings)}
         return BatchSettings(**{name: item for name, item in value.items() if name in known})
+
+    def from_anywhere(self, cwd: Path) -> BatchSettings:
+        """The same with paths that mean the same in any directory, and in the worker. Raises LeapSerializationError
+        for an output that is no file."""
+        if self.output == STANDARD:
+            raise LeapSerializationError("a job needs a file for its results", path="output")
+        output = os.path.normpath(cwd / self.output)
+        if output.startswith(OF_ONE_PROCESS) and output != "/dev/null" and not output.startswith("/dev/shm/"):
+            raise LeapSerializationError(f"{output} is not the same for the worker", path="output", hint="give a file")
+        journal = None if self.journal is None else str(cwd / self.journal)
+        source = cwd / self.source
+        if source.is_file():
+            source = source.resolve()  # /dev/stdin may lead to a file, and to another one for the worker
+        return replace(self, source=str(source), output=str(cwd / self.output), journal=journal)
 
     def reader(self) -> RequestReader:
         """Raises LeapSerializationError or LeapOptionsError for settings that no line could be read with."""
