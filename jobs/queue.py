@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +142,8 @@ def _open_own(path: Path, settings: dict[str, Any]) -> Huey:
 
 def _open_file(path: Path, settings: dict[str, Any]) -> Huey:
     try:
+        with closing(sqlite3.connect(path, timeout=BUSY_SECONDS)) as first:
+            first.execute("PRAGMA schema_version").close()  # huey does not close a file that is no database
         return SqliteHuey(filename=str(path), timeout=BUSY_SECONDS, **settings)
     except sqlite3.OperationalError as error:
         raise LeapUnavailableError(f"the queue {path} cannot be opened: {error}") from None

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import sqlite3
+import sys
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -53,6 +56,16 @@ def test_a_file_that_is_no_queue_is_not_touched_and_named(tmp_path):
     with pytest.raises(LeapUnavailableError, match="mynotes.txt cannot be used: file is not a database"):
         Queues(tmp_path / "queue.db", f"sqlite:///{notes}")
     assert notes.read_text() == "precious, " * 100
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_a_file_that_is_no_queue_is_closed_again(tmp_path):
+    notes = tmp_path / "mynotes.txt"
+    notes.write_text("precious, " * 100)
+    with pytest.raises(LeapUnavailableError) as refused:
+        Queues(tmp_path / "queue.db", f"sqlite:///{notes}")
+    files = [os.path.realpath(descriptor) for descriptor in Path("/proc/self/fd").iterdir()]
+    assert str(notes) not in files, refused
 
 
 def test_relative_files_lie_in_the_data_directory(tmp_path, monkeypatch):
