@@ -11,7 +11,7 @@ from collections.abc import Callable
 from builtin_data import capitals, chat, repeat, sums, unknown
 from builtin_data.catalogue import ALIKE, real_function
 from builtin_data.dialogue import CALL_END, CALL_START, Dialogue, Turn
-from builtin_data.functions import Function, call, declare, look
+from builtin_data.functions import Function, Look, call, declare, look
 from builtin_data.inventions import function_about, invented_function, subject
 from builtin_data.manners import roughen
 from builtin_data.phrasing import fill
@@ -65,6 +65,8 @@ ARITHMETIC = {
     "compute",
     "times",
 }
+DRILLED = 0.5
+"""Of training's conversations with calls."""
 HINTS = [
     "You can call functions.",
     "Use the tools when they help.",
@@ -103,11 +105,14 @@ def _alike(values: Values) -> Callable[[], Function]:
     return lambda: function_about(values, about)
 
 
-def toolbox(values: Values, most: int = 4) -> list[Function]:
-    """One to four functions that cannot be taken for each other; with ``most`` above four, five to so many."""
+def _few(values: Values) -> int:
+    """How many functions are declared as a rule."""
+    return values.pick([1, 1, 1, 2, 2, 2, 3, 3, 4] if values.split == "eval" else [1, 1, 2, 2, 3, 3, 3, 4, 4])
+
+
+def toolbox(values: Values, count: int) -> list[Function]:
+    """At most so many functions that cannot be taken for each other."""
     chosen: list[Function] = []
-    counts = [1, 1, 1, 2, 2, 2, 3, 3, 4] if values.split == "eval" else [1, 1, 2, 2, 3, 3, 3, 4, 4]
-    count = values.pick(counts) if most <= 4 else values.integer(5, most)
     draw = _alike(values) if values.chance(0.45 if values.split == "eval" else 0.55) else lambda: _function(values)
     for _ in range(count):
         candidate = draw() if values.chance(0.85) else _function(values)
@@ -237,35 +242,49 @@ def _follow_up(values: Values, box: list[Function], call_text: str) -> list[Turn
     return [Turn("user", text), _called(values, [call(function, {parameter.name: value})]), *_results(values, 1)]
 
 
-def _dialogue(values: Values, skill: str, last: Callable[[list[Function]], list[Turn]], most: int = 4) -> Dialogue:
-    box = toolbox(values, most)
+def _dialogue(values: Values, skill: str, last: Callable[[list[Function]], list[Turn]], count: int) -> Dialogue:
+    box = toolbox(values, count)
     style = look(values)
     turns: list[Turn] = []
     more = 0.35 if values.split == "eval" else 0.68  # one reading of the declarations teaches several calls
     while values.chance(more) and len(turns) < 16:
         turns += _round(values, box) if values.chance(0.6) else unrelated(values, box)
-    turns += last(box)
+    return _declared(values, skill, [*turns, *last(box)], box, style)
+
+
+def _declared(values: Values, skill: str, turns: list[Turn], box: list[Function], style: Look) -> Dialogue:
     system = values.pick(HINTS) if values.chance(0.12) else system_prompt(values, 0.6)
     return Dialogue(skill, turns, system, [declare(values, function, style) for function in box])
 
 
-def make_call(values: Values, most: int = 4) -> Dialogue:
+def _request(values: Values, box: list[Function], none_fits: float = 0.2) -> list[Turn]:
+    """A request and its calls, or an answer where no function fits."""
+    if values.chance(none_fits):
+        return unrelated(values, box)
+    text, calls = asked(values, box)
+    return [Turn("user", text), _called(values, calls)]
+
+
+def make_call(values: Values) -> Dialogue:
     """Ends with a call, or with an answer where no function fits."""
+    if values.split == "train" and values.chance(DRILLED):
+        return _drill(values)
+    return _dialogue(values, "calls", lambda box: _request(values, box), _few(values))
 
-    def last(box: list[Function]) -> list[Turn]:
-        if values.chance(0.2):
-            return unrelated(values, box)
-        text, calls = asked(values, box)
-        return [Turn("user", text), _called(values, calls)]
 
-    return _dialogue(values, "calls", last, most)
+def _drill(values: Values) -> Dialogue:
+    """Requests to several functions with no results between them, so that a reading of the declarations teaches much
+    about which of them is meant. Only training has them."""
+    box = toolbox(values, values.pick([3, 3, 4, 4, 4, 5, 6]))
+    turns = [turn for _ in range(values.integer(4, 18 - 2 * len(box))) for turn in _request(values, box, 0.1)]
+    return _declared(values, "calls", turns, box, look(values))
 
 
 def make_many(values: Values) -> Dialogue:
     """As `make_call`, with five or six functions to choose from."""
-    return make_call(values, 6)
+    return _dialogue(values, "calls", lambda box: _request(values, box), values.integer(5, 6))
 
 
 def make_answer(values: Values) -> Dialogue:
     """Ends with the sentence about a tool's result."""
-    return _dialogue(values, "tool answers", lambda box: _round(values, box))
+    return _dialogue(values, "tool answers", lambda box: _round(values, box), _few(values))
