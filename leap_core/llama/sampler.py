@@ -68,16 +68,19 @@ class Sampler:
 
     def sample(self, logits: NDArray[float32], constraint: TokenConstraint | None = None) -> int:
         """Choose a token; ``logits`` (shape [vocabulary]) is changed in place."""
-        if self._bias:
-            self._apply_bias(logits)
-        if self._recent:
-            self._apply_penalties(logits)
-        if constraint is not None:
-            constraint.apply(logits)
-        if self._temperature <= 0.0 or self._top_k == 1:
-            return int(logits.argmax())
-        candidates, probabilities = self.distribution(logits)
-        return self._draw(candidates, probabilities)
+        import numpy as np
+
+        with np.errstate(over="ignore", divide="ignore"):  # extreme options mean the infinities that they make
+            if self._bias:
+                self._apply_bias(logits)
+            if self._recent:
+                self._apply_penalties(logits)
+            if constraint is not None:
+                constraint.apply(logits)
+            if self._temperature <= 0.0 or self._top_k == 1:
+                return int(logits.argmax())
+            candidates, probabilities = self.distribution(logits)
+            return self._draw(candidates, probabilities)
 
     def distribution(self, logits: NDArray[float32]) -> tuple[NDArray[int64], NDArray[float64]]:
         """The candidates that top_k, top_p and min_p leave (likeliest first) and their probabilities at the
@@ -153,8 +156,7 @@ class Sampler:
         tokens = np.fromiter(self._counts.keys(), np.int64, len(self._counts))
         values: NDArray[Any] = logits[tokens]
         if self._repetition != 1.0:
-            with np.errstate(over="ignore", divide="ignore"):  # an extreme penalty means the infinities it makes
-                values = np.where(values > 0, values / self._repetition, values * self._repetition)
+            values = np.where(values > 0, values / self._repetition, values * self._repetition)
         if self._frequency or self._presence:
             counts = np.fromiter(self._counts.values(), np.float32, len(self._counts))
             values = values - counts * self._frequency - self._presence

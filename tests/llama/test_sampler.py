@@ -136,8 +136,16 @@ def test_all_candidates_masked_still_gives_a_token() -> None:
     assert Sampler(options(rng_seed=1)).sample(np.full(16, -np.inf, np.float32)) in range(16)
 
 
-@pytest.mark.parametrize("penalty", [1e-300, 1e-40, 1e30, 1e300])
-def test_an_extreme_penalty_is_no_error(penalty: float) -> None:
+@pytest.mark.parametrize(
+    "extreme",
+    [
+        *({"repetition_penalty": penalty} for penalty in (1e-300, 1e-40, 1e30, 1e300)),
+        *({"logit_bias": {1: bias}} for bias in (1e39, -1e39)),
+        *({"temperature": temperature} for temperature in (1e-320, 1e300)),
+    ],
+    ids=str,
+)
+def test_an_extreme_option_is_no_error(extreme: dict[str, object]) -> None:
     logits = np.random.default_rng(2).normal(0, 1, VOCABULARY).astype(np.float32)
-    sampler = Sampler(options(repetition_penalty=penalty, rng_seed=1, temperature=0.5), range(30))
+    sampler = Sampler(options(rng_seed=1, **extreme), range(30))
     assert 0 <= sampler.sample(logits) < VOCABULARY
