@@ -1,6 +1,6 @@
 """Conversations with declared functions: which one is called, with what, and what is said about its result.
 
-What is hardest is taught most: training sees more functions at once that are alike, and more requests for two calls.
+What is hardest is taught most: training sees more functions at once that are alike, more requests for two calls, and drills.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ ARITHMETIC = {
     "times",
 }
 DRILLED = 0.5
-"""Of training's conversations with calls."""
+"""The share of training's conversations with calls that are drills."""
 HINTS = [
     "You can call functions.",
     "Use the tools when they help.",
