@@ -1,6 +1,7 @@
 """Conversations with declared functions: which one is called, with what, and what is said about its result.
 
-What is hardest is taught most: training sees more functions at once that are alike, more requests for two calls, and drills.
+What is hardest is taught most: training sees more functions at once that are alike, more requests for two
+calls, and drills.
 """
 
 from __future__ import annotations
