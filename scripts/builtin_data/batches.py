@@ -13,7 +13,7 @@ from builtin_data.dialogue import render
 from builtin_data.skills import conversation
 from builtin_data.values import Values
 
-LENGTHS = (64, 96, 128, 192, 256, 320, 384, 512, 640, 768, 1024, 2048)
+LENGTHS = (64, 96, 128, 192, 256, 320, 384, 512, 640, 768, 1024, 1280, 2048)
 POOL = 8192
 Row = tuple[list[int], list[bool]]
 Rows = list[Row]

@@ -66,7 +66,7 @@ ARITHMETIC = {
     "compute",
     "times",
 }
-DRILLED = 0.5
+DRILLED = 0.75
 """The share of training's conversations with calls that are drills."""
 HINTS = [
     "You can call functions.",
@@ -276,8 +276,8 @@ def make_call(values: Values) -> Dialogue:
 def _drill(values: Values) -> Dialogue:
     """Requests to several functions with no results between them, so that a reading of the declarations teaches much
     about which of them is meant. Only training has them."""
-    box = toolbox(values, values.pick([3, 3, 4, 4, 4, 5, 6]))
-    turns = [turn for _ in range(values.integer(4, 18 - 2 * len(box))) for turn in _request(values, box, 0.1)]
+    box = toolbox(values, values.pick([2, 3, 3, 4, 4, 5, 6]))
+    turns = [turn for _ in range(values.integer(8, 21 - 2 * len(box))) for turn in _request(values, box, 0.1)]
     return _declared(values, "calls", turns, box, look(values))
 
 
