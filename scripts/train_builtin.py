@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from builtin_data.batches import Batch, Row, Rows, batches, pool
 from builtin_data.dialogue import render
-from builtin_data.export import read_gguf, write_gguf
+from builtin_data.export import read_mean, write_gguf
 from builtin_data.muon import Muon
 from builtin_data.network import Layer, Network, Shape
 from builtin_data.skills import conversation
@@ -51,6 +51,15 @@ def kept_vocabulary(path: Path, shape: Shape) -> Vocabulary:
         path.write_bytes(pickle.dumps(vocabulary_for(shape)))
     kept: Vocabulary = pickle.loads(path.read_bytes())
     return kept
+
+
+class Mining(NamedTuple):
+    """After so many steps on everything, only the hardest share of each pool is learned, with a part of the others."""
+
+    share: float
+    others: float
+    passes: int
+    after: int
 
 
 class Trainer:
@@ -101,19 +110,20 @@ class Trainer:
         each = F.cross_entropy(logits.float(), ids[:, 1:][learned], reduction="none")
         return torch.zeros(len(ids)).index_add_(0, learned.nonzero()[:, 0], each).tolist()
 
-    def hardest(self, candidates: list[Batch], share: float) -> Rows:
-        """The rows with the most loss for their length, until they make up this share of all positions."""
+    def hardest(self, candidates: list[Batch], mining: Mining, rng: random.Random) -> Rows:
+        """The rows of most loss for their length, until they make up a share of all positions, and a few others."""
         scored: list[tuple[float, int, Row]] = []
         for batch in candidates:
             length = batch.learned.shape[1]
             scored += [(loss / length, length, row) for loss, row in zip(self.losses(batch), batch.rows, strict=False)]
         scored.sort(key=lambda item: item[0], reverse=True)
-        left = share * sum(length for _, length, _ in scored)
+        left = mining.share * sum(length for _, length, _ in scored)
         ends = accumulate(length for _, length, _ in scored)
         loss = sum(loss * length for loss, length, _ in scored)
         learned = sum(sum(learned) for _, _, (_, learned) in scored)
         print(f"pool {self.pool} of {len(scored)} conversations, loss {loss / learned:.4f}", flush=True)
-        return [row for (_, _, row), end in zip(scored, ends, strict=True) if end <= left]
+        ranked = zip((row for _, _, row in scored), ends, strict=True)
+        return [row for row, end in ranked if end <= left or rng.random() < mining.others]
 
     def save(self, path: Path) -> None:
         state = {
@@ -134,14 +144,6 @@ class Trainer:
         self.step, self.pool = state["step"], state["pool"]
 
 
-class Mining(NamedTuple):
-    """After so many steps on everything, only this share of each pool is learned, what is hardest, so many times."""
-
-    share: float
-    passes: int
-    after: int
-
-
 def lessons(trainer: Trainer, vocabulary: Vocabulary, seed: int, mining: Mining) -> Iterator[Batch]:
     """Batches in random order until all steps are done."""
     encoder, rng = vocabulary.encoder(), random.Random(seed)
@@ -149,7 +151,7 @@ def lessons(trainer: Trainer, vocabulary: Vocabulary, seed: int, mining: Mining)
         made = batches(pool(encoder, seed, trainer.pool), TOKENS_PER_STEP)
         mined = mining.share < 1 and trainer.step >= mining.after
         if mined:
-            made = batches(trainer.hardest(made, mining.share), TOKENS_PER_STEP)
+            made = batches(trainer.hardest(made, mining, rng), TOKENS_PER_STEP)
         trainer.pool += 1
         for _ in range(mining.passes if mined else 1):
             rng.shuffle(made)
@@ -163,11 +165,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, default=Path("builtin-training"), help="where checkpoints go")
     parser.add_argument("--output", type=Path, default=MODEL, help="the GGUF to write at the end")
-    parser.add_argument("--start-from", type=Path, metavar="GGUF", help="go on from these weights and vocabulary")
+    parser.add_argument(
+        "--start-from",
+        type=Path,
+        nargs="+",
+        metavar="GGUF",
+        help="go on from these weights and their vocabulary; of several that share one, from their mean",
+    )
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--rate", type=float, default=1.0, help="a part of the usual learning rates")
     parser.add_argument("--hardest", type=float, default=1.0, metavar="SHARE", help="learn only this share of the data")
     parser.add_argument("--hardest-after", type=int, default=0, metavar="STEPS", help="until then learn all of it")
+    parser.add_argument("--others", type=float, default=0.0, metavar="SHARE", help="and this part of the rest")
     parser.add_argument("--passes", type=int, default=1, help="how often what --hardest chose of a pool is learned")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--threads", type=int, default=2)
@@ -176,13 +185,18 @@ def main() -> None:
     options = parser.parse_args()
     if not 0 < options.hardest <= 1:
         parser.error("--hardest is a share above 0, at most 1")
+    if not 0 <= options.others <= 1:
+        parser.error("--others is a share from 0 to 1")
     if options.passes < 1:
         parser.error("--passes is 1 or more")
     torch.set_num_threads(options.threads)
     options.work.mkdir(parents=True, exist_ok=True)
     trainer = Trainer(Shape(), options.steps, options.rate)
     if options.start_from:
-        vocabulary = read_gguf(trainer.network, options.start_from)
+        try:
+            vocabulary = read_mean(trainer.network, options.start_from)
+        except ValueError as error:
+            parser.error(str(error))
     else:
         vocabulary = kept_vocabulary(options.work / "vocabulary.pickle", trainer.network.shape)
     checkpoint = options.work / "checkpoint.pt"
@@ -193,7 +207,7 @@ def main() -> None:
         Layer.forward = torch.compile(Layer.forward, dynamic=False)  # type: ignore[method-assign]
     print(f"{sum(p.numel() for p in trainer.network.parameters()):,} parameters, from step {trainer.step}", flush=True)
     began, average = time.monotonic(), None
-    mining = Mining(options.hardest, options.passes, options.hardest_after)
+    mining = Mining(options.hardest, options.others, options.passes, options.hardest_after)
     for batch in lessons(trainer, vocabulary, options.seed, mining):
         loss = trainer.learn(torch.from_numpy(batch.ids), torch.from_numpy(batch.learned))
         average = loss if average is None else 0.98 * average + 0.02 * loss

@@ -114,3 +114,16 @@ def read_gguf(network: Network, path: Path) -> Vocabulary:
             tensor.copy_(torch.from_numpy(values.reshape(tensor.shape).copy()))
     words = {key: reader.fields[f"tokenizer.ggml.{key}"].contents() for key in ("tokens", "merges")}
     return Vocabulary(words["tokens"], [tuple(merge.split(" ")) for merge in words["merges"]])
+
+
+def read_mean(network: Network, paths: list[Path]) -> Vocabulary:
+    """Set the weights to the mean of those of these files; returns their vocabulary, ValueError where they differ."""
+    vocabulary = read_gguf(network, paths[0])
+    total = {name: weight.clone() for name, weight in network.state_dict().items()}
+    for path in paths[1:]:
+        if read_gguf(network, path) != vocabulary:
+            raise ValueError(f"{path} has another vocabulary than {paths[0]}")
+        for name, weight in network.state_dict().items():
+            total[name] += weight
+    network.load_state_dict({name: weight / len(paths) for name, weight in total.items()})
+    return vocabulary

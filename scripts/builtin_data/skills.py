@@ -40,9 +40,9 @@ HARDER = {"lists by a schema", "records of any kind", "calls among five or six",
 WEIGHTS = {
     "chat": 8,
     "capitals": 6,
-    "extraction": 30,
-    "lists by a schema": 3,
-    "records of any kind": 3,
+    "extraction": 60,
+    "lists by a schema": 6,
+    "records of any kind": 6,
     "calls": 44,
     "calls among five or six": 2,
     "tool answers": 7,
@@ -53,7 +53,7 @@ WEIGHTS = {
     "anything else": 8,
 }
 ALONE = {"extraction", "calls", "tool answers", "memory"} | HARDER - {"counting to hundreds"}
-LONG_SHARE = 0.0035
+LONG_SHARE = 0.008
 
 
 def example(skill: str, split: str, seed: int) -> Dialogue:
