@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from leap_core.locks import is_locked
 from leap_core.models.directories import child_environment
-from leap_core.models.locks import is_locked
 
 from .places import Places
 
@@ -21,7 +21,7 @@ WORKER = [sys.executable, "-m", "jobs.worker"]
 
 def is_running(places: Places) -> bool:
     """Whether a worker serves these places."""
-    return is_locked(places.worker_lock)
+    return is_locked(places.worker_lock, shared=True)
 
 
 def start_worker(places: Places, variables: Mapping[str, str] | None = None) -> None:

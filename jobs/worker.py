@@ -22,7 +22,7 @@ from huey.consumer import Consumer
 
 from leap_core import __version__
 from leap_core.errors import LeapUnavailableError
-from leap_core.models.locks import Busy, locked
+from leap_core.locks import Busy, locked
 
 from .attempt import Attempts
 from .job import BATCH, DOWNLOAD, GENERATE, Job, State

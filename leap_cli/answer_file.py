@@ -12,8 +12,8 @@ from pathlib import Path
 import click
 
 from leap_core.errors import LeapError
+from leap_core.files import replace_text
 
-from .config_file import replace_text
 from .environment import Environment
 
 STANDARD = "-"

@@ -107,7 +107,7 @@ def write_template(env: Environment, template: PromptTemplate) -> Path:
     """Write one, in one step; the file."""
     import tomlkit
 
-    from .config_file import replace_text
+    from leap_core.files import replace_text
 
     document = tomlkit.document()
     for key in TEXTS:

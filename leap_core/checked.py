@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from .errors import LeapConstraintError
+from .errors import LeapConstraintError, LeapGenerationPromptExceedContextLengthError
 from .messages import ChatMessage, ChatMessageRole
 from .responses import Chunk, Complete, GenerationFinishReason, MessageResponse
 from .runner import Generation
@@ -85,10 +85,13 @@ class CheckedGeneration(Generation):
             return
         if cut is not None or self._constraint.exact or self._repairs >= MOST_REPAIRS:
             raise self._error(complete, problems, cut)
-        self._repairs += 1
         self._current.close()
         with self._guard:
-            self._current = self._again(_shown(text, problems))
+            try:
+                self._current = self._again(_shown(text, problems))
+            except LeapGenerationPromptExceedContextLengthError:  # there is no room to show what is wrong
+                raise self._error(complete, problems, None) from None
+            self._repairs += 1
             if self._stopped:
                 self._current.stop()
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import random
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -10,6 +12,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 POLL_SECONDS = 0.05
+GLANCE_SECONDS = 0.05
+"""Longer than `is_locked` holds a lock to find out, shorter than anybody would notice."""
 
 
 class Busy(Exception):
@@ -22,26 +26,30 @@ class Busy(Exception):
 
 @contextmanager
 def locked(
-    path: Path, *, shared: bool = False, wait: bool = True, while_waiting: Callable[[], object] | None = None
+    path: Path, *, shared: bool = False, wait: bool | float = True, while_waiting: Callable[[], object] | None = None
 ) -> Iterator[None]:
     """Hold the lock on ``path``, a file that is created for the purpose and left behind.
 
-    ``shared`` locks go together, any other excludes all. Without ``wait`` raises Busy at once; with it
-    ``while_waiting`` is called a few times a second and may raise.
+    ``shared`` locks go together, any other excludes all. Without ``wait`` raises Busy at once, or after as many seconds
+    as it says; while it waits ``while_waiting`` is called a few times a second and may raise.
     """
-    descriptor = _acquire(path, shared, wait, while_waiting)
+    seconds = (math.inf if wait else 0.0) if isinstance(wait, bool) else wait
+    descriptor = _acquire(path, shared, seconds, while_waiting)
     try:
         yield
     finally:
         os.close(descriptor)  # this is what frees the lock
 
 
-def is_locked(path: Path) -> bool:
-    """Whether somebody holds a lock on ``path``, shared or not."""
+def is_locked(path: Path, *, shared: bool = False) -> bool:
+    """Whether somebody holds a lock on ``path``, shared or not; with ``shared``, one that is not.
+
+    To find out takes the lock for a moment, so others who look must be let pass: where ``shared`` will do, take it.
+    """
     if not path.exists():
         return False
     try:
-        with locked(path, wait=False):
+        with locked(path, shared=shared, wait=False if shared else GLANCE_SECONDS):
             return False
     except Busy:
         return True
@@ -49,10 +57,17 @@ def is_locked(path: Path) -> bool:
         return False
 
 
-def _acquire(path: Path, shared: bool, wait: bool, while_waiting: Callable[[], object] | None) -> int:
+def _acquire(path: Path, shared: bool, seconds: float, while_waiting: Callable[[], object] | None) -> int:
+    poll = min(POLL_SECONDS, seconds / 10)
+    deadline = time.monotonic() + seconds
     while True:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
+        except FileNotFoundError:
+            if path.is_symlink():  # it leads nowhere
+                raise
+            continue  # its directory has been removed since
         try:
             if _try_lock(descriptor, shared) and _is_still(path, descriptor):
                 return descriptor
@@ -60,11 +75,11 @@ def _acquire(path: Path, shared: bool, wait: bool, while_waiting: Callable[[], o
             os.close(descriptor)
             raise
         os.close(descriptor)
-        if not wait:
+        if time.monotonic() >= deadline:
             raise Busy(path)
         if while_waiting is not None:
             while_waiting()
-        time.sleep(POLL_SECONDS)
+        time.sleep(poll * random.uniform(0.5, 1))  # two who look again and again must not meet again and again
 
 
 def _is_still(path: Path, descriptor: int) -> bool:

@@ -13,7 +13,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from leap_core.errors import LeapError, LeapSerializationError, LeapUnavailableError
-from leap_core.models.locks import Busy, locked
+from leap_core.locks import Busy, locked
 
 from .results import Result
 from .whole_lines import append_whole

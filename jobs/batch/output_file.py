@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
 
-from leap_core.models.locks import Busy, locked
+from leap_core.locks import Busy, locked
 
 from .journal import being_written
 from .whole_lines import append_whole

@@ -123,7 +123,7 @@ def path(env: Environment, /) -> None:
 @click.pass_obj
 def edit(env: Environment, /) -> None:
     """Open config.toml in $VISUAL, else $EDITOR. What you write is taken only when all of it can be used."""
-    from ..config_file import replace_text
+    from leap_core.files import replace_text
 
     file = env.directories.config_file
     draft = file.with_name(f"config-{os.getpid()}.toml")

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from ..errors import LeapOptionsError, LeapSchemaError
@@ -201,8 +201,6 @@ def _with_calls(
 
 def check_calls(functions: Sequence[LeapFunction]) -> tuple[str, ...]:
     """What of the functions' parameters calls cannot be held to. Raises LeapSchemaError for unusable parameters."""
-    for function in functions:
-        check_schema(function.arguments_schema)
     _, warnings = _compiled_calls(
         functions,
         byte_tokenizer(),
@@ -217,6 +215,8 @@ def _compiled_calls(
     """The strictest grammar of the calls that can be had, with warnings of what it leaves out."""
     from llguidance import LLMatcher
 
+    for function in functions:
+        _check_parameters(function.name, json.dumps(function.arguments_schema))
     reason = ""
     for strictness in STRICTNESSES:
         grammar = write(strictness)
@@ -230,6 +230,14 @@ def _compiled_calls(
             left_out.append(reason)
         return grammar, tuple(f"not enforced in function calls: {text}" for text in left_out)
     raise LeapSchemaError(f"the functions' parameters cannot be used: {reason}")
+
+
+@lru_cache(256)
+def _check_parameters(name: str, schema: str) -> None:
+    try:
+        check_schema(json.loads(schema))
+    except LeapSchemaError as error:
+        raise LeapSchemaError(f"{name}: {error.message}", pointer=error.pointer, hint=error.hint) from None
 
 
 def _prefixed(grammar: str, prefix: str) -> str:

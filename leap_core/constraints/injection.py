@@ -18,7 +18,7 @@ def inject_schema(messages: Sequence[ChatMessage], schema: str | dict[str, Any] 
     none. Raises LeapSchemaError for a text that is not JSON."""
     try:
         value = json.loads(schema) if isinstance(schema, str) else schema
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise LeapSchemaError(f"the schema is not JSON: {error}") from None
     return append_to_system(messages, SENTENCE + json.dumps(value))
 

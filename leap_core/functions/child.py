@@ -50,12 +50,14 @@ def failure_text(error: BaseException) -> str:
 
 
 def call_function(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
-    """What a function, asynchronous or not, makes of a call's arguments, each read as its annotation says.
+    """What a function, asynchronous or not, makes of a call's arguments, each read as its annotation says. One that is
+    missing, may be None and has no default is None.
 
     Raises LeapToolError naming an argument that does not fit.
     """
     hints = _hints_of(function)
-    value = function(**{name: _read(name, hints.get(name, Any), value) for name, value in arguments.items()})
+    given = {name: _read(name, hints.get(name, Any), value) for name, value in arguments.items()}
+    value = function(**{name: None for name in _needing_none(function, hints) if name not in given}, **given)
     if inspect.iscoroutine(value):
         import asyncio
 
@@ -69,6 +71,18 @@ def _hints_of(function: Callable[..., Any]) -> JsonObject:
         return get_type_hints(function, include_extras=True)
     except Exception:
         return {}
+
+
+def _needing_none(function: Callable[..., Any], hints: JsonObject) -> list[str]:
+    """The parameters that are declared optional, for None is one of their values, and yet have no default."""
+    from ..constraints.python_types import optional_of, without_annotations
+
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (ValueError, TypeError):  # declared by hand
+        return []
+    bare = [parameter.name for parameter in parameters if parameter.default is parameter.empty]
+    return [name for name in bare if optional_of(without_annotations(hints.get(name, Any))[0]) is not None]
 
 
 def _read(name: str, hint: Any, value: Any) -> Any:

@@ -76,7 +76,11 @@ def check_arguments(function: LeapFunction, call: LeapFunctionCall) -> None:
     from ..constraints.schema import check_schema
 
     schema = function.arguments_schema
-    problems = check_schema(schema).problems_of(dict(call.arguments))
+    given = dict(call.arguments)
+    if callable(function.call) or isinstance(function.call, PythonFunction):  # what None is to it, it knows itself
+        optional = {parameter.name for parameter in function.parameters if parameter.optional}
+        given = {name: value for name, value in given.items() if value is not None or name not in optional}
+    problems = check_schema(schema).problems_of(given)
     strangers = [name for name in call.arguments if name not in schema.get("properties", {})]
     if strangers and not OPEN_KEYWORDS & schema.keys():
         problems.append(f"there is no argument {strangers[0]!r}")

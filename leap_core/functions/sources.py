@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import LeapError, LeapSerializationError, LeapToolError
+from ..errors import LeapSerializationError, LeapToolError
+from ..files import changing, replace_text
 from .declaration import LeapFunction
 from .execution import run_process
 from .programs import Command, PythonFunction
@@ -55,7 +54,7 @@ def functions_of_json(path: Path) -> list[LeapFunction]:
         value = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise LeapToolError(f"cannot read {path}: {error.strerror}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise LeapToolError(f"{path} is neither Python (.py) nor JSON: {error}") from None
     if isinstance(value, dict) and isinstance(value.get("tools"), list):
         value = value["tools"]
@@ -109,17 +108,19 @@ class CommandRegistry:
             raise LeapToolError("the command is empty")
         entry = {"command": argv, "description": description, "parameters": schema}
         self._function(name, entry)
-        entries = self._read()
-        if name in entries and not replace:
-            raise LeapToolError(f"there is a tool {name} already", hint="remove it first, or add it with --replace")
-        self._write({**entries, name: entry})
+        with changing(self._path):
+            entries = self._read()
+            if name in entries and not replace:
+                raise LeapToolError(f"there is a tool {name} already", hint="remove it first, or add it with --replace")
+            self._write({**entries, name: entry})
 
     def remove(self, name: str) -> None:
         """Forget a command."""
-        entries = self._read()
-        if name not in entries:
-            raise LeapToolError(f"there is no registered tool {name}")
-        self._write({key: value for key, value in entries.items() if key != name})
+        with changing(self._path):
+            entries = self._read()
+            if name not in entries:
+                raise LeapToolError(f"there is no registered tool {name}")
+            self._write({key: value for key, value in entries.items() if key != name})
 
     def _function(self, name: str, entry: Any) -> LeapFunction:
         tool = {"name": name, "description": entry["description"], "parameters": entry["parameters"]}
@@ -145,16 +146,7 @@ class CommandRegistry:
         return dict(tools)
 
     def _write(self, tools: dict[str, Any]) -> None:
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=self._path.name)
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump({"tools": tools}, file, ensure_ascii=False, indent=2)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(name, self._path)
-        except OSError as error:
-            raise LeapError(f"cannot write {self._path}: {error.strerror}") from None
+        replace_text(self._path, json.dumps({"tools": tools}, ensure_ascii=False, indent=2))
 
 
 def choose(names: Sequence[str], offered: Sequence[LeapFunction]) -> list[LeapFunction]:

@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ..errors import LeapUnavailableError
+from ..locks import Busy, is_locked, locked
 from ..models.directories import Directories
-from ..models.locks import Busy, locked
 
 PROTOCOL = 1
 """Raised when host and client of different versions of leap would misunderstand each other."""
@@ -99,16 +99,8 @@ class HostFiles:
                 path.unlink()
 
     def is_alive(self) -> bool:
-        """Whether a host runs. Askers share the lock, so they do not take each other for a host."""
-        if not self.alive.exists():
-            return False
-        try:
-            with locked(self.alive, shared=True, wait=False):
-                return False
-        except Busy:
-            return True
-        except OSError:  # where nobody can lock, nobody could start
-            return False
+        """Whether a host runs."""
+        return is_locked(self.alive, shared=True)
 
     def remove_stale(self) -> None:
         """Remove the state of a host that is gone, unless another one has come meanwhile."""

@@ -18,8 +18,8 @@ from contextlib import suppress
 
 from ..errors import LeapError, LeapUnavailableError
 from ..loading import load_local
+from ..locks import locked
 from ..models.directories import Directories
-from ..models.locks import locked
 from .answering import Answering
 from .app import build_app
 from .failures import error_to_json

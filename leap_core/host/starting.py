@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from ..errors import LeapUnavailableError
+from ..locks import locked
 from ..models.directories import Directories, child_environment, private_directory
-from ..models.locks import locked
 from .connection import ModelHost
 from .failures import error_from_json
 from .files import HostFiles

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from collections.abc import Sequence
 from functools import cached_property
@@ -34,7 +35,7 @@ class LlamaModel:
         params.load_mode = self._lib.LLAMA_LOAD_MODE_MMAP if use_mmap else self._lib.LLAMA_LOAD_MODE_NONE
         forget_errors()
         self._in_use = hold(path)  # `leap models remove` leaves it alone
-        self.pointer: Any = self._lib.llama_model_load_from_file(str(path).encode(), params)
+        self.pointer: Any = self._lib.llama_model_load_from_file(os.fsencode(path), params)
         if not self.pointer:
             self._in_use.close()
             raise LeapModelLoadingError(f"llama.cpp cannot load {path}: {last_errors() or 'no reason given'}")

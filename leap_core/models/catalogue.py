@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import LeapModelNotFoundError, LeapOptionsError, LeapSerializationError
-from ..options import AUTO, JsonObject, SamplingDefaults
+from ..options import AUTO, PARSERS, JsonObject, SamplingDefaults
 from .manifest_check import INFERENCE_TYPES, SAMPLING_KEYS, likely_key
 from .names import REPOSITORY
 
@@ -136,6 +136,8 @@ def _entry(value: Any, at: str) -> CatalogueEntry:
         raise LeapSerializationError("must be owner/name", path=f"{at}.repo")
     if value.get("kind", "text") not in INFERENCE_TYPES:
         raise LeapSerializationError(f"is none of {', '.join(INFERENCE_TYPES)}", path=f"{at}.kind")
+    if value.get("parser", AUTO) not in PARSERS:
+        raise LeapSerializationError(f"is none of {', '.join(PARSERS)}", path=f"{at}.parser")
     sampling = value.get("sampling", {})
     try:
         defaults = SamplingDefaults(**sampling)

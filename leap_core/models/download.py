@@ -18,11 +18,11 @@ from ..errors import (
     LeapModelNotFoundError,
     LeapSerializationError,
 )
+from ..locks import locked
 from .catalogue import Catalogue
 from .directories import Directories
 from .grammar import Builtin, InstalledName, LocalPath, Reference, Repository, parse_reference
 from .hub import Hub
-from .locks import locked
 from .manifest import read_manifest, write_manifest
 from .names import REPOSITORY
 from .part_file import PartFile, discard_part, hash_file, sync_directory

@@ -20,12 +20,12 @@ from typing import Protocol
 from urllib.parse import quote, urlencode
 
 from ..errors import LeapError, LeapModelDownloadError, LeapModelLoadingError, LeapModelNotFoundError
+from ..locks import is_locked
 from .catalogue import Catalogue
 from .directories import Directories
 from .download import Download, DownloadOptions
 from .grammar import HubFile, parse_reference
 from .hub import Hub
-from .locks import is_locked
 from .model_files import name_of
 from .names import file_name_of_url, safe_repository_path
 from .patience import DownloadStopped, Patience
@@ -199,7 +199,7 @@ class LeapModelDownloader:
         if self._installed(model) is not None:
             return Downloaded()
         directory = self._expected(model).parent
-        if is_locked(directory / WRITE_LOCK):
+        if is_locked(directory / WRITE_LOCK, shared=True):
             return DownloadInProgress(_progress_on_disk(directory))
         return NotOnLocal()
 

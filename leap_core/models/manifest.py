@@ -17,6 +17,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -97,6 +98,16 @@ def read_manifest(path: Path) -> Manifest:
     with path.open("rb") as file:
         data = file.read(LARGEST_MANIFEST + 1)
     return parse_manifest(data, str(path))
+
+
+def is_manifest(path: Path) -> bool:
+    """Whether the JSON beside a model is meant as its manifest, sound or not: other programs' files lie there too."""
+    if not path.is_file():
+        return False
+    with suppress(OSError), path.open("rb") as file:
+        text = file.read(LARGEST_MANIFEST)
+        return any(key.encode() in text for key in ("inference_type", "load_time_parameters"))
+    return True  # reading it says what is wrong
 
 
 def write_manifest(manifest: Manifest, path: Path) -> None:

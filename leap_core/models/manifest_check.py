@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
+from urllib.parse import urlsplit
 
 from ..errors import LeapOptionsError
 from ..options import JsonObject, SamplingDefaults
@@ -128,6 +129,10 @@ def _check_files(load: JsonObject, inference_type: object) -> list[Problem]:
             problems.append(
                 Problem(f"load_time_parameters.{key}", f"{file!r} is an ExecuTorch bundle, not a GGUF file")
             )
+        try:
+            urlsplit(file if isinstance(file, str) else "")
+        except ValueError as error:
+            problems.append(Problem(f"load_time_parameters.{key}", f"{file!r} is no URL: {error}"))
     if inference_type in (IMAGE, AUDIO) and not load.get(PROJECTOR):
         problems.append(Problem(f"load_time_parameters.{PROJECTOR}", f"is missing, and {inference_type} needs it"))
     if inference_type == AUDIO and not load.get(AUDIO_DECODER):

@@ -26,7 +26,7 @@ from .grammar import (
     bundle_refused,
     parse_reference,
 )
-from .manifest import Manifest, locate, read_manifest
+from .manifest import Manifest, is_manifest, locate, read_manifest
 from .model_files import (
     AUDIO_DECODER,
     AUDIO_TOKENIZER,
@@ -161,7 +161,7 @@ class _Resolver:
 
     def _of_directory(self, directory: Path) -> LocalModel:
         own = directory / f"{directory.name}.json"
-        if own.is_file():
+        if is_manifest(own):
             return self._of_manifest(own, directory.name)
         names = [path.name for path in directory.iterdir() if path.is_file()]
         found = by_quantization(names)
@@ -176,7 +176,7 @@ class _Resolver:
 
     def _of_gguf(self, path: Path) -> LocalModel:
         for manifest_path in (path.with_suffix(".json"), path.parent / f"{path.parent.name}.json"):
-            if manifest_path.is_file():
+            if is_manifest(manifest_path):
                 manifest = _read(manifest_path)
                 if Path(locate(manifest.model, str(manifest_path))).name == path.name:
                     return self._of_manifest(manifest_path, identity_of(path), model=path)

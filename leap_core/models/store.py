@@ -16,8 +16,8 @@ from functools import cached_property
 from pathlib import Path
 
 from ..errors import LeapError, LeapModelNotFoundError, LeapSerializationError
+from ..locks import GLANCE_SECONDS, Busy, is_locked, locked
 from .directories import Directories
-from .locks import Busy, is_locked, locked
 from .manifest import Manifest, read_manifest
 from .model_files import by_quantization, companions_of, preferred_quantization, split_name
 
@@ -75,7 +75,7 @@ class InstalledModel:
         if self.manifest is not None:
             named = self.manifest.files
         else:
-            names = [path.name for path in self.directory.iterdir() if path.is_file()]
+            names = [path.name for path in _files_in(self.directory)]
             found = by_quantization(names)
             best = preferred_quantization(found)
             named = {} if best is None else {"model": found[best], **companions_of(found[best], names)}
@@ -105,7 +105,7 @@ class InstalledModel:
     @property
     def size_bytes(self) -> int:
         """What its directory takes, partial files included."""
-        return sum(size_on_disk(path) for path in self.directory.iterdir() if path.is_file())
+        return sum(size_on_disk(path) for path in _files_in(self.directory))
 
     @property
     def in_use(self) -> bool:
@@ -188,6 +188,9 @@ class Store:
         """Delete the model's directory; the bytes that this freed. Raises LeapModelInUseError."""
         with self.writing(model.directory, f"remove {model.name}"):
             freed = freed_by(model)
+            if model.directory.is_symlink():
+                model.directory.unlink()
+                return 0
             shutil.rmtree(model.directory)
         return freed
 
@@ -195,7 +198,10 @@ class Store:
     def writing(self, directory: Path, intent: str) -> Iterator[None]:
         """Have a model's directory for oneself. Raises LeapModelInUseError when it is loaded or being written."""
         try:
-            with locked(directory / WRITE_LOCK, wait=False), locked(directory / USE_LOCK, wait=False):
+            with (
+                locked(directory / WRITE_LOCK, wait=GLANCE_SECONDS),
+                locked(directory / USE_LOCK, wait=GLANCE_SECONDS),
+            ):
                 yield
         except Busy as busy:
             loaded = busy.path.name == USE_LOCK
@@ -228,10 +234,17 @@ def hold(path: Path) -> Hold:
     directory = path.parent
     if (directory / f"{directory.name}.json").is_file():
         with suppress(OSError, Busy):
-            lock = locked(directory / USE_LOCK, shared=True, wait=False)
+            lock = locked(directory / USE_LOCK, shared=True, wait=GLANCE_SECONDS)
             lock.__enter__()
             return Hold(lock)
     return Hold(None)
+
+
+def _files_in(directory: Path) -> list[Path]:
+    """None where the directory has just been removed."""
+    with suppress(FileNotFoundError):
+        return [path for path in directory.iterdir() if path.is_file()]
+    return []
 
 
 def size_on_disk(path: Path) -> int:
@@ -247,8 +260,7 @@ def size_on_disk(path: Path) -> int:
 
 def freed_by(model: InstalledModel) -> int:
     """Bytes that removing a model gives back: not those of files that have another name elsewhere."""
-    files = (path for path in model.directory.iterdir() if path.is_file())
-    return sum(size_on_disk(path) for path in files if path.lstat().st_nlink == 1)
+    return sum(size_on_disk(path) for path in _files_in(model.directory) if path.lstat().st_nlink == 1)
 
 
 def free_space(path: Path) -> int:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import LeapModelLoadingError
+from ..locks import is_locked
 from .gguf import read_gguf_header
-from .locks import is_locked
 from .part_file import hash_file
-from .store import PART, STATE, USE_LOCK, WRITE_LOCK, InstalledModel, Store, size_on_disk
+from .store import PART, STATE, USE_LOCK, WRITE_LOCK, InstalledModel, LeapModelInUseError, Store, size_on_disk
 
 
 @dataclass(frozen=True)
@@ -72,14 +72,17 @@ def rubbish_in(store: Store) -> Iterator[Rubbish]:
     """What unfinished downloads and killed processes left behind, as far as nobody is working on it."""
     with suppress(FileNotFoundError, NotADirectoryError):
         for directory in sorted(path for path in store.root.iterdir() if path.is_dir() and not path.is_symlink()):
-            if is_locked(directory / WRITE_LOCK) or is_locked(directory / USE_LOCK):
-                continue
-            yield from _rubbish_of(directory)
+            if not is_locked(directory / WRITE_LOCK, shared=True) and not is_locked(directory / USE_LOCK):
+                yield from _rubbish_of(directory)
 
 
 def _rubbish_of(directory: Path) -> Iterator[Rubbish]:
     left = []
-    for path in sorted(directory.iterdir()):
+    try:
+        paths = sorted(directory.iterdir())
+    except FileNotFoundError:
+        return
+    for path in paths:
         if path.name.endswith((PART, STATE, f"{STATE}.new")):
             yield Rubbish(path, size_on_disk(path), "an unfinished download")
         elif path.name.startswith(".") and path.name.endswith(".new"):
@@ -93,10 +96,13 @@ def _rubbish_of(directory: Path) -> Iterator[Rubbish]:
 def collect(store: Store) -> list[Rubbish]:
     """Remove it; what was removed."""
     removed = []
-    for item in list(rubbish_in(store)):
-        if item.path.is_dir():
-            shutil.rmtree(item.path)
-        else:
-            item.path.unlink(missing_ok=True)
-        removed.append(item)
+    found = list(rubbish_in(store))
+    for directory in dict.fromkeys(item.path if item.path.is_dir() else item.path.parent for item in found):
+        with suppress(LeapModelInUseError), store.writing(directory, "tidy up"):
+            for item in list(_rubbish_of(directory)):  # looked at again: somebody may have come meanwhile
+                if item.path.is_dir():
+                    shutil.rmtree(item.path)
+                else:
+                    item.path.unlink(missing_ok=True)
+                removed.append(item)
     return removed

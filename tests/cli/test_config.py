@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import stat
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from leap_cli.config_file import set_value
 from leap_cli.main import COMMANDS
 from leap_cli.settings import GENERAL, commands, option_settings
 from leap_core.functions.policy import FunctionPolicy, ToolPolicy
@@ -263,3 +265,11 @@ def test_the_defaults_are_those_that_the_code_has():
     assert default["tools.policy"] == policy.decision
     assert (default["tools.timeout"], default["tools.output_limit"]) == (policy.timeout, policy.output_limit)
     assert default["tools.rounds"] == FunctionPolicy().rounds
+
+
+def test_values_that_are_set_at_once_are_all_kept(file):
+    keys = [f"options.generate.k{n}" for n in range(24)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda key: set_value(file, key, 1), keys))
+    assert all(f"k{n} = 1" in file.read_text() for n in range(24))
+    assert [path.name for path in file.parent.iterdir()] == ["config.toml"]

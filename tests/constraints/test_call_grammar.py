@@ -188,6 +188,14 @@ def test_parameters_that_cannot_be_used_are_an_error():
         check_calls([broken])
 
 
+def test_parameters_that_are_no_schema_are_named_before_anything_is_generated(noise):
+    conversation = noise.create_conversation()
+    broken = {"type": "object", "properties": {"a": {"enum": 5}}}
+    conversation.register_function(LeapFunction.from_openai({"name": "f", "parameters": broken}))
+    with pytest.raises(LeapSchemaError, match="^f: the schema is invalid at /properties/a/enum"):
+        next(iter(conversation.generate_response("Go")))
+
+
 def test_what_would_overflow_the_stack_is_refused():
     many = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(MOST_PROPERTIES + 1)}}
     for schema in (many, {"type": "object", "properties": {"nested": many}}):

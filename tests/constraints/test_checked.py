@@ -10,7 +10,7 @@ import pytest
 from leap_core.checked import CheckedGeneration
 from leap_core.constraints import inject_schema
 from leap_core.constraints.protocol import CompiledConstraint
-from leap_core.errors import LeapConstraintError, LeapSchemaError
+from leap_core.errors import LeapConstraintError, LeapGenerationPromptExceedContextLengthError, LeapSchemaError
 from leap_core.messages import ChatMessage, LeapFunctionCall
 from leap_core.responses import Chunk, Complete, FunctionCalls, GenerationFinishReason, MessageResponse, ReasoningChunk
 from leap_core.testing import ScriptedModelRunner
@@ -116,3 +116,16 @@ def test_the_schema_is_told_in_the_system_message():
     assert told.text == sentence
     with pytest.raises(LeapSchemaError, match="not JSON"):
         inject_schema([user], "{")
+    with pytest.raises(LeapSchemaError, match="not JSON"):
+        inject_schema([user], "[" * 100_000)
+
+
+def test_a_repair_that_has_no_room_is_the_failure_that_it_was_to_mend():
+    first = ScriptedModelRunner(["3"]).start([ChatMessage("user", "an even number")])
+
+    def again(_: Sequence[ChatMessage]):
+        raise LeapGenerationPromptExceedContextLengthError(130, 100)
+
+    with pytest.raises(LeapConstraintError, match="does not fit its constraint: 3 is not even") as caught:
+        list(CheckedGeneration(first, CompiledConstraint(None, validate=even, exact=False), again))
+    assert caught.value.text == "3"

@@ -99,6 +99,11 @@ def test_tools_are_rendered_by_tojson_without_escaping() -> None:
     assert rendered == ['[{"name": "f", "description": "<b> & é"}]']
 
 
+def test_tojson_follows_its_arguments() -> None:
+    source = "{{ {'b': 1, 'a': ['é']} | tojson(separators=(',', ':'), sort_keys=true, ensure_ascii=true) }}"
+    assert template(source).render([]) == ['{"a":["\\u00e9"],"b":1}']
+
+
 def test_the_generation_tag_and_loop_controls_work() -> None:
     source = "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% break %}{% endfor %}"
     assert template(source).render([ChatMessage("user", "x"), ChatMessage("user", "y")]) == ["x"]

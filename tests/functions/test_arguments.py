@@ -6,6 +6,7 @@ import datetime
 import enum
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Optional
 
 import pytest
 
@@ -38,6 +39,9 @@ def year(day: Annotated[datetime.date, "a day"] | None = None):
 
 def repeat(n: int, anything=None) -> str:
     return "ab" * n + str(anything)
+
+def weather(city: str, unit: str | None, days: int | None = 3) -> str:
+    return f"{city} {unit} {days}"
 """
 
 
@@ -101,3 +105,17 @@ def test_annotations_that_leap_cannot_read_leave_arguments_as_they_are():
 def test_a_schema_that_cannot_be_used_is_the_results_error():
     broken = LeapFunction("f", "", schema={"properties": {"a": {"$ref": "#/nowhere"}}}, call=print)
     assert "leads nowhere" in str(run(broken, a=1).error)
+
+
+def forecast(city: str, unit: Optional[str]) -> str:  # noqa: UP045  (both spellings count)
+    return f"{city} {unit}"
+
+
+@pytest.mark.parametrize("isolated", [True, False])
+def test_none_is_given_where_it_is_missing_and_may_be_passed(tools: dict[str, LeapFunction], isolated: bool):
+    assert run(tools["weather"], city="Rome").text == "Rome None 3"
+    assert run(tools["weather"], city="Rome", unit=None, days=None).text == "Rome None None"
+    assert "'city' is a required property" in str(run(tools["weather"], unit="C").error)
+    assert "/n" in str(run(tools["repeat"], n=None).error)
+    declared = LeapFunction.from_callable(forecast)
+    assert run(declared, isolated, city="Rome").text == run(declared, isolated, city="Rome", unit=None).text

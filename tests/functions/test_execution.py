@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -201,12 +202,26 @@ def test_commands_are_registered_and_forgotten(tmp_path: Path):
             registry.add("x", line, "", {})
 
 
+def test_tools_that_are_registered_at_once_are_all_kept(tmp_path: Path):
+    file = tmp_path / "config" / "tools.json"
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: CommandRegistry(file).add(f"t{n}", "cat", "", {"type": "object"}), range(24)))
+    assert {function.name for function in CommandRegistry(file).functions()} == {f"t{n}" for n in range(24)}
+    assert [path.name for path in file.parent.iterdir()] == ["tools.json"]
+
+
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"tools": []}', '{"tools": {"a": {"command": "ls"}}}'])
 def test_a_damaged_registry_is_named(tmp_path: Path, content: str):
     file = tmp_path / "tools.json"
     file.write_text(content)
     with pytest.raises(LeapToolError, match="damaged"):
         CommandRegistry(file).functions()
+
+
+def test_declarations_that_are_nested_too_deeply_are_refused(tmp_path: Path):
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    with pytest.raises(LeapToolError, match="neither Python"):
+        functions_of_file(tmp_path / "deep.json")
 
 
 def test_tools_are_chosen_by_name(tmp_path: Path):

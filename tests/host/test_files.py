@@ -14,8 +14,8 @@ from leap_core import LeapModelLoadingError, LeapUnavailableError
 from leap_core.host.connection import ModelHost
 from leap_core.host.files import HostFiles, HostState
 from leap_core.host.processes import start_time, terminate
+from leap_core.locks import locked
 from leap_core.models.directories import Directories
-from leap_core.models.locks import locked
 
 
 @pytest.fixture

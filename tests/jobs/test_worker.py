@@ -27,7 +27,7 @@ from jobs.table import NewJob
 from jobs.worker import SWEEP_SECONDS, Worker
 from leap_core.builtin import model_path
 from leap_core.errors import LeapSerializationError, LeapUnavailableError
-from leap_core.models.locks import locked
+from leap_core.locks import locked
 from leap_core.options import GenerationOptions
 
 from . import processes

@@ -26,7 +26,7 @@ from pathlib import Path
 from jobs.client import JobsClient
 from jobs.job import State
 from jobs.launching import is_running
-from leap_core.models.locks import is_locked
+from leap_core.locks import is_locked
 from leap_core.options import GenerationOptions
 from leap_core.testing.hub import FakeHub
 

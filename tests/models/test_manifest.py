@@ -104,6 +104,7 @@ def test_what_is_written_is_read_back(tmp_path: Path):
             "generation_time_parameters.number_of_decoding_threads",
             "expected a whole number",
         ),
+        ("load_time_parameters.model", "http://[bad/x.gguf", "load_time_parameters.model", "is no URL"),
     ],
 )
 def test_an_error_names_the_key_and_the_likely_one(path, value, where, message):

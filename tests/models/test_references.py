@@ -138,6 +138,21 @@ def test_a_damaged_manifest_is_a_loading_error(make_gguf, variables, tmp_path):
         resolve_local(str(path))
 
 
+@pytest.mark.parametrize("text", ['{"name": "made", "version": "1.0"}', "[1, 2]", '{"open', ""])
+def test_a_json_of_another_program_beside_a_model_is_left_alone(make_gguf, variables, tmp_path, text):
+    path = make_gguf("a.gguf")
+    for name in ("a.json", "made.json"):
+        (tmp_path / "made" / name).write_text(text)
+    assert resolve_local(str(path)).path == resolve_local(str(path.parent)).path == path
+
+
+def test_a_broken_manifest_beside_a_model_is_named(make_gguf, variables, tmp_path):
+    path = make_gguf("a.gguf")
+    (tmp_path / "made" / "a.json").write_text('{"inference_type": "llama.cpp/text-to-text",')
+    with pytest.raises(LeapModelLoadingError, match="a.json: not JSON"):
+        resolve_local(str(path))
+
+
 def test_missing_things_say_how_to_get_them(variables, make_gguf, tmp_path):
     with pytest.raises(LeapModelNotFoundError) as caught:
         resolve_local("LFM2.5-1.2B-Instruct:Q8_0")
@@ -190,7 +205,8 @@ def test_the_users_own_catalogue(variables, leap_home):
     [b"", b"[]", b"{}", b'{"models": [1]}', b'{"models": [{"name": "x"}]}', b'{"models": [{"name": "x", "repo": "y"}]}']
     + [b'{"models": [{"name": "x", "repo": "a/b", "sampling": {"temp": 1}}]}']
     + [b'{"models": [{"name": "x", "repo": "a/b", "kind": "smell"}]}']
-    + [b'{"models": [{"name": "x", "repo": "a/b", "context": "large"}]}'],
+    + [b'{"models": [{"name": "x", "repo": "a/b", "context": "large"}]}']
+    + [b'{"models": [{"name": "x", "repo": "a/b", "parser": "pythonic"}]}'],
 )
 def test_a_malformed_catalogue_names_the_place(text):
     with pytest.raises(LeapSerializationError, match="^own.json"):

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from leap_core.errors import LeapError, LeapModelLoadingError, LeapModelNotFoundError
+from leap_core.locks import Busy, is_locked, locked
+from leap_core.models import upkeep
 from leap_core.models.directories import Directories
 from leap_core.models.gguf import read_gguf_header
 from leap_core.models.importing import import_model
-from leap_core.models.locks import Busy, is_locked, locked
 from leap_core.models.placing import place
 from leap_core.models.references import resolve_local
 from leap_core.models.store import LeapModelInUseError, Store, hold
@@ -146,6 +148,57 @@ def test_gc_removes_what_unfinished_downloads_left(imported, store):
     assert removed >= {"Half-Q4_0/Half-Q4_0.gguf.part", "LFM2-VL-450M-Q4_0/.x.json.new", "Empty-Q4_0", "Half-Q4_0"}
     assert [model.name for model in store.installed()] == [imported.name] and imported.state == "ready"
     assert list(rubbish_in(store)) == []
+
+
+def test_gc_leaves_what_came_while_it_looked(store, make_gguf, monkeypatch):
+    (store.root / "Tiny-Q8_0").mkdir(parents=True)
+    source = make_gguf("mine.gguf", file_type=7)
+
+    def found_before_an_import(_store):
+        yield from list(rubbish_in(store))
+        import_model(source, store, name="Tiny", mode="copy")
+
+    monkeypatch.setattr(upkeep, "rubbish_in", found_before_an_import)
+    assert collect(store) == []
+    assert [(model.name, model.state) for model in store.installed()] == [("Tiny-Q8_0", "ready")]
+
+
+def test_removing_a_link_to_a_model_leaves_the_model(imported, store, tmp_path):
+    elsewhere = imported.directory.rename(tmp_path / imported.name)
+    (store.root / imported.name).symlink_to(elsewhere)
+    assert store.remove(store.named(imported.name)) == 0
+    assert store.installed() == [] and len(list(elsewhere.glob("*.gguf"))) == 2
+
+
+LOOK = """
+import sys
+from pathlib import Path
+from leap_core.locks import is_locked
+print(sum(is_locked(Path(sys.argv[1]), shared=bool(sys.argv[2])) for _ in range(int(sys.argv[3]))))
+"""
+
+
+def looker(path: Path, times: int, shared: bool = False) -> subprocess.Popen[str]:
+    argv = [sys.executable, "-c", LOOK, str(path), "1" if shared else "", str(times)]
+    return subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_those_who_look_at_a_lock_do_not_see_each_other(tmp_path, shared):
+    (tmp_path / "lock").touch()
+    lookers = [looker(tmp_path / "lock", 2000, shared) for _ in range(3)]
+    assert [int(one.communicate()[0]) for one in lookers] == [0, 0, 0]
+
+
+def test_a_model_is_held_while_others_look(imported):
+    path = imported.directory / ".in-use"
+    path.touch()
+    missed = 0
+    with looker(path, 8_000) as one:
+        while one.poll() is None:
+            with hold(imported.path), suppress(Busy), locked(path, wait=False):
+                missed += 1
+    assert missed == 0
 
 
 def test_locks_exclude_and_share(tmp_path):
