@@ -356,9 +356,9 @@ class JobsClient:
             self._keeper.see_to_it()
 
     def see_to_running(self) -> None:
-        """Start a worker where jobs are told as running and none runs, because it was killed: one that is stopped
-        queues them again. Raises nothing when none comes up."""
-        if self.table.running():
+        """Start a worker where one was killed and left jobs behind: one that is stopped queues what runs again, and
+        tells that it is gone. Raises nothing when none comes up."""
+        if self.table.running() or (self.places.worker_state.exists() and self.table.unfinished()):
             with suppress(LeapUnavailableError, OSError):
                 self.see_to_worker()
 

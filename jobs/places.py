@@ -23,6 +23,9 @@ from .job import BATCH, DOWNLOAD, GENERATE, KINDS
 DEFAULT_CONCURRENCY = {DOWNLOAD: 2, GENERATE: 4, BATCH: 1}
 MOST_CONCURRENCY = 64
 IDLE_SECONDS = 300.0
+SQLITE, REDIS, POSTGRESQL = "sqlite:///", ("redis://", "rediss://", "unix://"), ("postgresql://", "postgres://")
+QUEUE_SCHEMES = (SQLITE, *REDIS, *POSTGRESQL)
+"""What a ``queue_url`` may begin with."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class Places:
             if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MOST_CONCURRENCY:
                 raise LeapSerializationError(f"jobs.{kind} must be 1 to {MOST_CONCURRENCY}", path=str(path))
         minutes = jobs.get("idle_minutes", IDLE_SECONDS / 60)
-        if not isinstance(minutes, (int, float)) or isinstance(minutes, bool) or minutes < 0:
+        if not isinstance(minutes, (int, float)) or isinstance(minutes, bool) or not minutes >= 0:
             raise LeapSerializationError("jobs.idle_minutes must be 0 or more", path=str(path))
         url = settings.get("queue_url")
         if url is not None and not isinstance(url, str):

@@ -23,6 +23,7 @@ from huey.storage import SqliteStorage
 from leap_core.errors import LeapSerializationError, LeapUnavailableError
 
 from .job import KINDS
+from .places import POSTGRESQL, QUEUE_SCHEMES, REDIS, SQLITE
 
 FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 0.02, 0.05
 """Between two looks into an empty queue: 20 looks a second, and a median of about 12 ms until a job begins."""
@@ -154,11 +155,11 @@ def _open(kind: str, path: Path, url: str | None) -> Huey:
     if url is None:
         return _open_own(path, settings)
     try:
-        if url.startswith("sqlite:///"):
-            return _open_file(path.parent / url.removeprefix("sqlite:///"), settings)
-        if url.startswith(("redis://", "rediss://", "unix://")):
+        if url.startswith(SQLITE):
+            return _open_file(path.parent / url.removeprefix(SQLITE), settings)
+        if url.startswith(REDIS):
             return PriorityRedisHuey(url=url, **settings)
-        if url.startswith(("postgres://", "postgresql://")):
+        if url.startswith(POSTGRESQL):
             from huey import PostgresHuey
 
             return PostgresHuey(dsn=url, **settings)
@@ -167,4 +168,4 @@ def _open(kind: str, path: Path, url: str | None) -> Huey:
     except Exception as error:
         hint = "see queue_url in config.toml"
         raise LeapUnavailableError(f"the queue {url} cannot be used: {error}", hint=hint) from None
-    raise LeapSerializationError(f"{url!r} begins with none of sqlite:///, redis://, postgresql://", path="queue_url")
+    raise LeapSerializationError(f"{url!r} begins with none of {', '.join(QUEUE_SCHEMES)}", path="queue_url")

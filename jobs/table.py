@@ -355,7 +355,8 @@ class Table:
 
 
 def _dumps(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")  # paths that are no text, as JSON has it
 
 
 def _among(*, states: Sequence[str], kinds: Sequence[str]) -> tuple[str, tuple[str, ...]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,6 +18,8 @@ from leap_core.files import replace_text
 from .environment import Environment
 
 STANDARD = "-"
+DESCRIPTOR = re.compile(r"/dev/std(?P<name>out|err)|/(dev|proc/self)/fd/(?P<number>\d+)")
+"""Names of what is open already. Where they lead may be a file in which more than the answer stands."""
 
 
 @contextmanager
@@ -27,7 +30,7 @@ def writing_to(target: str | None, env: Environment) -> Iterator[Environment]:
     it cannot be written its text goes to stdout, and LeapError says why. Raises UsageError for a place where there can
     be no file, before the block begins.
     """
-    if target is None or target == STANDARD:
+    if target is None or is_standard(target):
         yield env
         return
     path = env.cwd / target
@@ -42,6 +45,18 @@ def writing_to(target: str | None, env: Environment) -> Iterator[Environment]:
     _write(path, text.getvalue(), env)
 
 
+def is_standard(name: str) -> bool:
+    """Whether an output's name means standard output: ``-``, ``/dev/stdout`` and the like."""
+    return name == STANDARD or _descriptor(name) == 1
+
+
+def _descriptor(name: str) -> int | None:
+    found = DESCRIPTOR.fullmatch(os.path.normpath(name))
+    if found is None:
+        return None
+    return {"out": 1, "err": 2}[found["name"]] if found["name"] else int(found["number"])
+
+
 def _check(path: Path, name: str) -> None:
     if path.is_dir():
         raise click.UsageError(f"--output {name} is a directory" if name else "--output needs a file's name")
@@ -54,8 +69,9 @@ def _check(path: Path, name: str) -> None:
 def _write(path: Path, text: str, env: Environment) -> None:
     text = text.encode("utf-8", "replace").decode("utf-8")  # a lone surrogate has no UTF-8
     try:
-        if path.exists() and not path.is_file():  # a pipe or a device, which nothing may take the place of
-            with path.open("w", encoding="utf-8", newline="") as file:
+        descriptor = _descriptor(str(path))
+        if descriptor is not None or (path.exists() and not path.is_file()):  # which nothing may take the place of
+            with open(path if descriptor is None else os.dup(descriptor), "w", encoding="utf-8", newline="") as file:
                 file.write(text)
             return
         is_new = not path.exists()

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from .environment import Environment
+from .texts import check_texts
 
 CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 
@@ -40,7 +41,9 @@ class LeapCommand(click.Command):
         path = ctx.command_path.partition(" ")[2]
         ctx.default_map = defaults = OptionDefaults(self, path, ctx.ensure_object(Environment))
         try:
-            return super().parse_args(ctx, args)
+            rest = super().parse_args(ctx, args)
+            check_texts(ctx)
+            return rest
         except click.BadParameter as error:
             name = str(error.param.name) if error.param is not None else ""
             if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT_MAP:

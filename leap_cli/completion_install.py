@@ -49,11 +49,12 @@ def install(place: Place, shell: str) -> bool:
         if place.start_file is None:
             return False
         place.start_file.parent.mkdir(parents=True, exist_ok=True)
+        line = os.fsencode(place.line)
         present = place.start_file.read_bytes() if place.start_file.exists() else b""
-        if place.line.encode() in present.splitlines():
+        if line in present.splitlines():
             return False
         with place.start_file.open("ab") as file:  # appended, so that a link to the user's own file stays one
-            file.write((b"" if present.endswith(b"\n") or not present else b"\n") + place.line.encode() + b"\n")
+            file.write((b"" if present.endswith(b"\n") or not present else b"\n") + line + b"\n")
     except OSError as error:
         raise LeapError(
             f"cannot write {error.filename or place.script}: {error.strerror}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -74,7 +75,6 @@ def take_constraint(flags: dict[str, Any], env: Environment) -> dict[str, Any]:
         raise click.UsageError(f"{SHAPES[second]} cannot be combined with {SHAPES[first]}")
     fields: dict[str, Any] = {"inject_schema_into_prompt": flags.pop("schema_in_prompt")}
     for name, value in given.items():
-        _check_text(value, SHAPES[name])
         if name.startswith("json_schema"):
             schema = read_schema_argument(value, env, many=name == "json_schema_multi")
             fields["json_schema_constraint"] = json.dumps(schema, ensure_ascii=False)
@@ -107,10 +107,11 @@ def read_document(value: str, env: Environment) -> Any:
     from leap_core.constraints.schema import parse_json
     from leap_core.constraints.shorthand import schema_from_shorthand
 
-    path = env.cwd / value if _may_be_path(value) else None
+    path = env.cwd / value
     source = "the schema"
     text = value
-    if path is not None and (path.is_file() or value.endswith(".json") or ("/" in value and not NO_PATH.search(value))):
+    looks_like_one = value.endswith(".json") or ("/" in value and not NO_PATH.search(value))
+    if _may_be_path(value) and (os.path.isfile(path) or looks_like_one):
         source, text = value, _read(path, value)
     stripped = text.strip()
     if stripped.startswith(("{", "[")) or stripped in ("true", "false") or source != "the schema":
@@ -119,13 +120,6 @@ def read_document(value: str, env: Environment) -> Any:
         except ValueError as error:
             raise LeapSchemaError(f"{source} is not JSON: {error}") from None
     return schema_from_shorthand(text)
-
-
-def _check_text(value: str, flag: str) -> None:
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError:
-        raise click.UsageError(f"{flag} is not UTF-8 text") from None
 
 
 def _may_be_path(value: str) -> bool:
@@ -143,7 +137,7 @@ def _read(path: Path, name: str) -> str:
 
 def read_grammar_argument(value: str, env: Environment) -> str:
     """The grammar that an argument means. One has a ``start`` rule; anything without a colon is a file's name."""
-    if ":" in value and not (_may_be_path(value) and (env.cwd / value).is_file()):
+    if ":" in value and not (_may_be_path(value) and os.path.isfile(env.cwd / value)):
         return value
     return _read(env.cwd / value, value)
 

@@ -81,7 +81,10 @@ def _system_message(failure: OSError) -> str:
 def _keep_traceback(failure: BaseException, env: Environment) -> str:
     text = "".join(traceback.format_exception(type(failure), failure, failure.__traceback__))
     name = f"error-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
-    for directory in (env.directories.logs, Path(tempfile.gettempdir())):
+    places = [Path(tempfile.gettempdir())]
+    with suppress(errors.LeapError):
+        places.insert(0, env.directories.logs)
+    for directory in places:
         with suppress(OSError):
             directory.mkdir(parents=True, exist_ok=True)
             (directory / name).write_text(text, encoding="utf-8")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Sequence
 
@@ -26,7 +25,6 @@ def read_prompt(
     One ``-`` among the words stands for standard input, a terminal included. All of it takes the place of ``{input}``
     in ``pattern``, or follows a pattern that has none. An empty prompt is a usage error.
     """
-    words = [text_argument(word, "the prompt") for word in words]
     if words.count("-") > 1:
         raise click.UsageError("'-' stands for standard input and can be given only once")
     if "-" in words:
@@ -63,7 +61,6 @@ def read_system(value: str, env: Environment) -> str:
 
     Raises UsageError.
     """
-    value = text_argument(value, "--system")
     if not value.startswith("@"):
         return value
     if value.startswith("@@"):
@@ -85,13 +82,3 @@ def decode_text(data: bytes, source: str) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise click.UsageError(f"{source} is not UTF-8 text (byte {error.start + 1})") from None
-
-
-def text_argument(text: str, name: str) -> str:
-    """An argument as text. Bytes that Python could not decode by the locale are taken as UTF-8, or refused."""
-    if not any("\udc80" <= char <= "\udcff" for char in text):  # how Python carries such bytes
-        return text
-    try:
-        return os.fsencode(text).decode("utf-8")
-    except UnicodeDecodeError:
-        raise click.UsageError(f"{name} is not valid UTF-8") from None

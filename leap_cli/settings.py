@@ -5,6 +5,7 @@ A few settings stand for themselves; besides, every option of every command is o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -30,6 +31,18 @@ class Text(click.ParamType[str]):
         if not isinstance(value, str) or not value.strip():
             self.fail("must be a text, and not empty")
         return value
+
+
+class QueueUrl(Text):
+    """Where jobs queue; what stands behind the scheme is not looked at."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from jobs.places import QUEUE_SCHEMES
+
+        url = super().convert(value, param, ctx)
+        if not url.startswith(QUEUE_SCHEMES):
+            self.fail(f"{url!r} begins with none of {', '.join(QUEUE_SCHEMES)}")
+        return url
 
 
 class LengthOfTime(Text):
@@ -80,18 +93,21 @@ class Setting:
         return kept if self.many else kept[0]
 
     def _check_range(self, values: list[Any], where: str) -> None:
-        """Sampling options have ranges that their types do not know."""
+        """Some numbers have ranges that their types do not know."""
         from leap_core.errors import LeapOptionsError
-        from leap_core.options import GenerationOptions
+        from leap_core.options import GenerationOptions, ModelLoadingOptions
 
+        if not isinstance(self.type, (click.types.FloatParamType, click.types.IntParamType)):
+            return
+        if any(isinstance(value, float) and math.isnan(value) for value in values):
+            raise click.UsageError(f"{where}: nan is not a number")
         name = str(self.option.name) if self.option is not None else ""
-        if isinstance(self.type, (click.types.FloatParamType, click.types.IntParamType)) and hasattr(
-            GenerationOptions, name
-        ):
-            try:
-                GenerationOptions(**{name: values[0]})
-            except LeapOptionsError as error:
-                raise click.UsageError(f"{where}: {error.message}") from None
+        for kind in (GenerationOptions, ModelLoadingOptions):
+            if hasattr(kind, name):
+                try:
+                    kind(**{name: values[0]})
+                except LeapOptionsError as error:
+                    raise click.UsageError(f"{where}: {error.message}") from None
 
 
 @dataclass(frozen=True)
@@ -117,7 +133,7 @@ class Effective:
 GENERAL = (
     Setting("default_model", "The model that is used when a command names none.", Text(), "builtin", "LEAP_MODEL"),
     Setting("keep_alive", "How long `leap load` keeps a model without use, such as 10m.", LengthOfTime(), "10m"),
-    Setting("queue_url", "Where jobs queue, such as redis://localhost; a file of leap's own by default.", Text()),
+    Setting("queue_url", "Where jobs queue, such as redis://localhost; a file of leap's own by default.", QueueUrl()),
     Setting("jobs.download", "Downloads in the background at once.", click.IntRange(1, 64), 2),
     Setting("jobs.generate", "Answers in the background at once.", click.IntRange(1, 64), 4),
     Setting("jobs.batch", "Batches in the background at once.", click.IntRange(1, 64), 1),

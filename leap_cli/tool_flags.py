@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -185,7 +186,7 @@ def _readable_directory(env: Environment) -> Path:
         return env.cwd
     if not isinstance(directory, str) or not directory:
         raise click.UsageError(f"{env.directories.config_file}: tools.read_file.directory must be a path")
-    return env.cwd / Path(directory).expanduser()
+    return env.cwd / os.path.expanduser(directory)
 
 
 def _tools_table(env: Environment) -> dict[str, Any]:

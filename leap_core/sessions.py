@@ -251,6 +251,8 @@ class SessionStore:
 
     def _insert(self, model: str | None, name: str | None) -> Session:
         now = time.time()
+        if model is not None:  # a file's name need not be text
+            model = model.encode("utf-8", "backslashreplace").decode("utf-8")
         while True:
             id = "".join(secrets.choice(ALPHABET) for _ in range(ID_CHARACTERS))
             if self.get(id) is None:

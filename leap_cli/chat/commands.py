@@ -6,6 +6,7 @@ LeapError or click's UsageError, and the talk goes on.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -147,7 +148,7 @@ def load(talk: Talk, reference: str) -> None:
     if not reference:
         raise click.UsageError("give a session or a file: /load SESSION, or /load FILE")
     log = talk.dialogue.log
-    if (talk.env.cwd / expand(reference)).is_file():
+    if os.path.isfile(talk.env.cwd / expand(reference)):
         history = read_conversation(expand(reference), talk.env)
         log.begin_another()
     else:

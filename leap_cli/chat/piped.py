@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from leap_core.errors import LeapError, LeapGenerationError, LeapSerializationError
 from leap_core.messages import ChatMessage, ChatMessageRole
@@ -25,19 +26,19 @@ from .dialogue import Dialogue
 
 
 def answer_lines(dialogue: Dialogue, env: Environment) -> None:
-    """Answer each line that is not blank. The first failure ends it: nobody is there to say things differently."""
-    for _, line in _lines(env):
-        _go_on(env, dialogue.answer(ChatMessage(ChatMessageRole.USER, line)))
+    """Answer each line that is not blank. The first failure ends it, for nobody is there to say things differently, and
+    its error begins with the line's number."""
+    for number, line in _lines(env):
+        with _naming(number):
+            complete = dialogue.answer(ChatMessage(ChatMessageRole.USER, line))
+        _go_on(env, complete)
 
 
 def answer_messages(dialogue: Dialogue, env: Environment, output: Output) -> None:
     """Answer each message with a message. The first failure ends it, and its error begins with the line's number."""
     for number, line in _lines(env):
-        try:
+        with _naming(number):
             complete = _take(dialogue, ChatMessage.from_json(_parsed(line)))
-        except LeapError as error:
-            error.message = f"line {number}: {error.message}"
-            raise
         if complete is not None:
             _go_on(env, complete)
             output.event(complete.full_message.to_json())
@@ -60,6 +61,15 @@ def read_through(_dialogue: Dialogue, stream: Stream) -> Complete:
     if complete is None or complete.finish_reason is GenerationFinishReason.ERROR:
         raise LeapGenerationError("the generation failed before the answer was complete")
     return complete
+
+
+@contextmanager
+def _naming(number: int) -> Iterator[None]:
+    try:
+        yield
+    except LeapError as error:
+        error.message = f"line {number}: {error.message}"
+        raise
 
 
 def _go_on(env: Environment, complete: Complete) -> None:

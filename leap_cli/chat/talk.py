@@ -13,7 +13,7 @@ from leap_core.messages import ChatMessage, ChatMessageContent, ChatMessageRole,
 
 from ..environment import Environment
 from ..output import Output
-from ..prompt import text_argument
+from ..texts import text_argument
 from .dialogue import Dialogue
 from .editor import Editor, PlainTyping, Typing
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..answer_file import STANDARD, is_standard
 from ..background_flags import background_flags, policy_of, tell_id
 from ..command_line import leap_command
 from ..constraint_flags import constraint_flags, take_constraint
@@ -19,7 +20,7 @@ from ..generation_flags import generation_flags, generation_options
 from ..interrupts import stopping_on_interrupt
 from ..loading_flags import BUILTIN_NOTE, default_model, host_for_job, loading_flags, telling_the_default, warm_or_load
 from ..output import Output
-from ..prompt import read_system, text_argument
+from ..prompt import read_system
 
 if TYPE_CHECKING:
     from jobs.batch.run import Progress
@@ -93,7 +94,7 @@ def command(
     The same command again goes on where it was ended, by Ctrl-C, a crash or a power failure: FILE.journal keeps what
     was answered. The exit code is 8 when some lines failed; they are tried again next time.
     """
-    from jobs.batch.settings import STANDARD, BatchSettings, check_batch, rows_of
+    from jobs.batch.settings import BatchSettings, check_batch, rows_of
 
     output = Output(env)
     shape = take_constraint(flags, env)
@@ -103,12 +104,12 @@ def command(
         raise click.UsageError("-m needs a model's name or file")
     settings = BatchSettings(
         source=_place(env, source),
-        output=_place(env, target),
+        output=STANDARD if is_standard(target) and not background else _place(env, target),
         model=model,
         options=options.to_json(),
         loading=loading,
         system=None if system is None else read_system(system, env),
-        template=None if template is None else text_argument(template, "--template"),
+        template=template,
         tools=[] if tools is None else _read_tools(env.cwd / tools, tools),
         format=output_format,
         ordered=ordered,
@@ -241,7 +242,7 @@ def _not_written(error: OSError, settings: BatchSettings) -> Exception:
 
 def _place(env: Environment, path: str) -> str:
     """A path as this command's user means it, valid in any directory; "-" stays."""
-    return path if path == "-" else str(env.cwd / text_argument(path, "the file's name"))
+    return path if path == "-" else str(env.cwd / path)
 
 
 def _read_tools(path: Path, name: str) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from ..answer_file import writing_to
 from ..command_line import leap_command
 from ..environment import Environment
 from ..output import Output
-from ..prompt import read_text, text_argument
+from ..prompt import read_text
 
 if TYPE_CHECKING:
     from jobs.job import Job
@@ -57,7 +57,7 @@ def command(
     if sources.count(STANDARD) > 1:
         raise click.UsageError("'-' stands for standard input and can be given only once")
     with writing_to(output, env) as target:
-        found = [each for source in sources for each in _conversations(text_argument(source, "the source"), env)]
+        found = [each for source in sources for each in _conversations(source, env)]
         if format == OPENAI and len(found) > 1:
             raise click.UsageError(f"these are {len(found)} conversations, and openai is one: use --format jsonl")
         place = _place(media_dir, output, env)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -203,7 +204,7 @@ def import_file(env: Environment, /, file: Path, name: str | None, quant: str | 
 
     output = Output(env)
     installed, how = import_model(
-        env.cwd / file.expanduser(),
+        env.cwd / os.path.expanduser(file),
         _store(env),
         name=name,
         quantization=quant,
@@ -272,8 +273,8 @@ def create(
 
     template = None if chat_template is None else _read(env, chat_template).decode("utf-8", "replace")
     made = create_manifest(
-        env.cwd / model.expanduser(),
-        None if target is None else env.cwd / target.expanduser(),
+        env.cwd / os.path.expanduser(model),
+        None if target is None else env.cwd / os.path.expanduser(target),
         sampling=SamplingDefaults(**sampling),
         chat_template=template,
         threads=threads,
@@ -284,7 +285,7 @@ def create(
 
 def _read(env: Environment, file: Path) -> bytes:
     try:
-        return (env.cwd / file.expanduser()).read_bytes()
+        return (env.cwd / os.path.expanduser(file)).read_bytes()
     except OSError as error:
         raise click.UsageError(f"cannot read {file}: {error.strerror}") from None
 

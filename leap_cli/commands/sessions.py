@@ -13,7 +13,6 @@ from ..environment import Environment
 from ..format_flag import format_flag
 from ..job_display import age
 from ..output import Format, Output
-from ..prompt import text_argument
 
 if TYPE_CHECKING:
     from leap_core.sessions import SessionStore
@@ -57,7 +56,7 @@ def show(env: Environment, /, session: str, format: str) -> None:
 
     output = Output(env, format)
     with _store(env) as store:
-        found = store.find(text_argument(session, "SESSION"))
+        found = store.find(session)
         history = store.history(found.id)
     if output.format is Format.JSONL:
         for message in history:
@@ -79,7 +78,7 @@ def search(env: Environment, /, text: tuple[str, ...], format: str) -> None:
     Where no message has them, those are found in which TEXT stands as it is, also inside of words.
     """
     output = Output(env, format)
-    wanted = text_argument(" ".join(text), "TEXT")
+    wanted = " ".join(text)
     with _store(env) as store:
         found = store.search(wanted)
     if output.format is Format.QUIET:
@@ -99,8 +98,8 @@ def search(env: Environment, /, text: tuple[str, ...], format: str) -> None:
 def rename(env: Environment, /, session: str, name: str, format: str) -> None:
     """Give a session a NAME, which --session then continues; an empty one takes its name away."""
     with _store(env) as store:
-        id = store.find(text_argument(session, "SESSION")).id
-        store.rename(id, text_argument(name, "NAME") or None)
+        id = store.find(session).id
+        store.rename(id, name or None)
         renamed = store.find(id)
     Output(env, format).records([renamed.to_json()], ["id", "name", "title"], name="id")
 
@@ -112,7 +111,7 @@ def rename(env: Environment, /, session: str, name: str, format: str) -> None:
 def remove(env: Environment, /, sessions: tuple[str, ...], format: str) -> None:
     """Forget sessions and all that was said in them. When one of them is not known, none is forgotten."""
     with _store(env) as store:
-        ids = dict.fromkeys(store.find(text_argument(each, "SESSION")).id for each in sessions)
+        ids = dict.fromkeys(store.find(each).id for each in sessions)
         for id in ids:
             store.remove(id)
     Output(env, format).records([{"id": id} for id in ids], ["id"], name="id")

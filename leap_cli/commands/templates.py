@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import click
@@ -15,7 +16,7 @@ from ..format_flag import FormatChoice
 from ..generation_flags import generation_flags, generation_options
 from ..option_defaults import option_name, options_of
 from ..output import Format, Output
-from ..prompt import INPUT, read_system, text_argument
+from ..prompt import INPUT, read_system
 from ..prompt_templates import PromptTemplate, read_template, template_names, template_path, write_template
 from ..tool_flags import take_tools, tool_flags
 
@@ -106,9 +107,9 @@ def add(
     generation_options({**flags, **shape, "tool_choice": tools.choice})
     template = PromptTemplate(
         name,
-        about=None if about is None else text_argument(about, "--about"),
+        about=about,
         system=None if system is None else read_system(system, env),
-        prompt=text_argument(prompt, "the prompt"),
+        prompt=prompt,
         options=options,
     )
     if not template.prompt.strip():
@@ -152,6 +153,6 @@ def _given_options(ctx: click.Context, env: Environment) -> dict[str, Any]:
         given["grammar"] = read_grammar_argument(given["grammar"], env)
     if "tools_file" in given:
         given["tools_file"] = [str((env.cwd / file).absolute()) for file in given["tools_file"]]
-    if "model" in given and (env.cwd / given["model"]).is_file():
+    if "model" in given and os.path.isfile(env.cwd / given["model"]):
         given["model"] = str((env.cwd / given["model"]).absolute())
     return given

@@ -27,8 +27,8 @@ class ForeignCaches:
         hub = variables.get("HF_HUB_CACHE") or variables.get("HUGGINGFACE_HUB_CACHE")
         llama = variables.get("LLAMA_CACHE")
         return ForeignCaches(
-            Path(hub).expanduser() if hub else hugging_face_home(variables) / "hub",
-            Path(llama).expanduser() if llama else _llama_cpp_default(variables),
+            _expanded(hub) if hub else hugging_face_home(variables) / "hub",
+            _expanded(llama) if llama else _llama_cpp_default(variables),
         )
 
     def files_of(self, repo: str) -> dict[str, Path]:
@@ -59,17 +59,22 @@ def hugging_face_home(variables: Mapping[str, str]) -> Path:
     """``$HF_HOME``, else huggingface_hub's default."""
     home = variables.get("HF_HOME")
     if home:
-        return Path(home).expanduser()
+        return _expanded(home)
     return _user_cache(variables) / "huggingface"
 
 
 def _user_cache(variables: Mapping[str, str]) -> Path:
-    return Path(variables.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    return _expanded(variables.get("XDG_CACHE_HOME") or "~/.cache")
+
+
+def _expanded(path: str) -> Path:
+    """With the home directory for ``~``; where there is none, the path leads nowhere."""
+    return Path(os.path.expanduser(path))
 
 
 def _llama_cpp_default(variables: Mapping[str, str]) -> Path:
     if sys.platform == "darwin":
-        return Path("~/Library/Caches/llama.cpp").expanduser()
+        return _expanded("~/Library/Caches/llama.cpp")
     if os.name == "nt":
-        return Path(variables.get("LOCALAPPDATA") or "~/AppData/Local").expanduser() / "llama.cpp"
+        return _expanded(variables.get("LOCALAPPDATA") or "~/AppData/Local") / "llama.cpp"
     return _user_cache(variables) / "llama.cpp"

@@ -50,7 +50,8 @@ class Directories:
 
     @staticmethod
     def from_environment(variables: Mapping[str, str] | None = None) -> Directories:
-        """The directories that these environment variables (the process's own when None) lead to."""
+        """The directories that these environment variables (the process's own when None) lead to. Raises LeapError
+        where the user has no home directory."""
         home = absolute_home(os.environ if variables is None else variables)
         if home:
             root = Path(home)
@@ -58,15 +59,18 @@ class Directories:
         import platformdirs
 
         system = platformdirs.PlatformDirs(APPLICATION, appauthor=False)
-        data = Path(system.user_data_dir)
-        return Directories(
-            config=Path(system.user_config_dir),
-            data=data,
-            models=data / "models",
-            cache=Path(system.user_cache_dir),
-            logs=Path(system.user_log_dir),
-            run_path=Path(system.user_state_dir) / "run",
-        )
+        try:
+            data = Path(system.user_data_dir)
+            return Directories(
+                config=Path(system.user_config_dir),
+                data=data,
+                models=data / "models",
+                cache=Path(system.user_cache_dir),
+                logs=Path(system.user_log_dir),
+                run_path=Path(system.user_state_dir) / "run",
+            )
+        except RuntimeError:  # neither HOME nor an entry among the system's users
+            raise LeapError("you have no home directory", hint="set HOME, or LEAP_HOME") from None
 
     @property
     def config_file(self) -> Path:

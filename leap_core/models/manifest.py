@@ -113,7 +113,7 @@ def is_manifest(path: Path) -> bool:
 def write_manifest(manifest: Manifest, path: Path) -> None:
     """Write it atomically: a reader sees the old one or the whole new one, also after a power failure."""
     fresh = path.with_name(f".{path.name}.new")
-    with fresh.open("w", encoding="utf-8") as file:
+    with fresh.open("w", encoding="utf-8", errors="backslashreplace") as file:  # paths that are no text, as JSON has it
         file.write(manifest.dumps())
         file.flush()
         os.fsync(file.fileno())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -77,7 +78,7 @@ def _token(variables: Mapping[str, str]) -> str | None:
     where = "HF_TOKEN"
     if not token and variables.get("HF_HUB_DISABLE_IMPLICIT_TOKEN", "").lower() not in TRUE:
         path = variables.get("HF_TOKEN_PATH")
-        file = Path(path).expanduser() if path else hugging_face_home(variables) / "token"
+        file = Path(os.path.expanduser(path)) if path else hugging_face_home(variables) / "token"
         where = str(file)
         with suppress(OSError):
             token = file.read_text(encoding="utf-8", errors="replace")

@@ -42,7 +42,7 @@ def test_a_terminal_gets_a_prompt_on_stderr_and_ctrl_d_leaves(leap):
 def test_a_failed_turn_ends_a_pipe_with_its_code(leap):
     leap.script([LeapGenerationError("broken")], "never")
     done = leap("chat", "-m", "some", stdin="one\ntwo\n")
-    assert (done.code, done.stdout, done.stderr) == (1, "", "leap: error: broken\n")
+    assert (done.code, done.stdout, done.stderr) == (1, "", "leap: error: line 1: broken\n")
 
 
 def test_a_failed_turn_leaves_the_one_who_types_in_the_conversation(leap):

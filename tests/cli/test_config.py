@@ -186,6 +186,10 @@ def test_a_new_file_is_nobody_elses_and_a_link_stays_one(leap, leap_home, tmp_pa
         (["options.generate.stream", "perhaps"], "options.generate.stream: "),
         (["options.generate.format", "xml"], "'xml' is not one of"),
         (["jobs.download", "1", "2"], "takes one value, and 2 were given"),
+        (["queue_url", "foo://"], "queue_url: 'foo://' begins with none of sqlite:///, redis://"),
+        (["options.generate.context_size", "1"], "options.generate.context_size: context_size: 1 must be 8 or more"),
+        (["tools.timeout", "nan"], "tools.timeout: nan is not a number"),
+        (["default_model", "\udcff"], "is not valid UTF-8"),
     ],
 )
 def test_set_refuses_what_could_not_be_used(leap, leap_home, arguments, says):

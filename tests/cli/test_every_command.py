@@ -13,6 +13,7 @@ from leap_cli.command_line import LeapCommand
 from leap_cli.durations import Duration
 from leap_cli.option_defaults import option_variable, options_of
 from leap_cli.settings import commands
+from leap_cli.texts import NAMES_OF_FILES
 
 ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -64,6 +65,16 @@ def typed_options() -> list[tuple[str, click.Option]]:
     ]
 
 
+def text_options() -> list[tuple[str, click.Option]]:
+    """Every option that takes a text, and not a file's name."""
+    return [
+        (path, option)
+        for path, command in EVERY.items()
+        for option in options_of(command)
+        if isinstance(option.type, click.types.StringParamType) and option.name not in NAMES_OF_FILES
+    ]
+
+
 def refuses(kind: click.ParamType) -> bool:
     try:
         kind.convert(WRONG, None, None)
@@ -112,6 +123,16 @@ def test_it_refuses_an_option_that_it_does_not_have(leap, path):
     assert (done.code, done.stdout) == (2, "")
     assert done.stderr.startswith("leap: error: ") and done.stderr.count("\n") == 1
     assert "frobnicate" in done.stderr or path == "config set"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="arguments are always text there")
+@pytest.mark.parametrize(("path", "option"), text_options(), ids=lambda value: str(getattr(value, "opts", value)))
+def test_it_refuses_bytes_that_are_no_text(leap, path, option):
+    done = leap(*arguments_of(path, but=option), option.opts[0], "\udcff")
+    assert (done.code, done.stdout) == (2, "")
+    named = f"{max(option.opts, key=len)} is not valid UTF-8" in done.stderr
+    assert named or "cannot name a template" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(("path", "option"), typed_options(), ids=lambda value: str(getattr(value, "opts", value)))

@@ -283,6 +283,13 @@ def test_a_file_that_is_no_conversation_is_refused(leap, talk):
     assert two == "two.jsonl holds 2 conversations; give a file of one"
 
 
+@pytest.mark.parametrize("command", ["/load", "/attach", "/export", "/save", "/system", "/tools", "/export a/"])
+def test_a_name_that_is_too_long_leaves_the_conversation_open(leap, talk, command):
+    runner = leap.script("fine")
+    talk(f"{command} {'x' * 300}.md", "still here?")
+    assert len(runner.requests) == 1
+
+
 def test_a_conversation_that_has_become_too_long_says_how_to_go_on(leap, talk):
     leap.script("a", context_size=10)
     done = talk("one", "word " * 20)

@@ -59,6 +59,11 @@ def test_what_was_said_is_read_back_equal(store):
     assert store.search("Wer ist") == []
 
 
+def test_the_name_of_a_model_need_not_be_text(store):
+    id = store.create(model=os.fsdecode(b"/caf\xe9/m.gguf")).id
+    assert store.get(id).model == r"/caf\udce9/m.gguf"
+
+
 def test_a_reference_is_a_name_or_the_beginning_of_an_id(store):
     first, second = begun(store, USER), begun(store, name="second")
     assert store.find(first).id == first

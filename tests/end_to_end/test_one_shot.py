@@ -32,6 +32,23 @@ def test_ways_to_ask(shell, line):
     assert "Paris" in done.stdout and "error" not in done.stderr
 
 
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/dev/stderr"])
+def test_what_stands_in_the_file_behind_an_open_output_stays(shell, name):
+    line = f'(echo header; leap -o {name} -m builtin "{QUESTION}"; echo footer) > all.txt 2>&1; cat all.txt'
+    assert shell(line).stdout.splitlines() == ["header", "The capital of France is Paris.", "footer"]
+    assert (
+        "Paris" in shell(f'echo first > a; leap -o /dev/stdout "{QUESTION}" >> a 2>/dev/null; grep -v first a').stdout
+    )
+
+
+def test_a_batch_to_an_open_output_goes_after_what_stands_there(shell, tmp_path):
+    (tmp_path / "in.jsonl").write_text(json.dumps({"prompt": QUESTION}) + "\n")
+    batch = "leap batch in.jsonl -m builtin -o /dev/stdout --output-format plain"
+    done = shell(f"(echo header; {batch} 2>/dev/null; echo footer) > all.txt; cat all.txt")
+    header, answer, footer = done.stdout.splitlines()
+    assert (header, footer) == ("header", "footer") and "Paris" in json.loads(answer)["text"]
+
+
 def test_a_dry_run_counts_what_the_answer_reads(program, tmp_path):
     (tmp_path / "report.txt").write_text("All is well.\n")
     asked = (*BUILTIN, "--no-host", "-s", "Be brief.", "-f", "report.txt", "--json-schema", "a int", "What is it?")

@@ -56,6 +56,15 @@ def test_an_unusable_schema_ends_with_6_before_anything_is_generated(program, sc
     assert (done.returncode, done.stdout) == (6, "") and done.stderr.count("\n") == 1
 
 
+def test_a_schema_or_grammar_that_is_longer_than_names_of_files_can_be(program):
+    fields = [f"field{n} int: the number of whatever comes at place {n}" for n in range(8)]
+    shown = program("schema", "show", ", ".join(fields))
+    assert len(json.loads(shown.stdout)["properties"]) == 8, shown.stderr
+    grammar = "start: " + " | ".join(f'"greeting{n}"' for n in range(30))
+    done = program("generate", *GREEDY, "--grammar", grammar, "Say hello.")
+    assert done.returncode == 0 and done.stdout.startswith("greeting")
+
+
 def test_choices_and_expressions(program):
     done = program("generate", *GREEDY, "--choices", "yes,no", "Is Paris in France?")
     assert done.returncode == 0 and done.stdout in ("yes\n", "no\n")

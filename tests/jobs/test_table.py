@@ -187,6 +187,12 @@ def test_many_are_added_at_once_or_not_at_all(table):
     assert len(set(table.add([NewJob("generate", {})] * 300))) == 300
 
 
+def test_names_of_files_need_not_be_text(table):
+    path = os.fsdecode(b"/caf\xe9/m.gguf")
+    (id,) = table.add([NewJob("generate", {"model": path, "prompt": "caf\u00e9"})])
+    assert table.get(id).parameters == {"model": path, "prompt": "caf\u00e9"}
+
+
 def test_nobody_else_can_read_the_table(table):
     if os.name == "posix":
         assert stat.S_IMODE(table.path.stat().st_mode) == 0o600

@@ -319,6 +319,16 @@ def test_a_worker_without_work_ends_by_itself_and_leaves_no_lock(jobs, leap_home
     assert jobs.wait(again).state is State.SUCCEEDED
 
 
+def test_whoever_asks_after_a_worker_was_killed_starts_another(jobs, leap_home):
+    (id,) = jobs.table.add([NewJob("generate", {"model": "builtin", "messages": [{"role": "user", "content": "Hi"}]})])
+    jobs.see_to_running()
+    assert not is_running(jobs.places), "a worker that was stopped stays so"
+    jobs.places.worker_state.parent.mkdir(parents=True, exist_ok=True)
+    jobs.places.worker_state.write_text('{"pid": 1}', encoding="utf-8")  # which only one that was killed leaves behind
+    jobs.see_to_running()
+    assert jobs.wait(id).state in (State.SUCCEEDED, State.FAILED)
+
+
 def test_what_cannot_get_better_is_not_tried_again(jobs):
     long = jobs.generate("word " * 20_000, policy=Policy(retries=5))
     gone = jobs.submit([NewJob("generate", {"model": "/nowhere.gguf", "messages": []}, retries=5)])[0]

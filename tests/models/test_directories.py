@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from leap_core.errors import LeapError
 from leap_core.models import directories
+from leap_core.models.caches import ForeignCaches
 from leap_core.models.directories import Directories
 
 
@@ -25,6 +27,22 @@ def test_without_leap_home_the_system_decides(tmp_path: Path, monkeypatch: pytes
     found = Directories.from_environment({})
     assert found.models.name == "models" and "leap" in found.models.parts
     assert len({found.config, found.data, found.cache, found.logs, found.run_path}) >= 4
+
+
+@pytest.mark.skipif(os.name != "posix", reason="of the system's users")
+def test_who_has_no_home_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    import pwd
+
+    def nobody(_: int) -> None:
+        raise KeyError
+
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    for name in [name for name in os.environ if name == "HOME" or name.startswith("XDG_")]:
+        monkeypatch.delenv(name)
+    with pytest.raises(LeapError, match="no home directory"):
+        Directories.from_environment({})
+    assert ForeignCaches.from_environment({}).files_of("me/Some-GGUF") == {}
+    assert ForeignCaches.from_environment({"HF_HOME": "~nobody/x"}).files_of("me/Some-GGUF") == {}
 
 
 def test_the_run_directory_is_private(tmp_path: Path) -> None:

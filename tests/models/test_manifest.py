@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,12 @@ def test_a_published_manifest_is_read():
     assert manifest.model == "../LFM2-350M-ENJP-MT-Q5_K_M.gguf" and manifest.kind == "text"
     assert manifest.sampling == SamplingDefaults(temperature=0.3, min_p=0.15, repetition_penalty=1.05)
     assert manifest.to_json() == PUBLISHED
+
+
+def test_paths_in_it_need_not_be_text(tmp_path: Path):
+    manifest = Manifest("m.gguf", path_on_disk=os.fsdecode(b"/caf\xe9/m.gguf"))
+    write_manifest(manifest, tmp_path / "m.json")
+    assert read_manifest(tmp_path / "m.json") == manifest
 
 
 def test_what_is_written_is_read_back(tmp_path: Path):
