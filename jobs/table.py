@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from leap_core.errors import LeapJobError
+from leap_core.files import text_of
 
 from .job import FINAL, Event, Job, JsonObject, State
 from .schema import connect, telling_what_failed
@@ -355,8 +356,7 @@ class Table:
 
 
 def _dumps(value: Mapping[str, Any]) -> str:
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")  # paths that are no text, as JSON has it
+    return text_of(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
 def _among(*, states: Sequence[str], kinds: Sequence[str]) -> tuple[str, tuple[str, ...]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,13 +12,11 @@ from pathlib import Path
 import click
 
 from leap_core.errors import LeapError
-from leap_core.files import replace_text
+from leap_core.files import descriptor_of, replace_text
 
 from .environment import Environment
 
 STANDARD = "-"
-DESCRIPTOR = re.compile(r"/dev/std(?P<name>out|err)|/(dev|proc/self)/fd/(?P<number>\d+)")
-"""Names of what is open already. Where they lead may be a file in which more than the answer stands."""
 
 
 @contextmanager
@@ -47,14 +44,7 @@ def writing_to(target: str | None, env: Environment) -> Iterator[Environment]:
 
 def is_standard(name: str) -> bool:
     """Whether an output's name means standard output: ``-``, ``/dev/stdout`` and the like."""
-    return name == STANDARD or _descriptor(name) == 1
-
-
-def _descriptor(name: str) -> int | None:
-    found = DESCRIPTOR.fullmatch(os.path.normpath(name))
-    if found is None:
-        return None
-    return {"out": 1, "err": 2}[found["name"]] if found["name"] else int(found["number"])
+    return name == STANDARD or descriptor_of(name) == 1
 
 
 def _check(path: Path, name: str) -> None:
@@ -69,7 +59,7 @@ def _check(path: Path, name: str) -> None:
 def _write(path: Path, text: str, env: Environment) -> None:
     text = text.encode("utf-8", "replace").decode("utf-8")  # a lone surrogate has no UTF-8
     try:
-        descriptor = _descriptor(str(path))
+        descriptor = descriptor_of(str(path))
         if descriptor is not None or (path.exists() and not path.is_file()):  # which nothing may take the place of
             with open(path if descriptor is None else os.dup(descriptor), "w", encoding="utf-8", newline="") as file:
                 file.write(text)

@@ -7,7 +7,9 @@ from typing import Any
 
 import click
 
-NAMES_OF_FILES = {"file", "files", "journal", "media_dir", "model", "models", "names", "output", "source", "target"}
+NAMES_OF_FILES = {
+    *("file", "files", "journal", "media_dir", "model", "models", "names", "output", "source", "target", "tools"),
+}
 """Parameters whose bytes need not be UTF-8."""
 
 

@@ -1,8 +1,10 @@
-"""Changing a small file that users own too: at every moment it is the old one or the new one, and no change is lost."""
+"""Files that users own too: a small one that is changed is at every moment the old one or the new one, and no change is
+lost; and what names of files can be."""
 
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -10,6 +12,8 @@ from pathlib import Path
 
 from .errors import LeapError
 from .locks import locked
+
+DESCRIPTOR = re.compile(r"/dev/std(?P<name>out|err)|/(dev|proc/self)/fd/(?P<number>\d{1,9})")
 
 
 @contextmanager
@@ -49,6 +53,20 @@ def replace_text(path: Path, text: str) -> None:
             raise
     except OSError as error:
         raise cannot_write(path, error) from None
+
+
+def text_of(name: str) -> str:
+    """A file's name for places that hold only text: bytes that are none become backslashes, as JSON writes them."""
+    return name.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def descriptor_of(name: str) -> int | None:
+    """The descriptor that a path is a name of, such as 1 for ``/dev/stdout``. To open it anew would be to write over
+    what others write to the same file."""
+    found = DESCRIPTOR.fullmatch(os.path.normpath(name))
+    if found is None:
+        return None
+    return {"out": 1, "err": 2}[found["name"]] if found["name"] else int(found["number"])
 
 
 def cannot_write(path: Path, error: OSError) -> LeapError:

@@ -15,6 +15,9 @@ POLL_SECONDS = 0.05
 GLANCE_SECONDS = 0.05
 """Longer than `is_locked` holds a lock to find out, shorter than anybody would notice."""
 
+MOST_VANISHED = 10
+"""Times that the directory of a lock can be removed between its making and the lock's."""
+
 
 class Busy(Exception):
     """Somebody else has the lock on ``path``."""
@@ -60,14 +63,16 @@ def is_locked(path: Path, *, shared: bool = False) -> bool:
 def _acquire(path: Path, shared: bool, seconds: float, while_waiting: Callable[[], object] | None) -> int:
     poll = min(POLL_SECONDS, seconds / 10)
     deadline = time.monotonic() + seconds
+    vanished = 0
     while True:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
         except FileNotFoundError:
-            if path.is_symlink():  # it leads nowhere
+            vanished += 1
+            if vanished > MOST_VANISHED:
                 raise
-            continue  # its directory has been removed since
+            continue  # its directory may have been removed since
         try:
             if _try_lock(descriptor, shared) and _is_still(path, descriptor):
                 return descriptor

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from . import database
 from .errors import LeapSessionError
+from .files import text_of
 from .messages import ChatMessage, ChatMessageRole
 
 ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
@@ -251,8 +252,7 @@ class SessionStore:
 
     def _insert(self, model: str | None, name: str | None) -> Session:
         now = time.time()
-        if model is not None:  # a file's name need not be text
-            model = model.encode("utf-8", "backslashreplace").decode("utf-8")
+        model = None if model is None else text_of(model)
         while True:
             id = "".join(secrets.choice(ALPHABET) for _ in range(ID_CHARACTERS))
             if self.get(id) is None:

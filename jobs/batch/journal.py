@@ -13,6 +13,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from leap_core.errors import LeapError, LeapSerializationError, LeapUnavailableError
+from leap_core.files import text_of
 from leap_core.locks import Busy, locked
 
 from .results import Result
@@ -90,7 +91,7 @@ class Journal:
 
     def append(self, result: Result) -> None:
         """Keep a result. OSError means that it was not kept, and the journal is as before."""
-        line = json.dumps(result.to_json(), ensure_ascii=False, separators=(",", ":"))
+        line = text_of(json.dumps(result.to_json(), ensure_ascii=False, separators=(",", ":")))
         append_whole(self._file, line.encode() + b"\n")
         if time.monotonic() - self._synced >= SYNC_SECONDS:
             self.sync()

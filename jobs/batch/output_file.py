@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
 
+from leap_core.files import descriptor_of
 from leap_core.locks import Busy, locked
 
 from .journal import being_written
@@ -99,8 +100,10 @@ class OutputStream:
 
     @staticmethod
     def of_device(path: str) -> OutputStream:
-        """A device or named pipe."""
-        file = open(path, "a", encoding="utf-8", buffering=1)  # noqa: SIM115 - the stream's close closes it
+        """A device, a named pipe, or the name of what is open already."""
+        descriptor = descriptor_of(path)
+        place = path if descriptor is None else os.dup(descriptor)
+        file = open(place, "a", encoding="utf-8", buffering=1)  # noqa: SIM115 - the stream's close closes it
         return OutputStream(file.write, file.close)
 
     def open(self, lines: Iterable[str]) -> None:

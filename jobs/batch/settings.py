@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from leap_core.errors import LeapModelNotFoundError, LeapSerializationError
+from leap_core.files import descriptor_of
 from leap_core.options import GenerationOptions, ModelLoadingOptions
 
 from .circumstances import circumstances_of
@@ -121,8 +122,8 @@ class BatchSettings:
     @property
     def _is_regular(self) -> bool:
         """Whether the output is a file that can be read again, and not a device or a named pipe."""
-        if self.output == STANDARD or self.output.startswith("/dev/"):  # /dev/stdout may lead to a file
-            return False
+        if self.output == STANDARD or self.output.startswith("/dev/") or descriptor_of(self.output) is not None:
+            return False  # /dev/stdout may lead to a file
         return not Path(self.output).exists() or Path(self.output).is_file()
 
     @property

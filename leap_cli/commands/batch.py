@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..answer_file import STANDARD, is_standard
 from ..background_flags import background_flags, policy_of, tell_id
 from ..command_line import leap_command
 from ..constraint_flags import constraint_flags, take_constraint
@@ -94,7 +93,7 @@ def command(
     The same command again goes on where it was ended, by Ctrl-C, a crash or a power failure: FILE.journal keeps what
     was answered. The exit code is 8 when some lines failed; they are tried again next time.
     """
-    from jobs.batch.settings import BatchSettings, check_batch, rows_of
+    from jobs.batch.settings import STANDARD, BatchSettings, check_batch, rows_of
 
     output = Output(env)
     shape = take_constraint(flags, env)
@@ -104,7 +103,7 @@ def command(
         raise click.UsageError("-m needs a model's name or file")
     settings = BatchSettings(
         source=_place(env, source),
-        output=STANDARD if is_standard(target) and not background else _place(env, target),
+        output=_place(env, target),
         model=model,
         options=options.to_json(),
         loading=loading,

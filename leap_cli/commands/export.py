@@ -9,7 +9,7 @@ import click
 
 from leap_core.errors import LeapJobError, LeapSessionError
 
-from ..answer_file import writing_to
+from ..answer_file import STANDARD, is_standard, writing_to
 from ..command_line import leap_command
 from ..environment import Environment
 from ..output import Output
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from leap_core.sessions import Session
     from leap_core.transcripts import Place
 
-STANDARD = "-"
+
 OPENAI, JSONL, MARKDOWN = "openai", "jsonl", "markdown"
 
 
@@ -131,5 +131,5 @@ def _place(media_dir: str | None, output: str | None, env: Environment) -> Place
         return None
     from leap_core.transcripts import MediaDirectory
 
-    beside = env.cwd if output in (None, STANDARD) else (env.cwd / str(output)).parent
+    beside = env.cwd if output is None or is_standard(output) else (env.cwd / str(output)).parent
     return MediaDirectory(env.cwd / media_dir, beside).place

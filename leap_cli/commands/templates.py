@@ -18,6 +18,7 @@ from ..option_defaults import option_name, options_of
 from ..output import Format, Output
 from ..prompt import INPUT, read_system
 from ..prompt_templates import PromptTemplate, read_template, template_names, template_path, write_template
+from ..texts import text_argument
 from ..tool_flags import take_tools, tool_flags
 
 
@@ -154,5 +155,5 @@ def _given_options(ctx: click.Context, env: Environment) -> dict[str, Any]:
     if "tools_file" in given:
         given["tools_file"] = [str((env.cwd / file).absolute()) for file in given["tools_file"]]
     if "model" in given and os.path.isfile(env.cwd / given["model"]):
-        given["model"] = str((env.cwd / given["model"]).absolute())
+        given["model"] = text_argument(str((env.cwd / given["model"]).absolute()), "--model")
     return given

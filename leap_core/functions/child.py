@@ -81,7 +81,8 @@ def _needing_none(function: Callable[..., Any], hints: JsonObject) -> list[str]:
         parameters = inspect.signature(function).parameters.values()
     except (ValueError, TypeError):  # declared by hand
         return []
-    bare = [parameter.name for parameter in parameters if parameter.default is parameter.empty]
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    bare = [each.name for each in parameters if each.default is each.empty and each.kind not in several]
     return [name for name in bare if optional_of(without_annotations(hints.get(name, Any))[0]) is not None]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from ..errors import LeapError, LeapModelLoadingError, LeapSerializationError
@@ -49,7 +49,7 @@ class Management:
 
     async def status(self, _request: Request) -> Response:
         models = [resident.to_json() for resident in self._residents]
-        return JSONResponse({"pid": os.getpid(), "memory": resident_bytes(), "models": models})
+        return _json({"pid": os.getpid(), "memory": resident_bytes(), "models": models})
 
     async def load(self, request: Request) -> Response:
         """Lines of JSON: ``{"loading": seconds}`` now and then, at the end ``{"model": …}`` or ``{"error": …}``."""
@@ -76,7 +76,7 @@ class Management:
         """The model, and in what it differs from how it is wanted, if in anything."""
         wish = _wish(await read_json(request))
         resident = await self._residents.find(wish)
-        return JSONResponse({"model": resident.to_json(), "differs": resident.differs(wish)})
+        return _json({"model": resident.to_json(), "differs": resident.differs(wish)})
 
     async def unload(self, request: Request) -> Response:
         """Let go of one model, or of all with ``{"all": true}``. Tells their names, and whether the host now ends."""
@@ -89,7 +89,7 @@ class Management:
         ends = not len(self._residents)
         if ends:
             self._end()
-        return JSONResponse({"unloaded": [resident.name for resident in found], "ends": ends})
+        return _json({"unloaded": [resident.name for resident in found], "ends": ends})
 
     async def tokens(self, request: Request) -> Response:
         """How many tokens the prompt of a chat request has."""
@@ -98,7 +98,7 @@ class Management:
         asked = read_chat(body)
         with self._residents.named(asked.model).in_use(answers=False) as runner:
             count = await asyncio.to_thread(runner.get_prompt_tokens_size, asked.messages, add_bos, asked.functions)
-        return JSONResponse({"tokens": count})
+        return _json({"tokens": count})
 
     async def prompt(self, request: Request) -> Response:
         """The prompt that the model would get for a chat or a completion request, and how many tokens it has."""
@@ -107,21 +107,21 @@ class Management:
         wanted = asked.messages if asked.prompt is None else asked.prompt
         with self._residents.named(asked.model).in_use(answers=False) as runner:
             rendered = await asyncio.to_thread(runner.render, wanted, asked.functions, asked.options)
-        return JSONResponse({"text": rendered.text, "tokens": rendered.tokens})
+        return _json({"text": rendered.text, "tokens": rendered.tokens})
 
     async def stop(self, request: Request) -> Response:
         """End a generation within a token; its stream goes on to its end."""
         relay = self._answering.running.get(request.path_params["generation"])
         if relay is not None:
             relay.stop()
-        return JSONResponse({"running": relay is not None})
+        return _json({"running": relay is not None})
 
     async def end(self, _request: Request) -> Response:
         """End the host, if it holds no model and nobody is loading one."""
         ends = not len(self._residents) and not self.requests
         if ends:
             self._end()
-        return JSONResponse({"ends": ends})
+        return _json({"ends": ends})
 
 
 def _wish(value: object) -> Wish:
@@ -132,6 +132,11 @@ def _wish(value: object) -> Wish:
     if given.get("cwd") is not None:
         given["cwd"] = Path(given["cwd"])
     return Wish(**given)
+
+
+def _json(value: object) -> Response:
+    """In ASCII: names of files need not be text."""
+    return Response(json.dumps(value), media_type="application/json")
 
 
 def _line(value: object) -> bytes:

@@ -105,8 +105,9 @@ def is_manifest(path: Path) -> bool:
     if not path.is_file():
         return False
     with suppress(OSError), path.open("rb") as file:
-        text = file.read(LARGEST_MANIFEST)
-        return any(key.encode() in text for key in ("inference_type", "load_time_parameters"))
+        data = file.read(LARGEST_MANIFEST)
+        text = data.decode(json.detect_encoding(data), "replace")
+        return any(key in text for key in ("inference_type", "load_time_parameters"))
     return True  # reading it says what is wrong
 
 

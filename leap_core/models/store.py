@@ -7,6 +7,7 @@ writes, ``.in-use`` is shared by those who have the model loaded.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -16,13 +17,14 @@ from functools import cached_property
 from pathlib import Path
 
 from ..errors import LeapError, LeapModelNotFoundError, LeapSerializationError
+from ..files import text_of
 from ..locks import GLANCE_SECONDS, Busy, is_locked, locked
 from .directories import Directories
 from .manifest import Manifest, read_manifest
 from .model_files import by_quantization, companions_of, preferred_quantization, split_name
 
 PART, STATE = ".part", ".part.state"
-WRITE_LOCK, USE_LOCK = ".lock", ".in-use"
+LOCKS = WRITE_LOCK, USE_LOCK = ".lock", ".in-use"
 
 
 class LeapModelInUseError(LeapError):
@@ -186,12 +188,14 @@ class Store:
 
     def remove(self, model: InstalledModel) -> int:
         """Delete the model's directory; the bytes that this freed. Raises LeapModelInUseError."""
-        with self.writing(model.directory, f"remove {model.name}"):
+        if model.directory.is_symlink():
+            model.directory.unlink()
+            return 0
+        with self.removing(model.directory, f"remove {model.name}"):
             freed = freed_by(model)
-            if model.directory.is_symlink():
-                model.directory.unlink()
-                return 0
-            shutil.rmtree(model.directory)
+            for path in list(model.directory.iterdir()):
+                if path.name not in LOCKS:
+                    delete(path)
         return freed
 
     @contextmanager
@@ -207,6 +211,31 @@ class Store:
             loaded = busy.path.name == USE_LOCK
             reason = "a running job, host or session has it loaded" if loaded else "another process is downloading it"
             raise LeapModelInUseError(f"cannot {intent}: {reason}", hint="stop that first") from None
+
+    @contextmanager
+    def removing(self, directory: Path, intent: str) -> Iterator[None]:
+        """``writing``, and at the end the directory goes if nothing is left in it."""
+        with self.writing(directory, intent):
+            yield
+            _drop_if_empty(directory)
+        if os.name == "nt":  # where no file is removed that is open
+            _drop_if_empty(directory)
+
+
+def _drop_if_empty(directory: Path) -> None:
+    with suppress(OSError):  # somebody has come meanwhile, and made a lock of his own
+        if all(path.name in LOCKS for path in directory.iterdir()):
+            for name in LOCKS:
+                (directory / name).unlink(missing_ok=True)
+            directory.rmdir()
+
+
+def delete(path: Path) -> None:
+    """Remove a file, a link or a directory with all that is in it; nothing where it is gone."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 class Hold:
@@ -272,4 +301,4 @@ def free_space(path: Path) -> int:
 
 def identity_of(path: Path) -> str:
     """How a model found without the store is called: its file's name without ending and split number."""
-    return re.sub(r"-\d{5}-of-\d{5}$", "", path.stem)
+    return text_of(re.sub(r"-\d{5}-of-\d{5}$", "", path.stem))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -13,7 +12,18 @@ from ..errors import LeapModelLoadingError
 from ..locks import is_locked
 from .gguf import read_gguf_header
 from .part_file import hash_file
-from .store import PART, STATE, USE_LOCK, WRITE_LOCK, InstalledModel, LeapModelInUseError, Store, size_on_disk
+from .store import (
+    LOCKS,
+    PART,
+    STATE,
+    USE_LOCK,
+    WRITE_LOCK,
+    InstalledModel,
+    LeapModelInUseError,
+    Store,
+    delete,
+    size_on_disk,
+)
 
 
 @dataclass(frozen=True)
@@ -61,8 +71,9 @@ def _check(model: InstalledModel, path: Path) -> FileCheck:
 
 @dataclass(frozen=True)
 class Rubbish:
-    """Something that gc removes: a file or an empty directory, its size in bytes, and why."""
+    """Something in a model's directory that gc removes: a file or the empty directory, its size in bytes, and why."""
 
+    directory: Path
     path: Path
     bytes: int
     reason: str
@@ -84,25 +95,22 @@ def _rubbish_of(directory: Path) -> Iterator[Rubbish]:
         return
     for path in paths:
         if path.name.endswith((PART, STATE, f"{STATE}.new")):
-            yield Rubbish(path, size_on_disk(path), "an unfinished download")
+            yield Rubbish(directory, path, size_on_disk(path), "an unfinished download")
         elif path.name.startswith(".") and path.name.endswith(".new"):
-            yield Rubbish(path, size_on_disk(path), "a file that was being written")
-        elif path.name not in (WRITE_LOCK, USE_LOCK):
+            yield Rubbish(directory, path, size_on_disk(path), "a file that was being written")
+        elif path.name not in LOCKS:
             left.append(path)
     if not left:
-        yield Rubbish(directory, 0, "nothing is in it")
+        yield Rubbish(directory, directory, 0, "nothing is in it")
 
 
 def collect(store: Store) -> list[Rubbish]:
     """Remove it; what was removed."""
     removed = []
-    found = list(rubbish_in(store))
-    for directory in dict.fromkeys(item.path if item.path.is_dir() else item.path.parent for item in found):
-        with suppress(LeapModelInUseError), store.writing(directory, "tidy up"):
+    for directory in dict.fromkeys([item.directory for item in rubbish_in(store)]):
+        with suppress(LeapModelInUseError), store.removing(directory, "tidy up"):
             for item in list(_rubbish_of(directory)):  # looked at again: somebody may have come meanwhile
-                if item.path.is_dir():
-                    shutil.rmtree(item.path)
-                else:
-                    item.path.unlink(missing_ok=True)
+                if item.path != directory:  # which goes by itself
+                    delete(item.path)
                 removed.append(item)
     return removed

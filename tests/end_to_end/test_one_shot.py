@@ -41,12 +41,19 @@ def test_what_stands_in_the_file_behind_an_open_output_stays(shell, name):
     )
 
 
-def test_a_batch_to_an_open_output_goes_after_what_stands_there(shell, tmp_path):
+@pytest.mark.parametrize(("name", "to"), [("/dev/stdout", "1"), ("/dev/fd/3", "3"), ("/proc/self/fd/3", "3")])
+def test_a_batch_to_an_open_output_goes_after_what_stands_there(shell, tmp_path, name, to):
     (tmp_path / "in.jsonl").write_text(json.dumps({"prompt": QUESTION}) + "\n")
-    batch = "leap batch in.jsonl -m builtin -o /dev/stdout --output-format plain"
-    done = shell(f"(echo header; {batch} 2>/dev/null; echo footer) > all.txt; cat all.txt")
+    batch = f"leap batch in.jsonl -m builtin -o {name} --output-format plain"
+    done = shell(f"(echo header >&{to}; {batch} 2>/dev/null; echo footer >&{to}) {to}> all.txt; cat all.txt")
     header, answer, footer = done.stdout.splitlines()
     assert (header, footer) == ("header", "footer") and "Paris" in json.loads(answer)["text"]
+
+
+def test_a_descriptor_that_is_not_open_is_one_line(program):
+    done = program(*BUILTIN, "-o", "/dev/fd/99999999999999999999", QUESTION)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1) and "cannot write /dev/fd/9" in done.stderr
+    assert "Paris" in done.stdout, "the answer is not lost"
 
 
 def test_a_dry_run_counts_what_the_answer_reads(program, tmp_path):

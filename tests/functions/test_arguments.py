@@ -111,6 +111,14 @@ def forecast(city: str, unit: Optional[str]) -> str:  # noqa: UP045  (both spell
     return f"{city} {unit}"
 
 
+def test_none_is_not_given_to_what_takes_any_number(tools: dict[str, LeapFunction]):
+    def catch_all(a: int, *more: Optional[int], **rest: Optional[str]) -> str:  # noqa: UP045
+        return f"{a} {more} {rest}"
+
+    declared = LeapFunction("f", "", [LeapFunctionParameter("a", SchemaType({"type": "integer"}))], call=catch_all)
+    assert run(declared, isolated=False, a=1).text == "1 () {}"
+
+
 @pytest.mark.parametrize("isolated", [True, False])
 def test_none_is_given_where_it_is_missing_and_may_be_passed(tools: dict[str, LeapFunction], isolated: bool):
     assert run(tools["weather"], city="Rome").text == "Rome None 3"

@@ -146,6 +146,14 @@ def test_a_json_of_another_program_beside_a_model_is_left_alone(make_gguf, varia
     assert resolve_local(str(path)).path == resolve_local(str(path.parent)).path == path
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+def test_the_manifest_beside_a_model_counts_however_it_is_encoded(make_gguf, variables, tmp_path, encoding):
+    path = make_gguf("a.gguf")
+    manifest = Manifest("a.gguf", chat_template="{{ 1 }}").dumps()
+    (tmp_path / "made" / "a.json").write_text(manifest, encoding=encoding)
+    assert resolve_local(str(path)).chat_template == "{{ 1 }}"
+
+
 def test_a_broken_manifest_beside_a_model_is_named(make_gguf, variables, tmp_path):
     path = make_gguf("a.gguf")
     (tmp_path / "made" / "a.json").write_text('{"inference_type": "llama.cpp/text-to-text",')

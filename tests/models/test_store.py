@@ -163,6 +163,18 @@ def test_gc_leaves_what_came_while_it_looked(store, make_gguf, monkeypatch):
     assert [(model.name, model.state) for model in store.installed()] == [("Tiny-Q8_0", "ready")]
 
 
+def test_two_who_collect_at_once_leave_the_rest_alone(imported, store, monkeypatch):
+    (store.root / "Empty-Q8_0").mkdir()
+
+    def found_before_another_removes_it(_store):
+        yield from list(rubbish_in(store))
+        (store.root / "Empty-Q8_0").rmdir()
+
+    monkeypatch.setattr(upkeep, "rubbish_in", found_before_another_removes_it)
+    collect(store)
+    assert [path.name for path in store.root.iterdir()] == [imported.name]
+
+
 def test_removing_a_link_to_a_model_leaves_the_model(imported, store, tmp_path):
     elsewhere = imported.directory.rename(tmp_path / imported.name)
     (store.root / imported.name).symlink_to(elsewhere)
@@ -199,6 +211,12 @@ def test_a_model_is_held_while_others_look(imported):
             with hold(imported.path), suppress(Busy), locked(path, wait=False):
                 missed += 1
     assert missed == 0
+
+
+def test_a_lock_where_no_file_can_be_made_is_an_error(tmp_path):
+    (tmp_path / "lock").symlink_to(tmp_path / "nowhere" / "lock")
+    with pytest.raises(FileNotFoundError), locked(tmp_path / "lock"):
+        pass
 
 
 def test_locks_exclude_and_share(tmp_path):
