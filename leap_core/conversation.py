@@ -257,5 +257,5 @@ class ResponseStream:
         finally:
             if not finished:
                 self._abandon()
-            self.stop()
+            await asyncio.to_thread(self.stop)  # which asks the host, where the model is warm
             await asyncio.to_thread(thread.join)

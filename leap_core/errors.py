@@ -66,6 +66,10 @@ class LeapGenerationError(LeapError):
     """A generation failed. The conversation's history is left as it was."""
 
 
+class LeapQueueFullError(LeapGenerationError):
+    """As many requests wait for a warm model as may; later there will be room."""
+
+
 class LeapGenerationPromptExceedContextLengthError(LeapGenerationError):
     """The prompt alone is longer than the context, so nothing was generated.
 

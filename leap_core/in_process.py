@@ -169,7 +169,7 @@ class InProcessRunner(ModelRunner):
             parser,
             functions=() if options.tool_choice == "none" else functions,
             inside_reasoning=opens_reasoning,
-            warnings=constraint.warnings if constraint else (),
+            warnings=(*(constraint.warnings if constraint else ()), *self._unheard(functions)),
         )
         with self._changed:
             self._check_loaded()
@@ -249,6 +249,11 @@ class InProcessRunner(ModelRunner):
         return self._template.render(
             messages, functions, parser=parser or self._parser, enable_thinking=options.enable_thinking
         )
+
+    def _unheard(self, functions: Items[LeapFunction]) -> tuple[str, ...]:
+        if not functions or self._template.renders_functions:
+            return ()
+        return ("the model's chat template has no place for functions, so the model does not know of them",)
 
     def _prompt_of(self, pieces: Items[str]) -> Prompt:
         known, rest = self._replies.beginning(pieces)

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from .errors import LeapGenerationError, LeapModelLoadingError
@@ -41,7 +42,10 @@ class ChatTemplate:
         self._special = re.compile(f"(?=({'|'.join(map(re.escape, specials))}))") if specials else None
         self.renders_calls = "tool_calls" in source
         self.renders_reasoning = "reasoning_content" in source or ".thinking" in source or "['thinking']" in source
+        self.renders_functions = "tools" in source
         self.has_thinking_switch = "enable_thinking" in source
+        self._calls_without_content = re.search(r"content['\"]?\]? is none", source, re.IGNORECASE) is not None
+        self._content_in_parts = self._wants_parts()
 
     def render(
         self,
@@ -57,8 +61,8 @@ class ChatTemplate:
         """
         seam = _unused_seam(messages, functions)
         protect = self._protector(seam)
+        told = [self._message(message, parser, protect) for message in messages]
         values: JsonObject = {
-            "messages": [self._message(message, parser, protect) for message in messages],
             "tools": [_deeply(function.to_json_object(), protect) for function in functions] or None,
             "add_generation_prompt": True,
             "bos_token": self._bos_text,
@@ -67,8 +71,36 @@ class ChatTemplate:
         if self.has_thinking_switch:
             values["enable_thinking"] = enable_thinking
         said = sum(len(part.text) for message in messages for part in message.content if isinstance(part, Text))
-        text = _bounded(self._template, values, MOST_CHARACTERS + 2 * said)
+        text = self._text(told, values, MOST_CHARACTERS + 2 * said)
         return [piece for piece in text.split(seam) if piece]
+
+    def _text(self, messages: list[JsonObject], values: JsonObject, most: int) -> str:
+        """The template's output for the messages, or where it refuses them, for the first of their other spellings
+        that it takes."""
+        refused = None
+        for spell in SPELLINGS:
+            spelled = spell(messages)
+            if spelled is not None:
+                try:
+                    return _bounded(self._template, {**values, "messages": spelled}, most)
+                except LeapGenerationError as error:
+                    refused = refused or error
+        assert refused is not None, "the first spelling is always tried"
+        raise refused
+
+    def _wants_parts(self) -> bool:
+        """Whether the template shows a message only when its content is a list of typed parts, as those of models that
+        see often do."""
+        values = {"add_generation_prompt": True, "bos_token": self._bos_text, "eos_token": self._eos_text}
+        contents: list[Any] = [PROBE, [{"type": "text", "text": PROBE}]]
+        shown = []
+        for content in contents:
+            try:
+                text = _bounded(self._template, {**values, "messages": [{"role": "user", "content": content}]}, 100_000)
+            except LeapGenerationError:
+                text = ""
+            shown.append(PROBE in text)
+        return shown == [False, True]
 
     def _protector(self, seam: str) -> Callable[[str], str]:
         special = self._special
@@ -94,7 +126,11 @@ class ChatTemplate:
             content = self._add_reasoning(value, content, message.reasoning_content, protect)
         if message.tool_call_id is not None:
             value["tool_call_id"] = message.tool_call_id
-        value["content"] = content
+        if self._content_in_parts:
+            value["content"] = [{"type": "text", "text": content}] if content else []
+        else:
+            is_call = "tool_calls" in value and not content
+            value["content"] = None if is_call and self._calls_without_content else content
         return value
 
     def _add_calls(
@@ -109,10 +145,15 @@ class ChatTemplate:
         itself would have written them."""
         if not calls:
             return content
-        safe = [LeapFunctionCall(call.name, _deeply(dict(call.arguments), protect)) for call in calls]
+        safe = [LeapFunctionCall(call.name, _deeply(dict(call.arguments), protect), call.id) for call in calls]
         if self.renders_calls:
             value["tool_calls"] = [
-                {"type": "function", "function": {"name": call.name, "arguments": call.arguments}} for call in safe
+                {
+                    "id": call.id or f"call_{n}",
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": call.arguments},
+                }
+                for n, call in enumerate(safe)
             ]
             return content
         if parser is None:
@@ -128,6 +169,63 @@ class ChatTemplate:
             value["reasoning_content"] = value["thinking"] = protect(reasoning)
             return content
         return f"{THINK_START}{protect(reasoning)}{THINK_END}{content}"
+
+
+def _as_they_are(messages: list[JsonObject]) -> list[JsonObject] | None:
+    return messages
+
+
+def _arguments_as_text(messages: list[JsonObject]) -> list[JsonObject] | None:
+    """As OpenAI's API has them, and DeepSeek's templates."""
+    if not any("tool_calls" in message for message in messages):
+        return None
+
+    def spelled(call: JsonObject) -> JsonObject:
+        function = call["function"]
+        return {**call, "function": {**function, "arguments": json.dumps(function["arguments"], ensure_ascii=False)}}
+
+    return [
+        {**message, "tool_calls": [spelled(call) for call in message["tool_calls"]]}
+        if "tool_calls" in message
+        else message
+        for message in messages
+    ]
+
+
+def _short_ids(messages: list[JsonObject]) -> list[JsonObject] | None:
+    """Nine letters and digits, as Mistral's templates demand."""
+    if not any("tool_calls" in message for message in messages):
+        return None
+
+    def short(id: str) -> str:
+        return id if re.fullmatch("[A-Za-z0-9]{9}", id) else blake2b(id.encode(), digest_size=5).hexdigest()[:9]
+
+    return [
+        {
+            **message,
+            **(
+                {"tool_calls": [{**call, "id": short(call["id"])} for call in message["tool_calls"]]}
+                if "tool_calls" in message
+                else {}
+            ),
+            **({"tool_call_id": short(message["tool_call_id"])} if "tool_call_id" in message else {}),
+        }
+        for message in messages
+    ]
+
+
+def _system_in_the_first_question(messages: list[JsonObject]) -> list[JsonObject] | None:
+    """For models that know no system prompt, such as Gemma."""
+    if [message["role"] for message in messages[:2]] != ["system", "user"]:
+        return None
+    system, user = messages[0]["content"], messages[1]["content"]
+    joined = [*system, *user] if isinstance(user, list) else f"{system}\n\n{user}"
+    return [{**messages[1], "content": joined}, *messages[2:]]
+
+
+SPELLINGS = (_as_they_are, _arguments_as_text, _short_ids, _system_in_the_first_question)
+"""In the order of trying."""
+PROBE = "Where is it?"
 
 
 def _text_of(message: ChatMessage) -> str:

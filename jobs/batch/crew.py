@@ -6,14 +6,16 @@ import queue
 import threading
 from collections.abc import Iterator, Sequence
 
-from leap_core.errors import LeapError, LeapGenerationError, LeapUnavailableError
+from leap_core.errors import LeapError, LeapGenerationError, LeapQueueFullError, LeapUnavailableError
 from leap_core.responses import Complete, GenerationFinishReason
 from leap_core.runner import Generation, ModelRunner
 
-from .requests import Line, RequestReader
+from .requests import Line, Request, RequestReader
 
 AHEAD = 2
 """Requests that wait, tokenized, for the next free slot: none of the slots idles while a prompt is made."""
+QUEUE_SECONDS = 0.1
+"""Between two tries where the queue of a warm model is full."""
 
 
 class Crew:
@@ -84,7 +86,9 @@ class Crew:
     def _answer(self, line: Line) -> Complete | None:
         """The reply to one line; None when it was stopped on the way."""
         request = self._reader.read(line.raw)
-        generation = self._runner.start(request.messages, request.functions, request.options)
+        generation = self._start(request)
+        if generation is None:
+            return None
         with self._guard:
             self._running.add(generation)
         try:
@@ -98,6 +102,15 @@ class Crew:
             with self._guard:
                 self._running.discard(generation)
             generation.close()
+
+    def _start(self, request: Request) -> Generation | None:
+        """Waits while others fill the queue of a warm model; None when stopped meanwhile."""
+        while True:
+            try:
+                return self._runner.start(request.messages, request.functions, request.options)
+            except LeapQueueFullError:
+                if self._leaving.wait(QUEUE_SECONDS) or self._ending():
+                    return None
 
     def _sound(self, complete: Complete) -> Complete | None:
         if complete.finish_reason is GenerationFinishReason.INTERRUPTED:

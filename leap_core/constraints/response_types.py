@@ -176,9 +176,10 @@ def _has_default(kind: type, name: str) -> bool:
 def _read_generic(origin: Any, args: tuple[Any, ...], value: Any, where: str) -> Any:
     if origin is Literal:
         for choice in args:
-            if (choice.value if isinstance(choice, enum.Enum) else choice) == value and type(value) is not type(None):
+            plain = choice.value if isinstance(choice, enum.Enum) else choice
+            if plain == value and isinstance(plain, bool) is isinstance(value, bool):  # True == 1
                 return choice
-        return value if value is None and None in args else _fail(where, " or ".join(map(repr, args)), value)
+        return _fail(where, " or ".join(map(repr, args)), value)
     if origin in UNIONS:
         return _read_union(args, value, where)
     if origin in MAPPINGS:

@@ -141,10 +141,16 @@ class FunctionRun:
         return complete
 
     def _unanswered(self) -> Sequence[LeapFunctionCall]:
-        history = self._conversation.history
+        """The calls at the end of the history that have no result there."""
+        history = list(self._conversation.history)
+        answered = set()
+        while history and history[-1].role is ChatMessageRole.TOOL:
+            answered.add(history.pop().tool_call_id)
         last = history[-1] if history else None
         calls = last.function_calls if last is not None and last.role is ChatMessageRole.ASSISTANT else None
-        return calls if calls and self._can_run(calls) else ()
+        named = [replace(call, id=call.id or f"call_{n}") for n, call in enumerate(calls or ())]
+        left = [call for call in named if call.id not in answered]
+        return left if self._can_run(left) else ()
 
     def _can_run(self, calls: Sequence[LeapFunctionCall]) -> bool:
         """Whether leap is to run these: none of them is of a function that is only declared."""
@@ -170,10 +176,13 @@ class FunctionRun:
                 ]
                 for n, future in zip(waiting, run, strict=True):
                     results[n] = future.result()
-        for n, (call, result) in enumerate(zip(calls, results, strict=True)):
-            known = result or FunctionResult(call, "", "it was not run, because another call was denied", denied=True)
-            self._conversation.append_to_history(known.message(call.id or f"call_{n}"))
-            yield known
+        known = [
+            result or FunctionResult(call, "", "it was not run, because another call was denied", denied=True)
+            for call, result in zip(calls, results, strict=True)
+        ]
+        for n, result in enumerate(known):  # all of them, before anybody can leave
+            self._conversation.append_to_history(result.message(result.call.id or f"call_{n}"))
+        yield from known
         if denied is not None:
             raise LeapToolError(
                 f"the call {write_calls([denied.call])[1:-1]} was denied: {denied.error}",

@@ -50,7 +50,7 @@ def unacceptable(error: LeapError) -> LeapError | Refused:
 
 def queue_full(model: str, waiting: int) -> Refused:
     """Too many wait already."""
-    error = errors.LeapGenerationError(
+    error = errors.LeapQueueFullError(
         f"the queue of {model} is full: {waiting} requests wait",
         hint="try again later, or load the model with a larger --queue",
     )

@@ -148,6 +148,9 @@ class Point(NamedTuple):
         (Sequence[int], "[1]", [1]),
         (Mapping[str, bool], '{"a": true}', {"a": True}),
         (Literal["a", 2], "2", 2),
+        (Literal["a", 1, True, None], "true", True),
+        (Literal[True, 1], "1", 1),
+        (Literal["a", None], "null", None),
         (Union[int, str], '"a"', "a"),  # noqa: UP007
         (Optional[int], "null", None),  # noqa: UP045
         (int | float, "1.5", 1.5),
@@ -190,6 +193,7 @@ def test_other_types(kind: Any, text: str, value: object):
         (int, "true", "expected a number"),
         (datetime.date, '"tomorrow"', "not date"),
         (Literal["a"], '"b"', "expected 'a'"),
+        (Literal[1], "true", "expected 1"),
         (tuple[int, int], "[1]", "expected 2 items"),
         (Union[int, bool], '"x"', "expected a number"),  # noqa: UP007
         (tuple[()], "[1]", "expected 0 items"),

@@ -21,6 +21,7 @@ from leap_core import (
     LeapGenerationError,
     ReasoningChunk,
 )
+from leap_core.conversation import ResponseStream
 from leap_core.errors import LeapConstraintError, LeapGenerationPromptExceedContextLengthError, LeapOptionsError
 from leap_core.testing import ScriptedModelRunner, Stall
 
@@ -188,6 +189,35 @@ def test_stop_ends_what_an_async_reader_sees():
 
     *pieces, end = asyncio.run(read())
     assert len(pieces) <= 2 and end.finish_reason is GenerationFinishReason.INTERRUPTED
+
+
+def test_the_loop_is_free_while_a_cancelled_reply_is_ended(monkeypatch):
+    """Where the model is in a host, that is a request."""
+    is_free, stop, waited = threading.Event(), ResponseStream.stop, []
+
+    def slowly(stream: ResponseStream) -> None:
+        waited.append(is_free.wait(10))
+        stop(stream)
+
+    async def cancel() -> None:
+        begun = asyncio.Event()
+        stream = ScriptedModelRunner(list("abcdefgh")).create_conversation().generate_response("hi")
+
+        async def read() -> None:
+            async for _ in stream:
+                begun.set()
+                await asyncio.sleep(60)
+
+        reading = asyncio.create_task(read())
+        await begun.wait()
+        reading.cancel()
+        await asyncio.sleep(0.05)
+        is_free.set()
+        await asyncio.wait([reading])
+
+    monkeypatch.setattr(ResponseStream, "stop", slowly)
+    asyncio.run(cancel())
+    assert waited and all(waited)
 
 
 def test_a_loop_goes_on_where_next_was():

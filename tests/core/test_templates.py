@@ -145,3 +145,54 @@ def test_a_picture_for_a_text_model_is_an_error() -> None:
 def test_seams_are_unicode_noncharacters() -> None:
     assert all(0xFDD0 <= ord(seam) <= 0xFDEF for seam in SEAMS)
     assert len(set(itertools.chain(SEAMS))) == len(SEAMS)
+
+
+USER = ChatMessage("user", "What is it?")
+CALLED = [
+    USER,
+    ChatMessage("assistant", "", function_calls=[LeapFunctionCall("f", {"a": 1})]),
+    ChatMessage("tool", "21", tool_call_id="call_0"),
+]
+
+
+def test_a_template_that_wants_typed_parts_gets_them() -> None:
+    """As those of SmolVLM and Idefics do."""
+    source = (
+        "{% for m in messages %}{{ m.role }}:{% for part in m['content'] %}"
+        "{% if part['type'] == 'text' %}{{ part['text'] }}{% endif %}{% endfor %};{% endfor %}"
+    )
+    assert template(source).render([ChatMessage("system", "Be brief."), USER]) == ["system:Be brief.;user:What is it?;"]
+
+
+def test_a_template_that_wants_arguments_as_text_gets_them() -> None:
+    """As DeepSeek's do, which also show calls only where there is no content."""
+    source = (
+        "{% for m in messages %}{% if m['content'] is none %}{% for c in m.tool_calls %}"
+        "{{ c.function.name + '(' + c.function.arguments + ')' }}{% endfor %}{% else %}{{ m.content }};{% endif %}"
+        "{% endfor %}"
+    )
+    assert template(source).render(CALLED) == ['What is it?;f({"a": 1})21;']
+
+
+def test_a_template_that_wants_short_ids_gets_them() -> None:
+    """As Mistral's do."""
+    source = (
+        "{% for m in messages %}{% for c in m.tool_calls or [] %}{% if c.id | length != 9 %}"
+        "{{ raise_exception('ids have 9 characters') }}{% endif %}{{ c.id }}={{ c.function.arguments | tojson }};"
+        "{% endfor %}{% if m.role == 'tool' %}{{ m.tool_call_id }}={{ m.content }}{% endif %}{% endfor %}"
+    )
+    (text,) = template(source).render(CALLED)
+    call, result = text.split(";")
+    assert call.split("=")[0] == result.split("=")[0] and result.endswith("=21")
+
+
+def test_a_template_that_knows_no_system_prompt_has_it_in_the_first_question() -> None:
+    """As Gemma's do."""
+    source = (
+        "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+        "{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}"
+    )
+    known = template(source)
+    assert known.render([ChatMessage("system", "Be brief."), USER]) == ["user:Be brief.\n\nWhat is it?;"]
+    with pytest.raises(LeapGenerationError, match="System role not supported"):
+        known.render([ChatMessage("system", "Be brief.")])

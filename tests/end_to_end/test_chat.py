@@ -42,7 +42,7 @@ def test_it_remembers(program):
 def test_a_turn_longer_than_the_context_ends_a_pipe(program):
     done = program("chat", "-m", "builtin", stdin=f"{QUESTION}\n{'word ' * 20000}\n{QUESTION}\n")
     assert (done.returncode, done.stdout.count("Paris")) == (5, 1)
-    assert done.stderr.startswith("leap: error: the prompt has ") and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("leap: error: line 2: the prompt has ") and done.stderr.count("\n") == 1
 
 
 def test_a_program_gets_each_answer_before_it_says_the_next_thing(start):

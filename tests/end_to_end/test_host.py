@@ -126,6 +126,14 @@ def test_no_host_leaves_it_alone_and_options_that_differ_too(program, host):
     assert "holds builtin with a context of" in refused.stderr and refused.stderr.count("\n") == 1
 
 
+def test_a_batch_waits_where_the_queue_is_full(program, host, tmp_path):
+    lines = [json.dumps({"prompt": f"Say {n}", "max_tokens": 4}) for n in range(30)]
+    (tmp_path / "in.jsonl").write_text("\n".join(lines))
+    assert program(*LOAD, "--slots", "2", "--queue", "1").returncode == 0
+    done = program("batch", "in.jsonl", "-o", "out.jsonl", "-m", "builtin")
+    assert done.returncode == 0 and "30 answered, 0 failed" in done.stderr, done.stderr
+
+
 def test_a_demanded_host_that_is_not_there(program, host):
     done = program("generate", "--host", "-m", "builtin", QUESTION)
     assert (done.returncode, done.stdout) == (10, "")

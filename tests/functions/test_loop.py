@@ -53,6 +53,24 @@ def test_a_round_trip():
     assert runner.requests[1].messages == tuple(conversation.history[:3])
 
 
+def test_who_leaves_after_one_result_has_lost_none():
+    other = LeapFunctionCall("double", {"n": 1})
+    _, conversation = conversation_of(calls(DOUBLE, other), "done")
+    with run_functions(conversation, ALLOWED, "twice 21, and 1?") as run:
+        next(event for event in run if isinstance(event, FunctionResult))
+    assert [(m.text, m.tool_call_id) for m in conversation.history[2:]] == [("42", "call_0"), ("2", "call_1")]
+
+
+def test_only_calls_without_a_result_are_run_when_going_on():
+    other = LeapFunctionCall("double", {"n": 1})
+    runner, conversation = conversation_of(calls(DOUBLE, other), "done")
+    list(conversation.generate_response("twice 21, and 1?"))
+    conversation.append_to_history(ChatMessage("tool", "forty-two", tool_call_id="call_0"))
+    list(run_functions(conversation, ALLOWED, None))
+    results = [(m.text, m.tool_call_id) for m in conversation.history if m.role == "tool"]
+    assert results == [("forty-two", "call_0"), ("2", "call_1")] and conversation.history[-1].text == "done"
+
+
 def test_calls_of_one_round_run_together_and_are_recorded_in_order():
     both = threading.Barrier(2, timeout=20)
 
