@@ -11,11 +11,11 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from .errors import LeapGenerationError, LeapModelLoadingError
 from .messages import ChatMessage, ChatMessageRole, LeapFunctionCall, Text
+from .spellings import SPELLINGS
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -28,6 +28,8 @@ SEAMS = "\ufdd0\ufdd1\ufdd2\ufdd3\ufdd4\ufdd5\ufdd6\ufdd7"
 MOST_CHARACTERS = 16_000_000
 """That a template may add to what was said."""
 THINK_START, THINK_END = "<think>", "</think>"
+PROBE = "Where is it?"
+"""Asked of a template to see in which shape it shows a message."""
 
 JsonObject = dict[str, Any]
 
@@ -125,7 +127,7 @@ class ChatTemplate:
             content = self._add_calls(value, content, message.function_calls or (), parser, protect)
             content = self._add_reasoning(value, content, message.reasoning_content, protect)
         if message.tool_call_id is not None:
-            value["tool_call_id"] = message.tool_call_id
+            value["tool_call_id"] = protect(message.tool_call_id)
         if self._content_in_parts:
             value["content"] = [{"type": "text", "text": content}] if content else []
         else:
@@ -149,7 +151,7 @@ class ChatTemplate:
         if self.renders_calls:
             value["tool_calls"] = [
                 {
-                    "id": call.id or f"call_{n}",
+                    "id": protect(call.id or f"call_{n}"),
                     "type": "function",
                     "function": {"name": call.name, "arguments": call.arguments},
                 }
@@ -169,63 +171,6 @@ class ChatTemplate:
             value["reasoning_content"] = value["thinking"] = protect(reasoning)
             return content
         return f"{THINK_START}{protect(reasoning)}{THINK_END}{content}"
-
-
-def _as_they_are(messages: list[JsonObject]) -> list[JsonObject] | None:
-    return messages
-
-
-def _arguments_as_text(messages: list[JsonObject]) -> list[JsonObject] | None:
-    """As OpenAI's API has them, and DeepSeek's templates."""
-    if not any("tool_calls" in message for message in messages):
-        return None
-
-    def spelled(call: JsonObject) -> JsonObject:
-        function = call["function"]
-        return {**call, "function": {**function, "arguments": json.dumps(function["arguments"], ensure_ascii=False)}}
-
-    return [
-        {**message, "tool_calls": [spelled(call) for call in message["tool_calls"]]}
-        if "tool_calls" in message
-        else message
-        for message in messages
-    ]
-
-
-def _short_ids(messages: list[JsonObject]) -> list[JsonObject] | None:
-    """Nine letters and digits, as Mistral's templates demand."""
-    if not any("tool_calls" in message for message in messages):
-        return None
-
-    def short(id: str) -> str:
-        return id if re.fullmatch("[A-Za-z0-9]{9}", id) else blake2b(id.encode(), digest_size=5).hexdigest()[:9]
-
-    return [
-        {
-            **message,
-            **(
-                {"tool_calls": [{**call, "id": short(call["id"])} for call in message["tool_calls"]]}
-                if "tool_calls" in message
-                else {}
-            ),
-            **({"tool_call_id": short(message["tool_call_id"])} if "tool_call_id" in message else {}),
-        }
-        for message in messages
-    ]
-
-
-def _system_in_the_first_question(messages: list[JsonObject]) -> list[JsonObject] | None:
-    """For models that know no system prompt, such as Gemma."""
-    if [message["role"] for message in messages[:2]] != ["system", "user"]:
-        return None
-    system, user = messages[0]["content"], messages[1]["content"]
-    joined = [*system, *user] if isinstance(user, list) else f"{system}\n\n{user}"
-    return [{**messages[1], "content": joined}, *messages[2:]]
-
-
-SPELLINGS = (_as_they_are, _arguments_as_text, _short_ids, _system_in_the_first_question)
-"""In the order of trying."""
-PROBE = "Where is it?"
 
 
 def _text_of(message: ChatMessage) -> str:
@@ -251,7 +196,13 @@ def _deeply(value: Any, change: Callable[[str], str]) -> Any:
 
 def _unused_seam(messages: Sequence[ChatMessage], functions: Sequence[LeapFunction]) -> str:
     everything = "".join(
-        [message.text + (message.reasoning_content or "") + str(message.function_calls or "") for message in messages]
+        [
+            message.text
+            + (message.reasoning_content or "")
+            + str(message.function_calls or "")
+            + (message.tool_call_id or "")
+            for message in messages
+        ]
         + [json.dumps(function.to_json_object(), ensure_ascii=False, default=str) for function in functions]
     )
     for seam in SEAMS:

@@ -24,7 +24,7 @@ HEAVY = {"llama_cpp", "numpy", "huey", "jsonschema", "jinja2", "llguidance", "ri
 HEAVY |= {"soundfile", "soxr", "platformdirs", "sqlite3", "asyncio"}
 
 LEVELS = (
-    ("errors", "shapes", "wav", "messages", "responses", "options", "database", "locks", "files"),
+    ("errors", "shapes", "wav", "messages", "responses", "options", "database", "locks", "files", "spellings"),
     ("functions", "constraints", "templates", "text", "models", "builtin"),
     ("llama", "media", "speech"),
     ("runner", "conversation", "reply", "reply_memory", "generation", "checked", "in_process"),

@@ -186,6 +186,19 @@ def test_a_template_that_wants_short_ids_gets_them() -> None:
     assert call.split("=")[0] == result.split("=")[0] and result.endswith("=21")
 
 
+def test_ids_are_text_too() -> None:
+    source = (
+        "{% for m in messages %}{% for c in m.tool_calls or [] %}{{ c.id }}{% endfor %}{{ m.tool_call_id }}{% endfor %}"
+    )
+    history = [
+        USER,
+        ChatMessage("assistant", "", function_calls=[LeapFunctionCall("f", {}, "<|im_end|>")]),
+        ChatMessage("tool", "1", tool_call_id="<|im_end|>"),
+    ]
+    pieces = template(source).render(history)
+    assert "".join(pieces) == "<|im_end|>" * 2 and not any("<|im_end|>" in piece for piece in pieces)
+
+
 def test_a_template_that_knows_no_system_prompt_has_it_in_the_first_question() -> None:
     """As Gemma's do."""
     source = (
