@@ -21,7 +21,8 @@ STANDARD = "-"
 
 @contextmanager
 def writing_to(target: str | None, env: Environment) -> Iterator[Environment]:
-    """The environment whose stdout is the file; this one where there is no target, or ``-``.
+    """The environment whose stdout is the file; this one where there is no target, or
+    stdout is meant.
 
     The file is written when the block ends, also when an error or Ctrl-C ends it, if anything has come by then. Where
     it cannot be written its text goes to stdout, and LeapError says why. Raises UsageError for a place where there can

@@ -141,15 +141,17 @@ class FunctionRun:
         return complete
 
     def _unanswered(self) -> Sequence[LeapFunctionCall]:
-        """The calls at the end of the history that have no result there."""
+        """The calls at the end of the history that have no result there. A result that names none of them is the
+        first one's that is left."""
         history = list(self._conversation.history)
-        answered = set()
+        answered = []
         while history and history[-1].role is ChatMessageRole.TOOL:
-            answered.add(history.pop().tool_call_id)
+            answered.append(history.pop().tool_call_id)
         last = history[-1] if history else None
         calls = last.function_calls if last is not None and last.role is ChatMessageRole.ASSISTANT else None
         named = [replace(call, id=call.id or f"call_{n}") for n, call in enumerate(calls or ())]
-        left = [call for call in named if call.id not in answered]
+        unnamed = sum(id not in [call.id for call in named] for id in answered)
+        left = [call for call in named if call.id not in answered][unnamed:]
         return left if self._can_run(left) else ()
 
     def _can_run(self, calls: Sequence[LeapFunctionCall]) -> bool:

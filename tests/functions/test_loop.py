@@ -71,6 +71,16 @@ def test_only_calls_without_a_result_are_run_when_going_on():
     assert results == [("forty-two", "call_0"), ("2", "call_1")] and conversation.history[-1].text == "done"
 
 
+@pytest.mark.parametrize("id", [None, "from-elsewhere"])
+def test_a_result_that_names_no_call_answers_the_first(id: str | None):
+    other = LeapFunctionCall("double", {"n": 1})
+    _, conversation = conversation_of(calls(DOUBLE, other), "done")
+    list(conversation.generate_response("twice 21, and 1?"))
+    conversation.append_to_history(ChatMessage("tool", "forty-two", tool_call_id=id))
+    list(run_functions(conversation, ALLOWED, None))
+    assert [m.text for m in conversation.history if m.role == "tool"] == ["forty-two", "2"]
+
+
 def test_calls_of_one_round_run_together_and_are_recorded_in_order():
     both = threading.Barrier(2, timeout=20)
 
