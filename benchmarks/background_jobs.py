@@ -20,8 +20,8 @@ from pathlib import Path
 from harness import words
 
 from jobs.client import JobsClient
-from jobs.job import Job, State
-from jobs.table import NewJob
+from jobs.table.job import Job, State
+from jobs.table.table import NewJob
 from leap_core.options import GenerationOptions
 
 ENDLESS = GenerationOptions(temperature=0.0, logit_bias={2: -1e9, 7: -1e9})

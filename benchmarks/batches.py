@@ -26,15 +26,15 @@ from pathlib import Path
 
 from harness import EOG_TOKENS, Row, alternate, report, words
 
-from jobs.batch.journal import Journal
-from jobs.batch.output_file import OutputFile
-from jobs.batch.requests import Line, RequestReader, check_lines
-from jobs.batch.results import Result
-from jobs.batch.run import Batch
-from jobs.batch.settings import DEFAULT_CONCURRENCY
+from leap_core.batch.journal import Journal
+from leap_core.batch.lines import Line, RequestReader, check_lines
+from leap_core.batch.output_file import OutputFile
+from leap_core.batch.results import Result
+from leap_core.batch.run import Batch
+from leap_core.batch.settings import DEFAULT_CONCURRENCY
 from leap_core.loading import Leap
 from leap_core.options import GenerationOptions, ModelLoadingOptions
-from leap_core.runner import ModelRunner
+from leap_core.runner.contract import ModelRunner
 
 PORT = 18_099
 

@@ -18,8 +18,8 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from jobs.schema import connect
-from leap_core.models.directories import Directories
+from jobs.table.schema import connect
+from leap_core.storage.directories import Directories
 
 ROOT = Path(__file__).parent.parent
 TARGET = 2.5

@@ -20,14 +20,14 @@ import numpy as np
 from harness import Row, alternate, arguments, options, report, runner, words
 
 from leap_core.constraints import compile_constraint
-from leap_core.constraints.protocol import TokenConstraint
-from leap_core.constraints.tokenizer import tokenizer_of
-from leap_core.in_process import InProcessRunner
+from leap_core.constraints.contract import TokenConstraint
+from leap_core.engine.prompt import Prompt
+from leap_core.engine.request import Finished, Sequence
+from leap_core.engine.sampler import RUNTIME_DEFAULTS, Sampler
+from leap_core.in_process.runner import InProcessRunner
 from leap_core.llama.model import LlamaModel
-from leap_core.llama.prompt import Prompt
-from leap_core.llama.sampler import RUNTIME_DEFAULTS, Sampler
-from leap_core.llama.sequence import Finished, Sequence
 from leap_core.options import GenerationOptions
+from leap_core.schemas.grammar_matcher import tokenizer_of
 
 TOKENS = 128
 PROMPT_TOKENS = 256

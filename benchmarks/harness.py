@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from leap_core.in_process import InProcessRunner
+from leap_core.in_process.runner import InProcessRunner
 from leap_core.messages import ChatMessage
 from leap_core.options import CacheOptions, GenerationOptions, ModelLoadingOptions
 from leap_core.responses import Complete, MessageResponse
-from leap_core.runner import ModelRunner
+from leap_core.runner.contract import ModelRunner
 
 EOG_TOKENS = (2, 7)
 

@@ -21,10 +21,10 @@ from pathlib import Path
 
 from harness import Row, alternate, answer, arguments, options, report, runner, user, words
 
-from leap_core.host.connection import ModelHost
-from leap_core.host.warm import keep_warm
+from leap_core.host.client.connection import ModelHost
+from leap_core.host.client.lookup import keep_warm
 from leap_core.messages import ChatMessage
-from leap_core.runner import ModelRunner
+from leap_core.runner.contract import ModelRunner
 
 PROMPT, REPLY, CLIENTS = 200, 128, 8
 SHORT, ONE_TOKEN = ("--max-tokens", "8"), ("--max-tokens", "1", "--no-stream")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from harness import Row, answer, arguments, llama_bench, options, report, runner, user, words
 
-from leap_core.in_process import InProcessRunner
+from leap_core.in_process.runner import InProcessRunner
 
 seeds = count(1)
 CHILD = """

@@ -13,7 +13,7 @@ from itertools import count
 
 from harness import Row, alternate, answer, arguments, options, report, runner, user, words
 
-from leap_core.in_process import InProcessRunner
+from leap_core.in_process.runner import InProcessRunner
 from leap_core.messages import ChatMessage
 
 AT_ONCE, PROMPT, REPLY = 16, 64, 64

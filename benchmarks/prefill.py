@@ -9,7 +9,7 @@ from itertools import count
 
 from harness import Row, alternate, answer, arguments, llama_bench, options, report, runner, user, words
 
-from leap_core.in_process import InProcessRunner
+from leap_core.in_process.runner import InProcessRunner
 from leap_core.messages import ChatMessage
 
 seeds = count(1)

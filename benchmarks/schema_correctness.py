@@ -24,11 +24,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leap_core.constraints.enforcement import EnforcedSchema, enforce
-from leap_core.constraints.schema import JsonSchema, check_schema
-from leap_core.constraints.subschemas import walk
-from leap_core.constraints.tokenizer import ConstraintTokenizer, byte_tokenizer, tokenizer_of
+from leap_core.constraints.schema_grammar import EnforcedSchema, enforce
 from leap_core.errors import LeapSchemaError
+from leap_core.schemas.grammar_matcher import ConstraintTokenizer, byte_tokenizer, tokenizer_of
+from leap_core.schemas.schema import JsonSchema, check_schema
+from leap_core.schemas.subschemas import walk
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher

@@ -23,19 +23,19 @@ from typing import TYPE_CHECKING, Any
 
 from leap_core.errors import LeapJobError, LeapUnavailableError
 from leap_core.messages import ChatMessage, ChatMessageRole
-from leap_core.models.directories import private_directory
 from leap_core.options import GenerationOptions, ModelLoadingOptions
+from leap_core.storage.directories import private_directory
 
-from .carried import DOWNLOAD_VARIABLES, MODEL_VARIABLES, carried
-from .job import BATCH, DOWNLOAD, FINAL, GENERATE, KINDS, Event, Job, JsonObject, State
-from .places import Places
-from .table import NewJob, Table
-from .worker_keeper import WorkerKeeper
+from .configuration import Places
+from .keeper.keeper import WorkerKeeper
+from .submitted_variables import DOWNLOAD_VARIABLES, MODEL_VARIABLES, carried
+from .table.job import BATCH, DOWNLOAD, FINAL, GENERATE, KINDS, Event, Job, JsonObject, State
+from .table.table import NewJob, Table
 
 if TYPE_CHECKING:
+    from leap_core.batch.settings import BatchSettings
     from leap_core.functions import LeapFunction
 
-    from .batch.settings import BatchSettings
     from .queue import Queues
 
 BUILTIN = "builtin"
@@ -121,7 +121,7 @@ class JobsClient:
         cwd: Path | None = None,
     ) -> NewJob:
         """The job that ``generate`` submits, to be submitted with others."""
-        from leap_core.models.references import resolve_local
+        from leap_core.models.references.resolving import resolve_local
 
         resolve_local(model, variables=self._variables, cwd=cwd or Path.cwd())
         slots = self.places.concurrency[GENERATE]
@@ -179,7 +179,7 @@ class JobsClient:
         ``rows``: the lines, if they are not in a file; they are kept until the job is removed. ``host``: use the warm
         model where there is one.
         """
-        from .batch.settings import check_batch, rows_of
+        from leap_core.batch.settings import check_batch, rows_of
 
         cwd = cwd or Path.cwd()
         name = Path(settings.source).name if rows is None else "standard input"
@@ -222,7 +222,7 @@ class JobsClient:
 
     def _model_from_anywhere(self, model: str, cwd: Path) -> str:
         """A reference that means the same in any directory."""
-        from leap_core.models.references import path_of
+        from leap_core.models.references.resolving import path_of
 
         path = path_of(model, variables=self._variables, cwd=cwd)
         return model if path is None else str(path.absolute())

@@ -22,8 +22,8 @@ from huey.storage import SqliteStorage
 
 from leap_core.errors import LeapSerializationError, LeapUnavailableError
 
-from .job import KINDS
-from .places import POSTGRESQL, QUEUE_SCHEMES, REDIS, SQLITE
+from .configuration import POSTGRESQL, QUEUE_SCHEMES, REDIS, SQLITE
+from .table.job import KINDS
 
 FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 0.02, 0.05
 """Between two looks into an empty queue: 20 looks a second, and a median of about 12 ms until a job begins."""

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import click
 
-from .command_line import CONTEXT_SETTINGS, CommandTable, TableEntry
-from .environment import Environment
 from .exit_codes import ExitCode
-from .interrupts import die_on_interrupt, raise_on_interrupt
+from .framework.click_classes import CONTEXT_SETTINGS, CommandTable, TableEntry
+from .framework.environment import Environment
+from .framework.interrupts import die_on_interrupt, raise_on_interrupt
 
 ASK, MODELS, BUILD, WORK, SETUP = "Ask", "Models", "Tools", "Work", "Setup"
 GROUPS = (ASK, MODELS, BUILD, WORK, SETUP)
@@ -87,7 +87,7 @@ def main(args: Sequence[str], env: Environment) -> int:
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except BaseException as failure:
-        from .failures import report
+        from .framework.error_boundary import report
 
         return int(report(failure, env))
 
@@ -104,7 +104,7 @@ def run() -> None:
     """The console script."""
     env = Environment.of_process()
     if "_LEAP_COMPLETE" in env.variables:  # the shell asks what may be typed next
-        from .completion import answer
+        from .completion.shell import answer
 
         sys.exit(answer(command_line, env))
     raise_on_interrupt()

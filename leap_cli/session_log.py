@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 from leap_core.errors import LeapError, LeapSessionError
 from leap_core.messages import ChatMessage, ChatMessageRole
 from leap_core.responses import AudioSample, Chunk, MessageResponse, ReasoningChunk
+from leap_core.runner.streams import PassingStream
 
-from .environment import Environment
-from .loading_flags import model_reference
-from .output import Output
-from .passing import PassingStream
+from .framework.environment import Environment
+from .framework.output import Output
+from .options.loading import model_reference
 
 if TYPE_CHECKING:
-    from leap_core.conversation import Conversation
-    from leap_core.runner import ModelRunner
-    from leap_core.sessions import Session, SessionStore
+    from leap_core.runner.contract import ModelRunner
+    from leap_core.runner.conversation import Conversation
+    from leap_core.sessions.store import Session, SessionStore
 
-    from .answer import Stream
+    from .answers.show import Stream
 
 SHORTEST_OF_ID = 4
 """Characters from which on a new session's name is taken for the beginning of an id."""
@@ -57,7 +57,7 @@ class SessionLog:
     _failure: LeapError | None = None
 
     def open(self, env: Environment) -> None:
-        from leap_core.sessions import SessionStore
+        from leap_core.sessions.store import SessionStore
 
         self._store = SessionStore(env.directories.sessions_file)
 
@@ -119,7 +119,7 @@ class SessionLog:
 
     def move_to(self, reference: str, env: Environment) -> Sequence[ChatMessage]:
         """Go on in another session, which is only read where nothing is kept; its history. Raises LeapSessionError."""
-        from leap_core.sessions import SessionStore
+        from leap_core.sessions.store import SessionStore
 
         store = self._store or SessionStore(env.directories.sessions_file)
         try:

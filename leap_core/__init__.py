@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 _MODULES = {
-    "constraints.response_types": ("Guide", "parse_result", "schema_of"),
-    "conversation": ("Conversation", "ResponseStream"),
+    "schemas.response_types": ("Guide", "parse_result", "schema_of"),
+    "runner.conversation": ("Conversation", "ResponseStream"),
     "errors": (
         "LeapConstraintError",
         "LeapError",
@@ -58,9 +58,9 @@ _MODULES = {
         "SchemaType",
         "StringType",
     ),
-    "functions.execution": ("FunctionResult",),
-    "functions.loop": ("FunctionRun", "run_functions"),
-    "functions.policy": ("FunctionPolicy", "ToolPolicy"),
+    "tools.execution": ("FunctionResult",),
+    "tools.run": ("FunctionRun", "run_functions"),
+    "tools.policy": ("FunctionPolicy", "ToolPolicy"),
     "functions.signatures": ("declare",),
     "loading": ("Leap", "LeapClient", "Result"),
     "messages": (
@@ -76,7 +76,7 @@ _MODULES = {
         "leap_object_hook",
         "messages_from_json",
     ),
-    "models.downloader": (
+    "models.download.sdk": (
         "DownloadInProgress",
         "DownloadableModel",
         "Downloaded",
@@ -86,7 +86,7 @@ _MODULES = {
         "ModelDownloadStatus",
         "NotOnLocal",
     ),
-    "models.manifest": ("Manifest",),
+    "models.manifests.manifest": ("Manifest",),
     "options": ("CacheOptions", "GenerationOptions", "ModelLoadingOptions", "SamplingDefaults"),
     "responses": (
         "AudioSample",
@@ -98,22 +98,15 @@ _MODULES = {
         "MessageResponse",
         "ReasoningChunk",
     ),
-    "runner": ("Generation", "GenerationHandler", "ModelRunner", "RenderedPrompt"),
+    "runner.contract": ("Generation", "GenerationHandler", "ModelRunner", "RenderedPrompt"),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = ["__version__", *sorted(_HOME)]  # noqa: PLE0604
 
 if TYPE_CHECKING:
-    from .constraints.response_types import (
-        Guide as Guide,
-        parse_result as parse_result,
-        schema_of as schema_of,
-    )
-    from .conversation import (
-        Conversation as Conversation,
-        ResponseStream as ResponseStream,
-    )
+    from .schemas.response_types import Guide as Guide, parse_result as parse_result, schema_of as schema_of
+    from .runner.conversation import Conversation as Conversation, ResponseStream as ResponseStream
     from .errors import (
         LeapConstraintError as LeapConstraintError,
         LeapError as LeapError,
@@ -152,25 +145,11 @@ if TYPE_CHECKING:
         SchemaType as SchemaType,
         StringType as StringType,
     )
-    from .functions.execution import (
-        FunctionResult as FunctionResult,
-    )
-    from .functions.loop import (
-        FunctionRun as FunctionRun,
-        run_functions as run_functions,
-    )
-    from .functions.policy import (
-        FunctionPolicy as FunctionPolicy,
-        ToolPolicy as ToolPolicy,
-    )
-    from .functions.signatures import (
-        declare as declare,
-    )
-    from .loading import (
-        Leap as Leap,
-        LeapClient as LeapClient,
-        Result as Result,
-    )
+    from .tools.execution import FunctionResult as FunctionResult
+    from .tools.run import FunctionRun as FunctionRun, run_functions as run_functions
+    from .tools.policy import FunctionPolicy as FunctionPolicy, ToolPolicy as ToolPolicy
+    from .functions.signatures import declare as declare
+    from .loading import Leap as Leap, LeapClient as LeapClient, Result as Result
     from .messages import (
         Audio as Audio,
         AudioPcmF32 as AudioPcmF32,
@@ -184,7 +163,7 @@ if TYPE_CHECKING:
         leap_object_hook as leap_object_hook,
         messages_from_json as messages_from_json,
     )
-    from .models.downloader import (
+    from .models.download.sdk import (
         DownloadInProgress as DownloadInProgress,
         DownloadableModel as DownloadableModel,
         Downloaded as Downloaded,
@@ -194,9 +173,7 @@ if TYPE_CHECKING:
         ModelDownloadStatus as ModelDownloadStatus,
         NotOnLocal as NotOnLocal,
     )
-    from .models.manifest import (
-        Manifest as Manifest,
-    )
+    from .models.manifests.manifest import Manifest as Manifest
     from .options import (
         CacheOptions as CacheOptions,
         GenerationOptions as GenerationOptions,
@@ -213,7 +190,7 @@ if TYPE_CHECKING:
         MessageResponse as MessageResponse,
         ReasoningChunk as ReasoningChunk,
     )
-    from .runner import (
+    from .runner.contract import (
         Generation as Generation,
         GenerationHandler as GenerationHandler,
         ModelRunner as ModelRunner,

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from .errors import LeapError
 from .options import ModelLoadingOptions
-from .runner import ModelRunner
+from .runner.contract import ModelRunner
 
 if TYPE_CHECKING:
-    from .models.references import LocalModel
+    from .models.references.resolving import LocalModel
 
 Value = TypeVar("Value")
 
@@ -46,7 +46,7 @@ class Leap:
         Raises LeapModelNotFoundError when nothing on disk answers to the reference (its hint says how to download it)
         and LeapModelLoadingError when the file is damaged or not runnable.
         """
-        from .models.references import resolve_local
+        from .models.references.resolving import resolve_local
 
         return load_local(resolve_local(fspath(reference)), options or ModelLoadingOptions())
 
@@ -81,8 +81,8 @@ class LeapClient:
 
 def load_local(model: LocalModel, options: ModelLoadingOptions) -> ModelRunner:
     """Load files that were found, after a check of the GGUF's header. Raises LeapModelLoadingError."""
-    from .in_process import InProcessRunner
-    from .models.gguf import read_gguf_header
+    from .in_process.runner import InProcessRunner
+    from .models.gguf.header import read_gguf_header
 
     read_gguf_header(model.path)
     if options.chat_template is None and model.chat_template is not None:

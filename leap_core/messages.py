@@ -17,8 +17,8 @@ from enum import Enum
 from typing import Any, ClassVar
 
 from .errors import LeapSerializationError
-from .shapes import kind_of, list_at, object_at, text_at
-from .wav import WavFormat, as_float32, check_samples, check_wav, wav_from_samples
+from .json_fields import kind_of, list_at, object_at, text_at
+from .media.wav import WavFormat, as_float32, check_samples, check_wav, wav_from_samples
 
 JsonObject = dict[str, Any]
 

@@ -10,8 +10,8 @@ from enum import Enum
 from typing import Any, ClassVar
 
 from .errors import LeapSerializationError
+from .json_fields import list_at, number_at, object_at, text_at
 from .messages import ChatMessage, LeapFunctionCall
-from .shapes import list_at, number_at, object_at, text_at
 
 JsonObject = dict[str, Any]
 

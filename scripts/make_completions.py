@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from leap_cli.completion_scripts import FILE_NAMES, SCRIPTS  # noqa: E402
+from leap_cli.completion.scripts import FILE_NAMES, SCRIPTS  # noqa: E402
 
 DIRECTORY = ROOT / "completions"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from leap_cli.environment import Environment  # noqa: E402
+from leap_cli.framework.environment import Environment  # noqa: E402
 from leap_cli.main import main  # noqa: E402
 
 PAGE = ROOT / "docs" / "command-line.md"

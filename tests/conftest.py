@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from leap_cli.environment import Environment
+from leap_cli.framework.environment import Environment
 from leap_cli.main import main
 from leap_core.options import ModelLoadingOptions
-from leap_core.runner import ModelRunner
+from leap_core.runner.contract import ModelRunner
 from leap_core.testing import ScriptedModelRunner
 
 

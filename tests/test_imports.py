@@ -90,8 +90,8 @@ def _walk(node: ast.AST, name: str, home: list[str], *, late: bool) -> Iterator[
 def test_the_walk_sees_late_and_relative_imports():
     seen = {(found.importer, found.imported, found.late) for found in imports()}
     assert ("leap_core.responses", "leap_core.messages", False) in seen
-    assert ("leap_cli.main", "leap_cli.failures", True) in seen
-    assert ("leap_cli.commands.generate", "leap_cli.output", False) in seen
+    assert ("leap_cli.main", "leap_cli.framework.error_boundary", True) in seen
+    assert ("leap_cli.commands.generate", "leap_cli.framework.output", False) in seen
 
 
 def test_packages_import_only_what_they_may_know():
@@ -142,7 +142,7 @@ def test_the_commands_import_only_light_rooms_of_the_core_at_the_top():
     wrong = [
         str(i)
         for i in imports()
-        if i.importer.startswith(("leap_cli.commands", "leap_cli.main", "leap_cli.environment"))
+        if i.importer.startswith(("leap_cli.commands", "leap_cli.main", "leap_cli.framework.environment"))
         and i.imported.startswith("leap_core")
         and i.imported not in light
         and not i.late

@@ -9,13 +9,13 @@ from leap_core.messages import ChatMessage, ChatMessageRole
 from leap_core.options import GenerationOptions
 from leap_core.responses import Complete
 
-from ..answer import Stream
+from ..answers.show import Stream
+from ..options.tools import Tools
 from ..session_log import SessionLog
-from ..tool_flags import Tools
 
 if TYPE_CHECKING:
-    from leap_core.conversation import Conversation
-    from leap_core.runner import ModelRunner
+    from leap_core.runner.contract import ModelRunner
+    from leap_core.runner.conversation import Conversation
 
 
 Show = Callable[["Dialogue", Stream], Complete]

@@ -17,11 +17,11 @@ from leap_core.errors import LeapError, LeapGenerationError, LeapSerializationEr
 from leap_core.messages import ChatMessage, ChatMessageRole
 from leap_core.responses import Complete, GenerationFinishReason
 
-from ..answer import Stream
-from ..environment import Environment
-from ..interrupts import stopping_on_interrupt
-from ..output import Output
-from ..prompt import MOST_BYTES, check_size, decode_text
+from ..answers.show import Stream
+from ..framework.environment import Environment
+from ..framework.interrupts import stopping_on_interrupt
+from ..framework.output import Output
+from ..input.prompt import MOST_BYTES, check_size, decode_text
 from .dialogue import Dialogue
 
 

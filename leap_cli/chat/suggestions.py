@@ -12,13 +12,13 @@ import click
 
 from leap_core.errors import LeapError
 
-from .. import completion_values
-from ..environment import Environment
+from ..completion import candidates as completion_values
+from ..framework.environment import Environment
 
 if TYPE_CHECKING:
     from prompt_toolkit.completion import Completer
 
-    from .commands import SlashCommand
+    from .slash_commands import SlashCommand
 
 MOST_FILES, MOST_SESSIONS = 500, 100
 
@@ -82,7 +82,7 @@ def tools(env: Environment, begun: str) -> Iterator[Suggestion]:
 
 def conversations(env: Environment, begun: str) -> Iterator[Suggestion]:
     """Saved sessions, by name where they have one, then files."""
-    from leap_core.sessions import SessionStore
+    from leap_core.sessions.store import SessionStore
 
     file = env.directories.sessions_file
     if file.is_file():

@@ -10,21 +10,28 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..background_flags import background_flags, policy_of, tell_id
-from ..command_line import leap_command
-from ..constraint_flags import constraint_flags, take_constraint
-from ..environment import Environment
 from ..exit_codes import ExitCode
-from ..generation_flags import generation_flags, generation_options
-from ..interrupts import stopping_on_interrupt
-from ..loading_flags import BUILTIN_NOTE, default_model, host_for_job, loading_flags, telling_the_default, warm_or_load
-from ..output import Output
-from ..prompt import read_system
+from ..framework.click_classes import leap_command
+from ..framework.environment import Environment
+from ..framework.interrupts import stopping_on_interrupt
+from ..framework.output import Output
+from ..input.prompt import read_system
+from ..options.background import background_flags, policy_of, tell_id
+from ..options.constraints import constraint_flags, take_constraint
+from ..options.generation import generation_flags, generation_options
+from ..options.loading import (
+    BUILTIN_NOTE,
+    default_model,
+    host_for_job,
+    loading_flags,
+    telling_the_default,
+    warm_or_load,
+)
 
 if TYPE_CHECKING:
-    from jobs.batch.run import Progress
-    from jobs.batch.settings import BatchSettings, CheckedBatch
-    from leap_core.runner import ModelRunner
+    from leap_core.batch.run import Progress
+    from leap_core.batch.settings import BatchSettings, CheckedBatch
+    from leap_core.runner.contract import ModelRunner
 
 PAUSE_SECONDS = 0.1
 """Between two pictures of the progress."""
@@ -93,7 +100,7 @@ def command(
     The same command again goes on where it was ended, by Ctrl-C, a crash or a power failure: FILE.journal keeps what
     was answered. The exit code is 8 when some lines failed; they are tried again next time.
     """
-    from jobs.batch.settings import STANDARD, BatchSettings, check_batch, rows_of
+    from leap_core.batch.settings import STANDARD, BatchSettings, check_batch, rows_of
 
     output = Output(env)
     shape = take_constraint(flags, env)
@@ -142,7 +149,7 @@ def command(
 def _run(
     env: Environment, output: Output, settings: BatchSettings, checked: CheckedBatch, *, verbose: bool, quiet: bool
 ) -> ExitCode:
-    from jobs.batch.settings import STANDARD
+    from leap_core.batch.settings import STANDARD
 
     _note_problems(output, checked)
 

@@ -8,20 +8,20 @@ import click
 
 from leap_core.responses import Complete
 
-from ..command_line import leap_command
-from ..constraint_flags import constraint_flags, is_shaped, take_constraint
-from ..environment import Environment
 from ..exit_codes import ExitCode
-from ..generation_flags import generation_flags, generation_options
-from ..loading_flags import load_model, loading_flags, note_builtin
-from ..output import Output
-from ..prompt import read_system
-from ..session_flags import session_flags, take_session
-from ..thinking import ReasoningAlone, Thinking, take_thinking, thinking_flags
-from ..tool_flags import take_tools, tool_flags
+from ..framework.click_classes import leap_command
+from ..framework.environment import Environment
+from ..framework.output import Output
+from ..input.prompt import read_system
+from ..options.constraints import constraint_flags, is_shaped, take_constraint
+from ..options.generation import generation_flags, generation_options
+from ..options.loading import load_model, loading_flags, note_builtin
+from ..options.sessions import session_flags, take_session
+from ..options.thinking import ReasoningAlone, Thinking, take_thinking, thinking_flags
+from ..options.tools import take_tools, tool_flags
 
 if TYPE_CHECKING:
-    from ..answer import Stream
+    from ..answers.show import Stream
     from ..chat.dialogue import Dialogue
 
 
@@ -58,9 +58,9 @@ def command(
     At a terminal Ctrl-C stops an answer and keeps what has come, Ctrl-D leaves, and /help lists the commands. From a
     pipe each line is one turn, and the answers go to stdout one after the other.
     """
-    from ..answer import show_answer
+    from ..answers.show import show_answer
+    from ..chat.conversation_files import read_conversation
     from ..chat.dialogue import Dialogue
-    from ..chat.exchange import read_conversation
     from ..chat.piped import answer_lines, answer_messages, read_through
 
     output = Output(env)
@@ -105,7 +105,7 @@ def command(
             if jsonl:
                 answer_messages(dialogue, env, output)
             elif env.stdin_is_terminal:
-                from ..chat.talk import talk_at_terminal
+                from ..chat.terminal import talk_at_terminal
 
                 talk_at_terminal(dialogue, env, output, lambda name: load_model(env, name, loading, verbose=verbose))
             else:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from ..command_line import leap_command
-from ..completion import SHELLS
-from ..environment import Environment
-from ..output import Output
+from ..completion.shell import SHELLS
+from ..framework.click_classes import leap_command
+from ..framework.environment import Environment
+from ..framework.output import Output
 
 
 @leap_command("completion")
@@ -21,11 +21,11 @@ def command(env: Environment, /, shell: str, install: bool) -> None:
     """
     output = Output(env)
     if not install:
-        from ..completion_scripts import SCRIPTS
+        from ..completion.scripts import SCRIPTS
 
         output.text(SCRIPTS[shell])
         return
-    from .. import completion_install
+    from ..completion import install as completion_install
 
     place = completion_install.place_of(shell, env)
     changed = completion_install.install(place, shell)

@@ -8,14 +8,24 @@ import subprocess
 
 import click
 
+from leap_core.configuration import parse_toml, read_table
 from leap_core.errors import LeapError
 
-from ..command_line import leap_group
-from ..configuration import parse_toml, read_table
-from ..environment import Environment
-from ..format_flag import FormatChoice
-from ..output import Format, Output
-from ..settings import DEFAULT, GENERAL, MISSING, effective, find, keys_in, look_up, option_settings, problems_of
+from ..config.settings import (
+    DEFAULT,
+    GENERAL,
+    MISSING,
+    effective,
+    find,
+    keys_in,
+    look_up,
+    option_settings,
+    problems_of,
+)
+from ..framework.click_classes import leap_group
+from ..framework.environment import Environment
+from ..framework.output import Format, Output
+from ..options.output_format import FormatChoice
 
 format_option = click.option(
     "--format",
@@ -85,7 +95,7 @@ def set_(env: Environment, /, key: str, values: tuple[str, ...]) -> None:
 
     An option's key is options.COMMAND.NAME: leap config set options.generate.temperature 0.2
     """
-    from ..config_file import set_value
+    from ..config.writing import set_value
 
     setting = find(key)
     value = setting.from_text(list(values), setting.key)
@@ -101,7 +111,7 @@ def set_(env: Environment, /, key: str, values: tuple[str, ...]) -> None:
 @click.pass_obj
 def unset(env: Environment, /, key: str) -> None:
     """Take KEY out of config.toml, so that the default is in force again. Keys that leap does not know go too."""
-    from ..config_file import unset_value
+    from ..config.writing import unset_value
 
     table = read_table(env)
     if look_up(table, key) is MISSING:
@@ -123,7 +133,7 @@ def path(env: Environment, /) -> None:
 @click.pass_obj
 def edit(env: Environment, /) -> None:
     """Open config.toml in $VISUAL, else $EDITOR. What you write is taken only when all of it can be used."""
-    from leap_core.files import replace_text
+    from leap_core.storage.atomic_files import replace_text
 
     file = env.directories.config_file
     draft = file.with_name(f"config-{os.getpid()}.toml")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from ..command_line import leap_command
-from ..environment import Environment
 from ..exit_codes import ExitCode
-from ..format_flag import FormatChoice
-from ..output import Format, Output
+from ..framework.click_classes import leap_command
+from ..framework.environment import Environment
+from ..framework.output import Format, Output
+from ..options.output_format import FormatChoice
 
 
 @leap_command("doctor")
@@ -33,7 +33,7 @@ def command(env: Environment, /, timeout: float, format: str) -> ExitCode:
 
     The exit code is 1 when something would keep leap from working. A hub that cannot be reached is only a warning.
     """
-    from ..diagnosis import OK, PROBLEM, SKIPPED, checks
+    from ..diagnosis.checks import OK, PROBLEM, SKIPPED, checks
 
     output = Output(env, format)
     found = []

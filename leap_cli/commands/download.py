@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..background_flags import background_flags, policy_of, tell_id
-from ..command_line import leap_command
-from ..environment import Environment
 from ..exit_codes import ExitCode
-from ..format_flag import FormatChoice
-from ..interrupts import stopping_on_interrupt
-from ..model_names import ModelName, in_bytes
-from ..output import Format, Output
+from ..framework.click_classes import leap_command
+from ..framework.environment import Environment
+from ..framework.interrupts import stopping_on_interrupt
+from ..framework.output import Format, Output
+from ..options.background import background_flags, policy_of, tell_id
+from ..options.output_format import FormatChoice
+from ..options.value_types import ModelName, in_bytes
 
 if TYPE_CHECKING:
-    from leap_core.models.plan import DownloadPlan
-    from leap_core.models.progress import Event, Progress
+    from leap_core.models.download.events import Event, Progress
+    from leap_core.models.download.plan import DownloadPlan
 
 BAR_CELLS = 16
 SHORTEST_NAME = 12
@@ -70,8 +70,8 @@ def command(
     repository (owner/repo[:QUANT]), a file in one (hf:owner/repo/file.gguf), or the URL of a GGUF file or manifest. A
     download that was interrupted, even by a power failure, goes on where it stopped.
     """
-    from leap_core.models.download import Download, DownloadOptions
-    from leap_core.models.patience import DownloadStopped
+    from leap_core.models.download.download import Download, DownloadOptions
+    from leap_core.models.hub.retries import DownloadStopped
 
     output = Output(env, format)
     stop = threading.Event()
@@ -114,7 +114,7 @@ class _EventPrinter:
         self._output = output
 
     def __call__(self, event: Event) -> None:
-        from leap_core.models.progress import Notice, Progress
+        from leap_core.models.download.events import Notice, Progress
 
         if self._output.format is Format.JSONL:
             self._output.event(event.to_json())

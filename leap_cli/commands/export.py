@@ -9,17 +9,17 @@ import click
 
 from leap_core.errors import LeapJobError, LeapSessionError
 
-from ..answer_file import STANDARD, is_standard, writing_to
-from ..command_line import leap_command
-from ..environment import Environment
-from ..output import Output
-from ..prompt import read_text
+from ..answers.file import STANDARD, is_standard, writing_to
+from ..framework.click_classes import leap_command
+from ..framework.environment import Environment
+from ..framework.output import Output
+from ..input.prompt import read_text
 
 if TYPE_CHECKING:
-    from jobs.job import Job
+    from jobs.table.job import Job
     from leap_core.messages import ChatMessage
-    from leap_core.sessions import Session
-    from leap_core.transcripts import Place
+    from leap_core.sessions.store import Session
+    from leap_core.sessions.transcripts import Place
 
 
 OPENAI, JSONL, MARKDOWN = "openai", "jsonl", "markdown"
@@ -65,7 +65,7 @@ def command(
 
 
 def _written(found: Exported, format: str, place: Place | None) -> str:
-    from leap_core.transcripts import to_json, to_jsonl, to_markdown
+    from leap_core.sessions.transcripts import to_json, to_jsonl, to_markdown
 
     if format == MARKDOWN:
         return to_markdown(found.history, found.title, place)
@@ -74,7 +74,7 @@ def _written(found: Exported, format: str, place: Place | None) -> str:
 
 def _conversations(source: str, env: Environment) -> Iterator[Exported]:
     if source == STANDARD:
-        from leap_core.transcripts import read_conversations
+        from leap_core.sessions.transcripts import read_conversations
 
         for history in read_conversations(read_text(env, Output(env)), "standard input", env.cwd):
             yield Exported(next((message.text for message in history if message.role.value == "user"), ""), history)
@@ -97,7 +97,7 @@ def _sessions(reference: str, env: Environment) -> dict[Session, Sequence[ChatMe
     """Those of this name or whose ids begin so, with what was said in them."""
     if not env.directories.sessions_file.exists():
         return {}
-    from leap_core.sessions import SessionStore
+    from leap_core.sessions.store import SessionStore
 
     with SessionStore(env.directories.sessions_file) as store:
         return {session: store.history(session.id) for session in store.matching(reference)}
@@ -129,7 +129,7 @@ def _history_of_job(job: Job) -> Sequence[ChatMessage]:
 def _place(media_dir: str | None, output: str | None, env: Environment) -> Place | None:
     if media_dir is None:
         return None
-    from leap_core.transcripts import MediaDirectory
+    from leap_core.sessions.transcripts import MediaDirectory
 
     beside = env.cwd if output is None or is_standard(output) else (env.cwd / str(output)).parent
     return MediaDirectory(env.cwd / media_dir, beside).place

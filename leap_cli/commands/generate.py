@@ -6,22 +6,29 @@ from typing import Any
 
 import click
 
-from ..answer_file import writing_to
-from ..attachments import attach
-from ..background_flags import background_flags, policy_of, refuse_typed, tell_id
-from ..command_line import leap_command
-from ..constraint_flags import constraint_flags, take_constraint
-from ..environment import Environment
+from ..answers.file import writing_to
+from ..config.saved_prompts import template_flag
 from ..exit_codes import ExitCode
-from ..format_flag import FormatChoice
-from ..generation_flags import generation_flags, generation_options
-from ..loading_flags import host_for_job, load_model, loading_flags, model_reference, note_builtin, telling_the_default
-from ..one_shot_flags import one_shot_flags, take_one_shot
-from ..output import Format, Output
-from ..prompt import read_prompt, read_system
-from ..prompt_templates import template_flag
-from ..session_flags import session_flags, take_session
-from ..tool_flags import take_tools, tool_flags
+from ..framework.click_classes import leap_command
+from ..framework.environment import Environment
+from ..framework.output import Format, Output
+from ..input.prompt import read_prompt, read_system
+from ..input.text_files import attach
+from ..options.background import background_flags, policy_of, refuse_typed, tell_id
+from ..options.constraints import constraint_flags, take_constraint
+from ..options.generation import generation_flags, generation_options
+from ..options.loading import (
+    host_for_job,
+    load_model,
+    loading_flags,
+    model_reference,
+    note_builtin,
+    telling_the_default,
+)
+from ..options.one_shot import one_shot_flags, take_one_shot
+from ..options.output_format import FormatChoice
+from ..options.sessions import session_flags, take_session
+from ..options.tools import take_tools, tool_flags
 
 
 @leap_command("generate")
@@ -67,7 +74,7 @@ def command(
     The answer goes to stdout and everything else to stderr. Ctrl-C stops the answer and keeps what has come. The name
     of the command may be left out where the first argument has a space in it: leap "What is the capital of Italy?"
     """
-    from ..one_shot import Question
+    from ..answers.one_shot import Question
 
     asked = take_one_shot(flags)
     output = Output(env, format)

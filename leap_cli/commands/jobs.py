@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from ..command_line import leap_group
-from ..environment import Environment
+from ..display.jobs import UNITS, EventPrinter, age, done, exit_code_of_job, shown
 from ..exit_codes import ExitCode
-from ..format_flag import format_flag
-from ..job_display import UNITS, EventPrinter, age, done, exit_code_of_job, shown
-from ..output import Format, Output
+from ..framework.click_classes import leap_group
+from ..framework.environment import Environment
+from ..framework.output import Format, Output
+from ..options.output_format import format_flag
 
 if TYPE_CHECKING:
     from jobs.client import JobsClient
-    from jobs.job import Job
+    from jobs.table.job import Job
 
 T = TypeVar("T")
 STATES = ("queued", "running", "succeeded", "failed", "cancelled")
@@ -38,7 +38,7 @@ class _JobId(click.ParamType):  # type: ignore[type-arg]
         self._states = states
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        from ..completion_values import fitting, jobs
+        from ..completion.candidates import fitting, jobs
 
         return fitting(jobs(*self._states)(ctx, incomplete), incomplete)
 
@@ -257,14 +257,14 @@ def worker(
     if sum((foreground, stop, only_status, print_unit is not None)) > 1:
         raise click.UsageError("--foreground, --stop, --status and --print-unit exclude each other")
     if print_unit is not None:
-        from jobs.units import unit_file
-        from leap_core.models.directories import absolute_home
+        from jobs.keeper.service_files import unit_file
+        from leap_core.storage.directories import absolute_home
 
         output.text(unit_file(print_unit, absolute_home(env.variables)))
         return
     if foreground:
-        from jobs.places import Places
-        from jobs.worker import run_in_foreground
+        from jobs.configuration import Places
+        from jobs.worker.worker import run_in_foreground
 
         output.note("working; Ctrl-C ends it, and what runs then is queued again")
         run_in_foreground(Places.from_environment(env.variables))
@@ -317,7 +317,7 @@ def _for_each(ids: Iterable[str], action: Callable[[str], T], tell: Callable[[li
 
 
 def _state(name: str) -> Any:
-    from jobs.job import State
+    from jobs.table.job import State
 
     return State(name)
 

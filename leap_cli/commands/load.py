@@ -6,13 +6,13 @@ from typing import Any
 
 import click
 
-from ..command_line import leap_command
-from ..durations import Duration, in_words, seconds_of
-from ..environment import Environment
-from ..format_flag import FormatChoice
-from ..loading_flags import BUILTIN, default_model, telling_the_default
-from ..model_names import ModelName
-from ..output import Format, Output
+from ..framework.click_classes import leap_command
+from ..framework.durations import Duration, in_words, seconds_of
+from ..framework.environment import Environment
+from ..framework.output import Format, Output
+from ..options.loading import BUILTIN, default_model, telling_the_default
+from ..options.output_format import FormatChoice
+from ..options.value_types import ModelName
 
 
 @leap_command("load")
@@ -34,7 +34,7 @@ def command(env: Environment, /, model: str | None, keep_alive: float | None, fo
     loaded. The model goes after --keep-alive without use (10m by default, or keep_alive in config.toml), or with leap
     unload; with the last model the process ends.
     """
-    from leap_core.host.warm import keep_warm
+    from leap_core.host.client.lookup import keep_warm
     from leap_core.options import ModelLoadingOptions
 
     given = {name: value for name, value in wish.items() if value is not None}
@@ -59,7 +59,7 @@ def command(env: Environment, /, model: str | None, keep_alive: float | None, fo
 
 
 def _configured_keep_alive(env: Environment) -> float | None:
-    from ..configuration import read_configuration
+    from leap_core.configuration import read_configuration
 
     text = read_configuration(env).keep_alive
     try:

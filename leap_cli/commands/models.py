@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..command_line import leap_group
-from ..environment import Environment
 from ..exit_codes import ExitCode
-from ..format_flag import FormatChoice
-from ..model_names import InstalledModelName, ModelName, in_bytes
-from ..output import Format, Output
+from ..framework.click_classes import leap_group
+from ..framework.environment import Environment
+from ..framework.output import Format, Output
+from ..options.output_format import FormatChoice
+from ..options.value_types import InstalledModelName, ModelName, in_bytes
 
 if TYPE_CHECKING:
-    from leap_core.models.gguf import GGUFHeader
+    from leap_core.models.gguf.header import GGUFHeader
     from leap_core.models.store import InstalledModel, Store
 
 format_option = click.option(
@@ -53,7 +53,7 @@ def list_models(env: Environment, /, format: str) -> None:
 @click.pass_obj
 def catalogue(env: Environment, /, format: str) -> None:
     """List the models that leap knows by name, your own from catalogue.json included."""
-    from leap_core.models.catalogue import Catalogue
+    from leap_core.models.references.catalogue import Catalogue
 
     entries = [entry.to_json() for entry in Catalogue.load(env.directories.config)]
     Output(env, format).records(entries, ["name", "kind", "context", "quantizations", "default", "about"], name="name")
@@ -67,10 +67,10 @@ def catalogue(env: Environment, /, format: str) -> None:
 def info(env: Environment, /, model: str, quant: str | None, format: str) -> None:
     """Tell what MODEL is, from its file's header: any reference to a model on this machine."""
     from leap_core.errors import LeapModelLoadingError
-    from leap_core.models.gguf import GGUFHeader, read_gguf_header
-    from leap_core.models.importing import files_of
-    from leap_core.models.manifest_check import SAMPLING_KEYS
-    from leap_core.models.references import resolve_local
+    from leap_core.models.gguf.header import GGUFHeader, read_gguf_header
+    from leap_core.models.maintenance.importing import files_of
+    from leap_core.models.manifests.checks import SAMPLING_KEYS
+    from leap_core.models.references.resolving import resolve_local
 
     found = resolve_local(model, quant, variables=env.variables, cwd=env.cwd)
     installed = _store(env).at(found.path.parent) if found.path.parent.parent == env.directories.models else None
@@ -116,7 +116,7 @@ def info(env: Environment, /, model: str, quant: str | None, format: str) -> Non
 @click.pass_obj
 def path(env: Environment, /, model: str, quant: str | None) -> None:
     """Print the path of MODEL's file; exit code 3 when it is not on this machine."""
-    from leap_core.models.references import resolve_local
+    from leap_core.models.references.resolving import resolve_local
 
     found = resolve_local(model, quant, variables=env.variables, cwd=env.cwd)
     Output(env).text(f"{found.path}\n")
@@ -131,7 +131,7 @@ def verify(env: Environment, /, names: tuple[str, ...], format: str) -> ExitCode
 
     Without a NAME all are checked. Exit code 4 when a file is not what it should be.
     """
-    from leap_core.models.upkeep import verify as checks_of
+    from leap_core.models.maintenance.checks_and_cleaning import verify as checks_of
 
     output = Output(env, format)
     records = []
@@ -172,7 +172,7 @@ def remove(env: Environment, /, names: tuple[str, ...], dry_run: bool) -> None:
 @click.pass_obj
 def gc(env: Environment, /, dry_run: bool, format: str) -> None:
     """Remove what unfinished downloads left behind. Finished models, and downloads that run now, are not touched."""
-    from leap_core.models.upkeep import collect, rubbish_in
+    from leap_core.models.maintenance.checks_and_cleaning import collect, rubbish_in
 
     output = Output(env, format)
     found = list(rubbish_in(_store(env))) if dry_run else collect(_store(env))
@@ -200,7 +200,7 @@ def import_file(env: Environment, /, file: Path, name: str | None, quant: str | 
 
     Hard links and reflinks need no space. The file that is imported stays where it is.
     """
-    from leap_core.models.importing import import_model
+    from leap_core.models.maintenance.importing import import_model
 
     output = Output(env)
     installed, how = import_model(
@@ -227,7 +227,7 @@ def manifest() -> None:
 @click.pass_obj
 def check(env: Environment, /, file: Path, format: str) -> ExitCode:
     """Tell everything that is wrong with the manifest FILE, with the keys that were probably meant."""
-    from leap_core.models.manifest import problems_of
+    from leap_core.models.manifests.manifest import problems_of
 
     output = Output(env, format)
     problems = problems_of(_read(env, file), str(file))
@@ -268,7 +268,7 @@ def create(
     **sampling: Any,
 ) -> None:
     """Write a manifest for the GGUF file MODEL and the companions beside it."""
-    from leap_core.models.manifest_create import create_manifest
+    from leap_core.models.maintenance.manifest_creation import create_manifest
     from leap_core.options import SamplingDefaults
 
     template = None if chat_template is None else _read(env, chat_template).decode("utf-8", "replace")
@@ -299,7 +299,7 @@ def _store(env: Environment) -> Store:
 def _named(env: Environment, names: tuple[str, ...]) -> list[InstalledModel]:
     """The installed models of these names; all when there are none. A name may be any reference to one of them."""
     from leap_core.errors import LeapModelNotFoundError
-    from leap_core.models.references import resolve_local
+    from leap_core.models.references.resolving import resolve_local
 
     store = _store(env)
     if not names:
@@ -320,7 +320,7 @@ def _named(env: Environment, names: tuple[str, ...]) -> list[InstalledModel]:
 
 def _summary(model: InstalledModel) -> dict[str, Any]:
     from leap_core.errors import LeapModelLoadingError
-    from leap_core.models.gguf import read_gguf_header
+    from leap_core.models.gguf.header import read_gguf_header
 
     state = model.state
     described: dict[str, Any] = {"architecture": None, "quantization": model.quantization or None, "context": None}

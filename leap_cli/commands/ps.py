@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from ..command_line import leap_command
-from ..environment import Environment
-from ..format_flag import FormatChoice
-from ..output import Format, Output
+from ..framework.click_classes import leap_command
+from ..framework.environment import Environment
+from ..framework.output import Format, Output
+from ..options.output_format import FormatChoice
 
 COLUMNS = ["model", "size", "memory", "context_size", "slots", "tokens_per_second", "expires"]
 
@@ -24,7 +24,7 @@ COLUMNS = ["model", "size", "memory", "context_size", "slots", "tokens_per_secon
 @click.pass_obj
 def command(env: Environment, /, format: str) -> None:
     """Show the models that are kept warm: size on disk, memory, slots in use, speed lately, and when they go."""
-    from leap_core.host.connection import ModelHost
+    from leap_core.host.client.connection import ModelHost
 
     output = Output(env, format)
     host = ModelHost.running(env.variables)
@@ -42,8 +42,8 @@ def command(env: Environment, /, format: str) -> None:
 
 
 def _shown(model: dict[str, Any]) -> dict[str, Any]:
-    from ..durations import in_words
-    from ..model_names import in_bytes
+    from ..framework.durations import in_words
+    from ..options.value_types import in_bytes
 
     waiting = f" (+{model['waiting']} waiting)" if model["waiting"] else ""
     if model["state"] != "ready":

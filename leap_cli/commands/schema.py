@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from ..command_line import leap_group
-from ..constraint_flags import read_schema_argument
-from ..environment import Environment
 from ..exit_codes import ExitCode
-from ..format_flag import FormatChoice
-from ..output import Format, Output
+from ..framework.click_classes import leap_group
+from ..framework.environment import Environment
+from ..framework.output import Format, Output
+from ..options.constraints import read_schema_argument
+from ..options.output_format import FormatChoice
 
 
 @leap_group("schema")
@@ -42,9 +42,9 @@ def check(env: Environment, /, schema: str, format: str, strict: bool) -> ExitCo
 
     A schema that cannot be used at all is an error (exit code 6) that names the place.
     """
-    from leap_core.constraints.enforcement import enforce
-    from leap_core.constraints.schema import check_schema
-    from leap_core.constraints.tokenizer import byte_tokenizer
+    from leap_core.constraints.schema_grammar import enforce
+    from leap_core.schemas.grammar_matcher import byte_tokenizer
+    from leap_core.schemas.schema import check_schema
 
     output = Output(env, format)
     enforced = enforce(check_schema(read_schema_argument(schema, env)), byte_tokenizer())

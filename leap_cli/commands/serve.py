@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
-from ..command_line import leap_command
-from ..environment import Environment
-from ..loading_flags import BUILTIN, default_model, telling_the_default
-from ..model_names import ModelName
-from ..output import Output
+from ..framework.click_classes import leap_command
+from ..framework.environment import Environment
+from ..framework.output import Output
+from ..options.loading import BUILTIN, default_model, telling_the_default
+from ..options.value_types import ModelName
 
 
 @leap_command("serve")
@@ -33,7 +33,7 @@ def command(
 
     Prints the base URL when it listens; /health answers 200 when the models are loaded. It runs until Ctrl-C.
     """
-    from leap_core.host.foreground import serve
+    from leap_core.host.server.foreground import serve
     from leap_core.options import ModelLoadingOptions
 
     given = {name: value for name, value in wish.items() if value is not None}

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..command_line import leap_group
-from ..durations import Duration
-from ..environment import Environment
-from ..format_flag import format_flag
-from ..job_display import age
-from ..output import Format, Output
+from ..display.jobs import age
+from ..framework.click_classes import leap_group
+from ..framework.durations import Duration
+from ..framework.environment import Environment
+from ..framework.output import Format, Output
+from ..options.output_format import format_flag
 
 if TYPE_CHECKING:
-    from leap_core.sessions import SessionStore
+    from leap_core.sessions.store import SessionStore
 
 COLUMNS = ["id", "name", "messages", "age", "title"]
 
@@ -52,7 +52,7 @@ def list_sessions(env: Environment, /, limit: int | None, quiet: bool, format: s
 @click.pass_obj
 def show(env: Environment, /, session: str, format: str) -> None:
     """Print what was said in a session: text without pictures and sound, json whole, jsonl a message a line."""
-    from leap_core.transcripts import to_markdown
+    from leap_core.sessions.transcripts import to_markdown
 
     output = Output(env, format)
     with _store(env) as store:
@@ -130,7 +130,7 @@ def prune(env: Environment, /, older_than: float, named: bool, format: str) -> N
 
 
 def _store(env: Environment) -> SessionStore:
-    from leap_core.sessions import SessionStore
+    from leap_core.sessions.store import SessionStore
 
     return SessionStore(env.directories.sessions_file)
 

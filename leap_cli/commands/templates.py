@@ -8,18 +8,18 @@ from typing import Any
 
 import click
 
-from ..command_line import leap_group
-from ..constraint_flags import constraint_flags, read_grammar_argument, read_schema_argument, take_constraint
-from ..environment import Environment
+from ..config.saved_prompts import PromptTemplate, read_template, template_names, template_path, write_template
 from ..exit_codes import ExitCode
-from ..format_flag import FormatChoice
-from ..generation_flags import generation_flags, generation_options
-from ..option_defaults import option_name, options_of
-from ..output import Format, Output
-from ..prompt import INPUT, read_system
-from ..prompt_templates import PromptTemplate, read_template, template_names, template_path, write_template
-from ..texts import text_argument
-from ..tool_flags import take_tools, tool_flags
+from ..framework.click_classes import leap_group
+from ..framework.environment import Environment
+from ..framework.option_defaults import option_name, options_of
+from ..framework.output import Format, Output
+from ..framework.text_arguments import text_argument
+from ..input.prompt import INPUT, read_system
+from ..options.constraints import constraint_flags, read_grammar_argument, read_schema_argument, take_constraint
+from ..options.generation import generation_flags, generation_options
+from ..options.output_format import FormatChoice
+from ..options.tools import take_tools, tool_flags
 
 
 @leap_group("templates")

@@ -9,13 +9,13 @@ import click
 
 from leap_core.errors import LeapSchemaError, LeapToolError
 
-from ..command_line import leap_group
-from ..constraint_flags import read_document
-from ..environment import Environment
 from ..exit_codes import ExitCode
-from ..format_flag import FormatChoice
-from ..output import Format, Output
-from ..tool_flags import asker, functions_of_files, known_tools, read_policy, registry
+from ..framework.click_classes import leap_group
+from ..framework.environment import Environment
+from ..framework.output import Format, Output
+from ..options.constraints import read_document
+from ..options.output_format import FormatChoice
+from ..options.tools import asker, functions_of_files, known_tools, read_policy, registry
 
 if TYPE_CHECKING:
     from leap_core.functions import LeapFunction
@@ -109,7 +109,7 @@ def remove(env: Environment, /, name: str) -> ExitCode:
 @click.pass_obj
 def check(env: Environment, /, names: tuple[str, ...], tools_file: tuple[str, ...], format: str) -> ExitCode:
     """Check tools (all, or those named): the command exists, and calls can be held to the declaration."""
-    from leap_core.functions.sources import choose
+    from leap_core.tools.sources import choose
 
     output = Output(env, format)
     offered = _offered(env, tools_file)
@@ -134,10 +134,10 @@ def check(env: Environment, /, names: tuple[str, ...], tools_file: tuple[str, ..
 @click.pass_obj
 def call(env: Environment, /, name: str, arguments: str, tools_file: tuple[str, ...], allow: bool) -> ExitCode:
     """Call a tool as a model would: ARGUMENTS is a JSON object. The result goes to stdout."""
-    from leap_core.constraints.schema import parse_json
     from leap_core.functions import LeapFunctionCall
-    from leap_core.functions.execution import run_call
-    from leap_core.functions.policy import ALLOW, DENY
+    from leap_core.schemas.schema import parse_json
+    from leap_core.tools.execution import run_call
+    from leap_core.tools.policy import ALLOW, DENY
 
     function = _find(env, name, tools_file)
     try:
@@ -164,20 +164,20 @@ def call(env: Environment, /, name: str, arguments: str, tools_file: tuple[str, 
 
 
 def _offered(env: Environment, files: tuple[str, ...]) -> list[LeapFunction]:
-    from leap_core.functions.sources import choose
+    from leap_core.tools.sources import choose
 
     functions = [*functions_of_files(files, env), *known_tools(env)]
     return choose([function.name for function in functions], functions)
 
 
 def _find(env: Environment, name: str, files: tuple[str, ...]) -> LeapFunction:
-    from leap_core.functions.sources import choose
+    from leap_core.tools.sources import choose
 
     return choose([name], _offered(env, files))[0]
 
 
 def _source(function: LeapFunction) -> str:
-    from leap_core.functions.programs import Command, PythonFunction
+    from leap_core.tools.programs import Command, PythonFunction
 
     program = function.call
     if isinstance(program, Command):
@@ -189,7 +189,7 @@ def _source(function: LeapFunction) -> str:
 
 def _declaration(schema: str, env: Environment) -> dict[str, Any]:
     """A tool's declaration out of ``--schema``: its own, or the schema of its arguments."""
-    from leap_core.constraints.schema import check_schema
+    from leap_core.schemas.schema import check_schema
 
     value = read_document(schema, env)
     said: dict[str, Any] = {}
@@ -204,7 +204,7 @@ def _declaration(schema: str, env: Environment) -> dict[str, Any]:
 
 def _problems(function: LeapFunction) -> tuple[list[str], list[str]]:
     from leap_core.constraints.compiling import check_calls
-    from leap_core.functions.programs import Command
+    from leap_core.tools.programs import Command
 
     problems = []
     if isinstance(function.call, Command) and shutil.which(function.call.argv[0]) is None:

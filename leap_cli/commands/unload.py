@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 from click.shell_completion import CompletionItem
 
-from ..command_line import leap_command
-from ..environment import Environment
-from ..output import Output
+from ..framework.click_classes import leap_command
+from ..framework.environment import Environment
+from ..framework.output import Output
 
 
 class WarmModel(click.ParamType[str]):
@@ -17,7 +17,7 @@ class WarmModel(click.ParamType[str]):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:
-            from leap_core.host.connection import ModelHost
+            from leap_core.host.client.connection import ModelHost
 
             host = ModelHost.running(ctx.ensure_object(Environment).variables)
             names = [] if host is None else [model["model"] for model in host.status(timeout=0.5)["models"]]
@@ -36,7 +36,7 @@ def command(env: Environment, /, model: str | None, everything: bool) -> None:
     Answers that it is giving end with an error. Without MODEL the only warm one is meant.
     """
     from leap_core.errors import LeapModelNotFoundError, LeapUnavailableError
-    from leap_core.host.connection import ModelHost
+    from leap_core.host.client.connection import ModelHost
 
     if everything and model is not None:
         raise click.UsageError("give either MODEL or --all")

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .injection import inject_schema
-from .protocol import CompiledConstraint, TokenConstraint, Vocabulary
-from .response_types import parse_result, schema_of, schema_text_of
+from ..schemas.response_types import parse_result, schema_of, schema_text_of
+from .contract import CompiledConstraint, TokenConstraint, Vocabulary
+from .schema_in_prompt import inject_schema
 
 if TYPE_CHECKING:
     from ..functions import LeapFunction

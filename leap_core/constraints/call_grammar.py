@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import LeapSchemaError
 from ..functions.pythonic import ARGUMENT
-from .enforcement import RELAXATIONS, occurs, relaxed
-from .subschemas import walk
+from ..schemas.subschemas import walk
+from .schema_grammar import RELAXATIONS, occurs, relaxed
 
 if TYPE_CHECKING:
     from ..functions import LeapFunction

@@ -10,12 +10,12 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from ..errors import LeapOptionsError, LeapSchemaError
+from ..schemas.grammar_matcher import ConstraintTokenizer, GrammarError, byte_tokenizer, tokenizer_of
+from ..schemas.schema import JsonSchema, check_schema, read_schema
 from .call_grammar import STRICTNESSES, Strictness, json_grammar, pythonic_grammar, unenforced
-from .enforcement import enforce
-from .matching import AfterReasoning, CallsConstraint, ForbiddenTokens, GrammarConstraint
-from .protocol import CompiledConstraint, TokenConstraint, Vocabulary
-from .schema import JsonSchema, check_schema, read_schema
-from .tokenizer import ConstraintTokenizer, GrammarError, byte_tokenizer, tokenizer_of
+from .contract import CompiledConstraint, TokenConstraint, Vocabulary
+from .schema_grammar import enforce
+from .token_constraints import AfterReasoning, CallsConstraint, ForbiddenTokens, GrammarConstraint
 
 if TYPE_CHECKING:
     from ..functions import LeapFunction

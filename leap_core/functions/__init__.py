@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from ..messages import LeapFunctionCall
 from .declaration import LeapFunction, LeapFunctionParameter
-from .parsers import HermesFunctionCallParser, LeapFunctionCallParser, LFMFunctionCallParser, parser_named
-from .types import (
+from .parameter_types import (
     ArrayType,
     BooleanType,
     IntegerType,
@@ -16,6 +15,7 @@ from .types import (
     SchemaType,
     StringType,
 )
+from .parsers import HermesFunctionCallParser, LeapFunctionCallParser, LFMFunctionCallParser, parser_named
 
 __all__ = [
     "ArrayType",

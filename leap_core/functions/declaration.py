@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..errors import LeapSerializationError
-from .types import JsonObject, LeapFunctionParameterType, SchemaType
+from .parameter_types import JsonObject, LeapFunctionParameterType, SchemaType
 
 if TYPE_CHECKING:
-    from .programs import Program
+    from ..tools.programs import Program
 
 NAME = re.compile(r"\w[\w-]*(\.\w[\w-]*)*")
 """Names that models can write in a call: words with digits, underscores and hyphens, joined by dots."""
@@ -67,7 +67,7 @@ class LeapFunction:
         """The JSON schema of the object of arguments; its root has the definitions of every parameter."""
         if self.schema is not None:
             return dict(self.schema)
-        from ..constraints.definitions import Definitions
+        from ..schemas.definitions import Definitions
 
         definitions = Definitions()
         schemas = {parameter.name: parameter.to_json_object() for parameter in self.parameters}
@@ -139,7 +139,7 @@ def _parameters(schema: JsonObject, path: str) -> list[LeapFunctionParameter]:
 
 def type_of_schema(schema: JsonObject) -> LeapFunctionParameterType:
     """One of the plain types where it says all that the schema says, else the schema itself."""
-    from . import types
+    from . import parameter_types as types
 
     kind = schema.get("type")
     described = {key: schema[key] for key in ("description",) if isinstance(schema.get(key), str)}

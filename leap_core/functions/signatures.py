@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable
 from typing import Any, get_type_hints
 
-from ..constraints.python_types import optional_of, schema_of, without_annotations
 from ..errors import LeapGeneratableSchematizationError
+from ..schemas.python_types import optional_of, schema_of, without_annotations
 from .declaration import LeapFunction, LeapFunctionParameter, type_of_schema
 
 GOOGLE_SECTION = re.compile(r"^(Args|Arguments|Parameters|Params):\s*$")

@@ -3,7 +3,7 @@
 import logging
 import os
 
-from .process import main
+from .server.host_process import main
 
 if __name__ == "__main__":
     code = main()

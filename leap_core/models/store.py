@@ -17,11 +17,11 @@ from functools import cached_property
 from pathlib import Path
 
 from ..errors import LeapError, LeapModelNotFoundError, LeapSerializationError
-from ..files import text_of
-from ..locks import GLANCE_SECONDS, Busy, is_locked, locked
-from .directories import Directories
-from .manifest import Manifest, read_manifest
-from .model_files import by_quantization, companions_of, preferred_quantization, split_name
+from ..storage.atomic_files import text_of
+from ..storage.directories import Directories
+from ..storage.locks import GLANCE_SECONDS, Busy, is_locked, locked
+from .file_names import by_quantization, companions_of, preferred_quantization, split_name
+from .manifests.manifest import Manifest, read_manifest
 
 PART, STATE = ".part", ".part.state"
 LOCKS = WRITE_LOCK, USE_LOCK = ".lock", ".in-use"

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from ..chat_format.reply_text import StopStrings
 from ..errors import LeapGenerationError, LeapGenerationPromptExceedContextLengthError
 from ..messages import ChatMessage, ChatMessageRole, LeapFunctionCall
 from ..options import GenerationOptions
@@ -29,8 +30,7 @@ from ..responses import (
     MessageResponse,
     ReasoningChunk,
 )
-from ..runner import Generation, ModelRunner, RenderedPrompt
-from ..text import StopStrings
+from ..runner.contract import Generation, ModelRunner, RenderedPrompt
 
 if TYPE_CHECKING:
     from ..functions import LeapFunction

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from leap_cli.completion import Candidate, Typed, answer, for_readline, split
-from leap_cli.completion_install import place_of
-from leap_cli.completion_scripts import SCRIPTS
-from leap_cli.completion_values import OWN_TOOLS
-from leap_cli.environment import Environment
+from leap_cli.completion.candidates import OWN_TOOLS
+from leap_cli.completion.install import place_of
+from leap_cli.completion.scripts import SCRIPTS
+from leap_cli.completion.shell import Candidate, Typed, answer, for_readline, split
+from leap_cli.framework.environment import Environment
 from leap_cli.main import COMMANDS, command_line
-from leap_cli.tool_flags import known_tools
+from leap_cli.options.tools import known_tools
 from leap_core.messages import ChatMessage
 
 from .test_startup import HEAVY, imported
@@ -195,7 +195,7 @@ def test_sessions_by_name_and_id(words, complete, leap_home):
     lines = ["leap sessions show ", "leap sessions remove x ", "leap chat --session ", "leap generate --session "]
     lines.append("leap export ")
     assert [words(line) for line in lines] == [[]] * 5 and not leap_home.exists()
-    from leap_core.sessions import SessionStore
+    from leap_core.sessions.store import SessionStore
 
     with SessionStore(leap_home / "leap.db") as store:
         old, named = store.create().id, store.create(name="my work").id
@@ -210,7 +210,7 @@ def test_sessions_by_name_and_id(words, complete, leap_home):
 
 
 def test_only_answers_are_exported(words, leap_home):
-    from jobs.schema import connect
+    from jobs.table.schema import connect
 
     leap_home.mkdir()
     with closing(connect(leap_home / "jobs.db")) as table:
@@ -225,7 +225,7 @@ def test_only_answers_are_exported(words, leap_home):
 def test_jobs_by_state(words, complete, leap_home):
     assert words("leap jobs cancel ") == []
     assert not leap_home.exists(), "asking has made something"
-    from jobs.schema import connect
+    from jobs.table.schema import connect
 
     with closing(connect(leap_home / "jobs.db")) as table:
         for number, state in enumerate(("queued", "running", "succeeded", "failed", "cancelled")):
@@ -285,7 +285,7 @@ def test_tab_imports_nothing_heavy(line, monkeypatch):
     monkeypatch.setenv("_LEAP_COMPLETE", "bash")
     monkeypatch.setenv("_LEAP_LINE", line)
     names = imported("-m", "leap_cli")
-    assert "leap_cli.completion" in names
+    assert "leap_cli.completion.shell" in names
     assert not names & (HEAVY | {"leap_core.options", "leap_core.host", "socket", "ssl"})
 
 

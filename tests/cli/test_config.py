@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from leap_cli.config_file import set_value
+from leap_cli.config.settings import GENERAL, commands, option_settings
+from leap_cli.config.writing import set_value
 from leap_cli.main import COMMANDS
-from leap_cli.settings import GENERAL, commands, option_settings
-from leap_core.functions.policy import FunctionPolicy, ToolPolicy
+from leap_core.tools.policy import FunctionPolicy, ToolPolicy
 
 
 @pytest.fixture
@@ -260,7 +260,7 @@ def test_keys_and_variables_are_one_for_each_option():
 
 
 def test_the_defaults_are_those_that_the_code_has():
-    from jobs.places import DEFAULT_CONCURRENCY, IDLE_SECONDS
+    from jobs.configuration import DEFAULT_CONCURRENCY, IDLE_SECONDS
 
     default = {setting.key: setting.default for setting in GENERAL}
     assert {f"jobs.{kind}": count for kind, count in DEFAULT_CONCURRENCY.items()}.items() <= default.items()

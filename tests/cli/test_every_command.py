@@ -9,11 +9,11 @@ from pathlib import Path
 import click
 import pytest
 
-from leap_cli.command_line import LeapCommand
-from leap_cli.durations import Duration
-from leap_cli.option_defaults import option_variable, options_of
-from leap_cli.settings import commands
-from leap_cli.texts import NAMES_OF_FILES
+from leap_cli.config.settings import commands
+from leap_cli.framework.click_classes import LeapCommand
+from leap_cli.framework.durations import Duration
+from leap_cli.framework.option_defaults import option_variable, options_of
+from leap_cli.framework.text_arguments import NAMES_OF_FILES
 
 ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))

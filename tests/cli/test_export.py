@@ -6,13 +6,20 @@ import json
 
 import pytest
 
-from jobs.job import State
-from jobs.table import Claim, Ending, NewJob, Table
-from leap_core.messages import AudioPcmF32, ChatMessage, ChatMessageContent, Image, LeapFunctionCall, messages_from_json
-from leap_core.sessions import SessionStore
+from jobs.table.job import State
+from jobs.table.table import Claim, Ending, NewJob, Table
+from leap_core.media.wav import wav_from_samples
+from leap_core.messages import (
+    AudioPcmF32,
+    ChatMessage,
+    ChatMessageContent,
+    Image,
+    LeapFunctionCall,
+    messages_from_json,
+)
+from leap_core.sessions.store import SessionStore
+from leap_core.sessions.transcripts import to_json, to_jsonl
 from leap_core.testing import ScriptedModelRunner
-from leap_core.transcripts import to_json, to_jsonl
-from leap_core.wav import wav_from_samples
 
 HISTORY = [
     ChatMessage("system", "Be brief."),

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from leap_cli.interrupts import raising_on_interrupt, stopping_on_interrupt
+from leap_cli.framework.interrupts import raising_on_interrupt, stopping_on_interrupt
 from leap_core.testing import Script, Stall
 
 pytestmark = pytest.mark.skipif(

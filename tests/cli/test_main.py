@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from leap_cli.command_line import LeapCommand
+from leap_cli.framework.click_classes import LeapCommand
 from leap_cli.main import COMMANDS, GROUPS, command_line
 from leap_core import __version__
 

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from leap_cli.environment import Environment
-from leap_cli.output import Format, Output
+from leap_cli.framework.environment import Environment
+from leap_cli.framework.output import Format, Output
 
 MODELS = [
     {"name": "LFM2-350M", "size": 1234, "local": True, "tasks": ["text", "tools"], "note": None},

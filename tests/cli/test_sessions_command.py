@@ -7,7 +7,7 @@ import json
 import pytest
 
 from leap_core.messages import ChatMessage, Image
-from leap_core.sessions import SessionStore
+from leap_core.sessions.store import SessionStore
 
 FRANCE = [
     ChatMessage("system", "Be brief."),

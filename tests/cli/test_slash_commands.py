@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from leap_cli.chat.commands import COMMANDS
+from leap_cli.chat.slash_commands import COMMANDS
 from leap_cli.chat.suggestions import suggest
 from leap_core.errors import LeapGenerationError, LeapModelNotFoundError
 from leap_core.messages import Audio, ChatMessage, Image, Text
-from leap_core.sessions import SessionStore
+from leap_core.sessions.store import SessionStore
 from leap_core.testing import ScriptedModelRunner
 
 ROOT = Path(__file__).parent.parent.parent
@@ -372,10 +372,10 @@ def test_tab_offers_commands_and_what_may_follow_them(leap, talk):
 def test_the_last_message_can_begin_the_next_prompt(leap):
     """What the editor does with /edit, and with a message that a killed process left without an answer."""
     from leap_cli.chat.dialogue import Dialogue
-    from leap_cli.chat.talk import Talk
-    from leap_cli.output import Output
+    from leap_cli.chat.terminal import Talk
+    from leap_cli.framework.output import Output
+    from leap_cli.options.tools import Tools
     from leap_cli.session_log import SessionLog
-    from leap_cli.tool_flags import Tools
     from leap_core.options import GenerationOptions
 
     class Typed:

@@ -10,7 +10,7 @@ import pytest
 from leap_core.llama.model import LlamaModel
 from leap_core.loading import Leap
 from leap_core.options import ModelLoadingOptions
-from leap_core.runner import ModelRunner
+from leap_core.runner.contract import ModelRunner
 from leap_core.testing.random_models import TINY_LFM2, write_random_model
 
 

@@ -7,7 +7,6 @@ from llguidance import LLMatcher
 
 from leap_core.constraints.call_grammar import MOST_PROPERTIES, json_grammar, pythonic_grammar
 from leap_core.constraints.compiling import check_calls
-from leap_core.constraints.tokenizer import byte_tokenizer
 from leap_core.errors import LeapSchemaError
 from leap_core.functions import (
     ArrayType,
@@ -21,6 +20,7 @@ from leap_core.functions import (
     StringType,
     parser_named,
 )
+from leap_core.schemas.grammar_matcher import byte_tokenizer
 
 END = "<|end|>"
 

@@ -14,7 +14,7 @@ from leap_core.functions import LeapFunction, LeapFunctionParameter, StringType,
 from leap_core.llama.model import LlamaModel
 from leap_core.options import GenerationOptions
 from leap_core.responses import Chunk, Complete, FunctionCalls, GenerationFinishReason
-from leap_core.runner import ModelRunner
+from leap_core.runner.contract import ModelRunner
 from leap_core.testing.random_models import CONTROL_TOKENS
 
 SCHEMA = {
@@ -251,6 +251,6 @@ def test_no_constraint_where_none_is_asked_for(vocabulary: LlamaModel):
 
 
 def test_the_vocabulary_is_read_once(vocabulary: LlamaModel):
-    from leap_core.constraints.tokenizer import tokenizer_of
+    from leap_core.schemas.grammar_matcher import tokenizer_of
 
     assert tokenizer_of(vocabulary) is tokenizer_of(vocabulary)

@@ -10,8 +10,8 @@ from contextlib import ExitStack
 import pytest
 
 from leap_core import GenerationOptions, Leap, LeapModelLoadingError, ModelLoadingOptions, ModelRunner
-from leap_core.host.connection import ModelHost
-from leap_core.host.warm import keep_warm
+from leap_core.host.client.connection import ModelHost
+from leap_core.host.client.lookup import keep_warm
 from leap_core.testing import Script, ScriptedModelRunner, Stall
 
 LONG = 300

@@ -11,8 +11,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from leap_core.chat_format.chat_template import ChatTemplate
 from leap_core.functions import LeapFunction, LFMFunctionCallParser
-from leap_core.templates import ChatTemplate
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 sys.path.insert(0, str(SCRIPTS))

@@ -16,7 +16,7 @@ import time
 import pytest
 
 from leap_core.messages import ChatMessage
-from leap_core.sessions import SessionStore
+from leap_core.sessions.store import SessionStore
 
 from .conftest import LEAP, QUESTION, TERMINAL_STUB
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from leap_cli.completion_scripts import FILE_NAMES, SCRIPTS
+from leap_cli.completion.scripts import FILE_NAMES, SCRIPTS
 
 pty = pytest.importorskip("pty", reason="there are no pseudo-terminals here")
 

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from leap_core.host.connection import ModelHost
-from leap_core.host.files import HostFiles, HostState
-from leap_core.host.processes import start_time
-from leap_core.models.directories import Directories
+from leap_core.background.process_identity import start_time
+from leap_core.host.client.connection import ModelHost
+from leap_core.host.rendezvous import HostFiles, HostState
+from leap_core.storage.directories import Directories
 
 from .conftest import LONG, QUESTION
 
@@ -376,7 +376,7 @@ def test_the_documentation_s_example_runs(variables, host):
 @pytest.mark.parametrize("end", ["unload", "kill"])
 def test_a_runner_outlives_its_host(variables, host, end):
     """Somebody thinks for longer than the model stays; the next turn loads it again."""
-    from leap_core.host.warm import keep_warm
+    from leap_core.host.client.lookup import keep_warm
 
     warm, held = keep_warm("builtin", variables=variables, cpu_threads=1, context_size=512)
     with warm.runner(held) as runner:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from leap_core.functions import LeapFunctionCall, parser_named
-from leap_core.functions.stream import CallEvent, CallsFound, CallStream, CallText, CallWarning
+from leap_core.functions.call_stream import CallEvent, CallsFound, CallStream, CallText, CallWarning
 
 S, E = "<|tool_call_start|>", "<|tool_call_end|>"
 H, K = "<tool_call>", "</tool_call>"

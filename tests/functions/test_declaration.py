@@ -9,8 +9,6 @@ from typing import Annotated, Literal, Optional
 
 import pytest
 
-from leap_core.constraints.python_types import Guide
-from leap_core.constraints.schema import check_schema
 from leap_core.errors import LeapGeneratableSchematizationError, LeapSerializationError
 from leap_core.functions import (
     ArrayType,
@@ -24,6 +22,8 @@ from leap_core.functions import (
     SchemaType,
     StringType,
 )
+from leap_core.schemas.python_types import Guide
+from leap_core.schemas.schema import check_schema
 
 WEATHER = LeapFunction(
     "get_weather",

@@ -13,12 +13,12 @@ import openai
 import pytest
 
 from leap_core import ModelLoadingOptions, ModelRunner
-from leap_core.host.answering import Answering
-from leap_core.host.app import build_app
-from leap_core.host.guard import Guard, for_local_pages
-from leap_core.host.residents import Residents, Wish
-from leap_core.host.serving import Server, listen
-from leap_core.models.references import LocalModel
+from leap_core.host.server.access import Guard, for_local_pages
+from leap_core.host.server.application import build_app
+from leap_core.host.server.generation_endpoints import Answering
+from leap_core.host.server.loaded_models import Residents, Wish
+from leap_core.host.server.uvicorn_server import Server, listen
+from leap_core.models.references.resolving import LocalModel
 from leap_core.testing import ScriptedModelRunner
 
 PROMPTLY = 20.0

@@ -17,7 +17,7 @@ from leap_core import (
     LeapGenerationError,
     ReasoningChunk,
 )
-from leap_core.checked import CUT
+from leap_core.in_process.validated_generation import CUT
 from leap_core.messages import ChatMessage
 from leap_core.responses import GenerationFinishReason, GenerationStats
 from leap_core.testing import Script, Stall

@@ -11,11 +11,11 @@ import threading
 import pytest
 
 from leap_core import LeapModelLoadingError, LeapUnavailableError
-from leap_core.host.connection import ModelHost
-from leap_core.host.files import HostFiles, HostState
-from leap_core.host.processes import start_time, terminate
-from leap_core.locks import locked
-from leap_core.models.directories import Directories
+from leap_core.background.process_identity import start_time, terminate
+from leap_core.host.client.connection import ModelHost
+from leap_core.host.rendezvous import HostFiles, HostState
+from leap_core.storage.directories import Directories
+from leap_core.storage.locks import locked
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ import pytest
 
 from leap_core import LeapModelLoadingError, LeapModelNotFoundError
 from leap_core.builtin import model_path
-from leap_core.host.refusals import Refused
-from leap_core.host.residents import Residents, Wish
-from leap_core.host.throughput import Throughput
+from leap_core.host.server.http_errors import Refused
+from leap_core.host.server.loaded_models import Residents, Wish
+from leap_core.host.server.throughput import Throughput
 from leap_core.testing import ScriptedModelRunner
 
 

@@ -8,10 +8,10 @@ import time
 
 import pytest
 
-from jobs.batch.settings import BatchSettings
 from jobs.client import JobsClient
-from jobs.job import State
-from jobs.table import NewJob
+from jobs.table.job import State
+from jobs.table.table import NewJob
+from leap_core.batch.settings import BatchSettings
 from leap_core.errors import LeapSerializationError
 
 
@@ -25,7 +25,7 @@ def jobs(leap_home):
 def started(monkeypatch):
     """The workers that would have been started."""
     workers: list[object] = []
-    monkeypatch.setattr("jobs.worker_keeper.start_worker", lambda *given: workers.append(given))
+    monkeypatch.setattr("jobs.keeper.keeper.start_worker", lambda *given: workers.append(given))
     return workers
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.places import Places
+from jobs.configuration import Places
 from jobs.queue import Queues, message_id
 from leap_core.errors import LeapError, LeapSerializationError, LeapUnavailableError
 

@@ -12,9 +12,9 @@ from contextlib import closing
 
 import pytest
 
-from jobs import schema
-from jobs.job import State
-from jobs.table import Claim, Ending, Fenced, NewJob, Table
+from jobs.table import schema
+from jobs.table.job import State
+from jobs.table.table import Claim, Ending, Fenced, NewJob, Table
 from leap_core.errors import LeapError, LeapJobError
 
 

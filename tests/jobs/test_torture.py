@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 from jobs.client import JobsClient
-from jobs.job import State
+from jobs.table.job import State
 from leap_core.builtin import model_path
 
 from .torture import ROOT, Torture

@@ -15,20 +15,20 @@ import time
 from dataclasses import replace
 
 import pytest
+from jobs.configuration import Places
 
-from jobs import outcomes
-from jobs.batch.settings import BatchSettings
 from jobs.client import JobsClient, Policy
-from jobs.job import State
-from jobs.launching import is_running
-from jobs.places import Places
-from jobs.processes import ModelProcess
-from jobs.table import NewJob
-from jobs.worker import SWEEP_SECONDS, Worker
+from jobs.keeper.starting import is_running
+from jobs.table.job import State
+from jobs.table.table import NewJob
+from jobs.worker import outcomes
+from jobs.worker.model_processes import ModelProcess
+from jobs.worker.worker import SWEEP_SECONDS, Worker
+from leap_core.batch.settings import BatchSettings
 from leap_core.builtin import model_path
 from leap_core.errors import LeapSerializationError, LeapUnavailableError
-from leap_core.locks import locked
 from leap_core.options import GenerationOptions
+from leap_core.storage.locks import locked
 
 from . import processes
 from .torture import ROOT
@@ -171,11 +171,11 @@ def test_a_crash_of_llama_cpp_costs_one_attempt_and_not_the_worker(jobs, leap_ho
     id = jobs.generate("Count.", options=ENDLESS, policy=Policy(retries=1))
     running_with_output(jobs, id)
     worker = jobs.worker()["pid"]
-    os.kill(processes.named(leap_home, "jobs.process")[0], number)
+    os.kill(processes.named(leap_home, "jobs.worker.model_process")[0], number)
     until(lambda: jobs.get(id).attempt == 2)
     assert jobs.get(id).failures == 1 and number.name in jobs.get(id).error["message"]
     until(lambda: jobs.get(id).state is State.RUNNING and any(e.attempt == 2 for e in jobs.events(id)))
-    os.kill(processes.named(leap_home, "jobs.process")[0], number)
+    os.kill(processes.named(leap_home, "jobs.worker.model_process")[0], number)
     job = jobs.wait(id)
     assert job.state is State.FAILED and number.name in job.error["message"]
     assert jobs.worker()["pid"] == worker
@@ -185,7 +185,7 @@ def test_a_killed_model_process_costs_no_attempt_of_those_that_are_borne(jobs, l
     id = jobs.generate("Count.", options=ENDLESS, policy=Policy(retries=0))
     for attempt in (2, 3):
         running_with_output(jobs, id)
-        os.kill(processes.named(leap_home, "jobs.process")[0], signal.SIGKILL)
+        os.kill(processes.named(leap_home, "jobs.worker.model_process")[0], signal.SIGKILL)
         until(lambda attempt=attempt: jobs.get(id).attempt == attempt)
     assert jobs.get(id).failures == 0
     jobs.cancel(id)
@@ -225,7 +225,7 @@ def test_a_message_that_was_taken_and_came_to_nothing_is_sent_again(jobs, leap_h
     (leap_home / "config.toml").write_text("[jobs]\ngenerate = 1\n")
     first = jobs.generate("Count.", options=ENDLESS)
     running_with_output(jobs, first)
-    os.kill(processes.named(leap_home, "jobs.process")[0], signal.SIGSTOP)
+    os.kill(processes.named(leap_home, "jobs.worker.model_process")[0], signal.SIGSTOP)
     second = jobs.generate("Hi", options=GenerationOptions(max_tokens=2))
     time.sleep(2 * SWEEP_SECONDS)  # the worker has seen that its message waits
     with sqlite3.connect(jobs.places.queue) as queue:
@@ -246,7 +246,7 @@ def test_messages_that_come_twice_run_a_job_once(jobs):
 
 
 def test_two_workers_of_one_directory_are_one(jobs, leap_home):
-    from jobs.launching import start_worker
+    from jobs.keeper.starting import start_worker
 
     first = jobs.start_worker()["pid"]
     for _ in range(3):
@@ -338,7 +338,7 @@ def test_what_cannot_get_better_is_not_tried_again(jobs):
 
 
 def test_short_jobs_and_other_kinds_do_not_wait_for_long_ones(jobs, tmp_path):
-    from jobs.batch.settings import BatchSettings
+    from leap_core.batch.settings import BatchSettings
 
     long = jobs.generate("Count.", options=ENDLESS)
     short = jobs.generate("Hi", options=GenerationOptions(max_tokens=2))
@@ -376,7 +376,7 @@ def test_a_log_that_cannot_be_written_keeps_no_job_from_its_end(jobs, leap_home)
 def test_a_process_that_hangs_is_killed_when_its_job_is_cancelled(jobs, leap_home):
     id = jobs.generate("Count.", options=ENDLESS)
     running_with_output(jobs, id)
-    os.kill(processes.named(leap_home, "jobs.process")[0], signal.SIGSTOP)
+    os.kill(processes.named(leap_home, "jobs.worker.model_process")[0], signal.SIGSTOP)
     assert jobs.cancel(id).state is State.CANCELLED and jobs.events(id)
 
 

@@ -24,10 +24,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from jobs.client import JobsClient
-from jobs.job import State
-from jobs.launching import is_running
-from leap_core.locks import is_locked
+from jobs.keeper.starting import is_running
+from jobs.table.job import State
 from leap_core.options import GenerationOptions
+from leap_core.storage.locks import is_locked
 from leap_core.testing.hub import FakeHub
 
 from . import processes
@@ -79,7 +79,7 @@ class Torture:
                 self._check(jobs, ids, answers, wanted, content, variables)
 
     def _round(self, n: int, jobs: JobsClient, variables: Mapping[str, str]) -> None:
-        victim = self.random.choice(["jobs.worker", "jobs.process", "leap_core.host", "submitter"])
+        victim = self.random.choice(["jobs.worker", "jobs.worker.model_process", "leap_core.host", "submitter"])
         if victim == "leap_core.host":
             self._leap(variables, "load", "builtin")
         jobs.see_to_worker()

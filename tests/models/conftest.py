@@ -11,9 +11,9 @@ import gguf
 import numpy as np
 import pytest
 
-from leap_core.models.download import Download, DownloadOptions
-from leap_core.models.progress import Event, Notice
-from leap_core.models.references import LocalModel
+from leap_core.models.download.download import Download, DownloadOptions
+from leap_core.models.download.events import Event, Notice
+from leap_core.models.references.resolving import LocalModel
 from leap_core.testing.hub import FakeHub
 
 SMALL = 2_000_003

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from leap_cli.commands.download import bar
-from leap_cli.model_names import in_bytes
-from leap_core.models.progress import Progress
+from leap_cli.options.value_types import in_bytes
+from leap_core.models.download.events import Progress
 
 
 @pytest.mark.parametrize("width", [20, 40, 60, 79, 100, 200])

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from leap_core.errors import LeapError
-from leap_core.models import directories
-from leap_core.models.caches import ForeignCaches
-from leap_core.models.directories import Directories
+from leap_core.models.hub.foreign_caches import ForeignCaches
+from leap_core.storage import directories
+from leap_core.storage.directories import Directories
 
 
 def test_everything_lies_below_leap_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,8 @@ import time
 import pytest
 
 from leap_core.errors import LeapModelDownloadError
-from leap_core.models.download import DownloadOptions
-from leap_core.models.downloader import (
+from leap_core.models.download.download import DownloadOptions
+from leap_core.models.download.sdk import (
     Downloaded,
     DownloadInProgress,
     HuggingFaceDownloadableModel,
@@ -19,7 +19,7 @@ from leap_core.models.downloader import (
     LeapModelDownloader,
     NotOnLocal,
 )
-from leap_core.models.patience import DownloadStopped
+from leap_core.models.hub.retries import DownloadStopped
 
 OWNER, REPO, FILE = "LiquidAI", "LFM2-350M-GGUF", "LFM2-350M-Q4_0.gguf"
 

@@ -15,10 +15,10 @@ from leap_core.errors import (
     LeapModelDownloadSha256MismatchError,
     LeapModelDownloadSizeMismatchError,
 )
-from leap_core.models.download import Download, DownloadOptions
-from leap_core.models.part_file import BLOCK
-from leap_core.models.patience import DownloadStopped
-from leap_core.models.progress import Event, Progress
+from leap_core.models.download.download import Download, DownloadOptions
+from leap_core.models.download.events import Event, Progress
+from leap_core.models.download.part_file import BLOCK
+from leap_core.models.hub.retries import DownloadStopped
 from leap_core.testing.hub import API, FILES, RESOLVE, FakeHub, Fault
 
 REPO, FILE = "LiquidAI/LFM2-350M-GGUF", "LFM2-350M-Q4_K_M.gguf"
@@ -308,9 +308,9 @@ def test_marks_for_bytes_that_never_reached_the_disk_are_found_out(hub, download
 
 
 def test_several_connections_fetch_one_file(hub, variables, content, target, monkeypatch):
-    monkeypatch.setattr("leap_core.models.transfer.SMALLEST_SPLIT", BLOCK)
-    monkeypatch.setattr("leap_core.models.transfer.MEASURED_SECONDS", 0.1)
-    monkeypatch.setattr("leap_core.models.transfer.WORTH_SECONDS", 0.1)
+    monkeypatch.setattr("leap_core.models.download.transfer.SMALLEST_SPLIT", BLOCK)
+    monkeypatch.setattr("leap_core.models.download.transfer.MEASURED_SECONDS", 0.1)
+    monkeypatch.setattr("leap_core.models.download.transfer.WORTH_SECONDS", 0.1)
     big = content * 3
     hub.add_file(REPO, FILE, big)
     hub.bytes_per_second = 2_000_000
@@ -325,9 +325,9 @@ def sha(data: bytes) -> str:
 
 
 def test_a_server_that_refuses_a_second_connection_is_left_with_one(hub, variables, content, target, monkeypatch):
-    monkeypatch.setattr("leap_core.models.transfer.SMALLEST_SPLIT", BLOCK)
-    monkeypatch.setattr("leap_core.models.transfer.MEASURED_SECONDS", 0.1)
-    monkeypatch.setattr("leap_core.models.transfer.WORTH_SECONDS", 0.1)
+    monkeypatch.setattr("leap_core.models.download.transfer.SMALLEST_SPLIT", BLOCK)
+    monkeypatch.setattr("leap_core.models.download.transfer.MEASURED_SECONDS", 0.1)
+    monkeypatch.setattr("leap_core.models.download.transfer.WORTH_SECONDS", 0.1)
     hub.bytes_per_second = 2_000_000
     taken = hub.take_fault
 

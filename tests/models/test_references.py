@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from leap_core.errors import LeapModelLoadingError, LeapModelNotFoundError, LeapSerializationError
-from leap_core.models.catalogue import Catalogue, parse_catalogue
-from leap_core.models.grammar import (
+from leap_core.models.manifests.manifest import Manifest, write_manifest
+from leap_core.models.references.catalogue import Catalogue, parse_catalogue
+from leap_core.models.references.reference_syntax import (
     Builtin,
     CatalogueName,
     HubFile,
@@ -19,8 +20,7 @@ from leap_core.models.grammar import (
     Url,
     parse_reference,
 )
-from leap_core.models.manifest import Manifest, write_manifest
-from leap_core.models.references import resolve_local
+from leap_core.models.references.resolving import resolve_local
 from leap_core.options import SamplingDefaults
 
 CATALOGUE = Catalogue.load()

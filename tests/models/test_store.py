@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from leap_core.errors import LeapError, LeapModelLoadingError, LeapModelNotFoundError
-from leap_core.locks import Busy, is_locked, locked
-from leap_core.models import upkeep
-from leap_core.models.directories import Directories
-from leap_core.models.gguf import read_gguf_header
-from leap_core.models.importing import import_model
-from leap_core.models.placing import place
-from leap_core.models.references import resolve_local
+from leap_core.models.gguf.header import read_gguf_header
+from leap_core.models.maintenance import checks_and_cleaning as upkeep
+from leap_core.models.maintenance.checks_and_cleaning import collect, rubbish_in, verify
+from leap_core.models.maintenance.importing import import_model
+from leap_core.models.references.resolving import resolve_local
 from leap_core.models.store import LeapModelInUseError, Store, hold
-from leap_core.models.upkeep import collect, rubbish_in, verify
+from leap_core.storage.directories import Directories
+from leap_core.storage.linking import place
+from leap_core.storage.locks import Busy, is_locked, locked
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -1,0 +1,1 @@
+"""The worker: one process for a data directory, which runs jobs from the queue."""

@@ -1,0 +1,116 @@
+"""The process in which llama.cpp runs for jobs: ``python -m jobs.worker.model_process OWNER``.
+
+Only the worker starts it.
+
+It reads one JSON line an attempt from its standard input, and writes one when that has ended. It keeps the model of
+the last generation loaded. When its standard input ends, the worker has let it go or is dead, and it ends at once:
+what it was doing is fenced off and done again by the next worker.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+
+from leap_core.errors import LeapUnavailableError
+from leap_core.options import ModelLoadingOptions
+from leap_core.runner.contract import ModelRunner
+
+from ..configuration import Places
+from ..submitted_variables import variables_of
+from ..table.job import BATCH, Job
+from ..table.table import Ending, Table
+from .attempt import Attempt, Attempts
+from .log import log
+from .outcomes import run_attempt
+from .tasks import OpenModel, batch, generate
+
+
+def open_model(
+    reference: str, options: ModelLoadingOptions, *, variables: Mapping[str, str], use_host: bool
+) -> ModelRunner:
+    """The runner of a model for a job: the warm host's when it holds the model, else one of this process."""
+    from leap_core.loading import load_local
+    from leap_core.models.references.resolving import resolve_local
+
+    warm = _warm(reference, options) if use_host else None
+    return warm or load_local(resolve_local(reference, variables=variables), options)
+
+
+def _warm(reference: str, options: ModelLoadingOptions) -> ModelRunner | None:
+    from leap_core.host.client.lookup import warm_runner
+
+    try:
+        return warm_runner(reference, options)
+    except LeapUnavailableError as error:
+        log(f"the model host is not used: {error}")
+        return None
+
+
+class Models:
+    """The one model that generations in this process share, loaded when the first of them comes."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._runner: ModelRunner | None = None
+
+    @contextmanager
+    def lend(self, reference: str, options: ModelLoadingOptions, *, open_model: OpenModel) -> Iterator[ModelRunner]:
+        """The worker gives a process attempts of one model only, so the first reference is everybody's."""
+        with self._guard:
+            if self._runner is None:
+                self._runner = open_model(reference, options)
+            runner = self._runner
+        yield runner
+
+
+def main(owner: str) -> None:
+    """Serve until standard input ends."""
+    for number in (signal.SIGINT, signal.SIGHUP) if hasattr(signal, "SIGHUP") else (signal.SIGINT,):
+        signal.signal(number, signal.SIG_IGN)  # the worker decides when this ends
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # what llama.cpp prints must not look like an answer
+    places = Places.from_environment()
+    table, output = Table(places.table), Table(places.table, durable=False)
+    attempts = Attempts(output, owner)
+    models = Models()
+    guard = threading.Lock()
+
+    def work(id: str, number: int) -> None:
+        try:
+            job = table.get(id)
+            if job is not None and job.attempt == number:
+                work_on(job)
+        finally:  # whatever happened: the worker waits for it
+            with guard:
+                answers.write(json.dumps({"id": id, "attempt": number}) + "\n")
+
+    def work_on(job: Job) -> None:
+        attempt = attempts.begin(job)
+        try:
+            run_attempt(attempt, table, _task(attempt, models))
+        finally:
+            attempts.over(attempt)
+
+    for line in sys.stdin.buffer:
+        asked = json.loads(line)
+        threading.Thread(target=work, args=(asked["id"], asked["attempt"]), daemon=True).start()
+    os._exit(0)
+
+
+def _task(attempt: Attempt, models: Models) -> partial[Ending]:
+    parameters = attempt.job.parameters
+    opening = partial(open_model, variables=variables_of(parameters), use_host=parameters.get("host", True))
+    if attempt.job.kind == BATCH:
+        return partial(batch, open_model=opening)
+    return partial(generate, load=partial(models.lend, open_model=opening))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,167 @@
+"""What the kinds of jobs do: a few lines each around leap_core and ``jobs.batch``.
+
+A task works on one attempt and returns how it ended, or raises. It stops soon after ``attempt.stop`` is set, and keeps
+what there is by then.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from leap_core.errors import LeapError, LeapGenerationError, LeapJobError
+from leap_core.functions import LeapFunction
+from leap_core.messages import messages_from_json
+from leap_core.models.hub.retries import DownloadStopped
+from leap_core.options import GenerationOptions, ModelLoadingOptions
+from leap_core.responses import Complete, GenerationFinishReason
+from leap_core.runner.contract import ModelRunner
+
+from ..submitted_variables import variables_of
+from ..table.job import JsonObject, State
+from ..table.table import Ending
+from .attempt import Attempt
+
+PROGRESS_SECONDS = 0.1
+
+Load = Callable[[str, ModelLoadingOptions], AbstractContextManager[ModelRunner]]
+"""Lends a runner for a reference, for the length of a ``with``."""
+OpenModel = Callable[[str, ModelLoadingOptions], ModelRunner]
+"""Gives a runner that its receiver unloads."""
+
+
+def download(attempt: Attempt) -> Ending:
+    """Fetch a model. What has arrived stays, and the next attempt goes on from there."""
+    from leap_core.models.download.download import Download, DownloadOptions
+    from leap_core.models.download.events import Event, FileFinished, Notice, Planned, Progress
+
+    parameters = attempt.job.parameters
+    variables = variables_of(parameters)
+
+    def told(event: Event) -> None:
+        if isinstance(event, Progress):
+            attempt.progress({"done": event.bytes, "total": event.total, "unit": "bytes", "speed": event.speed})
+        elif isinstance(event, Planned):
+            attempt.emit(event.to_json(), {"done": event.bytes, "total": event.total, "unit": "bytes"})
+        elif isinstance(event, Notice):
+            attempt.note(event.message)
+        elif isinstance(event, FileFinished):
+            attempt.emit(event.to_json())
+
+    options = DownloadOptions(**parameters.get("options", {}))
+    fetch = Download(options, on_event=told, stop=attempt.stop, variables=variables, cwd=Path(parameters["cwd"]))
+    try:
+        found = fetch.run(parameters["model"], parameters.get("quantization"), parameters.get("revision"))
+    except DownloadStopped:
+        return Ending(State.CANCELLED)
+    size = found.path.stat().st_size
+    attempt.progress({"done": size, "total": size, "unit": "bytes"})
+    return Ending(State.SUCCEEDED, {"model": found.model_id, "path": str(found.path), "kind": found.kind})
+
+
+def generate(attempt: Attempt, load: Load) -> Ending:
+    """Answer one conversation, written down piece by piece."""
+    parameters = attempt.job.parameters
+    options = GenerationOptions.from_json(parameters.get("options", {}))
+    messages = messages_from_json(parameters["messages"])
+    functions = [LeapFunction.from_openai(tool) for tool in parameters.get("tools", [])]
+    with load(parameters["model"], ModelLoadingOptions(**parameters.get("loading", {}))) as runner:
+        if attempt.stop.is_set():
+            return Ending(State.CANCELLED)
+        generation = runner.start(messages, functions, options)
+        attempt.when_stopped(generation.stop)
+        complete = None
+        tokens = 0
+        try:
+            for response in generation:
+                if isinstance(response, Complete):
+                    complete = response
+                    break
+                tokens += 1
+                attempt.emit(response.to_json(), {"done": tokens, "unit": "tokens"})
+        finally:
+            generation.close()
+    if complete is None or complete.finish_reason is GenerationFinishReason.ERROR:
+        raise LeapGenerationError("the generation failed before the answer was complete")
+    result = {"model": runner.model_id, **{k: v for k, v in complete.to_json().items() if k != "type"}}
+    attempt.emit(complete.to_json())
+    stopped = complete.finish_reason is GenerationFinishReason.INTERRUPTED
+    return Ending(State.CANCELLED if stopped else State.SUCCEEDED, result)
+
+
+def batch(attempt: Attempt, open_model: OpenModel) -> Ending:
+    """Answer the lines of a file; those that an earlier attempt answered are not asked again."""
+    from leap_core.batch.run import Progress
+    from leap_core.batch.settings import BatchSettings, check_batch, rows_of
+
+    parameters = attempt.job.parameters
+    settings = BatchSettings.from_json(parameters["batch"])
+    variables = variables_of(parameters)
+    checked = check_batch(
+        settings,
+        rows_of(settings.source),
+        default_model=parameters.get("default_model"),
+        variables=variables,
+        cwd=Path(parameters["cwd"]),
+    )
+    for problem in checked.problems:
+        attempt.note(f"{problem}; left out")
+    last = 0.0
+
+    def told(progress: Progress) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= PROGRESS_SECONDS or progress.finished == progress.total:
+            last = now
+            attempt.progress(_of_batch(progress))
+
+    journal = settings.open_journal()
+    try:
+        prepared = checked.open(journal, print, told, run_id=attempt.job.id)
+        ended = prepared.run(lambda: open_model(checked.model, settings.loading_options()), attempt.stop)
+    except OSError as error:
+        message = f"cannot write {error.filename or settings.output}: {error.strerror or error}"
+        raise LeapError(message, hint=f"make room, then: leap jobs retry {attempt.job.id}") from None
+    finally:
+        if journal is not None:
+            journal.close()
+    result = {"output": settings.output, **_of_batch(ended), "skipped": len(checked.problems)}
+    attempt.progress(_of_batch(ended))
+    attempt.note(
+        f"{ended.succeeded} of {ended.total} lines answered ({ended.reused} of them before), {ended.failed} failed; "
+        f"the results are in {settings.output}"
+    )
+    if ended.remark:
+        attempt.note(ended.remark)
+    if ended.stopped:
+        return Ending(State.CANCELLED, result)
+    if ended.failed:
+        again = f"leap jobs retry {attempt.job.id} tries them again"
+        failure = LeapJobError(f"{ended.failed} of {ended.total} lines failed", hint=again)
+        return Ending(State.FAILED, result, error_of(failure))
+    return Ending(State.SUCCEEDED, result)
+
+
+def error_of(error: LeapError) -> JsonObject:
+    """An error as the table keeps it."""
+    value: JsonObject = {"type": type(error).__name__, "message": error.message}
+    return {**value, "hint": error.hint} if error.hint else value
+
+
+def _of_batch(progress: object) -> Mapping[str, object]:
+    from leap_core.batch.run import Progress
+
+    assert isinstance(progress, Progress)
+    return {
+        "done": progress.finished,
+        "total": progress.total,
+        "unit": "lines",
+        "succeeded": progress.succeeded,
+        "failed": progress.failed,
+        "reused": progress.reused,
+        "lines_per_second": round(progress.lines_per_second, 2),
+        "tokens_per_second": round(progress.tokens_per_second, 1),
+        "eta": progress.eta,
+    }

@@ -1,0 +1,1 @@
+"""Showing one answer: while it is made, in a file, several beside each other."""

@@ -1,0 +1,81 @@
+"""``-o FILE``: what would go to stdout goes to a file, which at every moment is the old one or the new one."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from leap_core.errors import LeapError
+from leap_core.storage.atomic_files import descriptor_of, replace_text
+
+from ..framework.environment import Environment
+
+STANDARD = "-"
+
+
+@contextmanager
+def writing_to(target: str | None, env: Environment) -> Iterator[Environment]:
+    """The environment whose stdout is the file; this one where there is no target, or
+    stdout is meant.
+
+    The file is written when the block ends, also when an error or Ctrl-C ends it, if anything has come by then. Where
+    it cannot be written its text goes to stdout, and LeapError says why. Raises UsageError for a place where there can
+    be no file, before the block begins.
+    """
+    if target is None or is_standard(target):
+        yield env
+        return
+    path = env.cwd / target
+    _check(path, target)
+    text = io.StringIO()
+    try:
+        yield replace(env, stdout=text, stdout_is_terminal=False)
+    except BaseException:
+        if text.getvalue():
+            _write(path, text.getvalue(), env)
+        raise
+    _write(path, text.getvalue(), env)
+
+
+def is_standard(name: str) -> bool:
+    """Whether an output's name means standard output: ``-``, ``/dev/stdout`` and the like."""
+    return name == STANDARD or descriptor_of(name) == 1
+
+
+def _check(path: Path, name: str) -> None:
+    if path.is_dir():
+        raise click.UsageError(f"--output {name} is a directory" if name else "--output needs a file's name")
+    if not path.parent.is_dir():
+        raise click.UsageError(f"--output {name}: there is no directory {path.parent}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise click.UsageError(f"--output {name} cannot be written: permission denied")
+
+
+def _write(path: Path, text: str, env: Environment) -> None:
+    text = text.encode("utf-8", "replace").decode("utf-8")  # a lone surrogate has no UTF-8
+    try:
+        descriptor = descriptor_of(str(path))
+        if descriptor is not None or (path.exists() and not path.is_file()):  # which nothing may take the place of
+            with open(path if descriptor is None else os.dup(descriptor), "w", encoding="utf-8", newline="") as file:
+                file.write(text)
+            return
+        is_new = not path.exists()
+        replace_text(path, text)
+        if is_new:
+            path.chmod(0o666 & ~_umask())
+    except (LeapError, OSError):
+        env.stdout.write(text)
+        env.stdout.flush()
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,97 @@
+"""One prompt and its answers: what ``leap generate`` does once a model is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..exit_codes import ExitCode
+from ..framework.environment import Environment
+from ..framework.output import Output
+from ..options.constraints import is_shaped
+from ..options.thinking import ReasoningAlone, Thinking
+from .dry_run import show_prompt
+from .several import seeded, show_answers
+from .show import Stream, show_answer
+
+if TYPE_CHECKING:
+    from leap_core.options import GenerationOptions
+    from leap_core.responses import Complete
+    from leap_core.runner.contract import ModelRunner
+    from leap_core.runner.conversation import Conversation
+
+    from ..options.one_shot import OneShot
+    from ..options.tools import Tools
+    from ..session_log import SessionLog
+
+
+@dataclass(frozen=True)
+class Question:
+    """A prompt, ``text``, for a model, with everything that goes with it."""
+
+    asked: OneShot
+    runner: ModelRunner
+    session: SessionLog
+    tools: Tools
+    system: str | None
+    text: str
+
+    def show_prompt(self, options: GenerationOptions, env: Environment, format: str) -> None:
+        """Print the prompt and generate nothing."""
+        from leap_core.messages import ChatMessage
+
+        if self.asked.raw:
+            show_prompt(self.runner, self.text, (), options, env, format)
+        else:
+            messages = [*self._conversation().history, ChatMessage("user", self.text)]
+            show_prompt(self.runner, messages, self.tools.functions, options, env, format)
+
+    def answer(
+        self,
+        options: GenerationOptions,
+        env: Environment,
+        format: str,
+        *,
+        streaming: bool,
+        show_stats: bool,
+        before_first: Callable[[], object],
+    ) -> ExitCode:
+        """Generate and show as many answers as are asked for."""
+        count = self.asked.count
+        streams = [self._begin(seeded(options, index)) for index in range(count)]
+
+        def show(stream: Stream, output: Output, before_first: Callable[[], object] | None) -> Complete:
+            return show_answer(
+                stream,
+                output,
+                model=self.runner.model_id,
+                streaming=streaming,
+                show_thinking=self.asked.thinking is Thinking.SHOW,
+                show_stats=show_stats,
+                markdown=count == 1 and not self.asked.raw and not is_shaped(options),
+                document_only=count == 1 and options.json_schema_constraint is not None,
+                calls=self.tools.calls(),
+                before_first=before_first,
+            )
+
+        if count == 1:
+            ends = [show(streams[0], Output(env, format), before_first)]
+        else:
+            ends = show_answers(streams, env, format, show, before_first)
+        if any(end.finish_reason.value == "interrupted" for end in ends):
+            return ExitCode.INTERRUPTED
+        return ExitCode.TOOL if getattr(streams[0], "refused", False) else ExitCode.DONE
+
+    def _begin(self, options: GenerationOptions) -> Stream:
+        if self.asked.raw:
+            return self.runner.start_text(self.text, self.asked.adapt(options))
+        conversation = self._conversation()
+        answer = self.tools.respond(conversation, self.text, options)
+        stream = self.session.keeping(answer, conversation, self.text)
+        return ReasoningAlone(stream) if self.asked.thinking is Thinking.ONLY else stream
+
+    def _conversation(self) -> Conversation:
+        conversation = self.session.conversation(self.runner, self.system)
+        conversation.register_functions(self.tools.functions)
+        return conversation

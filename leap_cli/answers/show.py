@@ -1,0 +1,213 @@
+"""Shows one answer while it is generated, in any format, and tells how it ended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from leap_core.errors import LeapError, LeapGenerationError
+from leap_core.messages import ChatMessage
+from leap_core.responses import (
+    Chunk,
+    Complete,
+    FunctionCalls,
+    GenerationFinishReason,
+    GenerationStats,
+    MessageResponse,
+    ReasoningChunk,
+)
+
+from ..framework.interrupts import stopping_on_interrupt
+from ..framework.output import CONTROLS, Format, Output
+from .markdown import MarkdownStream
+
+CUT_SHORT = {
+    GenerationFinishReason.MAX_TOKENS: "the answer was cut at --max-tokens",
+    GenerationFinishReason.EXCEED_CONTEXT: "the answer was cut because the context is full (--context-size)",
+}
+
+
+class Stream(Protocol):
+    """A conversation's response stream, or a run with functions."""
+
+    def __next__(self) -> MessageResponse: ...
+    def stop(self) -> None: ...
+    def close(self) -> None: ...
+
+
+def show_answer(
+    stream: Stream,
+    output: Output,
+    *,
+    model: str,
+    streaming: bool = True,
+    show_thinking: bool = False,
+    show_stats: bool = False,
+    document_only: bool = False,
+    markdown: bool = False,
+    calls: Calls | None = None,
+    before_first: Callable[[], object] | None = None,
+) -> Complete:
+    """Generate and show. Ctrl-C ends the answer early and what has come is kept.
+
+    ``document_only``: the answer is a JSON document, and the format json shows it and nothing else.
+    ``markdown``: the text is Markdown, and a terminal shows it so.
+    ``calls``: how calls of functions are shown, when leap runs them itself; None prints them as the answer.
+    ``before_first`` runs once the model has begun to answer, so that a request it refuses gives nothing but the error.
+    """
+    writer = _Writer(output, streaming and output.format in (Format.TEXT, Format.JSONL), show_thinking, calls, markdown)
+    warnings: list[str] = []
+    complete: Complete | None = None
+    with stopping_on_interrupt(stream.stop), closing(stream):
+        try:
+            while (response := _next(stream)) is not None:
+                if before_first is not None:
+                    before_first()
+                    before_first = None
+                writer.show(response)
+                if isinstance(response, Complete):
+                    complete = response
+                    warnings += response.warnings
+        except LeapError:
+            writer.end()  # what came before the error stays readable
+            raise
+    writer.end()
+    if complete is None or complete.finish_reason is GenerationFinishReason.ERROR:
+        raise LeapGenerationError("the generation failed before the answer was complete")
+    if output.format is Format.JSON:
+        if not document_only or complete.full_message.function_calls:
+            made = {"calls": calls.made} if calls is not None and calls.made else {}
+            output.document({"model": model, **made, **_without_type(complete)})
+        elif complete.finish_reason is not GenerationFinishReason.INTERRUPTED:  # a part of a document is none
+            output.document(json.loads(complete.full_message.text))
+    for warning in warnings:
+        output.warning(warning)
+    _remark(complete, output, show_stats)
+    return complete
+
+
+@dataclass
+class Calls:
+    """Calls that leap runs: kept for the JSON document, and shown on stderr if ``shown``."""
+
+    shown: bool = False
+    made: list[dict[str, object]] = field(default_factory=list)
+
+    def show(self, result: MessageResponse, output: Output) -> None:
+        """Take note of a function's result."""
+        value = {key: item for key, item in result.to_json().items() if key != "type"}
+        self.made.append(value)
+        if not self.shown or output.format is Format.JSONL:
+            return
+        from leap_core.functions.pythonic import write_calls
+        from leap_core.messages import LeapFunctionCall
+
+        call = LeapFunctionCall(str(value["name"]), value["arguments"])
+        output.note(f"call {write_calls([call])[1:-1]}")
+        output.note(f"error {value['error']}" if "error" in value else f"result {value['result']}")
+
+
+def _next(stream: Stream) -> MessageResponse | None:
+    try:
+        return stream.__next__()
+    except StopIteration:
+        return None
+
+
+class _Writer:
+    """Writes the events of one answer. Text and reasoning each end with a line end before the other begins."""
+
+    def __init__(
+        self, output: Output, streaming: bool, show_thinking: bool, calls: Calls | None, markdown: bool
+    ) -> None:
+        self._output = output
+        self._streaming = streaming
+        self._show_thinking = show_thinking
+        self._shown_calls = calls
+        self._markdown = MarkdownStream() if markdown and output.shows_styles else None
+        self._open_text = False
+        self._open_aside = False
+
+    def show(self, response: MessageResponse) -> None:
+        calls = self._shown_calls
+        if calls is not None and not isinstance(response, (Chunk, ReasoningChunk, FunctionCalls, Complete)):
+            self.end()
+            calls.show(response, self._output)
+        if self._output.format is Format.JSON:
+            return
+        if self._output.format is Format.JSONL:
+            if self._streaming or isinstance(response, Complete):
+                self._output.event(response.to_json())
+            return
+        if isinstance(response, Complete):
+            if not self._streaming:
+                self._message(response.full_message)
+        elif not self._streaming:
+            return
+        elif isinstance(response, Chunk):
+            self._text(response.text)
+        elif isinstance(response, ReasoningChunk) and self._show_thinking:
+            self._aside(response.reasoning)
+        elif isinstance(response, FunctionCalls):
+            self._calls(response)
+
+    def end(self) -> None:
+        """Close the line that is open."""
+        if self._open_aside:
+            self._output.aside("\n")
+        if self._markdown is not None:
+            self._output.styled(self._markdown.end())
+        if self._open_text:
+            self._output.text("\n")
+        self._open_text = self._open_aside = False
+
+    def _message(self, message: ChatMessage) -> None:
+        if self._show_thinking and message.reasoning_content:
+            self._aside(message.reasoning_content)
+        if message.text:
+            self._text(message.text)
+        if message.function_calls:
+            self._calls(FunctionCalls(message.function_calls))
+
+    def _text(self, piece: str) -> None:
+        if self._open_aside:
+            self.end()
+        if self._markdown is not None:
+            self._output.styled(self._markdown.feed(piece.translate(CONTROLS)))
+        else:
+            self._output.text(piece)
+        self._open_text = not piece.endswith("\n")
+
+    def _aside(self, piece: str) -> None:
+        self._output.aside(piece)
+        self._open_aside = not piece.endswith("\n")
+
+    def _calls(self, calls: FunctionCalls) -> None:
+        self.end()
+        if self._shown_calls is not None:  # it shows them together with their results
+            return
+        for call in calls.function_calls:
+            self._output.event(call.to_json()["function"])
+
+
+def _without_type(complete: Complete) -> dict[str, object]:
+    return {key: value for key, value in complete.to_json().items() if key != "type"}
+
+
+def _remark(complete: Complete, output: Output, show_stats: bool) -> None:
+    if complete.finish_reason in CUT_SHORT:
+        output.note(CUT_SHORT[complete.finish_reason])
+    if show_stats and complete.stats is not None:
+        output.note(describe(complete.stats))
+
+
+def describe(stats: GenerationStats) -> str:
+    """The statistics in one line for people."""
+    cached = f" ({stats.cached_prompt_tokens} more from the cache)" if stats.cached_prompt_tokens else ""
+    return (
+        f"prompt {stats.prompt_tokens} tokens{cached}, answer {stats.completion_tokens} tokens, "
+        f"{stats.token_per_second:.1f} tokens/s, first token after {stats.time_to_first_token:.2f} s"
+    )

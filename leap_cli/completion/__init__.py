@@ -1,0 +1,1 @@
+"""What TAB offers, the shells' scripts, and installing them."""

@@ -1,0 +1,268 @@
+"""What a parameter's value may be: models, tools, sessions, jobs, files and so on, found on this disk and nowhere else.
+
+A parameter whose type completes by itself is asked; for the others the name that ``--help`` shows for the value, or the
+place where it stands, decides. A new kind of value is one more line in ``BY_NAME`` or ``BY_PLACE``.
+
+Everything is read without checks and in the quickest way, because it happens between two key presses: a file that is
+damaged offers nothing, and the command that uses it will say so.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from ..framework.environment import Environment
+
+Item = CompletionItem[str]
+Source = Callable[[click.Context, str], Iterable[Item]]
+
+BUILTIN = "builtin"
+OWN_TOOLS = ("current_time", "calculate", "read_file")
+
+
+def values_of(parameter: click.Parameter, context: click.Context, begun: str) -> list[Item]:
+    """Values that begin so, in any case, best first."""
+    source = _source_of(parameter, context)
+    if source is None:
+        return list(parameter.shell_complete(context, begun))
+    return fitting(source(context, begun), begun)
+
+
+def fitting(items: Iterable[Item], begun: str) -> list[Item]:
+    """Each item that begins so, once; paths always."""
+    found: dict[str, Item] = {}
+    for item in items:
+        if item.type != "plain" or item.value.lower().startswith(begun.lower()):
+            found.setdefault(item.value if item.type == "plain" else item.type, item)
+    return list(found.values())
+
+
+def models(context: click.Context, begun: str) -> Iterator[Item]:
+    """References to models: those that are here, the built-in one, the catalogue's; after a colon quantizations."""
+    env = context.ensure_object(Environment)
+    if begun.startswith((".", "/", "~", "\\")):
+        yield CompletionItem("", type="file")
+        return
+    name, colon, _ = begun.partition(":")
+    if colon:
+        for item in _quantizations(env, name):
+            yield CompletionItem(f"{name}:{item.value}", help=item.help)
+        return
+    names = list(_installed(env))
+    yield from (CompletionItem(name, help="on this machine") for name in names)
+    yield CompletionItem(BUILTIN, help="the demo model that leap brings along")
+    known = _catalogue(env)
+    yield from (CompletionItem(name, help=str(entry.get("about", ""))) for name, entry in known.items())
+    if begun and not any(name.lower().startswith(begun.lower()) for name in (*names, *known, BUILTIN)):
+        yield CompletionItem("", type="file")
+
+
+def installed_models(context: click.Context, _begun: str) -> Iterator[Item]:
+    """The directories of the store."""
+    return (CompletionItem(name) for name in _installed(context.ensure_object(Environment)))
+
+
+def quantizations(context: click.Context, _begun: str) -> Iterator[Item]:
+    """Those of the model that the command names, or all that leap knows."""
+    model = context.params.get("model")
+    return _quantizations(context.ensure_object(Environment), model if isinstance(model, str) else None)
+
+
+def tools(context: click.Context, _begun: str) -> Iterator[Item]:
+    """leap's own tools, registered commands, and the functions of the files that ``--tools-file`` names."""
+    env = context.ensure_object(Environment)
+    for file in context.params.get("tools_file") or ():
+        yield from (CompletionItem(name, help=str(file)) for name in _tools_of_file(env.cwd / file))
+    yield from registered_tools(context, "")
+    yield from (CompletionItem(name, help="leap's own") for name in OWN_TOOLS)
+
+
+def registered_tools(context: click.Context, _begun: str) -> Iterator[Item]:
+    """Commands that were added with ``leap tools add``."""
+    value = _json(context.ensure_object(Environment).directories.config / "tools.json")
+    for name, entry in (value.get("tools") or {}).items():
+        yield CompletionItem(name, help=str(entry.get("description", "")))
+
+
+def templates(context: click.Context, _begun: str) -> Iterator[Item]:
+    """Saved prompts."""
+    from ..config.saved_prompts import template_names
+
+    return (CompletionItem(name) for name in template_names(context.ensure_object(Environment)))
+
+
+def tool_choices(context: click.Context, begun: str) -> Iterator[Item]:
+    """When tools are called."""
+    yield CompletionItem("auto", help="the model decides")
+    yield CompletionItem("required", help="the model must call one")
+    yield CompletionItem("none", help="the model must not call any")
+    yield from tools(context, begun)
+
+
+def setting_keys(_context: click.Context, begun: str) -> Iterator[Item]:
+    """Keys of the configuration; those of options, of which there are hundreds, only after ``o``."""
+    from ..config.settings import GENERAL, option_settings
+
+    for setting in (*GENERAL, *(option_settings() if begun else ())):
+        yield CompletionItem(setting.key, help=setting.meaning)
+
+
+def setting_values(context: click.Context, begun: str) -> Iterator[Item]:
+    """The values that the setting before may have, as far as they can be listed."""
+    from ..config.settings import find
+
+    key = str(context.params.get("key"))
+    if key == "default_model" or key.endswith(".model"):
+        yield from models(context, begun)
+        return
+    try:
+        kind = find(key).type
+    except click.UsageError:
+        return
+    choices = kind.choices if isinstance(kind, click.Choice) else ("true", "false") if kind is click.BOOL else ()
+    yield from (CompletionItem(str(choice)) for choice in choices)
+
+
+def jobs(*states: str) -> Source:
+    """Ids of the newest jobs in these states, of all when there are none."""
+
+    def source(context: click.Context, _begun: str) -> Iterator[Item]:
+        from jobs.table.recent import newest
+
+        for job in newest(context.ensure_object(Environment).directories.data / "jobs.db", states):
+            yield CompletionItem(job.id, help=f"{job.state}: {job.kind} {job.label}")
+
+    return source
+
+
+def sessions(context: click.Context, _begun: str) -> Iterator[Item]:
+    """Names, then ids, of the sessions that were written to last."""
+    from leap_core.sessions.recent import newest
+
+    found = newest(context.ensure_object(Environment).directories.sessions_file)
+    yield from (CompletionItem(session.name, help=session.title) for session in found if session.name)
+    yield from (CompletionItem(session.id, help=session.name or session.title) for session in found)
+
+
+def conversations(context: click.Context, begun: str) -> Iterator[Item]:
+    """What can be exported: sessions, and jobs that have answered."""
+    yield from sessions(context, begun)
+    for job in jobs("succeeded")(context, begun):
+        if (job.help or "").startswith("succeeded: generate"):
+            yield job
+
+
+def files(_context: click.Context, _begun: str) -> Iterator[Item]:
+    """Paths: the shell knows best how to complete them."""
+    return iter([CompletionItem("", type="file")])
+
+
+BY_NAME: dict[str, Source] = {
+    "MODEL": models,
+    "QUANT": quantizations,
+    "FILE": files,
+    "INPUT": files,
+    "SCHEMA": files,
+    "TOOL": tools,
+    "TEMPLATE": templates,
+    "SESSION": sessions,
+    "SESSION|JOB|-": conversations,
+}
+"""By the value's name in ``--help``: an option's metavar, an argument's name."""
+
+BY_PLACE: dict[str, Source] = {
+    "--tool": tools,
+    "--allow-tool": tools,
+    "--tool-choice": tool_choices,
+    "templates show NAME": templates,
+    "templates add NAME": templates,
+    "templates remove NAME": templates,
+    "tools show NAME": tools,
+    "tools check NAME": tools,
+    "tools call NAME": tools,
+    "tools remove NAME": registered_tools,
+    "config get KEY": setting_keys,
+    "config set KEY": setting_keys,
+    "config unset KEY": setting_keys,
+    "config set VALUE": setting_values,
+}
+"""By the option, or by the command and its argument's name; goes before ``BY_NAME``."""
+
+
+def _source_of(parameter: click.Parameter, context: click.Context) -> Source | None:
+    if type(parameter.type).shell_complete is not click.ParamType.shell_complete:
+        return None
+    name = (parameter.metavar or parameter.name or "").strip("[].").upper()
+    path = context.command_path.partition(" ")[2]
+    for place in [*parameter.opts, f"{path} {name}"]:
+        if place in BY_PLACE:
+            return BY_PLACE[place]
+    return BY_NAME.get(name)
+
+
+def _installed(env: Environment) -> Iterator[str]:
+    try:
+        with os.scandir(env.directories.models) as entries:
+            names = [entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir()]
+    except OSError:
+        return
+    for name in sorted(names, key=str.lower):
+        directory = env.directories.models / name
+        if (directory / f"{name}.json").is_file() or next(directory.glob("*.gguf"), None) is not None:
+            yield name
+
+
+def _catalogue(env: Environment) -> dict[str, dict[str, Any]]:
+    """The entries of leap's catalogue and the user's, by name."""
+    import leap_core.models.references
+
+    shipped = Path(leap_core.models.references.__path__[0]) / "catalogue.json"
+    entries: dict[str, dict[str, Any]] = {}
+    for path in (shipped, env.directories.config / "catalogue.json"):
+        for entry in _json(path).get("models") or []:
+            if isinstance(entry, dict) and isinstance(entry.get("name"), str):
+                entries[entry["name"]] = entry
+    return entries
+
+
+def _quantizations(env: Environment, model: str | None) -> Iterator[Item]:
+    wanted = None if model is None else model.lower()
+    for name in _installed(env):
+        if wanted is not None and name.lower().startswith(f"{wanted}-"):
+            yield CompletionItem(name[len(wanted) + 1 :], help="on this machine")
+    for name, entry in _catalogue(env).items():
+        if wanted in (None, name.lower(), str(entry.get("repo")).lower()):
+            yield from (CompletionItem(str(each)) for each in entry.get("quantizations", ()))
+
+
+def _tools_of_file(path: Path) -> list[str]:
+    """The names of the functions that a file defines or declares; a Python file is read, never run."""
+    try:
+        if path.suffix == ".py":
+            import ast
+
+            tree = ast.parse(path.read_bytes())
+            names = [node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+            return [name for name in names if not name.startswith("_")]
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError, SyntaxError):
+        return []
+    declared = value.get("tools", value) if isinstance(value, dict) else value
+    listed = declared if isinstance(declared, list) else [declared]
+    functions = (each.get("function", each) for each in listed if isinstance(each, dict))
+    return [each["name"] for each in functions if isinstance(each, dict) and isinstance(each.get("name"), str)]
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}

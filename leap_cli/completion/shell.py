@@ -1,0 +1,138 @@
+"""What the shell is told when TAB is pressed. Knows the command line; knows not what models, tools or jobs there are.
+
+The scripts in ``completion_scripts`` start leap with two variables: ``_LEAP_COMPLETE``, the shell's name, and
+``_LEAP_LINE``, the command up to the cursor. leap answers with one candidate a line, three fields divided by tabs:
+
+    plain   the whole word that the shell would insert   what it means
+    file    what stands before the path in the word      nothing
+
+and ``dir`` as ``file``. Nothing that the shell is told is ever evaluated by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+import click
+from click.shell_completion import CompletionItem, _resolve_context, _resolve_incomplete
+
+from ..framework.click_classes import CommandTable
+from ..framework.environment import Environment
+
+SHELL_VARIABLE, LINE_VARIABLE, BREAKS_VARIABLE = "_LEAP_COMPLETE", "_LEAP_LINE", "_LEAP_BREAKS"
+SHELLS = ("bash", "zsh", "fish", "powershell")
+BREAKS = ":="
+SPECIAL = frozenset(" \t\\'\"`$&|;<>()*?[]{}~#!^")
+LONGEST_HELP = 100
+
+
+class Typed(NamedTuple):
+    """What has been typed: complete words, the beginning of the one at the cursor, and the quote it stands in."""
+
+    words: list[str]
+    begun: str
+    quote: str
+
+
+class Candidate(NamedTuple):
+    """A possible word (kind ``plain``), or where paths are wanted (``file``, ``dir``) what stands before them."""
+
+    kind: str
+    value: str
+    help: str
+
+
+def answer(root: CommandTable, env: Environment) -> int:
+    """Answer the shell's question; the exit code. Who asks in an unknown way gets 2 and no answer."""
+    shell = env.variables[SHELL_VARIABLE]
+    if shell not in SHELLS:
+        return 2
+    typed = split(env.variables.get(LINE_VARIABLE, ""), escape="`" if shell == "powershell" else "\\")
+    breaks = env.variables.get(BREAKS_VARIABLE, "")
+    lines = []
+    for kind, value, meaning in candidates(root, env, typed):
+        inserted = for_readline(value, typed, breaks) if (shell, kind) == ("bash", "plain") else value
+        lines.append(f"{kind}\t{inserted}\t{meaning}\n")
+    with suppress(BrokenPipeError):
+        env.stdout.write("".join(lines))
+        env.stdout.flush()
+    return 0
+
+
+def candidates(root: CommandTable, env: Environment, typed: Typed) -> Iterator[Candidate]:
+    """What may stand at the cursor, best first."""
+    try:
+        typed = typed._replace(words=root.with_default(typed.words))
+        context = _resolve_context(root, {"obj": env}, "leap", _parseable(typed))
+        asked, begun = _resolve_incomplete(context, typed.words.copy(), typed.begun)
+    except click.ClickException:  # what stands before is wrong already
+        return
+    before = typed.begun[: len(typed.begun) - len(begun)]
+    if isinstance(asked, CommandTable) and not begun.startswith("-"):
+        items = [CompletionItem(name, help=entry.summary) for name, entry in asked.table.items() if _fits(name, begun)]
+    elif isinstance(asked, click.Command):
+        items = asked.shell_complete(context, begun)
+    else:
+        from .candidates import values_of
+
+        items = values_of(asked, context, begun)
+    for item in items:
+        value = str(item.value) if item.type == "plain" else ""
+        if (before + value).isprintable():
+            yield Candidate(item.type, before + value, _one_line(item.help))
+
+
+def split(line: str, *, escape: str = "\\") -> Typed:
+    """The words of a command up to the cursor, without the command's own name and assignments before it."""
+    words: list[str] = []
+    word: str | None = None
+    quote = ""
+    rest = iter(line)
+    for char in rest:
+        if quote:
+            if char == quote:
+                quote = ""
+            elif char == escape and quote == '"':
+                word = (word or "") + next(rest, "")
+            else:
+                word = (word or "") + char
+        elif char in "'\"":
+            quote, word = char, word or ""
+        elif char == escape:
+            word = (word or "") + next(rest, "")
+        elif char.isspace():
+            if word is not None:
+                words.append(word)
+            word = None
+        else:
+            word = (word or "") + char
+    while words and "=" in words[0] and words[0].partition("=")[0].isidentifier():
+        words.pop(0)
+    return Typed(words[1:], word or "", quote)
+
+
+def for_readline(value: str, typed: Typed, breaks: str) -> str:
+    """The part of a word that bash replaces, quoted as the line demands: unquoted words end at its break characters."""
+    if typed.quote == "'":
+        return value.replace("'", "'\\''")
+    if typed.quote:
+        return "".join(f"\\{char}" if char in '\\"$`' else char for char in value)
+    kept = max((typed.begun.rfind(char) + 1 for char in BREAKS if char in breaks), default=0)
+    return "".join(f"\\{char}" if char in SPECIAL else char for char in value[kept:])
+
+
+def _parseable(typed: Typed) -> list[str]:
+    """The words without an option at their end: it waits for its value, and click would not parse what is before it."""
+    waits = bool(typed.words) and typed.words[-1].startswith("-") and not typed.begun.startswith("-")
+    return typed.words[:-1] if waits else typed.words.copy()
+
+
+def _fits(name: str, begun: str) -> bool:
+    return name.lower().startswith(begun.lower())
+
+
+def _one_line(text: str | None) -> str:
+    words = " ".join((text or "").split())
+    return words if len(words) <= LONGEST_HELP else words[: LONGEST_HELP - 1] + "…"

@@ -1,0 +1,1 @@
+"""Settings by key, changing config.toml, and saved prompts."""

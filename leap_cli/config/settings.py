@@ -1,0 +1,250 @@
+"""Everything that can be configured: its key in config.toml, its variable, its type, its default.
+
+A few settings stand for themselves; besides, every option of every command is one (see ``option_defaults``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+import click
+
+from ..framework.durations import Duration
+from ..framework.environment import Environment
+from ..framework.option_defaults import TABLE, check_shape, option_key, option_variable, options_of, split_variable
+
+DEFAULT, MISSING = "default", object()
+POLICIES = click.Choice(["allow", "ask", "deny"])
+SECONDS = click.FloatRange(0, min_open=True)
+
+
+class Text(click.ParamType[str]):
+    """A text that is not empty."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not isinstance(value, str) or not value.strip():
+            self.fail("must be a text, and not empty")
+        return value
+
+
+class QueueUrl(Text):
+    """Where jobs queue; what stands behind the scheme is not looked at."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from jobs.configuration import QUEUE_SCHEMES
+
+        url = super().convert(value, param, ctx)
+        if not url.startswith(QUEUE_SCHEMES):
+            self.fail(f"{url!r} begins with none of {', '.join(QUEUE_SCHEMES)}")
+        return url
+
+
+class LengthOfTime(Text):
+    """A length of time, kept as it was written."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        Duration().convert(super().convert(value, param, ctx), param, ctx)
+        return str(value)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """``key`` in dots; ``variable`` None where there is none; ``many``: a list of values; ``option`` if it is one."""
+
+    key: str
+    meaning: str
+    type: click.ParamType[Any]
+    default: Any = None
+    variable: str | None = None
+    many: bool = False
+    option: click.Option | None = None
+
+    def from_text(self, texts: list[str], where: str) -> Any:
+        """The value that texts mean; several only where it is a list. Raises UsageError saying ``where``."""
+        if len(texts) > 1 and not self.many:
+            raise click.UsageError(f"{where} takes one value, and {len(texts)} were given")
+        return self._converted(texts, where)
+
+    def from_toml(self, value: Any, where: str) -> Any:
+        """A value as it stands in the file. Raises UsageError saying ``where``."""
+        if self.option is not None:
+            check_shape(value, self.option, where)
+        elif isinstance(value, (dict, list, bool)):
+            raise click.UsageError(f"{where} must be one value, and neither true nor false")
+        elif isinstance(value, str) and isinstance(self.type, (click.types.IntParamType, click.types.FloatParamType)):
+            raise click.UsageError(f"{where} must be a number, without quotes")
+        return self._converted(value if self.many else [value], where)
+
+    def _converted(self, values: list[Any], where: str) -> Any:
+        try:
+            converted = [self.type.convert(each, None, None) for each in values]
+        except click.BadParameter as error:
+            raise click.UsageError(f"{where}: {error.message}") from None
+        except (TypeError, ValueError):
+            raise click.UsageError(f"{where}: {values[0]!r} has the wrong type") from None
+        self._check_range(converted, where)
+        kept = [each if isinstance(each, (bool, int, float, str)) else str(each) for each in converted]
+        return kept if self.many else kept[0]
+
+    def _check_range(self, values: list[Any], where: str) -> None:
+        """Some numbers have ranges that their types do not know."""
+        from leap_core.errors import LeapOptionsError
+        from leap_core.options import GenerationOptions, ModelLoadingOptions
+
+        if not isinstance(self.type, (click.types.FloatParamType, click.types.IntParamType)):
+            return
+        if any(isinstance(value, float) and math.isnan(value) for value in values):
+            raise click.UsageError(f"{where}: nan is not a number")
+        name = str(self.option.name) if self.option is not None else ""
+        for kind in (GenerationOptions, ModelLoadingOptions):
+            if hasattr(kind, name):
+                try:
+                    kind(**{name: values[0]})
+                except LeapOptionsError as error:
+                    raise click.UsageError(f"{where}: {error.message}") from None
+
+
+@dataclass(frozen=True)
+class Effective:
+    """What a setting is now. ``origin``: a variable's name, the configuration file's path, or ``default``."""
+
+    setting: Setting
+    value: Any
+    origin: str
+
+    def to_json(self) -> dict[str, Any]:
+        setting = self.setting
+        return {
+            "key": setting.key,
+            "value": self.value,
+            "origin": self.origin,
+            "default": setting.default,
+            "variable": setting.variable,
+            "meaning": setting.meaning,
+        }
+
+
+GENERAL = (
+    Setting("default_model", "The model that is used when a command names none.", Text(), "builtin", "LEAP_MODEL"),
+    Setting("keep_alive", "How long `leap load` keeps a model without use, such as 10m.", LengthOfTime(), "10m"),
+    Setting("queue_url", "Where jobs queue, such as redis://localhost; a file of leap's own by default.", QueueUrl()),
+    Setting("jobs.download", "Downloads in the background at once.", click.IntRange(1, 64), 2),
+    Setting("jobs.generate", "Answers in the background at once.", click.IntRange(1, 64), 4),
+    Setting("jobs.batch", "Batches in the background at once.", click.IntRange(1, 64), 1),
+    Setting("jobs.idle_minutes", "How long a worker without work stays.", click.FloatRange(0), 5.0),
+    Setting("tools.policy", "Whether tools run: allow, ask or deny.", POLICIES, "ask"),
+    Setting("tools.timeout", "Seconds that a tool may take.", SECONDS, 30.0),
+    Setting("tools.output_limit", "Bytes that a tool may answer with.", click.IntRange(1), 65536),
+    Setting("tools.rounds", "How often results go back to the model in one answer.", click.IntRange(1), 8),
+    Setting("tools.read_file.directory", "What the tool read_file may read; where leap runs by default.", Text()),
+)
+OF_A_TOOL = (
+    Setting("policy", "Whether this tool runs: allow, ask or deny.", POLICIES),
+    Setting("timeout", "Seconds that this tool may take.", SECONDS),
+    Setting("output_limit", "Bytes that this tool may answer with.", click.IntRange(1)),
+)
+
+
+def find(key: str) -> Setting:
+    """The setting with this key. Raises UsageError with the keys that were probably meant."""
+    parts = key.split(".")
+    for setting in GENERAL:
+        if setting.key == key:
+            return setting
+    if len(parts) == 3 and parts[0] == "tools" and parts[1]:
+        for setting in OF_A_TOOL:
+            if setting.key == parts[2]:
+                return Setting(key, setting.meaning, setting.type)
+    wanted = key.replace("-", "_")
+    options = list(option_settings()) if parts[0] == TABLE or len(parts) > 1 else []
+    for setting in options:
+        if setting.key.replace("-", "_") == wanted:
+            return setting
+    known = [setting.key for setting in (*GENERAL, *options)]
+    near = [each for each in known if each.endswith(f".{wanted}")] or get_close_matches(key, known, 3, 0.6)
+    meant = f"; did you mean {' or '.join(near[:3])}?" if near else "; leap config list --all shows the keys"
+    raise click.UsageError(f"there is no setting {key!r}{meant}")
+
+
+def option_settings() -> Iterator[Setting]:
+    """Every option of every command."""
+    for path, command in commands():
+        for option in options_of(command):
+            default = option.default if isinstance(option.default, (bool, int, float, str)) else None
+            yield Setting(
+                option_key(path, option),
+                option.help or "",
+                click.BOOL if option.is_flag else option.type,
+                default,
+                option_variable(path, option),
+                option.multiple,
+                option,
+            )
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Every command that does something, by its path: ``models list``."""
+    from ..main import command_line
+
+    context = click.Context(command_line, info_name="leap")
+
+    def walk(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
+        if not isinstance(command, click.Group):
+            yield path, command
+            return
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            if found is not None:
+                yield from walk(found, f"{path} {name}".strip())
+
+    return walk(command_line, "")
+
+
+def effective(setting: Setting, env: Environment, table: Mapping[str, Any]) -> Effective:
+    """Its value now: the variable's, else the file's, else the default. Raises UsageError for one that cannot be."""
+    text = env.variables.get(setting.variable) if setting.variable else None
+    if text and setting.variable:
+        texts = split_variable(text, setting.option, setting.variable) if setting.many and setting.option else [text]
+        return Effective(setting, setting.from_text(texts, setting.variable), setting.variable)
+    file = str(env.directories.config_file)
+    written = look_up(table, setting.key)
+    if written is not MISSING:
+        return Effective(setting, setting.from_toml(written, f"{file}: {setting.key}"), file)
+    return Effective(setting, setting.default, DEFAULT)
+
+
+def look_up(table: Mapping[str, Any], key: str) -> Any:
+    """The value at a key in dots, or MISSING."""
+    value: Any = table
+    for part in key.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            return MISSING
+        value = value[part]
+    return value
+
+
+def keys_in(table: Mapping[str, Any], before: str = "") -> Iterator[str]:
+    """The keys of all values of a configuration, in dots."""
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            yield from keys_in(value, f"{before}{name}.")
+        else:
+            yield f"{before}{name}"
+
+
+def problems_of(table: Mapping[str, Any], file: str) -> list[str]:
+    """Everything that is wrong with a configuration: unknown keys, and values that cannot be."""
+    found = []
+    for key in keys_in(table):
+        try:
+            find(key).from_toml(look_up(table, key), f"{file}: {key}")
+        except click.UsageError as error:
+            message = error.message
+            found.append(message if message.startswith(file) else f"{file}: {message}")
+    return found

@@ -1,0 +1,1 @@
+"""What leap doctor checks."""

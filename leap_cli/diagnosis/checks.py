@@ -1,0 +1,296 @@
+"""What ``leap doctor`` looks at. Each check is a function of the environment; none of them raises, none writes.
+
+A ``problem`` keeps leap from working, a ``warning`` from working well. The hub is never a problem, since everything but
+downloads works without it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from leap_core.errors import LeapError
+
+from ..framework.environment import Environment
+from ..options.value_types import in_bytes
+
+OK, WARNING, PROBLEM, SKIPPED = "ok", "warning", "problem", "skipped"
+LITTLE_SPACE, NO_SPACE = 2_000_000_000, 50_000_000
+HUB_SECONDS = 5.0
+DISTRIBUTIONS = (
+    "llama-cpp-python",
+    "llguidance",
+    "numpy",
+    "jinja2",
+    "jsonschema",
+    "click",
+    "platformdirs",
+    "huey",
+    "httpx",
+    "starlette",
+    "uvicorn",
+    "soundfile",
+    "tomlkit",
+    "prompt_toolkit",
+)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One result. ``facts`` is for programs, ``detail`` for people, ``advice`` what to do about it."""
+
+    name: str
+    state: str
+    detail: str
+    advice: str | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "check": self.name,
+            "state": self.state,
+            "detail": self.detail,
+            "advice": self.advice,
+            "facts": self.facts,
+        }
+
+
+def checks(env: Environment, *, patience: float) -> Iterator[Check]:
+    """All checks, as they are made. ``patience``: seconds that the engine and the generation may take."""
+    yield versions()
+    yield cores()
+    yield from directories(env)
+    yield disk(env)
+    yield configuration(env)
+    yield models(env)
+    yield host(env)
+    yield worker(env)
+    yield hub(env)
+    yield from engine(env, patience)
+
+
+def versions() -> Check:
+    """leap, Python, and the packages that leap stands on."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    from leap_core import __version__
+
+    python = ".".join(map(str, sys.version_info[:3]))
+    found: dict[str, str | None] = {}
+    for name in DISTRIBUTIONS:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = None
+    facts = {"leap": __version__, "python": python, "platform": sys.platform, "packages": found}
+    missing = [name for name, number in found.items() if number is None]
+    if missing:
+        return Check("versions", PROBLEM, f"not installed: {', '.join(missing)}", "install leap again", facts)
+    shown = f"leap {__version__}, Python {python}, llama-cpp-python {found['llama-cpp-python']}, llguidance "
+    return Check("versions", OK, f"{shown}{found['llguidance']}", None, facts)
+
+
+def cores() -> Check:
+    """The cores that this process may use."""
+    from leap_core.engine.threads import usable_cores
+
+    usable, all_of_them = usable_cores(), os.cpu_count()
+    return Check("cores", OK, f"{usable} of {all_of_them} usable", None, {"usable": usable, "all": all_of_them})
+
+
+def directories(env: Environment) -> Iterator[Check]:
+    """Whether each directory can be used, or made where it is not there yet."""
+    there = env.directories
+    named = {
+        "config": there.config,
+        "data": there.data,
+        "models": there.models,
+        "cache": there.cache,
+        "logs": there.logs,
+        "run": there.run_path,
+    }
+    for name, path in named.items():
+        yield _directory(f"{name} directory", path, private=name == "run")
+
+
+def _directory(name: str, path: Path, *, private: bool) -> Check:
+    facts: dict[str, Any] = {"path": str(path), "exists": path.exists()}
+    bad = PROBLEM if private else WARNING
+    if path.exists() and not path.is_dir():
+        return Check(name, PROBLEM, f"{path} is not a directory", "move it away, or set LEAP_HOME", facts)
+    nearest = next(parent for parent in (path, *path.parents) if parent.exists())
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        return Check(name, bad, f"{nearest} cannot be written", "change its rights, or set LEAP_HOME", facts)
+    if not path.exists():
+        return Check(name, OK, f"{path} (made when it is needed)", None, facts)
+    status = path.stat()
+    facts["mode"] = f"{stat.S_IMODE(status.st_mode):04o}"
+    if private and os.name == "posix":
+        if status.st_uid != os.geteuid():
+            return Check(name, PROBLEM, f"{path} belongs to another user", "set LEAP_HOME to one of yours", facts)
+        if status.st_mode & 0o077:
+            return Check(name, WARNING, f"{path} is open to others ({facts['mode']})", f"chmod 700 {path}", facts)
+    return Check(name, OK, str(path), None, facts)
+
+
+def disk(env: Environment) -> Check:
+    """The space that is left for models."""
+    from leap_core.models.store import free_space
+
+    path = env.directories.models
+    try:
+        free = free_space(path)
+    except OSError as error:
+        return Check("disk", WARNING, f"{path}: {error.strerror}")
+    facts = {"path": str(path), "free": free}
+    detail = f"{in_bytes(free)} free for models"
+    if free < NO_SPACE:
+        return Check("disk", PROBLEM, detail, "make room", facts)
+    return Check("disk", WARNING if free < LITTLE_SPACE else OK, detail, None, facts)
+
+
+def configuration(env: Environment) -> Check:
+    """Whether config.toml can be read, and all that stands in it."""
+    from leap_core.configuration import read_table
+
+    from ..config.settings import problems_of
+
+    file = env.directories.config_file
+    facts: dict[str, Any] = {"path": str(file), "exists": file.is_file(), "problems": []}
+    try:
+        table = read_table(env)
+    except (click.UsageError, OSError) as error:
+        message = error.message if isinstance(error, click.UsageError) else f"{file}: {error.strerror}"
+        return Check("configuration", PROBLEM, message, f"mend {file}", facts)
+    facts["problems"] = problems_of(table, str(file))
+    if facts["problems"]:
+        return Check("configuration", WARNING, "; ".join(facts["problems"]), "leap config edit", facts)
+    return Check("configuration", OK, str(file) if facts["exists"] else "none, so defaults are used", None, facts)
+
+
+def models(env: Environment) -> Check:
+    """The installed models, and those that are not whole."""
+    from leap_core.models.store import Store
+
+    try:
+        states = {model.name: model.state for model in Store.of(env.directories).installed()}
+    except OSError as error:
+        return Check("models", WARNING, f"{error.filename}: {error.strerror}")
+    broken = [f"{name} is {state}" for name, state in states.items() if state != "ready"]
+    detail = ", ".join([f"{len(states)} installed", *broken])
+    advice = "leap download completes a partial one; leap models verify checks the others" if broken else None
+    return Check("models", WARNING if broken else OK, detail, advice, {"models": states})
+
+
+def host(env: Environment) -> Check:
+    """The process that keeps models warm."""
+    from leap_core.host.client.connection import ModelHost
+
+    try:
+        found = ModelHost.running(env.variables)
+        status = None if found is None else found.status()
+    except (LeapError, OSError) as error:
+        return Check("model host", WARNING, str(error), "leap unload --all ends it")
+    if status is None:
+        return Check("model host", OK, "not running (leap load starts it)", None, {"running": False})
+    names = [str(model["model"]) for model in status["models"]]
+    facts = {"running": True, "pid": status["pid"], "models": names}
+    return Check("model host", OK, f"process {status['pid']} keeps {', '.join(names) or 'no model'} warm", None, facts)
+
+
+def worker(env: Environment) -> Check:
+    """The process that works on jobs, and what waits for it."""
+    from jobs.table.recent import counts
+
+    table = env.directories.data / "jobs.db"
+    if not table.is_file():
+        return Check("worker", OK, "not needed: there are no jobs", None, {"running": False, "jobs": {}})
+    try:
+        from jobs.configuration import Places
+        from jobs.keeper.starting import is_running
+
+        running = is_running(Places.from_environment(env.variables))
+        found = counts(table)
+    except (LeapError, OSError) as error:
+        return Check("worker", WARNING, str(error))
+    facts = {"running": running, "jobs": found}
+    waiting = found.get("queued", 0) + found.get("running", 0)
+    shown = ", ".join(f"{count} {state}" for state, count in found.items()) or "no jobs"
+    if waiting and not running:
+        return Check("worker", WARNING, f"not running, and {waiting} jobs wait", "leap jobs status JOB", facts)
+    return Check("worker", OK, f"{'running' if running else 'not running'}; {shown}", None, facts)
+
+
+def hub(env: Environment) -> Check:
+    """Whether downloads would find their hub. Never a problem, and never asked when offline is wanted."""
+    from leap_core.models.hub.http import Web
+    from leap_core.models.hub.retries import TryAgain
+    from leap_core.models.hub.settings import HubSettings
+
+    try:
+        settings = HubSettings.from_environment(env.variables)
+        if settings.offline:
+            return Check("hub", SKIPPED, "HF_HUB_OFFLINE is set", None, {"reachable": None})
+        begun = time.monotonic()
+        with Web(settings.with_stall(HUB_SECONDS)) as web, web.get(f"{settings.endpoint}/api/models?limit=1") as answer:
+            seconds = time.monotonic() - begun
+            facts = {"reachable": True, "endpoint": settings.endpoint, "status": answer.status, "seconds": seconds}
+            return Check("hub", OK, f"{settings.endpoint} answers in {seconds:.2f} s", None, facts)
+    except (LeapError, TryAgain, OSError) as error:
+        return Check("hub", WARNING, f"cannot be reached: {error}", "only downloads need it", {"reachable": False})
+
+
+def engine(env: Environment, patience: float) -> Iterator[Check]:
+    """llama.cpp and an answer of the built-in model, in a process of its own."""
+    from leap_core.storage.directories import child_environment
+
+    variables = child_environment({**os.environ, **env.variables})
+    command = [sys.executable, "-m", "leap_cli.diagnosis.self_test"]
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=patience, env=variables, check=False
+        )
+        output, said, end = done.stdout, done.stderr, f"ended with code {done.returncode}"
+    except subprocess.TimeoutExpired as expired:
+        output, said, end = expired.stdout or b"", expired.stderr or b"", f"was not done after {patience:g} s"
+    except OSError as error:
+        output, said, end = b"", b"", f"could not be started: {error.strerror}"
+    results: dict[str, dict[str, Any]] = {}
+    for line in output.splitlines():
+        with suppress(ValueError):
+            results |= json.loads(line)
+    last = said.decode("utf-8", "replace").strip().splitlines()[-1:] or [""]
+    failure = f"the process {end}{': ' if last[0] else ''}{last[0]}"
+    if "engine" not in results:
+        yield Check("engine", PROBLEM, failure, "install llama-cpp-python again, compiled on this machine")
+        return
+    yield _engine_check(results["engine"])
+    yield _generation_check(results.get("generation"), failure)
+
+
+def _engine_check(facts: dict[str, Any]) -> Check:
+    devices = ", ".join(f"{each['name']} ({each['description']})" for each in facts["devices"])
+    offload = "GPU offload" if facts["gpu_offload"] else "no GPU"
+    return Check("engine", OK, f"{devices}; {offload}; {' '.join(facts['features'])}", None, facts)
+
+
+def _generation_check(facts: dict[str, Any] | None, failure: str) -> Check:
+    from .self_test import KNOWN, QUESTION
+
+    if facts is None:
+        return Check("generation", PROBLEM, failure, "install leap again")
+    detail = f"{facts['answer']!r} in {facts['load_seconds'] + facts['answer_seconds']:.1f} s"
+    if KNOWN not in facts["answer"]:
+        return Check("generation", PROBLEM, f"{QUESTION} {detail}", "llama.cpp computes wrongly here", facts)
+    return Check("generation", OK, detail, None, facts)

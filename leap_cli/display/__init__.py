@@ -1,0 +1,1 @@
+"""Jobs, downloads and batches as people read them."""

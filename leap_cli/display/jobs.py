@@ -1,0 +1,116 @@
+"""How jobs and their output are shown to people, and the exit code that a job stands for."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from ..exit_codes import ExitCode
+from ..framework.error_boundary import EXIT_CODES
+from ..framework.output import Format, Output
+from ..options.value_types import in_bytes
+
+if TYPE_CHECKING:
+    from jobs.table.job import Event, Job
+
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+def exit_code_of_job(job: Job) -> ExitCode:
+    """What the job's command would have returned in the foreground."""
+    if job.state.value == "succeeded":
+        return ExitCode.DONE
+    if job.state.value == "cancelled":
+        return ExitCode.INTERRUPTED
+    from leap_core import errors
+
+    kind = getattr(errors, (job.error or {}).get("type", ""), None)
+    if not isinstance(kind, type):
+        return ExitCode.JOB
+    return next((code for known, code in EXIT_CODES if issubclass(kind, known)), ExitCode.JOB)
+
+
+def shown(job: Job) -> dict[str, Any]:
+    """What a person wants to know of a job."""
+    error = job.error or {}
+    shown: dict[str, Any] = {
+        "id": job.id,
+        "kind": job.kind,
+        "what": job.label,
+        "state": "stopping" if job.cancel_requested and job.state.value == "running" else job.state.value,
+        "done": done(job),
+        "attempt": job.attempt if job.attempt > 1 else None,
+        "submitted": _clock(job.created),
+        "started": _clock(job.started),
+        "ended": _clock(job.finished),
+        "error": error.get("message"),
+        "hint": error.get("hint"),
+    }
+    return shown | {name: (job.result or {}).get(name) for name in ("path", "output")}
+
+
+def done(job: Job) -> str | None:
+    progress = job.progress or {}
+    count, total, unit = progress.get("done"), progress.get("total"), progress.get("unit")
+    if count is None:
+        return None
+    if unit == "bytes":
+        return f"{job.percent or 0:.0f} % of {in_bytes(total or count)}"
+    return f"{count} of {total} {unit}" if total is not None else f"{count} {unit}"
+
+
+def _clock(moment: float | None) -> str | None:
+    return None if moment is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment))
+
+
+def age(seconds: float) -> str:
+    for unit in ("w", "d", "h", "m"):
+        if seconds >= 2 * UNITS[unit]:
+            return f"{int(seconds // UNITS[unit])}{unit}"
+    return f"{max(0, int(seconds))}s"
+
+
+class EventPrinter:
+    """Prints a job's output: text as it is, what is meant for people on stderr, or every event as JSON."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._attempt: int | None = None
+        self._open = False
+        self._events: list[object] = []
+
+    def show(self, event: Event) -> None:
+        value = dict(event.value)
+        if self._output.format is Format.JSON:
+            self._events.append({"attempt": event.attempt, **value})
+            return
+        if self._output.format is Format.JSONL:
+            self._output.event({"attempt": event.attempt, **value})
+            return
+        if self._attempt not in (None, event.attempt):
+            self._end_line()
+            self._output.note(f"attempt {event.attempt} begins anew")
+        self._attempt = event.attempt
+        kind = value.get("type") or value.get("event")
+        if kind == "chunk":
+            self._output.text(value["text"])
+            self._open = not value["text"].endswith("\n")
+        elif kind == "function_calls":
+            self._end_line()
+            for call in value["function_calls"]:
+                self._output.event(call["function"])
+        elif kind == "notice":
+            self._end_line()
+            self._output.note(value["message"])
+        elif kind == "filefinished":
+            self._output.note(f"{value['file']}: {value['source']}, {value['path']}")
+
+    def end(self) -> None:
+        if self._output.format is Format.JSON:
+            self._output.document(self._events)
+        self._end_line()
+
+    def _end_line(self) -> None:
+        if self._open:
+            self._output.text("\n")
+        self._open = False

@@ -1,0 +1,1 @@
+"""How any command works: environment, output, errors, interrupts, defaults of options. Knows no command."""

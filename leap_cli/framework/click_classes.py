@@ -1,0 +1,194 @@
+"""click's classes as leap uses them: help goes to the environment's stdout, commands are found in a table.
+
+Knows nothing of what the commands do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+import click
+
+from .environment import Environment
+from .text_arguments import check_texts
+
+CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
+
+
+@dataclass(frozen=True)
+class TableEntry:
+    """Where a command lives, and what ``leap --help`` says of it without importing it."""
+
+    module: str
+    summary: str
+    group: str
+    attribute: str = "command"
+
+
+class LeapCommand(click.Command):
+    """A command that prints its help to the environment it is given, never to sys.stdout, and whose options may also be
+    given by variables and the configuration file."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if ctx.parent is None or ctx.resilient_parsing or isinstance(self, click.Group):
+            return super().parse_args(ctx, args)
+        from .option_defaults import OptionDefaults
+
+        path = ctx.command_path.partition(" ")[2]
+        ctx.default_map = defaults = OptionDefaults(self, path, ctx.ensure_object(Environment))
+        try:
+            rest = super().parse_args(ctx, args)
+            check_texts(ctx)
+            return rest
+        except click.BadParameter as error:
+            name = str(error.param.name) if error.param is not None else ""
+            if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT_MAP:
+                raise
+            raise click.UsageError(f"{defaults.origins[name]}: {error.message}", ctx) from None
+
+    def get_help_option(self, ctx: click.Context) -> click.Option | None:
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.callback = _show_help
+        return option
+
+
+class LeapGroup(LeapCommand, click.Group):
+    """A group of commands in one file, such as ``leap models list``; its commands are LeapCommands too."""
+
+    command_class = LeapCommand
+    group_class = type
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Alone it lists what it is about; where there is nothing to list it shows its help."""
+        if not args and ctx.parent is not None and not ctx.resilient_parsing:
+            args = ["list"] if "list" in self.commands else ["--help"]
+        return super().parse_args(ctx, args)
+
+
+class CommandTable(LeapGroup):
+    """The root: commands are imported when they are used, so that help and completion stay quick.
+
+    ``default`` is the command of a line that begins with a prompt, or with an option of that command: see
+    ``with_default``.
+    """
+
+    def __init__(
+        self, table: Mapping[str, TableEntry], groups: tuple[str, ...], *, default: str, **attributes: Any
+    ) -> None:
+        super().__init__(**attributes)
+        self.table = table
+        self.groups = groups
+        self.default = default
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, self.with_default(args))
+
+    def with_default(self, args: list[str]) -> list[str]:
+        """The line with the command that it leaves out.
+
+        Its first word decides: with a space in it, or as the ``-`` of standard input, it is a prompt; any other is a
+        command's name, so that a mistyped one is never answered by a model. Raises UsageError for such a word after
+        options.
+        """
+        if not args or args[0] in self.table or args[0] in self._own_options:
+            return args
+        begin = args[0]
+        if begin.startswith("-") and begin not in ("-", "--"):
+            if self._is_option_of_default(begin):
+                self._check_first_word(args)
+                return [self.default, *args]
+            return [self.default, "--", *args] if is_prompt(begin) else args
+        first = args[1] if begin == "--" and len(args) > 1 else begin
+        return [self.default, *args] if is_prompt(first) else args
+
+    @property
+    def _own_options(self) -> list[str]:
+        return [*CONTEXT_SETTINGS["help_option_names"], *(name for option in self.params for name in option.opts)]
+
+    def _is_option_of_default(self, word: str) -> bool:
+        known = [name for option in self._default_command().params for name in (*option.opts, *option.secondary_opts)]
+        return word.partition("=")[0] in known if word.startswith("--") else word[:2] in known
+
+    def _check_first_word(self, args: list[str]) -> None:
+        command = self._default_command()
+        try:
+            values, _, _ = command.make_parser(click.Context(command)).parse_args(args.copy())
+        except click.UsageError:  # the command will say it
+            return
+        argument = next(parameter for parameter in command.params if isinstance(parameter, click.Argument))
+        words = values.get(str(argument.name))
+        first = words[0] if isinstance(words, tuple) and words else "-"  # standard input alone
+        if first in self.table:
+            raise click.UsageError(f"options come after the command: leap {first} {args[0]} ...")
+        if not is_prompt(first):
+            raise click.exceptions.NoSuchCommand(
+                first, possibilities=self.table, ctx=click.Context(self, info_name="leap")
+            )
+
+    def _default_command(self) -> click.Command:
+        found = self.get_command(click.Context(self), self.default)
+        assert found is not None
+        return found
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = self.table.get(cmd_name)
+        if entry is None:
+            return None
+        found = getattr(import_module(entry.module), entry.attribute)
+        assert isinstance(found, LeapCommand), f"{entry.module}.{entry.attribute} is not a LeapCommand"
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in self.table and not name.startswith("-"):
+            raise click.exceptions.NoSuchCommand(name, possibilities=self.table, ctx=ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands alone: all of it fits one screen, and the two options are the ones every program has."""
+        self.format_commands(ctx, formatter)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """A line a command, the group's name before its first."""
+        width, group_width = max(map(len, self.table)), max(map(len, self.groups))
+        formatter.write_paragraph()
+        for group in self.groups:
+            heading = group
+            for name, entry in self.table.items():
+                if entry.group == group:
+                    formatter.write(f"{heading:<{group_width}}  {name:<{width}}  {entry.summary}\n")
+                    heading = ""
+
+
+def is_prompt(word: str) -> bool:
+    """Whether a word at the beginning of a line is a prompt and no command's name."""
+    return word == "-" or any(char.isspace() for char in word)
+
+
+leap_command: Callable[..., Callable[[Callable[..., Any]], LeapCommand]] = partial(
+    click.command, cls=LeapCommand, context_settings=CONTEXT_SETTINGS
+)
+"""The decorator of a command: ``@leap_command()`` above a function whose first argument, by ``@click.pass_obj``, is the
+Environment. It returns an ExitCode, or None for DONE."""
+
+leap_group: Callable[..., Callable[[Callable[..., Any]], LeapGroup]] = partial(
+    click.group, cls=LeapGroup, context_settings=CONTEXT_SETTINGS
+)
+"""The decorator of a noun with verbs: ``@leap_group()`` above a function, then ``@that.command()`` above each verb."""
+
+
+def _show_help(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        ctx.default_map = None  # help is the same for everybody, also where the configuration cannot be read
+        ctx.ensure_object(Environment).stdout.write(ctx.get_help() + "\n")
+        ctx.exit()

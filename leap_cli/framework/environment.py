@@ -1,0 +1,132 @@
+"""What a command touches of the process: streams, terminals, variables, directories, the loader of models.
+
+It is handed in, never patched: tests build their own and call ``leap_cli.main.main`` with it.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
+
+if TYPE_CHECKING:
+    from leap_core.options import ModelLoadingOptions
+    from leap_core.runner.contract import ModelRunner
+    from leap_core.storage.directories import Directories
+
+ModelLoader = Callable[[str, "ModelLoadingOptions"], "ModelRunner"]
+
+
+def load_model(reference: str, options: ModelLoadingOptions) -> ModelRunner:
+    """The loader of a real process."""
+    from leap_core.loading import Leap
+
+    return Leap.load(reference, options)
+
+
+@dataclass
+class Environment:
+    """``stdin`` gives bytes, ``stdout`` and ``stderr`` take text. ``load_model`` turns a reference into a runner."""
+
+    stdin: BinaryIO = field(default_factory=io.BytesIO)
+    stdout: TextIO = field(default_factory=io.StringIO)
+    stderr: TextIO = field(default_factory=io.StringIO)
+    stdin_is_terminal: bool = False
+    stdout_is_terminal: bool = False
+    stderr_is_terminal: bool = False
+    variables: Mapping[str, str] = field(default_factory=dict)
+    cwd: Path = field(default_factory=Path)
+    load_model: ModelLoader = load_model
+
+    @staticmethod
+    def of_process() -> Environment:
+        """The environment of this process. Data leaves as UTF-8 with plain line feeds, except on a terminal."""
+        stdout, stderr = _output_stream(sys.stdout, 1), _output_stream(sys.stderr, 2)
+        return Environment(
+            stdin=sys.stdin.buffer if sys.stdin is not None else io.BytesIO(),
+            stdout=stdout,
+            stderr=stderr,
+            stdin_is_terminal=sys.stdin is not None and sys.stdin.isatty(),
+            stdout_is_terminal=stdout.isatty(),
+            stderr_is_terminal=stderr.isatty(),
+            variables=os.environ,
+            cwd=_working_directory(),
+        )
+
+    @property
+    def is_own_terminal(self) -> bool:
+        """Whether standard input and output are the terminal of this process."""
+        own = self.stdin is getattr(sys.stdin, "buffer", None)
+        return own and self.stdin_is_terminal and self.stdout_is_terminal
+
+    @property
+    def has_editor(self) -> bool:
+        """Whether that terminal can show an editor: it moves its cursor where it is told to."""
+        able = os.name == "nt" or self.variables.get("TERM", "dumb") not in ("", "dumb", "unknown")
+        return self.is_own_terminal and able
+
+    def read_typed_line(self, prompt: str) -> str:
+        """A line from the terminal, with line editing where Python has it. Ctrl-D raises EOFError."""
+        if self.is_own_terminal:
+            with suppress(ImportError):
+                import readline  # noqa: F401  (input() then edits lines and remembers them)
+            return input(prompt)
+        self.stderr.write(prompt)
+        self.stderr.flush()
+        line = self.stdin.readline()
+        if not line:
+            raise EOFError
+        return line.decode("utf-8", "replace").rstrip("\r\n")
+
+    @property
+    def directories(self) -> Directories:
+        """Where configuration, models, caches, state and logs belong."""
+        from leap_core.storage.directories import Directories
+
+        return Directories.from_environment(self.variables)
+
+    def use_color(self, is_terminal: bool) -> bool:
+        """Whether escape codes may be written to a stream (https://no-color.org)."""
+        return is_terminal and not self.variables.get("NO_COLOR") and self.variables.get("TERM") != "dumb"
+
+    def settle(self) -> None:
+        """At the very end: deliver what is buffered; where that fails, keep the interpreter from trying again."""
+        for stream, descriptor in ((self.stdout, 1), (self.stderr, 2)):
+            try:
+                stream.flush()
+            except (OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+
+
+class ClosedOutput(io.TextIOBase):
+    """Stands for an output that was closed before we started: writing to it fails as the system call would."""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+
+def _working_directory() -> Path:
+    try:
+        return Path.cwd()
+    except OSError:  # it was removed: only relative names are affected, and they fail with a message of their own
+        return Path()
+
+
+def _output_stream(stream: Any, descriptor: int) -> TextIO:
+    if stream is None:
+        os.open(os.devnull, os.O_RDWR)  # so that no file of ours gets the standard descriptor
+        return ClosedOutput() if descriptor == 1 else open(os.devnull, "w")  # type: ignore[return-value]  # noqa: SIM115
+    if stream.isatty():
+        stream.reconfigure(errors="replace")
+    else:
+        stream.reconfigure(encoding="utf-8", errors="replace", newline="\n")
+    return stream  # type: ignore[no-any-return]

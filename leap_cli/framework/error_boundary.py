@@ -1,0 +1,92 @@
+"""The one error boundary: an exception becomes one line on stderr and a documented exit code."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+import time
+import traceback
+from contextlib import suppress
+from pathlib import Path
+
+import click
+
+from leap_core import errors
+
+from ..exit_codes import ExitCode
+from .environment import Environment
+from .output import Output
+
+EXIT_CODES: tuple[tuple[type[errors.LeapError], ExitCode], ...] = (
+    (errors.LeapOptionsError, ExitCode.USAGE),
+    (errors.LeapSerializationError, ExitCode.USAGE),
+    (errors.LeapSessionError, ExitCode.USAGE),
+    (errors.LeapModelLoadingError, ExitCode.MODEL),
+    (errors.LeapModelDownloadError, ExitCode.DOWNLOAD),
+    (errors.LeapGenerationPromptExceedContextLengthError, ExitCode.CONTEXT),
+    (errors.LeapSchemaError, ExitCode.SCHEMA),
+    (errors.LeapConstraintError, ExitCode.SCHEMA),
+    (errors.LeapGeneratableDeserializationError, ExitCode.SCHEMA),
+    (errors.LeapToolError, ExitCode.TOOL),
+    (errors.LeapJobError, ExitCode.JOB),
+    (errors.LeapUnavailableError, ExitCode.UNAVAILABLE),
+)
+
+
+def exit_code_of(error: errors.LeapError) -> ExitCode:
+    """The code of the nearest class in the tree of errors; UNEXPECTED where none is documented."""
+    return next((code for kind, code in EXIT_CODES if isinstance(error, kind)), ExitCode.UNEXPECTED)
+
+
+def report(failure: BaseException, env: Environment) -> ExitCode:
+    """Say what went wrong, in one line, and tell the exit code. Exceptions that end a program pass through."""
+    if isinstance(failure, BrokenPipeError):
+        return ExitCode.DONE  # who read our data has seen enough; notes that nobody reads raise nothing
+    if isinstance(failure, click.ClickException):
+        return _say(env, *_usage_message(failure), ExitCode.USAGE)
+    if isinstance(failure, errors.LeapError):
+        return _say(env, failure.message, failure.hint, exit_code_of(failure))
+    if isinstance(failure, OSError):
+        return _say(env, _system_message(failure), None, ExitCode.UNEXPECTED)
+    if isinstance(failure, Exception):
+        kept = f"this is a bug in leap; {_keep_traceback(failure, env)}"
+        return _say(env, f"{type(failure).__name__}: {failure}", kept, ExitCode.UNEXPECTED)
+    raise failure
+
+
+def _say(env: Environment, message: str, hint: str | None, code: ExitCode) -> ExitCode:
+    Output(env).error(message, hint)
+    return code
+
+
+def _usage_message(failure: click.ClickException) -> tuple[str, str | None]:
+    context = getattr(failure, "ctx", None)
+    path = context.command_path if context is not None else "leap"
+    hint = f"{path} --help lists what can be given"
+    if isinstance(failure, click.exceptions.NoSuchCommand) and path == "leap":
+        hint += "; a prompt stands in quotes, or after leap generate"
+    return failure.format_message(), hint
+
+
+def _system_message(failure: OSError) -> str:
+    reason = failure.strerror or str(failure)
+    if failure.filename is not None:
+        return f"{failure.filename}: {reason}"
+    if failure.errno in (errno.ENOSPC, errno.EBADF, errno.EIO, errno.EDQUOT, errno.EFBIG):
+        return f"cannot write the output: {reason}"
+    return reason
+
+
+def _keep_traceback(failure: BaseException, env: Environment) -> str:
+    text = "".join(traceback.format_exception(type(failure), failure, failure.__traceback__))
+    name = f"error-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
+    places = [Path(tempfile.gettempdir())]
+    with suppress(errors.LeapError):
+        places.insert(0, env.directories.logs)
+    for directory in places:
+        with suppress(OSError):
+            directory.mkdir(parents=True, exist_ok=True)
+            (directory / name).write_text(text, encoding="utf-8")
+            return f"its traceback is in {directory / name}"
+    return "its traceback could not be kept"

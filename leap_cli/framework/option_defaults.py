@@ -1,0 +1,124 @@
+"""What an option's value is when the command line does not say: a variable's, else the configuration file's.
+
+``--temperature`` of ``leap generate`` is ``LEAP_GENERATE_TEMPERATURE``, and in config.toml
+
+    [options.generate]
+    temperature = 0.2
+
+A variable of an option that may be repeated is split as a shell would split it. Knows nothing of what options mean.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import UserDict
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import click
+
+from .environment import Environment
+
+TABLE = "options"
+
+
+class OptionDefaults(UserDict[str, Any]):
+    """click's ``default_map`` of one command, read when the first value is wanted."""
+
+    def __init__(self, command: click.Command, path: str, env: Environment) -> None:
+        self._command, self._path, self._env = command, path, env
+        self.origins: dict[str, str] = {}
+        """Where each value comes from, by the parameter's name."""
+
+    @cached_property
+    def data(self) -> dict[str, Any]:  # type: ignore[override]
+        from leap_core.configuration import read_table
+
+        file = self._env.directories.config_file
+        configured = read_table(self._env) if file.is_file() else {}
+        for name in (TABLE, *self._path.split()):
+            configured = configured.get(name, {})
+            if not isinstance(configured, dict):
+                raise click.UsageError(f"{file}: {option_key(self._path)} must be a table")
+        values: dict[str, Any] = {}
+        known = {option_name(option): option for option in options_of(self._command)}
+        for name in configured:
+            if name not in known:
+                raise click.UsageError(f"{file}: {_unknown(name, self._path, known)}")
+        for name, option in known.items():
+            parameter = str(option.name)
+            variable = option_variable(self._path, option)
+            if self._env.variables.get(variable):
+                values[parameter] = split_variable(self._env.variables[variable], option, variable)
+                self.origins[parameter] = variable
+            elif name in configured:
+                where = f"{file}: {option_key(self._path, option)}"
+                check_shape(configured[name], option, where)
+                values[parameter] = configured[name]
+                self.origins[parameter] = where
+        return values
+
+    def prefer(self, given: dict[str, Any], file: str) -> None:
+        """Let values from elsewhere, by the names of their options, go before these. Raises UsageError."""
+        known = {option_name(option): option for option in options_of(self._command)}
+        for name, value in given.items():
+            if name not in known:
+                raise click.UsageError(f"{file}: {_unknown(name, self._path, known)}")
+            where = f"{file}: {name}"
+            check_shape(value, known[name], where)
+            self.data[str(known[name].name)] = value
+            self.origins[str(known[name].name)] = where
+
+
+def options_of(command: click.Command) -> Iterator[click.Option]:
+    """The options of a command that can be configured: all but ``--help`` and ``--version``."""
+    for parameter in command.params:
+        if isinstance(parameter, click.Option) and not parameter.is_eager and _long_flag(parameter):
+            yield parameter
+
+
+def option_name(option: click.Option) -> str:
+    """Its name in the configuration: the long flag's, with underscores."""
+    return _long_flag(option).lstrip("-").replace("-", "_")
+
+
+def option_key(path: str, option: click.Option | None = None) -> str:
+    """Its whole key in the configuration, or that of the command's table: ``options.generate.temperature``."""
+    return ".".join([TABLE, *path.split(), *([option_name(option)] if option else [])])
+
+
+def option_variable(path: str, option: click.Option) -> str:
+    """Its variable: ``LEAP_GENERATE_TEMPERATURE``."""
+    return "_".join(["LEAP", *path.split(), option_name(option)]).upper().replace("-", "_")
+
+
+def split_variable(text: str, option: click.Option, variable: str) -> Any:
+    """A variable's text, or the texts in it where the option may be repeated. Raises UsageError."""
+    if not option.multiple:
+        return text
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise click.UsageError(f"{variable}: {error}") from None
+
+
+def check_shape(value: Any, option: click.Option, where: str) -> None:
+    """Refuse TOML's values of a kind that the option cannot have; click checks the rest. Raises UsageError."""
+    if isinstance(value, list) != option.multiple or isinstance(value, dict):
+        raise click.UsageError(f"{where} must be {'a list' if option.multiple else 'one value'}")
+    for each in value if isinstance(value, list) else [value]:
+        if isinstance(each, bool) != option.is_flag and not (option.is_flag and isinstance(each, str)):
+            raise click.UsageError(f"{where} must {'be true or false' if option.is_flag else 'not be true or false'}")
+
+
+def _long_flag(option: click.Option) -> str:
+    return next((flag for flag in option.opts if flag.startswith("--")), "")
+
+
+def _unknown(name: str, path: str, known: dict[str, click.Option]) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, known, 1)
+    meant = f"; did you mean {near[0]}?" if near else ""
+    return f"there is no option {option_key(path)}.{name}{meant}"

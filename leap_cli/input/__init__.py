@@ -1,0 +1,1 @@
+"""The prompt: from arguments, files and standard input."""

@@ -1,0 +1,84 @@
+"""The prompt of one answer, from the arguments, standard input, or both."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+import click
+
+from ..framework.environment import Environment
+from ..framework.output import Output
+
+PATIENCE_SECONDS = 3.0
+MOST_BYTES = 16 * 1024 * 1024
+"""Of a text for a prompt."""
+INPUT = "{input}"
+
+
+def read_prompt(
+    words: Sequence[str], env: Environment, output: Output, *, before: Sequence[str] = (), pattern: str = INPUT
+) -> str:
+    """The parts ``before``, the words, joined by spaces, then standard input unless that is a terminal, with a blank
+    line between them.
+
+    One ``-`` among the words stands for standard input, a terminal included. All of it takes the place of ``{input}``
+    in ``pattern``, or follows a pattern that has none. An empty prompt is a usage error.
+    """
+    if words.count("-") > 1:
+        raise click.UsageError("'-' stands for standard input and can be given only once")
+    if "-" in words:
+        at = words.index("-")
+        parts = [" ".join(words[:at]), read_text(env, output), " ".join(words[at + 1 :])]
+    else:
+        parts = [" ".join(words), "" if env.stdin_is_terminal else read_text(env, output)]
+    given = "\n\n".join(part for part in (*before, *parts) if part.strip())
+    if INPUT in pattern:
+        prompt = pattern.replace(INPUT, given) if given else ""
+    else:
+        prompt = f"{pattern}\n\n{given}" if given else pattern
+    if not prompt.strip():
+        raise click.UsageError("the prompt is empty: give it as an argument, on standard input, or both")
+    return prompt
+
+
+def read_text(env: Environment, output: Output) -> str:
+    """Standard input as text, without its last line end."""
+    waiting = threading.Timer(PATIENCE_SECONDS, output.note, ["waiting for standard input (</dev/null gives none)"])
+    waiting.daemon = True
+    if not env.stdin_is_terminal:
+        waiting.start()
+    try:
+        data = env.stdin.read(MOST_BYTES + 1)
+    finally:
+        waiting.cancel()
+    check_size(data, "standard input")
+    return decode_text(data, "standard input").rstrip("\r\n")
+
+
+def read_system(value: str, env: Environment) -> str:
+    """The system prompt that an argument means: ``@FILE`` is the file's text, ``@@`` a literal ``@`` at the beginning.
+
+    Raises UsageError.
+    """
+    if not value.startswith("@"):
+        return value
+    if value.startswith("@@"):
+        return value[1:]
+    from .text_files import read_text_file
+
+    return read_text_file(value[1:], env).rstrip("\r\n")
+
+
+def check_size(data: bytes, source: str) -> None:
+    """More than any model could read is a usage error that names the source."""
+    if len(data) > MOST_BYTES:
+        raise click.UsageError(f"{source} is larger than {MOST_BYTES // 1024**2} MiB, which no model could read")
+
+
+def decode_text(data: bytes, source: str) -> str:
+    """UTF-8 text, a byte order mark dropped; anything else is a usage error that names the source."""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"{source} is not UTF-8 text (byte {error.start + 1})") from None

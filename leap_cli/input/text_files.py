@@ -1,0 +1,42 @@
+"""Files that are put into a prompt: their text, under their names.
+
+    report.txt:
+    ```
+    the text of the file
+    ```
+
+The fence is longer than every run of backticks in the text, so that no file can end it.
+"""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+from ..framework.environment import Environment
+from ..framework.output import one_line
+from .prompt import MOST_BYTES, check_size, decode_text
+
+
+def attach(name: str, env: Environment) -> str:
+    """The part of a prompt that a file becomes. Raises UsageError for what is no text."""
+    text = read_text_file(name, env).rstrip("\r\n")
+    fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", text))])
+    return f"{one_line(name)}:\n{fence}\n{text}\n{fence}"
+
+
+def read_text_file(name: str, env: Environment) -> str:
+    """The text of a file, or of a pipe that has a name. Raises UsageError naming it, and what is wrong with it."""
+    if name in ("", "-"):
+        why = "a '-' among the words of the prompt says where standard input belongs" if name else "its name is empty"
+        raise click.UsageError(f"{name!r} is no file: {why}")
+    try:
+        with (env.cwd / name).open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        raise click.UsageError(f"cannot read {name}: {getattr(error, 'strerror', None) or error}") from None
+    check_size(data, name)
+    if b"\0" in data:
+        raise click.UsageError(f"{name} is binary; only text can be put into a prompt")
+    return decode_text(data, name)

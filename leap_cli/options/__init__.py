@@ -1,0 +1,1 @@
+"""Groups of options that commands share, each read into plain values."""

@@ -1,0 +1,157 @@
+"""The options that give an answer its shape, shared by the commands that generate."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from leap_core.errors import LeapSchemaError
+
+from ..framework.environment import Environment
+
+if TYPE_CHECKING:
+    from leap_core.options import GenerationOptions
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+SHAPES = {
+    "json_schema": "--json-schema",
+    "json_schema_multi": "--json-schema-multi",
+    "choices": "--choices",
+    "regex": "--regex",
+    "grammar": "--grammar",
+}
+NO_PATH = re.compile(r"[\s:]")
+"""What hardly stands in a file's name, but in a shorthand."""
+
+
+def constraint_flags(function: Decorated) -> Decorated:
+    """Add the flags; the function receives them by the names in ``SHAPES`` and ``schema_in_prompt``."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+_OPTIONS = (
+    click.option(
+        "--json-schema",
+        "--schema",
+        "json_schema",
+        metavar="SCHEMA",
+        help="Answer with JSON of this schema: a file, JSON text, or 'name, age int, tags list[str]: what they did'.",
+    ),
+    click.option("--json-schema-multi", metavar="SCHEMA", help="Answer with a JSON list of what SCHEMA describes."),
+    click.option("--choices", metavar="A,B,C", help="Answer with one of these texts (or a JSON list of them)."),
+    click.option("--regex", metavar="PATTERN", help="Answer with a text that the whole regular expression matches."),
+    click.option("--grammar", metavar="FILE", help="Answer with a text of this Lark grammar (a file, or the text)."),
+    click.option(
+        "--schema-in-prompt/--no-schema-in-prompt",
+        "schema_in_prompt",
+        default=True,
+        help="Show the schema to the model (default), or only enforce it.",
+    ),
+)
+
+
+def take_constraint(flags: dict[str, Any], env: Environment) -> dict[str, Any]:
+    """Take the flags out of ``flags``; what they mean as fields of GenerationOptions. One that was typed takes the
+    place of another that is configured.
+
+    A schema that is invalid raises LeapSchemaError here, before a model is loaded.
+    """
+    given = {name: value for name in SHAPES if (value := flags.pop(name)) is not None}
+    context = click.get_current_context()
+    typed = [name for name in given if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE]
+    if typed:
+        given = {name: given[name] for name in typed}
+    if len(given) > 1:
+        first, second = list(given)[:2]
+        raise click.UsageError(f"{SHAPES[second]} cannot be combined with {SHAPES[first]}")
+    fields: dict[str, Any] = {"inject_schema_into_prompt": flags.pop("schema_in_prompt")}
+    for name, value in given.items():
+        if name.startswith("json_schema"):
+            schema = read_schema_argument(value, env, many=name == "json_schema_multi")
+            fields["json_schema_constraint"] = json.dumps(schema, ensure_ascii=False)
+        elif name == "choices":
+            fields["choices_constraint"] = _choices(value)
+        elif name == "regex":
+            fields["regex_constraint"] = value
+        else:
+            fields["grammar_constraint"] = read_grammar_argument(value, env)
+    return fields
+
+
+def is_shaped(options: GenerationOptions) -> bool:
+    """Whether a constraint gives the answer its shape, so that it is no prose."""
+    fields = ("json_schema_constraint", "choices_constraint", "regex_constraint", "grammar_constraint")
+    return any(getattr(options, name) is not None for name in fields)
+
+
+def read_schema_argument(value: str, env: Environment, *, many: bool = False) -> Any:
+    """The schema that an argument means: JSON text, a file's content, or the shorthand. Raises LeapSchemaError."""
+    from leap_core.schemas.schema import check_schema
+    from leap_core.schemas.shorthand import list_of
+
+    checked = check_schema(read_document(value, env)).document
+    return list_of(checked) if many else checked
+
+
+def read_document(value: str, env: Environment) -> Any:
+    """The JSON that an argument means, whatever it says. Raises LeapSchemaError."""
+    from leap_core.schemas.schema import parse_json
+    from leap_core.schemas.shorthand import schema_from_shorthand
+
+    path = env.cwd / value
+    source = "the schema"
+    text = value
+    looks_like_one = value.endswith(".json") or ("/" in value and not NO_PATH.search(value))
+    if _may_be_path(value) and (os.path.isfile(path) or looks_like_one):
+        source, text = value, _read(path, value)
+    stripped = text.strip()
+    if stripped.startswith(("{", "[")) or stripped in ("true", "false") or source != "the schema":
+        try:
+            return parse_json(text)
+        except ValueError as error:
+            raise LeapSchemaError(f"{source} is not JSON: {error}") from None
+    return schema_from_shorthand(text)
+
+
+def _may_be_path(value: str) -> bool:
+    return "\n" not in value and not value.lstrip().startswith("{") and len(value) < 1000 and "\0" not in value
+
+
+def _read(path: Path, name: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise click.UsageError(f"cannot read {name}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise click.UsageError(f"{name} is not UTF-8 text") from None
+
+
+def read_grammar_argument(value: str, env: Environment) -> str:
+    """The grammar that an argument means. One has a ``start`` rule; anything without a colon is a file's name."""
+    if ":" in value and not (_may_be_path(value) and os.path.isfile(env.cwd / value)):
+        return value
+    return _read(env.cwd / value, value)
+
+
+def _choices(value: str) -> list[str]:
+    if value.lstrip().startswith("["):
+        try:
+            choices = json.loads(value)
+        except ValueError as error:
+            raise click.UsageError(f"--choices is not a JSON list: {error}") from None
+        if not all(isinstance(choice, str) for choice in choices):
+            raise click.UsageError("--choices takes a list of strings")
+    else:
+        choices = [choice.strip() for choice in value.split(",")]
+    if not choices or not all(choices):
+        raise click.UsageError("--choices has an empty choice")
+    return list(dict.fromkeys(choices))

@@ -1,0 +1,153 @@
+"""The options of loading a model, and which model it is when none is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from leap_core.errors import LeapModelLoadingError, LeapUnavailableError
+
+from ..framework.environment import Environment
+from ..framework.output import Output
+from .background import refuse_typed
+
+if TYPE_CHECKING:
+    from leap_core.options import ModelLoadingOptions
+    from leap_core.runner.contract import ModelRunner
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+USE_HOST = "leap.use_host"
+PROMPT_CACHE = "leap.prompt_cache"
+BUILTIN = "builtin"
+BUILTIN_NOTE = "no model given, so the built-in demo model answers; `leap download LFM2.5-350M` gets a real one for -m"
+
+
+def loading_flags(function: Decorated) -> Decorated:
+    """Add the flags; the function receives ``model``, ``verbose`` and three fields of ModelLoadingOptions.
+
+    ``--host``, ``--no-host`` and ``--prompt-cache`` are kept in the context, where ``load_model`` and ``warm_or_load``
+    find them.
+    """
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+_OPTIONS = (
+    click.option("-m", "--model", metavar="MODEL", help="A GGUF file, a model's name, or 'builtin'."),
+    click.option("--context-size", type=int, metavar="N", help="Most tokens of prompt and answer together."),
+    click.option("--threads", "cpu_threads", type=int, metavar="N", help="CPU threads."),
+    click.option("--gpu-layers", "n_gpu_layers", type=int, default=0, metavar="N", help="Layers on a GPU; -1 is all."),
+    click.option(
+        "--host/--no-host",
+        default=None,
+        expose_value=False,
+        callback=lambda ctx, _option, wanted: ctx.meta.__setitem__(USE_HOST, wanted),
+        help="Demand the model that `leap load` keeps warm, or load it here; by default it is used where there is one.",
+    ),
+    click.option(
+        "--prompt-cache",
+        is_flag=True,
+        expose_value=False,
+        callback=lambda ctx, _option, wanted: ctx.meta.__setitem__(PROMPT_CACHE, wanted),
+        help="Keep the model's state after long prompts on disk, so that the next command begins there.",
+    ),
+    click.option("--verbose", is_flag=True, help="Show llama.cpp's log on stderr."),
+)
+
+
+def load_model(env: Environment, model: str | None, flags: dict[str, Any], *, verbose: bool) -> ModelRunner:
+    """Load the model that was named, else the configured default, else the built-in one."""
+    reference = model_reference(env, model)
+    from leap_core.options import ModelLoadingOptions
+
+    options = ModelLoadingOptions(**{"slots": 1, **flags})
+    if verbose:
+        from leap_core.llama.library import set_verbose
+
+        set_verbose(True)
+    with telling_the_default(env, model):
+        return warm_or_load(env, reference, options, quiet=verbose)
+
+
+@contextmanager
+def telling_the_default(env: Environment, model: str | None) -> Iterator[None]:
+    """Say where the configured default is named, if no other ``model`` was asked for and it cannot be loaded."""
+    try:
+        yield
+    except LeapModelLoadingError as error:
+        if model is None and default_model(env) is not None:
+            where = (
+                "$LEAP_MODEL" if env.variables.get("LEAP_MODEL") else f"default_model in {env.directories.config_file}"
+            )
+            error.hint = "; ".join(filter(None, [error.hint, f"{where} names this model"]))
+        raise
+
+
+def model_reference(env: Environment, model: str | None) -> str:
+    """The model that was named, else the configured default, else the built-in one."""
+    if model == "":
+        raise click.UsageError("-m needs a model's name or file")
+    return model or default_model(env) or BUILTIN
+
+
+def warm_or_load(env: Environment, reference: str, options: ModelLoadingOptions, *, quiet: bool = False) -> ModelRunner:
+    """The model host's runner of this model if it holds it so, else one in this process.
+
+    ``--host`` demands the host's and ``--no-host`` forbids it; both are found in click's context. ``quiet`` leaves the
+    host aside unless it is demanded: llama.cpp's log is to be seen here.
+    """
+    context = click.get_current_context(silent=True)
+    use_host = context.meta.get(USE_HOST) if context is not None else None
+    if use_host is False or (quiet and use_host is None):
+        return _load_here(env, reference, options)
+    from leap_core.host.client.lookup import demanded_runner, warm_runner
+
+    if use_host:
+        return demanded_runner(reference, options, variables=env.variables, cwd=env.cwd)
+    try:
+        warm = warm_runner(reference, options, variables=env.variables, cwd=env.cwd)
+    except LeapUnavailableError as error:
+        Output(env).warning(f"the model host is not used: {error.message}")
+        warm = None
+    return warm or _load_here(env, reference, options)
+
+
+def host_for_job() -> bool:
+    """Whether a job of this command may use the model host. Raises UsageError for what it cannot heed."""
+    meta = click.get_current_context().meta
+    if meta[USE_HOST]:
+        refuse_typed("host", "--host")
+    if meta[PROMPT_CACHE]:
+        refuse_typed("prompt_cache", "--prompt-cache")
+    refuse_typed("verbose", "--verbose")
+    return meta[USE_HOST] is not False
+
+
+def _load_here(env: Environment, reference: str, options: ModelLoadingOptions) -> ModelRunner:
+    context = click.get_current_context(silent=True)
+    if context is not None and context.meta.get(PROMPT_CACHE):
+        from dataclasses import replace
+
+        from leap_core.options import CacheOptions
+
+        options = replace(options, cache_options=CacheOptions(path=env.directories.cache / "prompts", enabled=True))
+    return env.load_model(reference, options)
+
+
+def note_builtin(env: Environment, model: str | None, output: Output) -> None:
+    """Say once that the built-in model answers, unless it was asked for."""
+    if model is None and default_model(env) is None:
+        output.note(BUILTIN_NOTE)
+
+
+def default_model(env: Environment) -> str | None:
+    """``$LEAP_MODEL``, else ``default_model`` of the configuration file, else None."""
+    from leap_core.configuration import read_configuration
+
+    named = env.variables.get("LEAP_MODEL")
+    return named or read_configuration(env).default_model

@@ -1,0 +1,1 @@
+"""Processes of leap's own that outlive the command that starts them."""

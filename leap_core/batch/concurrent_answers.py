@@ -1,0 +1,134 @@
+"""The threads that answer the lines of a batch."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator, Sequence
+
+from ..errors import LeapError, LeapGenerationError, LeapQueueFullError, LeapUnavailableError
+from ..responses import Complete, GenerationFinishReason
+from ..runner.contract import Generation, ModelRunner
+from .lines import Line, Request, RequestReader
+
+AHEAD = 2
+"""Requests that wait, tokenized, for the next free slot: none of the slots idles while a prompt is made."""
+QUEUE_SECONDS = 0.1
+"""Between two tries where the queue of a warm model is full."""
+
+
+class Crew:
+    """Threads that each answer one line at a time over the same runner. A context manager: leaving it stops them."""
+
+    def __init__(self, runner: ModelRunner, reader: RequestReader, concurrency: int, stop: threading.Event) -> None:
+        self._runner, self._reader, self._stop = runner, reader, stop
+        self._size = concurrency + AHEAD
+        self._guard = threading.Lock()
+        self._running: set[Generation] = set()
+        self._leaving = threading.Event()
+        self._outcomes: queue.SimpleQueue[tuple[int, Complete | BaseException] | None] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+
+    def answers(self, work: Sequence[tuple[int, Line]]) -> Iterator[tuple[int, Complete | LeapError]]:
+        """The outcome of each line, as they come; it ends early once ``stop`` is set."""
+        source = iter(work)
+        size = min(self._size, len(work))
+        watch = threading.Thread(target=self._watch, name="leap-batch-stop", daemon=True)
+        watch.start()
+        self._threads = [
+            threading.Thread(target=self._work, args=(source,), name=f"leap-batch-{n}", daemon=True)
+            for n in range(size)
+        ]
+        for thread in self._threads:
+            thread.start()
+        while size:
+            outcome = self._outcomes.get()
+            if outcome is None:
+                size -= 1
+                continue
+            n, said = outcome
+            if isinstance(said, LeapUnavailableError) or not isinstance(said, (Complete, LeapError)):
+                raise said
+            yield n, said
+
+    def __enter__(self) -> Crew:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._leaving.set()
+        self._stop_all()
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self, source: Iterator[tuple[int, Line]]) -> None:
+        try:
+            while not self._ending():
+                with self._guard:
+                    found = next(source, None)
+                if found is None:
+                    return
+                n, line = found
+                try:
+                    complete = self._answer(line)
+                except LeapError as error:
+                    if not self._ending():
+                        self._outcomes.put((n, error))
+                except BaseException as error:
+                    self._outcomes.put((n, error))
+                    return
+                else:
+                    if complete is not None:
+                        self._outcomes.put((n, complete))
+        finally:
+            self._outcomes.put(None)
+
+    def _answer(self, line: Line) -> Complete | None:
+        """The reply to one line; None when it was stopped on the way."""
+        request = self._reader.read(line.raw)
+        generation = self._start(request)
+        if generation is None:
+            return None
+        with self._guard:
+            self._running.add(generation)
+        try:
+            if self._ending():
+                return None
+            for response in generation:
+                if isinstance(response, Complete):
+                    return self._sound(response)
+            raise LeapGenerationError("the generation ended without an answer")
+        finally:
+            with self._guard:
+                self._running.discard(generation)
+            generation.close()
+
+    def _start(self, request: Request) -> Generation | None:
+        """Waits while others fill the queue of a warm model; None when stopped meanwhile."""
+        while True:
+            try:
+                return self._runner.start(request.messages, request.functions, request.options)
+            except LeapQueueFullError:
+                if self._leaving.wait(QUEUE_SECONDS) or self._ending():
+                    return None
+
+    def _sound(self, complete: Complete) -> Complete | None:
+        if complete.finish_reason is GenerationFinishReason.INTERRUPTED:
+            return None
+        if complete.finish_reason is GenerationFinishReason.ERROR:
+            raise LeapGenerationError("the generation failed before the answer was complete")
+        return complete
+
+    def _ending(self) -> bool:
+        return self._stop.is_set() or self._leaving.is_set()
+
+    def _watch(self) -> None:
+        while not self._leaving.is_set():
+            if self._stop.wait(0.05):
+                self._stop_all()
+                return
+
+    def _stop_all(self) -> None:
+        with self._guard:
+            running = list(self._running)
+        for generation in running:
+            generation.stop()

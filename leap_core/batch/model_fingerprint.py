@@ -1,0 +1,41 @@
+"""What else decides an answer beside the request: the model's file, what is recommended for it, how it is loaded."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+from ..models.references.resolving import resolve_local
+from ..options import ModelLoadingOptions
+
+SAMPLES = 16
+SAMPLE_BYTES = 64 * 1024
+
+
+def circumstances_of(reference: str, loading: ModelLoadingOptions, *, variables: Mapping[str, str], cwd: Path) -> str:
+    """A text that is equal when model and loading are. Raises LeapModelLoadingError when there is no such model."""
+    found = resolve_local(reference, variables=variables, cwd=cwd)
+    value = {
+        "model": _sampled(found.path),
+        "sampling": asdict(found.sampling),
+        "chat_template": loading.chat_template or found.chat_template,
+        "parser": found.parser_name,
+        "context_size": loading.context_size,
+        "kv": [loading.kv_type_k, loading.kv_type_v],
+        "seed": loading.random_seed,
+    }
+    return json.dumps(value, sort_keys=True)
+
+
+def _sampled(path: Path) -> str:
+    """Tells files apart by size and pieces spread over them, in a few milliseconds."""
+    size = path.stat().st_size
+    digest = hashlib.sha256(str(size).encode())
+    with path.open("rb") as file:
+        for n in range(SAMPLES):
+            file.seek(max(0, size - SAMPLE_BYTES) * n // (SAMPLES - 1))
+            digest.update(file.read(SAMPLE_BYTES))
+    return digest.hexdigest()

@@ -1,0 +1,255 @@
+"""Everything that a batch was asked to be, as plain data, and the way from there to one that can be run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from ..errors import LeapModelNotFoundError, LeapSerializationError
+from ..openai.batch_bodies import functions_of
+from ..options import GenerationOptions, ModelLoadingOptions
+from ..storage.atomic_files import descriptor_of
+from .journal import Journal, is_journal_of, journal_path
+from .line_template import PromptTemplate
+from .lines import Line, Problem, RequestReader, check_lines
+from .model_fingerprint import circumstances_of
+from .output_file import OutputFile, OutputStream, Sink
+from .results import FORMATS, OPENAI
+from .run import Batch, Progress
+
+JsonObject = dict[str, Any]
+
+STANDARD = "-"
+BUILTIN = "builtin"
+DEFAULT_CONCURRENCY = 16
+MOST_CONCURRENCY = 256
+MOST_TOLD = 5
+"""Problems that an error message lists."""
+OF_ONE_PROCESS = ("/dev/", "/proc/")
+
+
+@dataclass(frozen=True)
+class BatchSettings:
+    """``source`` and ``output`` are paths, or "-" for a stream. ``model`` None takes the one that the lines name, else
+    the built-in one. ``options``: a GenerationOptions as JSON. ``tools``: OpenAI's declarations. ``loading``: fields of
+    ModelLoadingOptions other than slots. ``journal`` None: beside the output, and none for a stream."""
+
+    source: str
+    output: str
+    model: str | None = None
+    options: JsonObject = field(default_factory=dict)
+    loading: JsonObject = field(default_factory=dict)
+    system: str | None = None
+    template: str | None = None
+    tools: list[JsonObject] = field(default_factory=list)
+    format: str = OPENAI
+    ordered: bool = True
+    concurrency: int = DEFAULT_CONCURRENCY
+    skip_invalid: bool = False
+    overwrite: bool = False
+    journal: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.format not in FORMATS:
+            raise LeapSerializationError(f"{self.format!r} is not one of {', '.join(FORMATS)}", path="output format")
+        if not 1 <= self.concurrency <= MOST_CONCURRENCY:
+            raise LeapSerializationError(
+                f"{self.concurrency} must be between 1 and {MOST_CONCURRENCY}", path="concurrency"
+            )
+
+    def to_json(self) -> JsonObject:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> BatchSettings:
+        known = {each.name for each in fields(BatchSettings)}
+        return BatchSettings(**{name: item for name, item in value.items() if name in known})
+
+    def from_anywhere(self, cwd: Path) -> BatchSettings:
+        """The same with paths that mean the same in any directory, and in the worker. Raises LeapSerializationError
+        for an output that is no file."""
+        if self.output == STANDARD:
+            raise LeapSerializationError("a job needs a file for its results", path="output")
+        output = os.path.normpath(cwd / self.output)
+        if output.startswith(OF_ONE_PROCESS) and output != "/dev/null" and not output.startswith("/dev/shm/"):
+            raise LeapSerializationError(f"{output} is not the same for the worker", path="output", hint="give a file")
+        journal = None if self.journal is None else str(cwd / self.journal)
+        source = cwd / self.source
+        if source.is_file():
+            source = source.resolve()  # /dev/stdin may lead to a file, and to another one for the worker
+        return replace(self, source=str(source), output=str(cwd / self.output), journal=journal)
+
+    def reader(self) -> RequestReader:
+        """Raises LeapSerializationError or LeapOptionsError for settings that no line could be read with."""
+        return RequestReader(
+            options=GenerationOptions.from_json(self.options),
+            functions=tuple(functions_of(self.tools)),
+            system=self.system,
+            template=None if self.template is None else PromptTemplate(self.template),
+        )
+
+    def loading_options(self) -> ModelLoadingOptions:
+        return ModelLoadingOptions(**self.loading, slots=self.concurrency)
+
+    def check_places(self) -> None:
+        """Find out before any work that output and journal can be written. Raises LeapSerializationError."""
+        if self.output != STANDARD:
+            self._check_output(Path(self.output))
+        journal = self._journal_path
+        if journal is None:
+            return
+        if journal.exists() and not journal.is_file():
+            raise LeapSerializationError(f"{journal} is no file that can be a journal", hint="give another journal")
+        if journal in (Path(self.output).resolve(), Path(self.source).resolve()):
+            raise LeapSerializationError(f"{journal} cannot be the journal too", hint="give another journal")
+        if self._is_regular and not self.overwrite:
+            _check_account(Path(self.output), journal)
+
+    def _check_output(self, path: Path) -> None:
+        if path.is_dir():
+            raise LeapSerializationError(f"{path} is a directory, not a file to write to")
+        if not path.parent.is_dir():
+            raise LeapSerializationError(f"there is no directory {path.parent} to write to")
+        if path.exists() and not os.access(path, os.W_OK):
+            raise LeapSerializationError(f"{path} cannot be written to")
+        if self.source != STANDARD and path.exists() and Path(self.source).exists() and path.samefile(self.source):
+            raise LeapSerializationError(f"{path} is input and output at once", hint="give another output")
+
+    @property
+    def _is_regular(self) -> bool:
+        """Whether the output is a file that can be read again, and not a device or a named pipe."""
+        if self.output == STANDARD or self.output.startswith("/dev/") or descriptor_of(self.output) is not None:
+            return False  # /dev/stdout may lead to a file
+        return not Path(self.output).exists() or Path(self.output).is_file()
+
+    @property
+    def _journal_path(self) -> Path | None:
+        if self.journal is not None:
+            return Path(self.journal).resolve()
+        return journal_path(Path(self.output)) if self._is_regular else None
+
+    def open_journal(self) -> Journal | None:
+        """The journal, locked; None where there is nothing to resume. The caller closes it."""
+        path = self._journal_path
+        output = Path(self.output) if self._is_regular else None
+        return None if path is None else Journal(path, output)
+
+    def sink(self, write: Callable[[str], object]) -> Sink:
+        """The output; ``write`` is standard output's."""
+        if self._is_regular:
+            return OutputFile(Path(self.output))
+        if self.output == STANDARD:
+            return OutputStream(write)
+        return OutputStream.of_device(self.output)
+
+
+@dataclass(frozen=True)
+class CheckedBatch:
+    """A batch whose lines were all read once. ``named_model``: whether the settings or the lines name the model."""
+
+    settings: BatchSettings
+    reader: RequestReader
+    lines: list[Line]
+    problems: list[Problem]
+    model: str
+    named_model: bool
+    circumstances: str
+
+    def open(
+        self,
+        journal: Journal | None,
+        write: Callable[[str], object],
+        on_result: Callable[[Progress], object],
+        run_id: str | None = None,
+    ) -> Batch:
+        """The batch, ready to run. Runs with one ``run_id`` are attempts of the same: only the first overwrites."""
+        return Batch(
+            self.lines,
+            self.reader,
+            self.circumstances,
+            self.settings.sink(write),
+            journal,
+            format=self.settings.format,
+            ordered=self.settings.ordered,
+            concurrency=self.settings.concurrency,
+            on_result=on_result,
+            overwrite=self.settings.overwrite,
+            run_id=run_id,
+        )
+
+
+def check_batch(
+    settings: BatchSettings,
+    rows: Iterable[bytes],
+    *,
+    default_model: str | None,
+    variables: Mapping[str, str],
+    cwd: Path,
+) -> CheckedBatch:
+    """Check places, lines and model. Raises LeapSerializationError that names the lines which cannot be used (unless
+    they are to be skipped), and LeapModelNotFoundError when there is no such model."""
+    settings.check_places()
+    reader = settings.reader()
+    lines, problems, models = check_lines(rows, reader)
+    name = "standard input" if settings.source == STANDARD else settings.source
+    if problems and not settings.skip_invalid:
+        raise _unusable(name, problems, len(lines) + len(problems))
+    named = settings.model or default_model or _named_by(lines, models)
+    loading = settings.loading_options()
+    try:
+        circumstances = circumstances_of(named or BUILTIN, loading, variables=variables, cwd=cwd) if lines else ""
+    except LeapModelNotFoundError as error:
+        if settings.model or default_model:
+            raise
+        raise LeapModelNotFoundError(
+            f"the lines ask for the model {named!r}: {error.message}", hint="-m MODEL answers every line with one model"
+        ) from None
+    return CheckedBatch(settings, reader, lines, problems, named or BUILTIN, named is not None, circumstances)
+
+
+def rows_of(path: str) -> Iterable[bytes]:
+    """The lines of a file. Raises LeapSerializationError when it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            yield from file
+    except OSError as error:
+        raise LeapSerializationError(f"cannot read {path}: {error.strerror}") from None
+
+
+def _unusable(name: str, problems: list[Problem], total: int) -> LeapSerializationError:
+    told = "; ".join(str(problem) for problem in problems[:MOST_TOLD])
+    more = f"; and {len(problems) - MOST_TOLD} more" if len(problems) > MOST_TOLD else ""
+    count = "1 line" if total == 1 else f"{total} lines"
+    return LeapSerializationError(
+        f"{name}: {len(problems)} of {count} cannot be used: {told}{more}", hint="--skip-invalid leaves them out"
+    )
+
+
+def _named_by(lines: list[Line], models: set[str | None]) -> str | None:
+    """The model that all lines name, if any does."""
+    if not models - {None}:
+        return None
+    if len(models) > 1:
+        several = ", ".join(sorted(repr(model) for model in models - {None}))
+        others = ", and some name none" if None in models else ""
+        raise LeapSerializationError(
+            f"the lines name the models {several}{others}", hint="-m MODEL answers every line with one model"
+        )
+    return next(iter(models))
+
+
+def _check_account(output: Path, journal: Path) -> None:
+    """See to it that what is in the output is known from the journal, and that this is the journal of no other."""
+    its_own = is_journal_of(journal, output)
+    if its_own is False:
+        raise LeapSerializationError(
+            f"{journal} is the journal of another output", hint="give another journal, or --overwrite to begin it anew"
+        )
+    if its_own is None and output.exists() and output.stat().st_size:
+        raise LeapSerializationError(
+            f"{output} exists and no journal of a batch lies beside it",
+            hint="give another output, or --overwrite to replace it",
+        )

@@ -1,0 +1,284 @@
+"""Messages and functions to the text of a prompt, by the model's own chat template.
+
+The template is a program from a file that somebody else made: it runs in jinja2's sandbox, and the length of its output
+is bounded. What people typed stays text: where a message spells out a special token, a *seam* is put inside it, and the
+rendered text is cut at the seams before it is tokenized, so that no half can be read as the token.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from ..errors import LeapGenerationError, LeapModelLoadingError
+from ..messages import ChatMessage, ChatMessageRole, LeapFunctionCall, Text
+from .dialects import SPELLINGS
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+    from ..functions import LeapFunction
+    from ..options import FunctionCallParser
+
+SEAMS = "\ufdd0\ufdd1\ufdd2\ufdd3\ufdd4\ufdd5\ufdd6\ufdd7"
+"""Unicode's noncharacters, which no text interchanges; one that the messages do not contain is used."""
+MOST_CHARACTERS = 16_000_000
+"""That a template may add to what was said."""
+THINK_START, THINK_END = "<think>", "</think>"
+PROBE = "Where is it?"
+"""Asked of a template to see in which shape it shows a message."""
+
+JsonObject = dict[str, Any]
+
+
+class ChatTemplate:
+    """A compiled chat template. ``special_texts`` are the spellings of the model's special tokens."""
+
+    def __init__(self, source: str, *, bos_text: str, eos_text: str, special_texts: Iterable[str]) -> None:
+        self._template = _compile(source)
+        self._bos_text, self._eos_text = bos_text, eos_text
+        specials = sorted((text for text in special_texts if text), key=len, reverse=True)
+        self._special = re.compile(f"(?=({'|'.join(map(re.escape, specials))}))") if specials else None
+        self.renders_calls = "tool_calls" in source
+        self.renders_reasoning = "reasoning_content" in source or ".thinking" in source or "['thinking']" in source
+        self.renders_functions = "tools" in source
+        self.has_thinking_switch = "enable_thinking" in source
+        self._calls_without_content = re.search(r"content['\"]?\]? is none", source, re.IGNORECASE) is not None
+        self._content_in_parts = self._wants_parts()
+
+    def render(
+        self,
+        messages: Sequence[ChatMessage],
+        functions: Sequence[LeapFunction] = (),
+        *,
+        parser: FunctionCallParser | None = None,
+        enable_thinking: bool = False,
+    ) -> list[str]:
+        """The prompt, opening of the reply included, in pieces: tokenize each with its special tokens and join.
+
+        Raises LeapGenerationError when the template refuses the messages or its output grows beyond bounds.
+        """
+        seam = _unused_seam(messages, functions)
+        protect = self._protector(seam)
+        told = [self._message(message, parser, protect) for message in messages]
+        values: JsonObject = {
+            "tools": [_deeply(function.to_json_object(), protect) for function in functions] or None,
+            "add_generation_prompt": True,
+            "bos_token": self._bos_text,
+            "eos_token": self._eos_text,
+        }
+        if self.has_thinking_switch:
+            values["enable_thinking"] = enable_thinking
+        said = sum(len(part.text) for message in messages for part in message.content if isinstance(part, Text))
+        text = self._text(told, values, MOST_CHARACTERS + 2 * said)
+        return [piece for piece in text.split(seam) if piece]
+
+    def _text(self, messages: list[JsonObject], values: JsonObject, most: int) -> str:
+        """The template's output for the messages, or where it refuses them, for the first of their other spellings
+        that it takes."""
+        refused = None
+        for spell in SPELLINGS:
+            spelled = spell(messages)
+            if spelled is not None:
+                try:
+                    return _bounded(self._template, {**values, "messages": spelled}, most)
+                except LeapGenerationError as error:
+                    refused = refused or error
+        assert refused is not None, "the first spelling is always tried"
+        raise refused
+
+    def _wants_parts(self) -> bool:
+        """Whether the template shows a message only when its content is a list of typed parts, as those of models that
+        see often do."""
+        values = {"add_generation_prompt": True, "bos_token": self._bos_text, "eos_token": self._eos_text}
+        contents: list[Any] = [PROBE, [{"type": "text", "text": PROBE}]]
+        shown = []
+        for content in contents:
+            try:
+                text = _bounded(self._template, {**values, "messages": [{"role": "user", "content": content}]}, 100_000)
+            except LeapGenerationError:
+                text = ""
+            shown.append(PROBE in text)
+        return shown == [False, True]
+
+    def _protector(self, seam: str) -> Callable[[str], str]:
+        special = self._special
+
+        def protect(text: str) -> str:
+            if special is None:
+                return text
+            cuts = [match.start() + 1 for match in special.finditer(text)]
+            if not cuts:
+                return text
+            edges = [0, *cuts, len(text)]
+            return seam.join(text[a:b] for a, b in zip(edges, edges[1:], strict=False))
+
+        return protect
+
+    def _message(
+        self, message: ChatMessage, parser: FunctionCallParser | None, protect: Callable[[str], str]
+    ) -> JsonObject:
+        content = protect(_text_of(message))
+        value: JsonObject = {"role": message.role.value}
+        if message.role is ChatMessageRole.ASSISTANT:
+            content = self._add_calls(value, content, message.function_calls or (), parser, protect)
+            content = self._add_reasoning(value, content, message.reasoning_content, protect)
+        if message.tool_call_id is not None:
+            value["tool_call_id"] = protect(message.tool_call_id)
+        if self._content_in_parts:
+            value["content"] = [{"type": "text", "text": content}] if content else []
+        else:
+            is_call = "tool_calls" in value and not content
+            value["content"] = None if is_call and self._calls_without_content else content
+        return value
+
+    def _add_calls(
+        self,
+        value: JsonObject,
+        content: str,
+        calls: Sequence[LeapFunctionCall],
+        parser: FunctionCallParser | None,
+        protect: Callable[[str], str],
+    ) -> str:
+        """Calls go into the field that the template renders, or, where it renders none, into the content as the model
+        itself would have written them."""
+        if not calls:
+            return content
+        safe = [LeapFunctionCall(call.name, _deeply(dict(call.arguments), protect), call.id) for call in calls]
+        if self.renders_calls:
+            value["tool_calls"] = [
+                {
+                    "id": protect(call.id or f"call_{n}"),
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": call.arguments},
+                }
+                for n, call in enumerate(safe)
+            ]
+            return content
+        if parser is None:
+            raise LeapGenerationError("the history holds function calls, but no function call parser is chosen")
+        return content + parser.dump(safe)
+
+    def _add_reasoning(
+        self, value: JsonObject, content: str, reasoning: str | None, protect: Callable[[str], str]
+    ) -> str:
+        if not reasoning:
+            return content
+        if self.renders_reasoning:
+            value["reasoning_content"] = value["thinking"] = protect(reasoning)
+            return content
+        return f"{THINK_START}{protect(reasoning)}{THINK_END}{content}"
+
+
+def _text_of(message: ChatMessage) -> str:
+    for part in message.content:
+        if not isinstance(part, Text):
+            kind = type(part).__name__
+            raise LeapGenerationError(
+                f"the message contains {kind}, and this model reads text only", hint="send text, or load another model"
+            )
+    return message.text
+
+
+def _deeply(value: Any, change: Callable[[str], str]) -> Any:
+    """Apply ``change`` to every string of a JSON value, keys included."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {change(str(key)): _deeply(item, change) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_deeply(item, change) for item in value]
+    return value
+
+
+def _unused_seam(messages: Sequence[ChatMessage], functions: Sequence[LeapFunction]) -> str:
+    everything = "".join(
+        [
+            message.text
+            + (message.reasoning_content or "")
+            + str(message.function_calls or "")
+            + (message.tool_call_id or "")
+            for message in messages
+        ]
+        + [json.dumps(function.to_json_object(), ensure_ascii=False, default=str) for function in functions]
+    )
+    for seam in SEAMS:
+        if seam not in everything:
+            return seam
+    raise LeapGenerationError("the messages contain all of Unicode's noncharacters U+FDD0 to U+FDD7")
+
+
+def _bounded(template: Template, values: JsonObject, most: int) -> str:
+    from jinja2 import TemplateError
+
+    pieces: list[str] = []
+    length = 0
+    try:
+        for piece in template.generate(**values):
+            length += len(piece)
+            if length > most:
+                raise LeapGenerationError(f"the chat template wrote more than {most} characters")
+            pieces.append(piece)
+    except TemplateError as error:
+        raise LeapGenerationError(f"the chat template refuses these messages: {error}") from None
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise LeapGenerationError(f"the chat template fails: {type(error).__name__}: {error}") from None
+    return "".join(pieces)
+
+
+def _compile(source: str) -> Template:
+    from jinja2 import TemplateError
+
+    try:
+        template: Template = _environment().from_string(source)
+        return template
+    except (TemplateError, RecursionError) as error:
+        raise LeapModelLoadingError(f"the chat template does not compile: {error}") from None
+
+
+def _environment() -> Any:
+    """As Transformers sets it up: blocks trimmed, loop controls, ``tojson`` that does not escape for HTML,
+    ``raise_exception``, ``strftime_now``, and the ``generation`` tag."""
+    from jinja2 import TemplateError, nodes
+    from jinja2.exceptions import SecurityError
+    from jinja2.ext import Extension, loopcontrols
+    from jinja2.parser import Parser
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    class Sandbox(ImmutableSandboxedEnvironment):
+        intercepted_binops = frozenset(["*", "**"])
+
+        def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+            if operator == "**" or any(isinstance(side, (str, list, tuple)) for side in (left, right)):
+                sizes = [len(side) if isinstance(side, (str, list, tuple)) else abs(side) for side in (left, right)]
+                if operator == "**" or sizes[0] * sizes[1] > MOST_CHARACTERS:
+                    raise SecurityError(f"{operator} makes too large a value")
+            return super().call_binop(context, operator, left, right)
+
+    class GenerationTag(Extension):
+        tags = {"generation"}
+
+        def parse(self, parser: Parser) -> list[nodes.Node]:
+            next(parser.stream)
+            return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+    def to_json(
+        value: Any,
+        ensure_ascii: bool = False,
+        indent: int | str | None = None,
+        separators: tuple[str, str] | None = None,
+        sort_keys: bool = False,
+    ) -> str:
+        return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+    def raise_exception(message: str) -> None:
+        raise TemplateError(message)
+
+    environment = Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, GenerationTag])
+    environment.filters["tojson"] = to_json
+    environment.globals["raise_exception"] = raise_exception
+    environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
+    return environment

@@ -1,0 +1,153 @@
+"""The tokens of one reply become responses: characters, reasoning apart from text, calls apart from text, and text up
+to a stop string."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from ..functions.call_stream import CallEvent, CallsFound, CallStream, CallText
+from ..messages import ChatMessage, ChatMessageRole, LeapFunctionCall, Text
+from ..options import FunctionCallParser, GenerationOptions
+from ..responses import (
+    Chunk,
+    Complete,
+    FunctionCalls,
+    GenerationFinishReason,
+    GenerationStats,
+    MessageResponse,
+    ReasoningChunk,
+)
+from .chat_template import THINK_END, THINK_START
+from .reply_text import ReasoningSplitter, StopStrings, Utf8Decoder
+
+if TYPE_CHECKING:
+    from ..functions import LeapFunction
+
+
+class Vocabulary(Protocol):
+    """What a reply needs of a model."""
+
+    @property
+    def control_tokens(self) -> frozenset[int]: ...
+    @property
+    def special_tokens(self) -> dict[str, int]: ...
+    def piece(self, token: int) -> bytes: ...
+
+
+class Reply:
+    """Builds one assistant message while its tokens arrive.
+
+    ``inside_reasoning``: the template has opened the think tag. ``warnings`` are passed on with Complete.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        options: GenerationOptions,
+        parser: FunctionCallParser | None,
+        *,
+        functions: Sequence[LeapFunction] = (),
+        inside_reasoning: bool = False,
+        warnings: Sequence[str] = (),
+    ) -> None:
+        self._vocabulary = vocabulary
+        self._options = options
+        markers = {THINK_START, THINK_END}
+        if parser is not None:
+            markers |= {parser.start_marker, parser.end_marker}
+        # Other control tokens are turn markers and the like; text for nobody. With no parser everything is wanted raw.
+        self._is_raw = parser is None
+        special = vocabulary.special_tokens
+        shown = {special.get(marker) for marker in markers}
+        self._hidden = vocabulary.control_tokens - shown if parser is not None else frozenset[int]()
+        self._opens_reasoning, self._ends_reasoning = special.get(THINK_START), special.get(THINK_END)
+        self._marks_calls = {special.get(marker) for marker in markers - {THINK_START, THINK_END}}
+        self._decoder = Utf8Decoder()
+        self._splitter = ReasoningSplitter(inside=inside_reasoning)
+        self._stop = StopStrings(options.stop)
+        self._calls = CallStream(parser, [function.name for function in functions])
+        self._inline_tag_open = False
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._function_calls: list[LeapFunctionCall] = []
+        self._warnings = list(warnings)
+
+    @property
+    def met_stop_string(self) -> bool:
+        """True once the text has ended at a stop string."""
+        return self._stop.met
+
+    def feed(self, token: int) -> list[MessageResponse]:
+        """The responses that a token completes."""
+        if token in self._hidden or self._is_out_of_place(token):
+            return []
+        text = self._decoder.feed(self._vocabulary.piece(token))
+        tags = (self._opens_reasoning, self._ends_reasoning)
+        if None not in tags and token not in tags:
+            return self._route(self._splitter.take(text))
+        return self._route(self._splitter.feed(text, lambda: self._calls.is_open))
+
+    def _is_out_of_place(self, token: int) -> bool:
+        """Whether this is a marker that begins or ends nothing where it stands."""
+        if self._is_raw:
+            return False
+        if self._splitter.inside:
+            return token == self._opens_reasoning or token in self._marks_calls
+        return token == self._ends_reasoning and not self._calls.is_open
+
+    def finish(self, reason: GenerationFinishReason, stats: GenerationStats) -> list[MessageResponse]:
+        """What was held back, then Complete."""
+        found = self._route(self._splitter.finish())
+        found += self._events(self._calls.finish())
+        if self._stop.met and reason is GenerationFinishReason.MAX_TOKENS:  # the last token completed a stop string
+            reason = GenerationFinishReason.STOP
+        found += self._text_of(self._stop.finish())
+        if self._inline_tag_open:
+            found.append(Chunk(THINK_END))
+        message = ChatMessage(
+            ChatMessageRole.ASSISTANT,
+            [Text(text)] if (text := "".join(self._text)) else [],
+            reasoning_content="".join(self._reasoning).rstrip() or None,
+            function_calls=self._function_calls or None,
+        )
+        found.append(Complete(message, reason, stats, tuple(self._warnings)))
+        return found
+
+    def _route(self, pieces: Iterable[tuple[str, str]]) -> list[MessageResponse]:
+        found: list[MessageResponse] = []
+        for kind, text in pieces:
+            if kind == "text":
+                if self._inline_tag_open:
+                    found.append(Chunk(THINK_END))
+                    self._inline_tag_open = False
+                found += self._events(self._calls.feed(text))
+                continue
+            self._reasoning.append(text)
+            if self._options.inline_thinking_tags:
+                found.append(Chunk(text if self._inline_tag_open else THINK_START + text))
+                self._inline_tag_open = True
+            elif self._options.enable_thinking:
+                found.append(ReasoningChunk(text))
+        return found
+
+    def _events(self, events: Sequence[CallEvent]) -> list[MessageResponse]:
+        found: list[MessageResponse] = []
+        for event in events:
+            if self._stop.met:  # whatever comes after the end of the text was never said
+                break
+            if isinstance(event, CallText):
+                found += self._text_of(self._stop.feed(event.text))
+            elif isinstance(event, CallsFound):
+                found += self._text_of(self._stop.finish())
+                self._function_calls += event.calls
+                found.append(FunctionCalls(event.calls))
+            else:
+                self._warnings.append(event.message)
+        return found
+
+    def _text_of(self, text: str) -> list[MessageResponse]:
+        if not text:
+            return []
+        self._text.append(text)
+        return [Chunk(text)]

@@ -1,0 +1,112 @@
+"""From tokens' bytes to what a person reads: whole characters, reasoning apart from text, stop strings obeyed."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
+
+from .chat_template import THINK_END, THINK_START
+
+Kind = Literal["text", "reasoning"]
+
+
+class Utf8Decoder:
+    """Tokens are pieces of UTF-8: bytes in, whole characters out. What is not UTF-8 becomes U+FFFD; a character that
+    the end of the reply has cut is left out."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def feed(self, piece: bytes) -> str:
+        return self._decoder.decode(piece)
+
+
+class ReasoningSplitter:
+    """Separates what stands between the think tags from the rest; the tags themselves disappear.
+
+    A tag may arrive in parts, so a text that could still become one is held back. ``inside`` starts within reasoning,
+    for templates that open it themselves. White space around the tags belongs to neither side of them.
+    """
+
+    def __init__(self, *, inside: bool = False) -> None:
+        self.inside = inside
+        """Whether what comes next is reasoning."""
+        self._held = ""
+        self._skip_space = inside
+
+    def feed(self, text: str, is_quoted: Callable[[], bool] = lambda: False) -> Iterator[tuple[Kind, str]]:
+        """The pieces that ``text`` completes, one by one. ``is_quoted`` is asked after each whether an opening tag
+        would now be a part of something else, such as an argument of a call, and no tag."""
+        self._held += text
+        while True:
+            tag = THINK_END if self.inside else THINK_START
+            before, met, after = self._held.partition(tag)
+            if not met:
+                break
+            self._held = after
+            yield from self._piece(before)
+            if not self.inside and is_quoted():
+                yield from self._piece(tag)
+                continue
+            self.inside = not self.inside
+            self._skip_space = True
+        keep = partial_suffix(self._held, (THINK_END if self.inside else THINK_START,))
+        ready = self._held[: len(self._held) - keep]
+        self._held = self._held[len(ready) :]
+        yield from self._piece(ready)
+
+    def take(self, text: str) -> Iterator[tuple[Kind, str]]:
+        """A text that is known to hold no tag, whatever it spells."""
+        yield from self._piece(text)
+
+    def finish(self) -> Iterator[tuple[Kind, str]]:
+        """What was held back in vain."""
+        held, self._held = self._held, ""
+        yield from self._piece(held)
+
+    def _piece(self, text: str) -> Iterator[tuple[Kind, str]]:
+        if self._skip_space:
+            text = text.lstrip()
+        if text:
+            self._skip_space = False
+            yield "reasoning" if self.inside else "text", text
+
+
+class StopStrings:
+    """Ends the text where the stop string begins that is complete first; the string itself is not delivered."""
+
+    def __init__(self, strings: Sequence[str]) -> None:
+        self._strings = tuple(strings)
+        self._held = ""
+        self.met = False
+
+    def feed(self, text: str) -> str:
+        """The text that certainly comes before any stop string; "" after one was met."""
+        if self.met or not self._strings:
+            return "" if self.met else text
+        self._held += text
+        places = [(place + len(string), place) for string in self._strings if (place := self._held.find(string)) >= 0]
+        if places:
+            self.met = True
+            ready, self._held = self._held[: min(places)[1]], ""
+            return ready
+        keep = partial_suffix(self._held, self._strings)
+        ready = self._held[: len(self._held) - keep]
+        self._held = self._held[len(ready) :]
+        return ready
+
+    def finish(self) -> str:
+        """What was held back in vain."""
+        ready, self._held = self._held, ""
+        return ready
+
+
+def partial_suffix(text: str, wanted: Sequence[str]) -> int:
+    """Length of the longest end of ``text`` with which one of ``wanted`` begins."""
+    longest = max((len(string) for string in wanted), default=0)
+    for length in range(min(len(text), longest), 0, -1):
+        end = text[-length:]
+        if any(string.startswith(end) for string in wanted):
+            return length
+    return 0

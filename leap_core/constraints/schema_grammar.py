@@ -1,0 +1,258 @@
+"""From a JSON schema to a grammar that llguidance enforces: strictly where it can, else without the keywords that it
+cannot express, which are named and left to the check of the finished text."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..errors import LeapSchemaError
+from ..schemas.formats import CHECKS
+from ..schemas.grammar_matcher import ConstraintTokenizer, GrammarError
+from ..schemas.schema import JsonObject, JsonSchema, pointer
+from ..schemas.subschemas import transform, walk
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher
+
+WHITE_SPACE = r" |\n[ \t]{0,40}"
+"""White space between the parts of JSON: one space, or a line break and an indentation. Bounded, because a small model
+may otherwise write line breaks without end."""
+
+ENFORCED_FORMATS = {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"}
+"""Formats that llguidance knows."""
+
+PATTERNS = ("pattern", "patternProperties")
+BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+COUNTS = ("minProperties", "maxProperties")
+VALUES = ("const", "enum", *BOUNDS)
+LARGEST_INTEGER = 2**53
+"""llguidance holds numbers as doubles, which have all integers up to here and only some beyond."""
+LENGTHS = ("minLength", "maxLength", "minItems", "maxItems")
+OLD_DRAFT = re.compile(r"draft-0[3467]")
+YEAR = r"([0-9]{3}[1-9]|[0-9]{2}[1-9]0|[0-9][1-9]00|[1-9]000)"
+LEAP_YEAR = r"([0-9]{2}(0[48]|[2468][048]|[13579][26])|(0[48]|[2468][048]|[13579][26])00)"
+MONTH_AND_DAY = "((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)"
+DAY = rf"^({YEAR}-{MONTH_AND_DAY}|{LEAP_YEAR}-02-29)"
+BEFORE_SECOND_60 = "[^:]*:[0-9]{2}:[0-5]"
+NARROWED = {"date": DAY, "time": "^" + BEFORE_SECOND_60, "date-time": DAY + BEFORE_SECOND_60}
+"""Formats of which llguidance allows more than the check does: 29 February in any year, and second 60 at any time of
+the day, which is left to where RFC 3339 has it."""
+MOST_PLACES = 3
+MOST_TRIED = 300
+
+
+@dataclass(frozen=True)
+class EnforcedSchema:
+    """A schema's grammar. ``warnings`` name what it does not enforce; ``exact`` when that is nothing."""
+
+    grammar: str
+    warnings: tuple[str, ...] = ()
+    exact: bool = True
+
+
+def enforce(schema: JsonSchema, tokenizer: ConstraintTokenizer) -> EnforcedSchema:
+    """The strictest grammar that can be had. Raises LeapSchemaError for a schema that no document satisfies or whose
+    references lead nowhere."""
+    document = _known_dialect(_without_siblings_of_references(schema.document))
+    document = transform(document, _narrowed)
+    document, warnings, exact = _known_formats(document)
+    large = [key for key in VALUES if any(_is_large(part.get(key)) for _, part in walk(document))]
+    if large:
+        document, exact = transform(document, _without_large_numbers), False
+        warnings += [_warning(key, schema.document) for key in large]
+    try:
+        matcher, grammar = _compile(document, tokenizer, lenient=False)
+        return EnforcedSchema(grammar, tuple(warnings), exact)
+    except GrammarError as error:
+        _refuse_unusable(str(error), schema.document, tokenizer)
+        reason = str(error)
+    for left_out in RELAXATIONS:
+        try:
+            matcher, grammar = _compile(relaxed(document, left_out), tokenizer, lenient=True)
+        except GrammarError as error:
+            _refuse_unusable(str(error), schema.document, tokenizer)
+            reason = str(error)
+            continue
+        unsupported = [*_keywords(matcher.get_grammar_warnings()), *(key for key in left_out if occurs(key, document))]
+        named = [key for key in dict.fromkeys(unsupported) if key not in COUNTS or occurs(key, document)]
+        warnings += [_warning(keyword, schema.document) for keyword in named]
+        warnings += [
+            f"{target} is not enforced while generating, but checked afterwards" for target in _remote(document)
+        ]
+        return EnforcedSchema(grammar, tuple(warnings), exact=False)
+    matcher, grammar = _compile(_outline(schema.document), tokenizer, lenient=True)
+    warnings.append(f"only the kind of document is enforced while generating, the rest checked afterwards: {reason}")
+    return EnforcedSchema(grammar, tuple(warnings), exact=False)
+
+
+def _compile(document: JsonObject, tokenizer: ConstraintTokenizer, *, lenient: bool) -> tuple[LLMatcher, str]:
+    from llguidance import LLMatcher
+
+    overrides = {"whitespace_pattern": WHITE_SPACE, "lenient": lenient}
+    grammar = LLMatcher.grammar_from_json_schema(json.dumps(document), overrides=overrides)
+    return tokenizer.matcher(grammar), grammar
+
+
+def _without(*keys: str) -> Callable[[JsonObject], JsonObject]:
+    return lambda schema: {key: value for key, value in schema.items() if key not in keys}
+
+
+RELAXATIONS: tuple[tuple[str, ...], ...] = (
+    (),
+    COUNTS,
+    PATTERNS,
+    BOUNDS,
+    (*COUNTS, *PATTERNS),
+    (*PATTERNS, *BOUNDS),
+    (*COUNTS, *PATTERNS, *BOUNDS),
+    (*COUNTS, *PATTERNS, *BOUNDS, *LENGTHS),
+)
+"""Keywords that are left out, in the order of trying, where llguidance refuses their values."""
+
+
+def relaxed(document: JsonObject, left_out: tuple[str, ...]) -> JsonObject:
+    """The schema without these keywords, and without references to JSON Schema's own meta-schemas, which llguidance
+    does not have."""
+
+    def change(schema: JsonObject) -> JsonObject:
+        plain = _without(*left_out, *(("$ref",) if _is_remote(schema) else ()))(schema)
+        if "patternProperties" in left_out and "patternProperties" in schema:
+            plain.pop("additionalProperties", None)  # which names are additional depends on the patterns
+        return plain
+
+    plainer: JsonObject = transform(document, change)
+    return plainer
+
+
+def _is_large(value: Any) -> bool:
+    if isinstance(value, list):
+        return any(map(_is_large, value))
+    return isinstance(value, int) and abs(value) > LARGEST_INTEGER
+
+
+def _without_large_numbers(schema: JsonObject) -> JsonObject:
+    """Integers that a double would change are left to the check."""
+    plainer = {key: value for key, value in schema.items() if key not in VALUES or not _is_large(value)}
+    listed = [*schema.get("enum", ()), *([schema["const"]] if "const" in schema else ())]
+    if _is_large(listed) and "type" not in schema and all(isinstance(value, int) for value in listed):
+        plainer["type"] = "integer"
+    return plainer
+
+
+def _is_remote(schema: JsonObject) -> bool:
+    return not str(schema.get("$ref", "#")).startswith("#")
+
+
+def _remote(document: JsonObject) -> list[str]:
+    """The meta-schemas that are referred to."""
+    return list(dict.fromkeys(schema["$ref"] for _, schema in walk(document) if _is_remote(schema)))
+
+
+def _known_dialect(document: JsonObject) -> JsonObject:
+    """A ``$schema`` that is no draft of JSON Schema is read as the newest; llguidance would look for it."""
+    dialect = document.get("$schema")
+    return document if dialect is None or "json-schema.org" in str(dialect) else _without("$schema")(document)
+
+
+def _without_siblings_of_references(document: JsonObject) -> JsonObject:
+    """Up to draft 7, whatever stands beside a reference means nothing."""
+    if not OLD_DRAFT.search(str(document.get("$schema", ""))):
+        return document
+    kept = ("$ref", "$schema", "$id", "id", "definitions", "$defs")
+    alone: JsonObject = transform(
+        document, lambda schema: {k: v for k, v in schema.items() if k in kept} if "$ref" in schema else schema
+    )
+    return alone
+
+
+def _narrowed(schema: JsonObject) -> JsonObject:
+    if schema.get("format") not in NARROWED or "pattern" in schema or "enum" in schema:
+        return schema
+    return {**schema, "pattern": NARROWED[schema["format"]]}
+
+
+def _known_formats(document: JsonObject) -> tuple[JsonObject, list[str], bool]:
+    """Formats that llguidance does not know are left out; those that nobody checks are announced as such."""
+    found = {
+        schema["format"]
+        for _, schema in walk(document)
+        if isinstance(schema.get("format"), str) and "enum" not in schema
+    } - ENFORCED_FORMATS
+    if not found:
+        return document, [], True
+    checked = sorted(name for name in found if name in CHECKS)
+    unknown = sorted(found - set(checked))
+    warnings = [f"format {name!r} is not enforced while generating, but checked afterwards" for name in checked]
+    warnings += [f"format {name!r} is unknown and means nothing" for name in unknown]
+    plainer = transform(
+        document,
+        lambda schema: _without("format")(schema) if schema.get("format") in found else schema,
+    )
+    return plainer, warnings, not checked
+
+
+def _refuse_unusable(reason: str, document: JsonObject, tokenizer: ConstraintTokenizer) -> None:
+    """Some schemas cannot be used at all, however much is left out."""
+    if not _says_unsatisfiable(reason):
+        return
+    detail = reason.partition("Unsatisfiable schema:")[2].strip(" ;.") or reason
+    where = _innermost_unsatisfiable(document, tokenizer)
+    place = f" because of {where}" if where else ""
+    raise LeapSchemaError(f"no document can satisfy the schema{place}: {detail}", pointer=where)
+
+
+def _says_unsatisfiable(reason: str) -> bool:
+    return "Unsatisfiable" in reason and "Properties" not in reason  # llguidance miscounts optional properties
+
+
+def _innermost_unsatisfiable(document: JsonObject, tokenizer: ConstraintTokenizer) -> str:
+    """The pointer of the innermost schema that alone allows nothing; "" where it takes the whole document."""
+    shared: JsonObject = {key: document[key] for key in ("$schema", "$defs", "definitions") if key in document}
+    places = [(path, schema) for path, schema in walk(document) if path]
+    for path, schema in sorted(places[:MOST_TRIED], key=lambda place: len(place[0]), reverse=True):
+        try:
+            _compile({**shared, **schema}, tokenizer, lenient=True)
+        except (GrammarError, ValueError) as error:
+            if _says_unsatisfiable(str(error)):
+                return pointer(path)
+    return ""
+
+
+def _keywords(messages: list[str]) -> list[str]:
+    """The keywords that llguidance's warnings are about."""
+    found: list[str] = []
+    for message in messages:
+        listed = re.search(r"Unimplemented keys: (\[.*\])", message)
+        if listed:
+            found += json.loads(listed[1])
+        elif "oneOf" in message:
+            found.append("oneOf")
+        elif "min/maxProperties" in message:
+            found += COUNTS
+        elif "format" in message:
+            found.append("format")
+        else:
+            found.append(message)
+    return found
+
+
+def occurs(keyword: str, document: JsonObject) -> bool:
+    return any(keyword in schema for _, schema in walk(document))
+
+
+def _warning(keyword: str, document: JsonObject) -> str:
+    places = [pointer((*path, keyword)) for path, schema in walk(document) if keyword in schema]
+    shown = ", ".join(places[:MOST_PLACES]) + (" …" if len(places) > MOST_PLACES else "")
+    return f"{keyword} is not enforced while generating, but checked afterwards" + (f" ({shown})" if shown else "")
+
+
+def _outline(document: JsonObject) -> JsonObject:
+    """The type at the root, and nothing more."""
+    kind: Any = document.get("type")
+    if kind is None and ("properties" in document or "required" in document):
+        kind = "object"
+    return {} if kind is None else {"type": kind}

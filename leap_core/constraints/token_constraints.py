@@ -1,0 +1,212 @@
+"""TokenConstraints: a grammar, reasoning before it, calls within free text, tokens that must not come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
+from ..errors import LeapGenerationError
+from .contract import TokenConstraint
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher
+    from numpy import float32
+    from numpy.typing import NDArray
+
+
+WILLING = 1.0
+"""How far below the best logit the think tag may be to count as what the model would do: a third as likely."""
+
+
+class GrammarConstraint:
+    """Every token follows a grammar, from the first on."""
+
+    def __init__(self, matcher: LLMatcher, n_tokens: int) -> None:
+        import numpy as np
+
+        self._matcher = matcher
+        self._n_tokens = n_tokens
+        self._bits = np.zeros((n_tokens + 31) // 32, dtype=np.int32)
+
+    def apply(self, logits: NDArray[float32]) -> None:
+        import numpy as np
+
+        self._check()
+        self._matcher.unsafe_compute_mask_ptr(self._bits.ctypes.data, self._bits.nbytes)
+        allowed = np.unpackbits(self._bits.view(np.uint8), count=self._n_tokens, bitorder="little").view(np.bool_)
+        logits[: self._n_tokens][~allowed] = -np.inf
+        logits[self._n_tokens :] = -np.inf
+
+    def forced_tokens(self) -> list[int]:
+        return [] if self.finished else list(self._matcher.compute_ff_tokens())
+
+    def accept(self, token: int) -> None:
+        if not self._matcher.consume_token(token):
+            self._check()
+            raise LeapGenerationError(f"the token {token} does not follow the constraint")
+
+    @property
+    def finished(self) -> bool:
+        return bool(self._matcher.is_stopped())
+
+    @property
+    def complete(self) -> bool:
+        """Whether the text so far satisfies the grammar; more may still be allowed."""
+        return bool(self._matcher.is_accepting())
+
+    def _check(self) -> None:
+        if self._matcher.is_error():
+            reason = " ".join(self._matcher.get_error().split())[:300]
+            raise LeapGenerationError(f"the constraint cannot go on: {reason}")
+
+
+class AfterReasoning:
+    """A constraint that begins after the model's reasoning.
+
+    The first token may open reasoning (``think_start``), which is free until ``think_end``; otherwise the constraint
+    holds at once. It may only where the model, left to itself, would most likely do so: among the few tokens that a
+    constraint leaves, the tag would otherwise be tempting to a model that never thinks. ``thinking``: the prompt has
+    opened the reasoning already.
+    """
+
+    def __init__(
+        self,
+        inner: TokenConstraint,
+        think_start: int,
+        think_end: int,
+        eog_tokens: Collection[int],
+        *,
+        thinking: bool,
+    ) -> None:
+        self._inner = inner
+        self._start = think_start
+        self._end = think_end
+        self._eog = list(eog_tokens)
+        self._state = "thinking" if thinking else "first"
+
+    def apply(self, logits: NDArray[float32]) -> None:
+        if self._state == "thinking":
+            logits[self._eog] = float("-inf")  # a reply that ended here would have no answer
+            return
+        if self._state == "first":
+            think = logits[self._start]
+            wants_to_think = think >= logits.max() - WILLING
+            self._inner.apply(logits)
+            if wants_to_think:
+                logits[self._start] = think
+        else:
+            self._inner.apply(logits)
+
+    def forced_tokens(self) -> list[int]:
+        return self._inner.forced_tokens() if self._state == "after" else []
+
+    def accept(self, token: int) -> None:
+        if self._state == "thinking":
+            if token == self._end:
+                self._state = "after"
+        elif self._state == "first" and token == self._start:
+            self._state = "thinking"
+        else:
+            self._state = "after"
+            self._inner.accept(token)
+
+    @property
+    def finished(self) -> bool:
+        return self._state == "after" and self._inner.finished
+
+
+class CallsConstraint:
+    """From a start marker to the end marker, calls follow a grammar.
+
+    ``begin`` makes the constraint for what stands after the start marker, the end marker included. ``required``: the
+    reply begins with a call. ``otherwise`` holds when it does not begin with one (None: free text). ``repeat``: a call
+    may follow a call. A free text may have calls anywhere.
+    """
+
+    def __init__(
+        self,
+        start: int,
+        begin: Callable[[], GrammarConstraint],
+        eog_tokens: Collection[int],
+        *,
+        required: bool = False,
+        otherwise: TokenConstraint | None = None,
+        repeat: bool = True,
+    ) -> None:
+        self._start = start
+        self._begin = begin
+        self._eog = list(eog_tokens)
+        self._required = required
+        self._otherwise = otherwise
+        self._repeat = repeat
+        self._calls: GrammarConstraint | None = None
+        self._state = "before"
+
+    def apply(self, logits: NDArray[float32]) -> None:
+        if self._state == "inside":
+            assert self._calls is not None
+            self._calls.apply(logits)
+        elif self._state == "before" and self._required:
+            _keep_only(logits, [self._start])
+        elif self._state == "before" and self._otherwise is not None:
+            start = logits[self._start]
+            self._otherwise.apply(logits)
+            logits[self._start] = start
+        elif self._state == "otherwise":
+            assert self._otherwise is not None
+            self._otherwise.apply(logits)
+        elif self._state == "after":
+            _keep_only(logits, [*self._eog, self._start] if self._repeat else self._eog)
+
+    def forced_tokens(self) -> list[int]:
+        if self._state == "inside":
+            assert self._calls is not None
+            return self._calls.forced_tokens()
+        if self._state == "otherwise":
+            assert self._otherwise is not None
+            return self._otherwise.forced_tokens()
+        return []
+
+    def accept(self, token: int) -> None:
+        if self._state == "inside":
+            assert self._calls is not None
+            self._calls.accept(token)
+            if self._calls.finished:
+                free = not self._required and self._otherwise is None
+                self._state = "before" if free else "after"
+        elif token == self._start and self._state != "otherwise":
+            self._calls = self._begin()
+            self._state = "inside"
+        elif self._otherwise is not None:
+            self._state = "otherwise"
+            self._otherwise.accept(token)
+
+    @property
+    def finished(self) -> bool:
+        if self._state == "otherwise":
+            return self._otherwise is not None and self._otherwise.finished
+        return self._state == "after" and not self._repeat
+
+
+class ForbiddenTokens:
+    """Some tokens never come."""
+
+    def __init__(self, tokens: Collection[int]) -> None:
+        self._tokens = list(tokens)
+
+    def apply(self, logits: NDArray[float32]) -> None:
+        logits[self._tokens] = float("-inf")
+
+    def forced_tokens(self) -> list[int]:
+        return []
+
+    def accept(self, token: int) -> None:
+        """Nothing depends on what came before."""
+
+    finished = False
+
+
+def _keep_only(logits: NDArray[float32], tokens: list[int]) -> None:
+    kept = logits[tokens]
+    logits[:] = float("-inf")
+    logits[tokens] = kept

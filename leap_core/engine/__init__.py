@@ -1,0 +1,1 @@
+"""Scheduling in Python: many sequences over one llama.cpp context, in batches."""

@@ -1,0 +1,103 @@
+"""Giving waiting requests a slot, with as much of their prompt already in it as can be had."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from .prompt import common_prefix
+from .request import Sequence
+from .slots import Slot, SlotMemory, checkpoints_for
+from .snapshots import SnapshotStore
+
+WORTH_WAITING = 32
+"""Positions from which on it pays to wait for another request that is computing the same prefix."""
+WORTH_KEEPING = 64
+"""Positions from which on what an idle slot holds is kept in memory before the slot is used for something else."""
+
+
+class Admission:
+    """Chooses slots. ``eog_tokens`` mark positions at which an earlier process may have left a snapshot."""
+
+    def __init__(self, memory: SlotMemory, snapshots: SnapshotStore, eog_tokens: frozenset[int]) -> None:
+        self._memory = memory
+        self._snapshots = snapshots
+        self._eog = eog_tokens
+
+    def admit(self, waiting: deque[Sequence], ticks: Iterator[int]) -> None:
+        """Start as many waiting requests as there are free slots, in order; one that would compute what a running
+        request is just computing lets the others pass."""
+        for sequence in list(waiting):
+            idle = [slot for slot in self._memory.slots if slot.sequence is None]
+            if not idle:
+                return
+            source, position = self._best_source(sequence)
+            if self._should_wait(sequence, position):
+                continue
+            waiting.remove(sequence)
+            slot = self._prepare(sequence, idle, source, position)
+            slot.sequence = sequence
+            slot.last_used = next(ticks)
+            start = len(slot.keys)
+            if not sequence.generated:
+                sequence.cached = start
+            if self._memory.needs_checkpoints or self._snapshots.on_disk:
+                sequence.checkpoints_due = checkpoints_for(sequence.prompt, start)
+
+    def _best_source(self, sequence: Sequence) -> tuple[Slot | None, int]:
+        best: Slot | None = None
+        most = 0
+        for slot in self._memory.slots:
+            position = self._memory.reusable(slot, sequence.target)
+            # An idle slot that ends there is continued in place, which keeps other slots' contents.
+            if position > most or (position == most > 0 and best and best.sequence and not slot.sequence):
+                best, most = slot, position
+        return best, most
+
+    def _should_wait(self, sequence: Sequence, position: int) -> bool:
+        for slot in self._memory.slots:
+            other = slot.sequence
+            if other is None or len(slot.keys) >= len(other.prompt):
+                continue
+            shared = min(common_prefix(other.target, sequence.target), len(sequence.target) - 1)
+            if shared <= len(slot.keys) or shared - position < WORTH_WAITING:
+                continue
+            due = [p for p in other.checkpoints_due if p <= shared]
+            if self._memory.needs_checkpoints and (not due or shared - due[-1] >= WORTH_WAITING):
+                other.checkpoints_due = sorted({*other.checkpoints_due, shared} - {len(other.prompt)})
+            return True
+        return False
+
+    def _prepare(self, sequence: Sequence, idle: list[Slot], source: Slot | None, position: int) -> Slot:
+        """An idle slot that holds as much of the prompt as possible."""
+        stored = self._stored(sequence, position)
+        if stored is not None:
+            found, state = stored
+            slot = self._take(idle, keep=source)
+            if self._memory.load(slot, sequence.target[:found], state):
+                return slot
+        if source is None or position == 0:
+            slot = self._take(idle)
+            self._memory.clear(slot)
+            return slot
+        if source.sequence is None and (len(idle) == 1 or position * 2 >= len(source.keys)):
+            self._memory.cut(source, position)
+            return source
+        slot = self._take(idle, keep=source)
+        self._memory.share(source, slot, position)
+        return slot
+
+    def _stored(self, sequence: Sequence, position: int) -> tuple[int, bytes] | None:
+        """The longest snapshot of the prompt beyond ``position``: (positions, state)."""
+        keys = sequence.target
+        ends = [n for n, key in enumerate(keys) if key in self._eog and n > 0]
+        limit = len(keys) - 1
+        places = [p for p in (*sequence.prompt.boundaries, *ends) if p <= limit]
+        return next(self._snapshots.find(keys, places, above=position), None)
+
+    def _take(self, idle: list[Slot], keep: Slot | None = None) -> Slot:
+        """The idle slot that was used longest ago; what it held is remembered if that is worth it."""
+        slot = min((s for s in idle if s is not keep or len(idle) == 1), key=lambda s: (bool(s.keys), s.last_used))
+        if self._snapshots.enabled and len(slot.keys) >= WORTH_KEEPING:
+            self._snapshots.keep_in_memory(slot.keys, self._memory.whole_state(slot))
+        return slot

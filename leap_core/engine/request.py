@@ -1,0 +1,98 @@
+"""One request on its way through the scheduler: what was asked, what was generated, and how it ended."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..errors import LeapGenerationError
+from ..responses import GenerationFinishReason, GenerationStats
+from .prompt import Prompt
+from .sampler import Sampler
+
+if TYPE_CHECKING:
+    from ..constraints.contract import TokenConstraint
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The last event of a sequence. ``error`` is set exactly when ``reason`` is ERROR."""
+
+    reason: GenerationFinishReason
+    stats: GenerationStats
+    error: LeapGenerationError | None = None
+
+
+class Sequence:
+    """A request and its progress. The scheduler's thread writes; the caller reads ``events`` and may ``cancel``."""
+
+    def __init__(
+        self,
+        prompt: Prompt,
+        sampler: Sampler,
+        *,
+        max_tokens: int | None = None,
+        constraint: TokenConstraint | None = None,
+    ) -> None:
+        self.prompt = prompt
+        self.sampler = sampler
+        self.max_tokens = max_tokens
+        self.constraint = constraint
+        self.events: queue.SimpleQueue[int | Finished] = queue.SimpleQueue()
+        """Token ids in order, then one Finished."""
+        self.target = list(prompt.keys)
+        """All that must be in memory before the next token can be sampled: the prompt, then what was generated."""
+        self.checkpoints_due: list[int] = []
+        """Positions at which to keep a checkpoint, increasing."""
+        self.cached = 0
+        self.cancelled = False
+        self.ended = False
+        self.wake: Callable[[Sequence], None] = lambda _: None
+        self._created = time.perf_counter()
+        self._first_token: float | None = None
+        self._last_token = 0.0
+
+    @property
+    def generated(self) -> int:
+        """Tokens generated so far; the end-of-turn token is not counted."""
+        return len(self.target) - len(self.prompt)
+
+    def cancel(self) -> None:
+        """From any thread: end with INTERRUPTED as soon as possible."""
+        self.cancelled = True
+        self.wake(self)
+
+    def note_time(self) -> None:
+        """A token was sampled now."""
+        self._last_token = time.perf_counter()
+        if self._first_token is None:
+            self._first_token = self._last_token
+
+    def emit(self, token: int) -> None:
+        """Deliver a generated token."""
+        self.target.append(token)
+        self.sampler.accept(token)
+        self.events.put(token)
+
+    def finish(self, reason: GenerationFinishReason, error: LeapGenerationError | None = None) -> None:
+        """Deliver the end; only the first counts."""
+        if not self.ended:
+            self.ended = True
+            self.events.put(Finished(reason, self._stats(), error))
+
+    def _stats(self) -> GenerationStats:
+        prompt = max(0, len(self.prompt) - self.cached)
+        first = self._first_token
+        decoding = 0.0 if first is None else self._last_token - first
+        speed = (self.generated - 1) / decoding if decoding > 0 and self.generated > 1 else 0.0
+        return GenerationStats(
+            prompt_tokens=prompt,
+            completion_tokens=self.generated,
+            total_tokens=prompt + self.generated,
+            token_per_second=speed,
+            cached_prompt_tokens=self.cached,
+            time_to_first_token=0.0 if first is None else first - self._created,
+        )

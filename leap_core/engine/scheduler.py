@@ -1,0 +1,243 @@
+"""Many requests over one context: each step decodes one batch that mixes chunks of prompts with the next token of
+every live sequence.
+
+A request waits in order for a slot, starts from the longest prefix that any slot or snapshot holds, and is prefilled
+in chunks, so that a long prompt delays running answers by one chunk at most. All work on the context happens in the
+thread of the compute loop; requests are submitted and cancelled from any.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from itertools import count
+
+from ..errors import LeapGenerationError, LeapGenerationPromptExceedContextLengthError
+from ..llama.context import ABORTED, NO_KV_SLOT, LlamaContext
+from ..responses import GenerationFinishReason as Reason
+from .admission import Admission
+from .batch_plan import Part, plan_step
+from .compute_loop import compute_loop
+from .request import Sequence
+from .slots import Slot, SlotMemory
+from .snapshots import SnapshotStore
+from .threads import ThreadGovernor
+
+LONG_STEP = 32
+"""Prompt tokens in a step from which on it is worth being able to interrupt it."""
+
+
+class Scheduler:
+    """Runs sequences over ``context``; ``context_size`` is the most tokens of one sequence."""
+
+    def __init__(self, context: LlamaContext, snapshots: SnapshotStore, *, context_size: int, threads: int) -> None:
+        self._context = context
+        self._memory = SlotMemory(context)
+        self._snapshots = snapshots
+        self.context_size = context_size
+        self._admission = Admission(self._memory, snapshots, context.model.eog_tokens)
+        self._governor = ThreadGovernor(threads)
+        self._eog = context.model.eog_tokens
+        self._waiting: deque[Sequence] = deque()
+        self._changed = compute_loop.changed
+        self._closing = False
+        self._interruptible: frozenset[Sequence] = frozenset()
+        self._admissions_held = False
+        self._ticks = count(1)
+        compute_loop.add(self)
+
+    def submit(self, sequence: Sequence) -> None:
+        """Queue a request. Raises before any work when its prompt is longer than the context, or after ``close``."""
+        if len(sequence.prompt) > self.context_size:
+            raise LeapGenerationPromptExceedContextLengthError(len(sequence.prompt), self.context_size)
+        if not len(sequence.prompt):
+            raise LeapGenerationError("the prompt is empty")
+        sequence.wake = self._wake
+        with self._changed:
+            if self._closing:
+                raise LeapGenerationError("the model is unloaded")
+            self._waiting.append(sequence)
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """End everything; what still runs finishes with an error. Returns when the context is no longer in use."""
+        with self._changed:
+            self._closing = True
+            self._context.abort()
+        compute_loop.remove(self)
+        gone = LeapGenerationError("the model was unloaded during the generation")
+        for sequence in [slot.sequence for slot in self._running() if slot.sequence] + list(self._waiting):
+            sequence.finish(Reason.ERROR, gone)
+        self._snapshots.close()
+
+    @property
+    def slots_in_use(self) -> int:
+        """Sequences that run now."""
+        return len(self._running())
+
+    @property
+    def requests_waiting(self) -> int:
+        """Sequences that wait for a slot."""
+        return len(self._waiting)
+
+    def _running(self) -> list[Slot]:
+        return [slot for slot in self._memory.slots if slot.sequence is not None]
+
+    def _wake(self, sequence: Sequence) -> None:
+        """A sequence was cancelled: interrupt the prefill it takes part in; the next step does the rest."""
+        with self._changed:
+            if sequence in self._interruptible:
+                self._context.abort()
+
+    def has_work(self) -> bool:
+        """Whether anything waits or runs."""
+        return bool(self._waiting) or any(slot.sequence is not None for slot in self._memory.slots)
+
+    def step(self) -> None:
+        """Admit, decode one batch, deliver. For the compute loop."""
+        try:
+            self._step()
+        except Exception as error:  # one request must not take the scheduler down with it
+            failure = error if isinstance(error, LeapGenerationError) else LeapGenerationError(str(error))
+            for slot in self._running():
+                self._fail(slot, failure)
+
+    def _step(self) -> None:
+        self._drop_cancelled()
+        if not self._admissions_held:
+            self._admission.admit(self._waiting, self._ticks)
+        running = self._running()
+        parts = plan_step(running, self._context.batch_size)
+        if not parts:
+            return
+        started = time.perf_counter()
+        if not self._decode(parts):
+            return
+        size = sum(part.count for part in parts)
+        if size <= LONG_STEP:
+            self._governor.observe(size, time.perf_counter() - started)
+        for part in parts:
+            self._advance(part)
+
+    def _drop_cancelled(self) -> None:
+        for sequence in [s for s in list(self._waiting) if s.cancelled]:  # others append meanwhile
+            self._waiting.remove(sequence)
+            sequence.finish(Reason.INTERRUPTED)
+        for slot in self._running():
+            if slot.sequence and slot.sequence.cancelled:
+                self._finish(slot, Reason.INTERRUPTED)
+
+    def _decode(self, parts: list[Part]) -> bool:
+        """Run a planned step. False when it did not happen and must be planned anew."""
+        self._context.clear()
+        for part in parts:
+            part.add_to(self._context)
+        prefilling = [part for part in parts if part.count > LONG_STEP]
+        governor = self._governor
+        self._context.set_threads(governor.threads_for_long_step() if prefilling else governor.threads)
+        if not prefilling:
+            return self._settle(self._context.decode(), parts, {})
+        states = {part.slot: self._memory.partial_state(part.slot) for part in parts}
+        with self._changed:
+            self._interruptible = frozenset(part.sequence for part in prefilling)
+            if any(part.sequence.cancelled for part in prefilling):
+                return False
+        try:
+            code = self._context.decode()
+        finally:
+            with self._changed:
+                self._interruptible = frozenset()
+                self._context.abort(self._closing)
+        return self._settle(code, parts, states)
+
+    def _settle(self, code: int, parts: list[Part], states: dict[Slot, bytes | None]) -> bool:
+        if code == ABORTED:
+            for part in parts:  # some of the batch may have run: bring every sequence back to before it
+                self._memory.roll_back(part.slot, len(part.slot.keys), states.get(part.slot))
+            return False
+        if code == NO_KV_SLOT:
+            self._make_room(parts)
+            return False
+        return True
+
+    def _make_room(self, parts: list[Part]) -> None:
+        """The shared cells are full: forget idle slots, oldest first; then send the youngest request back to wait; the
+        last one left has met the end of the context."""
+        idle = [slot for slot in self._memory.slots if slot.sequence is None and slot.keys]
+        if idle:
+            self._memory.clear(min(idle, key=lambda slot: slot.last_used))
+            return
+        running = self._running()
+        youngest = max(running, key=lambda slot: slot.last_used)
+        sequence = youngest.sequence
+        assert sequence is not None
+        if len(running) == 1:
+            self._finish(youngest, Reason.EXCEED_CONTEXT)
+            return
+        youngest.sequence = None
+        self._memory.clear(youngest)
+        self._waiting.appendleft(sequence)
+        self._admissions_held = True  # until a sequence ends, or it would be sent back again at once
+
+    def _advance(self, part: Part) -> None:
+        slot, sequence = part.slot, part.sequence
+        slot.keys += sequence.target[part.start : part.start + part.count]
+        if sequence.checkpoints_due and sequence.checkpoints_due[0] == len(slot.keys):
+            sequence.checkpoints_due.pop(0)
+            self._memory.checkpoint(slot)
+            if slot.keys and sequence.prompt.boundaries[:1] == (len(slot.keys),):
+                self._keep_on_disk(slot)
+        if part.output is None:
+            return
+        try:
+            token = sequence.sampler.sample(self._context.logits(part.output), sequence.constraint)
+            self._accept(slot, sequence, token)
+        except Exception as error:
+            failure = error if isinstance(error, LeapGenerationError) else LeapGenerationError(f"sampling: {error}")
+            self._fail(slot, failure)
+
+    def _accept(self, slot: Slot, sequence: Sequence, token: int) -> None:
+        """Take a sampled token, and with it the tokens that its constraint leaves no choice about."""
+        constraint = sequence.constraint
+        sequence.note_time()
+        tokens = deque([token])
+        while tokens:
+            token = tokens.popleft()
+            if token in self._eog:
+                return self._finish(slot, Reason.STOP)
+            sequence.emit(token)
+            if constraint is not None:
+                constraint.accept(token)
+            if sequence.max_tokens is not None and sequence.generated >= sequence.max_tokens:
+                return self._finish(slot, Reason.MAX_TOKENS)
+            if len(sequence.target) > self.context_size:
+                return self._finish(slot, Reason.EXCEED_CONTEXT)
+            if constraint is not None and not tokens:
+                if constraint.finished:
+                    return self._finish(slot, Reason.STOP)
+                tokens.extend(constraint.forced_tokens())
+        return None
+
+    def _finish(self, slot: Slot, reason: Reason) -> None:
+        sequence = slot.sequence
+        assert sequence is not None
+        self._release(slot)
+        sequence.finish(reason)
+        if reason is not Reason.INTERRUPTED:
+            self._keep_on_disk(slot)
+
+    def _fail(self, slot: Slot, error: LeapGenerationError) -> None:
+        sequence = slot.sequence
+        assert sequence is not None
+        self._release(slot)
+        self._memory.clear(slot)
+        sequence.finish(Reason.ERROR, error)
+
+    def _release(self, slot: Slot) -> None:
+        slot.sequence = None
+        slot.last_used = next(self._ticks)
+        self._admissions_held = False
+
+    def _keep_on_disk(self, slot: Slot) -> None:
+        if self._snapshots.on_disk and not self._snapshots.has_on_disk(slot.keys):
+            self._snapshots.keep_on_disk(slot.keys, self._memory.whole_state(slot))

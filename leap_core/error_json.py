@@ -1,0 +1,43 @@
+"""leap's errors as JSON and back, with their class and all their fields."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import errors
+from .errors import LeapError, LeapGenerationError
+from .responses import GenerationStats
+
+JsonObject = dict[str, Any]
+
+
+def error_to_json(error: LeapError) -> JsonObject:
+    """``classes`` go from the error's own to its last base, so that a client without the first may know the second."""
+    classes = [kind.__name__ for kind in type(error).__mro__ if issubclass(kind, LeapError)]
+    return {"classes": classes, **{name: _plain(value) for name, value in vars(error).items()}}
+
+
+def error_from_json(value: object) -> LeapError:
+    """The error that was written; what cannot be read becomes a LeapGenerationError that shows it."""
+    if not isinstance(value, dict) or not isinstance(value.get("message"), str):
+        return LeapGenerationError(f"the host failed: {value!r}")
+    fields = {name: tuple(item) if isinstance(item, list) else item for name, item in value.items()}
+    names = fields.pop("classes", ())
+    kind = next((known for name in names if (known := _class(name)) is not None), LeapGenerationError)
+    if isinstance(fields.get("stats"), dict):
+        fields["stats"] = GenerationStats.from_json(fields["stats"])
+    error = kind.__new__(kind)
+    error.args = (value["message"],)
+    vars(error).update({"hint": None, **fields})
+    return error
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, GenerationStats):
+        return value.to_json()
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _class(name: object) -> type[LeapError] | None:
+    found = getattr(errors, name, None) if isinstance(name, str) else None
+    return found if isinstance(found, type) and issubclass(found, LeapError) else None

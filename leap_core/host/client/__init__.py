@@ -1,0 +1,1 @@
+"""Finding, starting and asking the host of warm models. Imports no HTTP server."""

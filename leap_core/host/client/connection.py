@@ -1,0 +1,215 @@
+"""The host of a data directory, seen from another process: found, started, asked, ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...error_json import error_from_json
+from ...errors import (
+    LeapError,
+    LeapGenerationError,
+    LeapModelLoadingError,
+    LeapModelNotFoundError,
+    LeapUnavailableError,
+)
+from ...storage.directories import Directories
+from ..rendezvous import INSTANCE_HEADER, PROTOCOL, HostFiles, HostState
+from .http import Answer, send
+
+if TYPE_CHECKING:
+    from .runner import RemoteModelRunner
+
+JsonObject = dict[str, Any]
+
+ASK_SECONDS = 10.0
+STATUS_SECONDS = 3.0
+LOADING_POLL_SECONDS = 0.1
+END_SECONDS = 30.0
+POLL_SECONDS = 0.02
+GONE_SECONDS = 1.0
+"""How long a host whose connection broke may take to be gone."""
+
+
+class ModelHost:
+    """A running host. Its methods raise LeapUnavailableError when it cannot be reached."""
+
+    def __init__(
+        self, files: HostFiles, state: HostState, token: str, variables: Mapping[str, str] | None = None
+    ) -> None:
+        self.files = files
+        self.variables = variables
+        self.state = state
+        self._token = token
+
+    @staticmethod
+    def running(variables: Mapping[str, str] | None = None) -> ModelHost | None:
+        """The host of the data directory that these variables (the process's own when None) lead to, if there is one.
+
+        What a host that is gone has left behind is removed. Raises LeapUnavailableError when there is one that cannot
+        be trusted or understood.
+        """
+        files = HostFiles.of(Directories.from_environment(variables))
+        if not files.state.exists():
+            return None
+        if not files.is_alive():
+            files.remove_stale()
+            return None
+        state = files.read_state()
+        if state is None:
+            return None
+        if state.protocol != PROTOCOL:
+            raise LeapUnavailableError(
+                "the model host is of another version of leap", hint="`leap unload --all` ends it"
+            )
+        return ModelHost(files, state, files.read_token(), variables)
+
+    @staticmethod
+    def ensure(variables: Mapping[str, str] | None = None) -> ModelHost:
+        """The running host, or a new one. Raises LeapUnavailableError when none can be started."""
+        found = ModelHost.running(variables)
+        if found is not None:
+            return found
+        from .starting import start_host
+
+        return start_host(os.environ if variables is None else variables)
+
+    @staticmethod
+    def end_by_force(variables: Mapping[str, str] | None = None) -> bool:
+        """End a host that cannot be spoken to, by signals to its process; whether there was one."""
+        files = HostFiles.of(Directories.from_environment(variables))
+        state = files.read_state()
+        if state is None or not files.is_alive():
+            files.remove_stale()
+            return False
+        from ...background.process_identity import terminate
+
+        for kill, seconds in ((False, END_SECONDS / 3), (True, END_SECONDS / 3)):
+            terminate(state.pid, state.process_started, kill=kill)
+            if ModelHost(files, state, "").wait_for_end(seconds):
+                files.remove_stale()
+                return True
+        raise LeapUnavailableError(f"the model host (process {state.pid}) does not end")
+
+    def status(self, timeout: float = STATUS_SECONDS) -> JsonObject:
+        """``pid``, ``memory`` (bytes) and ``models``, as ``leap ps`` shows them."""
+        return self.ask("GET", "/leap/status", timeout=timeout)
+
+    def load(
+        self,
+        reference: str,
+        on_progress: Callable[[float], object] | None = None,
+        cwd: str | None = None,
+        **wish: object,
+    ) -> JsonObject:
+        """Have a model loaded (see ``residents.Wish``) and wait until it is ready; its line of the status.
+
+        ``on_progress`` is called with the seconds that it has taken so far. Raises what loading raised.
+        """
+        asked = {"reference": reference, "cwd": cwd or str(Path.cwd()), **wish}
+        with self.open("POST", "/leap/load", asked, timeout=END_SECONDS) as answer:
+            try:
+                for line in answer.lines():
+                    said = json.loads(line)
+                    if "model" in said:
+                        return dict(said["model"])
+                    if "error" in said:
+                        raise error_from_json(said["error"])
+                    if on_progress is not None:
+                        on_progress(said["loading"])
+            except (OSError, ValueError) as error:
+                if isinstance(error, LeapError):
+                    raise
+        raise self.lost(LeapModelLoadingError, f"while it loaded {reference}")
+
+    def find(self, reference: str, cwd: str | None = None, **wish: object) -> JsonObject | None:
+        """``model``, and in what it ``differs`` from the wish; None when the host does not hold it.
+
+        A model that is just being loaded is waited for.
+        """
+        asked = {"reference": reference, "cwd": cwd or str(Path.cwd()), **wish}
+        while True:
+            try:
+                found = self.ask("POST", "/leap/find", asked)
+            except LeapModelNotFoundError:
+                return None
+            if found["model"]["state"] != "loading":
+                return found if found["model"]["state"] == "ready" else None
+            time.sleep(LOADING_POLL_SECONDS)
+
+    def runner(self, model: JsonObject) -> RemoteModelRunner:
+        """The runner of a model that ``load`` or ``find`` described."""
+        from .runner import RemoteModelRunner
+
+        return RemoteModelRunner(self, model)
+
+    def unload(self, reference: str | None, cwd: str | None = None) -> list[str]:
+        """Have one model unloaded, or all; their names. Returns when their memory is free, and the host gone if it
+        held no other. Raises LeapModelNotFoundError."""
+        where = cwd or str(Path.cwd())
+        asked: JsonObject = {"all": True} if reference is None else {"reference": reference, "cwd": where}
+        answer = self.ask("POST", "/leap/unload", asked, timeout=END_SECONDS)
+        if answer["ends"]:
+            self.wait_for_end()
+        return list(answer["unloaded"])
+
+    def end_if_empty(self) -> None:
+        """End the host if it holds no model, and wait until it is gone."""
+        if self.ask("POST", "/leap/end", {})["ends"]:
+            self.wait_for_end()
+
+    def wait_for_end(self, seconds: float = END_SECONDS) -> bool:
+        """Wait until the process is gone, at most so long; whether it is."""
+        deadline = time.monotonic() + seconds
+        while self._is_there():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(POLL_SECONDS)
+        return True
+
+    def _is_there(self) -> bool:
+        if self.files.is_alive():
+            return self.files.read_state() in (self.state, None)
+        from ...background.process_identity import start_time  # the lock is freed a moment before the process is gone
+
+        started = self.state.process_started
+        return started is not None and start_time(self.state.pid) == started
+
+    def ask(self, method: str, path: str, value: object = None, *, timeout: float = ASK_SECONDS) -> JsonObject:
+        """A request with a short answer."""
+        try:
+            with self.open(method, path, value, timeout=timeout) as answer:
+                return dict(answer.json())
+        except OSError:
+            raise self.lost(LeapUnavailableError) from None
+
+    def open(self, method: str, path: str, value: object = None, *, timeout: float | None) -> Answer:
+        """A request whose answer is read as it comes. Raises the error with which it was refused."""
+        try:
+            answer = send(self.state.port, method, path, self._token, value, timeout=timeout)
+        except TimeoutError:
+            raise LeapUnavailableError(
+                f"the model host (process {self.state.pid}) does not answer", hint="`leap unload --all` ends it"
+            ) from None
+        except OSError:
+            raise self.lost(LeapUnavailableError) from None
+        if answer.status == 200 and answer.headers.get(INSTANCE_HEADER.lower()) == self.state.instance:
+            return answer
+        with answer:
+            try:
+                raise error_from_json(answer.json()["error"]["leap"])
+            except (OSError, KeyError, TypeError, ValueError):
+                raise LeapUnavailableError(f"the model host's port {self.state.port} is another program's") from None
+
+    def lost(self, kind: type[LeapError] = LeapGenerationError, when: str = "") -> LeapError:
+        """The error to raise when the connection broke: what became of the host. Cleans up behind one that is gone."""
+        message = "the connection to the model host broke"
+        if self.wait_for_end(GONE_SECONDS):
+            crashed = self.files.read_state() == self.state  # one that ends in order takes its state away
+            self.files.remove_stale()
+            message = "the model host ended unexpectedly" if crashed else "the model host has ended"
+        return kind(f"{message} {when}".strip(), hint=f"its log is {self.files.log}")

@@ -1,0 +1,100 @@
+"""The warm model that stands for a reference, if the host holds it as it is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...errors import LeapError, LeapUnavailableError
+from ...options import ModelLoadingOptions
+from .connection import ModelHost
+
+if TYPE_CHECKING:
+    from .runner import RemoteModelRunner
+
+ATTEMPTS = 3
+"""Hosts that may end just when they are asked, before that is an error."""
+
+
+def warm_runner(
+    reference: str,
+    options: ModelLoadingOptions,
+    *,
+    variables: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> RemoteModelRunner | None:
+    """The host's runner of this model. None when no host runs, when it does not hold the model, or holds it otherwise
+    than the options say (those left at their defaults say nothing). Raises LeapUnavailableError when there is a host
+    that cannot be used.
+    """
+    host = ModelHost.running(variables)
+    found = None if host is None else _find(host, reference, options, cwd)
+    if host is None or found is None or found["differs"]:
+        return None
+    return host.runner(found["model"])
+
+
+def keep_warm(
+    reference: str,
+    *,
+    variables: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    on_progress: Callable[[float], object] | None = None,
+    **wish: object,
+) -> tuple[ModelHost, dict[str, Any]]:
+    """Have the host hold this model, starting a host where none runs; the host, and its description of the model.
+
+    ``wish``: ``context_size``, ``cpu_threads``, ``n_gpu_layers``, ``slots``, ``queue``, ``keep_alive`` (seconds without
+    use, 0 until unloaded), ``chat_template``; see ``residents.Wish``. Loading what is loaded begins its time anew.
+    Raises LeapModelLoadingError, or LeapUnavailableError when there can be no host. Where loading fails, a host that
+    holds nothing else is ended.
+    """
+    for attempt in range(ATTEMPTS):
+        host = ModelHost.ensure(variables)
+        try:
+            return host, host.load(reference, on_progress, str(cwd or Path.cwd()), **wish)
+        except LeapUnavailableError:  # it was just ending
+            if attempt == ATTEMPTS - 1 or not host.wait_for_end(1.0):
+                raise
+        except LeapError:
+            with suppress(LeapUnavailableError):
+                host.end_if_empty()
+            raise
+    raise AssertionError("unreachable")
+
+
+def demanded_runner(
+    reference: str,
+    options: ModelLoadingOptions,
+    *,
+    variables: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> RemoteModelRunner:
+    """``warm_runner`` for those who want nothing else: LeapUnavailableError says why it cannot be had."""
+    host = ModelHost.running(variables)
+    if host is None:
+        raise LeapUnavailableError("no model host is running", hint=f"`leap load {reference}` starts one")
+    found = _find(host, reference, options, cwd)
+    if found is None:
+        raise LeapUnavailableError(
+            f"the model host does not hold {reference}", hint=f"`leap load {reference}` loads it there"
+        )
+    if found["differs"]:
+        raise LeapUnavailableError(
+            f"the model host holds {reference} with {found['differs']}",
+            hint=f"`leap unload {reference}`, then `leap load` it so",
+        )
+    return host.runner(found["model"])
+
+
+def _find(host: ModelHost, reference: str, options: ModelLoadingOptions, cwd: Path | None) -> dict[str, Any] | None:
+    return host.find(
+        reference,
+        cwd=None if cwd is None else str(cwd),
+        context_size=options.context_size,
+        cpu_threads=options.cpu_threads,
+        n_gpu_layers=options.n_gpu_layers or None,
+        chat_template=options.chat_template,
+    )

@@ -1,0 +1,198 @@
+"""A model that the host holds, as a ModelRunner: nothing is lost on the way, errors keep their class and fields."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from ...error_json import error_from_json
+from ...errors import LeapError, LeapGenerationError, LeapModelNotFoundError, LeapUnavailableError
+from ...messages import ChatMessage
+from ...options import GenerationOptions
+from ...responses import Complete, MessageResponse
+from ...runner.contract import Generation, ModelRunner, RenderedPrompt
+from .connection import ModelHost
+from .http import Answer
+
+if TYPE_CHECKING:
+    from ...functions import LeapFunction
+
+JsonObject = dict[str, Any]
+
+STOP_SECONDS = 5.0
+COUNT_SECONDS = 60.0
+UNLOADED = "the model is unloaded"
+
+
+class RemoteModelRunner(ModelRunner):
+    """``model``: its description by the host. ``unload`` only lets go of it: the host keeps it for others."""
+
+    def __init__(self, host: ModelHost, model: JsonObject) -> None:
+        self._host = host
+        self._model = model
+        self._guard = threading.RLock()  # a generation that is collected may let go of itself anywhere
+        self._running: WeakSet[RemoteGeneration] = WeakSet()
+        self._unloaded = False
+
+    @property
+    def model_id(self) -> str:
+        return str(self._model["model"])
+
+    @property
+    def context_size(self) -> int:
+        return int(self._model["context_size"])
+
+    def start(
+        self,
+        messages: Sequence[ChatMessage],
+        functions: Sequence[LeapFunction] = (),
+        options: GenerationOptions | None = None,
+    ) -> Generation:
+        return self._start("/v1/chat/completions", _chat(messages, functions), options)
+
+    def start_text(self, text: str, options: GenerationOptions | None = None) -> Generation:
+        return self._start("/v1/completions", {"prompt": text}, options)
+
+    def _start(self, path: str, asked: JsonObject, options: GenerationOptions | None) -> Generation:
+        self._check_loaded()
+        answer = self._open(path, {**asked, "stream": True, "leap": _extension(options)}, timeout=None)
+        generation = RemoteGeneration(self._host, answer)
+        with self._guard:
+            if not self._unloaded:
+                self._running.add(generation)
+                return generation
+        generation.close()
+        raise LeapGenerationError(UNLOADED)
+
+    def get_prompt_tokens_size(
+        self,
+        messages: Sequence[ChatMessage],
+        add_bos_token: bool = True,
+        functions: Sequence[LeapFunction] = (),
+    ) -> int:
+        self._check_loaded()
+        asked = {**_chat(messages, functions), "add_bos_token": add_bos_token, "leap": {"events": True}}
+        with self._open("/leap/tokens", asked, timeout=COUNT_SECONDS) as answer:
+            return int(answer.json()["tokens"])
+
+    def render(
+        self,
+        prompt: Sequence[ChatMessage] | str,
+        functions: Sequence[LeapFunction] = (),
+        options: GenerationOptions | None = None,
+    ) -> RenderedPrompt:
+        self._check_loaded()
+        asked = {"prompt": prompt} if isinstance(prompt, str) else _chat(prompt, functions)
+        with self._open("/leap/prompt", {**asked, "leap": _extension(options)}, timeout=COUNT_SECONDS) as answer:
+            value = answer.json()
+        return RenderedPrompt(str(value["text"]), int(value["tokens"]))
+
+    def unload(self) -> None:
+        with self._guard:
+            self._unloaded = True
+            running = list(self._running)
+        for generation in running:
+            generation.cut(LeapGenerationError("the model was unloaded during the generation"))
+
+    def _open(self, path: str, asked: JsonObject, *, timeout: float | None) -> Answer:
+        try:
+            return self._host.open("POST", path, {"model": self._model["key"], **asked}, timeout=timeout)
+        except (LeapModelNotFoundError, LeapUnavailableError):  # it went, or its host did, since it was last used
+            self._revive()
+        return self._host.open("POST", path, {"model": self._model["key"], **asked}, timeout=timeout)
+
+    def _revive(self) -> None:
+        """Have the model loaded again as it was: whoever still has this runner wants to go on."""
+        from .lookup import keep_warm
+
+        wish = dict(self._model["wish"])
+        reference, cwd = wish.pop("reference"), wish.pop("cwd")
+        try:
+            host, model = keep_warm(reference, variables=self._host.variables, cwd=Path(cwd), **wish)
+        except LeapError as error:
+            message = f"the model is no longer warm and cannot be loaded again: {error.message}"
+            raise LeapGenerationError(message, hint=error.hint) from None
+        with self._guard:
+            self._host, self._model = host, model
+
+    def _check_loaded(self) -> None:
+        if self._unloaded:
+            raise LeapGenerationError(UNLOADED, hint="load it again")
+
+
+def _chat(messages: Sequence[ChatMessage], functions: Sequence[LeapFunction]) -> JsonObject:
+    asked: JsonObject = {"messages": [message.to_json() for message in messages]}
+    if functions:
+        asked["tools"] = [function.to_json_object() for function in functions]
+    return asked
+
+
+def _extension(options: GenerationOptions | None) -> JsonObject:
+    options = options or GenerationOptions()
+    options.validate()
+    return {"events": True, "options": options.to_json()}
+
+
+class RemoteGeneration(Generation):
+    """The events of one stream. Closing its connection gives the generation up."""
+
+    def __init__(self, host: ModelHost, answer: Answer) -> None:
+        self._host = host
+        self._answer = answer
+        self._id = answer.headers.get("x-leap-generation", "")
+        self._events = self._read()
+        self._cut: LeapGenerationError | None = None
+        self._ended = False
+
+    def __next__(self) -> MessageResponse:
+        return next(self._events)
+
+    def _read(self) -> Iterator[MessageResponse]:
+        try:
+            for line in self._answer.lines():
+                if not line.startswith(b"data: {"):
+                    continue
+                value = json.loads(line[6:])
+                if "error" in value:
+                    raise self._cut or error_from_json(value["error"].get("leap"))
+                if "leap" in value:
+                    response = MessageResponse.from_json(value["leap"])
+                    yield response
+                    if isinstance(response, Complete):
+                        return
+        except (OSError, ValueError) as error:
+            if isinstance(error, LeapError):
+                raise
+        finally:
+            self._free()
+        raise self._cut or self._host.lost(LeapGenerationError, "during the generation")
+
+    def stop(self) -> None:
+        if self._ended:
+            return
+        try:
+            self._host.ask("POST", f"/leap/stop/{self._id}", {}, timeout=STOP_SECONDS)
+        except LeapError:
+            self._answer.shut()  # nobody is there to end it: let the reader find out
+
+    def cut(self, error: LeapGenerationError) -> None:
+        """From any thread: end the connection, and let the reader see this error."""
+        self._cut = error
+        self._answer.shut()
+
+    def close(self) -> None:
+        self._events.close()  # type: ignore[attr-defined]
+        self._free()
+
+    def __del__(self) -> None:
+        with suppress(Exception):
+            self._free()
+
+    def _free(self) -> None:
+        self._ended = True
+        self._answer.close()

@@ -1,0 +1,95 @@
+"""Starting a host: a process of its own, in its own session, that outlives whoever starts it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+from ...error_json import error_from_json
+from ...errors import LeapUnavailableError
+from ...storage.directories import Directories, child_environment, private_directory
+from ...storage.locks import locked
+from ..rendezvous import HostFiles
+from .connection import ModelHost
+
+START_SECONDS = 60.0
+LONGEST_LOG = 4 * 1024 * 1024
+DETACHED_ON_WINDOWS = 0x00000008 | 0x00000200
+"""DETACHED_PROCESS and CREATE_NEW_PROCESS_GROUP."""
+
+
+def start_host(variables: Mapping[str, str]) -> ModelHost:
+    """Start a host, unless somebody else has just done so. Raises LeapUnavailableError saying why there is none."""
+    files = HostFiles.of(Directories.from_environment(variables))
+    try:
+        private_directory(files.directory)
+        with locked(files.starting):
+            found = ModelHost.running(variables)
+            if found is not None:
+                return found
+            log = _open_log(files.log)
+            with log:
+                _spawn(variables, files, log)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        raise LeapUnavailableError(f"the model host cannot start: {where}{error.strerror or error}") from None
+    found = ModelHost.running(variables)
+    if found is None:
+        raise LeapUnavailableError("the model host ended right after its start", hint=f"its log is {files.log}")
+    return found
+
+
+def _spawn(variables: Mapping[str, str], files: HostFiles, log: IO[bytes]) -> None:
+    detached: dict[str, Any] = {"start_new_session": True}
+    if os.name == "nt":
+        detached = {"creationflags": DETACHED_ON_WINDOWS}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "leap_core.host"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        cwd=files.directory,
+        env=child_environment(variables),
+        **detached,
+    )
+    # Who lives on beside the host has to take note of its end, or it stays in the process table.
+    threading.Thread(target=process.wait, name="leap-host-end", daemon=True).start()
+    assert process.stdout is not None
+    with process.stdout as out:
+        line = _first_line(out, process)
+    try:
+        said = json.loads(line)
+    except ValueError:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(5)
+        raise LeapUnavailableError(
+            f"the model host ended while it started (exit code {process.returncode})", hint=f"its log is {files.log}"
+        ) from None
+    if "error" in said:
+        process.wait(5)
+        raise error_from_json(said["error"])
+
+
+def _first_line(out: IO[bytes], process: subprocess.Popen[bytes]) -> bytes:
+    """What the host says when it is ready; empty when it ended without a word."""
+    timer = threading.Timer(START_SECONDS, process.kill)
+    timer.start()
+    try:
+        return out.readline()
+    finally:
+        timer.cancel()
+
+
+def _open_log(path: Path) -> IO[bytes]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(OSError):
+        if path.stat().st_size > LONGEST_LOG:
+            os.replace(path, path.with_suffix(".log.1"))
+    return open(path, "ab")

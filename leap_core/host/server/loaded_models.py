@@ -1,0 +1,327 @@
+"""The models that a host holds: loading, finding, sharing and letting go of them. All on the event loop; what takes
+long happens in threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ...background.process_identity import resident_bytes
+from ...errors import LeapError, LeapModelLoadingError, LeapModelNotFoundError, LeapUnavailableError
+from ...models.references.resolving import LocalModel, resolve_local
+from ...models.store import hold
+from ...options import CacheOptions, ModelLoadingOptions
+from ...runner.contract import ModelRunner
+from .http_errors import Refused, queue_full, still_loading
+from .throughput import Throughput
+
+JsonObject = dict[str, Any]
+Loader = Callable[[LocalModel, ModelLoadingOptions], ModelRunner]
+log = logging.getLogger("leap.host")
+
+DEFAULT_KEEP_ALIVE = 600.0
+DEFAULT_SLOTS = 8
+DEFAULT_QUEUE = 256
+
+
+@dataclass(frozen=True)
+class Wish:
+    """How a model is wanted. None means: however it is. ``keep_alive`` in seconds, 0 until unloaded."""
+
+    reference: str
+    cwd: Path | None = None
+    context_size: int | None = None
+    cpu_threads: int | None = None
+    n_gpu_layers: int | None = None
+    slots: int | None = None
+    queue: int | None = None
+    keep_alive: float | None = None
+    chat_template: str | None = None
+
+    def options(self) -> ModelLoadingOptions:
+        """For loading: prompt snapshots stay in memory across requests."""
+        return ModelLoadingOptions(
+            context_size=self.context_size,
+            cpu_threads=self.cpu_threads,
+            n_gpu_layers=self.n_gpu_layers or 0,
+            slots=self.slots or DEFAULT_SLOTS,
+            chat_template=self.chat_template,
+            cache_options=CacheOptions(enabled=True, disk_disabled=True),
+        )
+
+
+class Resident:
+    """One model. ``name`` is what clients call it; ``key`` is its own for this life of the host."""
+
+    def __init__(self, name: str, local: LocalModel, wish: Wish) -> None:
+        self.key = secrets.token_hex(8)
+        self.name = name
+        self.local = local
+        self.wish = wish
+        self.version = _version_of(local.path)
+        self.references: set[str] = set()
+        self.options = wish.options()
+        self.queue = DEFAULT_QUEUE if wish.queue is None else wish.queue
+        self.keep_alive = DEFAULT_KEEP_ALIVE if wish.keep_alive is None else wish.keep_alive
+        self.runner: ModelRunner | None = None
+        self.loading: asyncio.Task[None] | None = None
+        self.unloading: asyncio.Task[None] | None = None
+        self.throughput = Throughput()
+        self.active = 0
+        self.last_used = time.monotonic()
+        self.created = int(time.time())
+        self.memory: int | None = None
+        self.held = ExitStack()
+
+    @property
+    def state(self) -> str:
+        """loading, ready, or unloading."""
+        if self.runner is not None:
+            return "ready"
+        return "loading" if self.loading is not None and not self.loading.done() else "unloading"
+
+    @property
+    def expires_in(self) -> float | None:
+        """Seconds until it is unloaded, None while it is in use or stays until it is told to go."""
+        if self.keep_alive == 0 or self.active or self.runner is None:
+            return None
+        return max(0.0, self.last_used + self.keep_alive - time.monotonic())
+
+    def differs(self, wish: Wish) -> str | None:
+        """In what this model is not as wished, if in anything."""
+        if _version_of(self.local.path) != self.version:
+            return "an older version of its file"
+        context = self.runner.context_size if self.runner else self.options.context_size
+        if wish.context_size is not None and context is not None and wish.context_size != context:
+            return f"a context of {context} tokens, not {wish.context_size}"
+        for name, shown in (("cpu_threads", "threads"), ("n_gpu_layers", "GPU layers"), ("slots", "slots")):
+            wanted, present = getattr(wish, name), getattr(self.options, name)
+            if wanted is not None and wanted != present:
+                return f"{'its own choice of' if present is None else present} {shown}, not {wanted}"
+        if wish.chat_template is not None and wish.chat_template != self.options.chat_template:
+            return "another chat template"
+        return None
+
+    @contextmanager
+    def in_use(self, *, answers: bool = True) -> Iterator[ModelRunner]:
+        """Have the runner for one request, which ``answers`` or only asks something of the model. Raises Refused while
+        it cannot be had."""
+        if self.runner is None:
+            raise still_loading(self.name) if self.state == "loading" else self._gone()
+        if self.active >= self.options.slots + self.queue:
+            raise queue_full(self.name, self.active - self.options.slots)
+        self.active += 1
+        if answers:
+            self.throughput.begin()
+        try:
+            yield self.runner
+        finally:
+            self.active -= 1
+            if answers:
+                self.throughput.end()
+            self.last_used = time.monotonic()
+
+    def touch(self, keep_alive: float | None) -> None:
+        """Begin its time anew, with another keep-alive where one is given."""
+        self.last_used = time.monotonic()
+        if keep_alive is not None:
+            self.keep_alive = keep_alive
+
+    def to_json(self) -> JsonObject:
+        """What ``leap ps`` shows, and for clients ``key`` and ``wish``. Times in seconds, sizes in bytes."""
+        speed = self.throughput.tokens_per_second()
+        return {
+            "key": self.key,
+            "model": self.name,
+            "state": self.state,
+            "path": str(self.local.path),
+            "size": _size_of(self.local.path),
+            "memory": self.memory,
+            "context_size": self.runner.context_size if self.runner else None,
+            "slots": self.options.slots,
+            "slots_in_use": min(self.active, self.options.slots),
+            "waiting": max(0, self.active - self.options.slots),
+            "tokens_per_second": None if speed is None else round(speed, 1),
+            "keep_alive": self.keep_alive,
+            "expires_in": None if self.expires_in is None else round(self.expires_in, 1),
+            "wish": {**asdict(self.wish), "cwd": str(self.wish.cwd or ""), "keep_alive": self.keep_alive},
+        }
+
+    def _gone(self) -> Refused:
+        return Refused(
+            404, "model_not_found", LeapModelNotFoundError(f"{self.name} was unloaded", hint="load it again")
+        )
+
+
+class Residents:
+    """All models of a host. ``loader`` makes a runner of files."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+        self._all: dict[str, Resident] = {}
+        self._one_at_a_time = asyncio.Lock()
+        self._closing = False
+        self._arriving = 0
+        self.last_change = time.monotonic()
+
+    def __iter__(self) -> Iterator[Resident]:
+        return iter(list(self._all.values()))
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    async def load(self, wish: Wish) -> Resident:
+        """The model, loaded now or before. Raises LeapModelLoadingError, also when it is loaded in another way."""
+        self._arriving += 1
+        try:
+            return await self._load_or_share(wish)
+        finally:
+            self._arriving -= 1
+
+    async def _load_or_share(self, wish: Wish) -> Resident:
+        local = await asyncio.to_thread(resolve_local, wish.reference, cwd=wish.cwd)
+        path = str(local.path.resolve())
+        while True:
+            if self._closing:
+                raise LeapUnavailableError("the model host is ending", hint="try again")
+            resident = self._all.get(path)
+            if resident is None:
+                resident = Resident(self._free_name(local.model_id), local, wish)
+                self._all[path] = resident
+                resident.loading = asyncio.create_task(self._load(path, resident))
+            assert resident.loading is not None
+            await asyncio.shield(resident.loading)
+            if resident.unloading is None:
+                break
+            await asyncio.wait({resident.unloading})
+        different = resident.differs(wish)
+        if different:
+            raise LeapModelLoadingError(
+                f"{resident.name} is loaded already, with {different}", hint=f"leap unload {resident.name} first"
+            )
+        resident.references |= {wish.reference, _in_full(wish)}
+        if wish.queue is not None:
+            resident.queue = wish.queue
+        resident.touch(wish.keep_alive)
+        return resident
+
+    async def find(self, wish: Wish) -> Resident:
+        """The model, if it is held. Raises LeapModelNotFoundError."""
+        try:
+            local = await asyncio.to_thread(resolve_local, wish.reference, cwd=wish.cwd)
+        except LeapError:  # a name that it has here, or a file that is there no more
+            is_path = wish.reference.startswith((".", "~", os.sep)) or wish.reference.endswith(".gguf")
+            return self.named(_in_full(wish) if is_path else wish.reference)
+        found = self._all.get(str(local.path.resolve()))
+        if found is None:
+            raise LeapModelNotFoundError(f"the model {wish.reference!r} is not loaded")
+        return found
+
+    def named(self, name: str | None) -> Resident:
+        """The model of this name or key; without a name the only one. Raises LeapModelNotFoundError."""
+        held = list(self._all.values())
+        if name is None and len(held) == 1:
+            return held[0]
+        for resident in held:
+            if name == resident.key or (name or "").lower() == resident.name.lower():
+                return resident
+        for resident in held:
+            if name in resident.references:
+                return resident
+        listed = ", ".join(resident.name for resident in held) or "none"
+        asked = "no model was named" if name is None else f"the model {name!r} is not loaded"
+        raise LeapModelNotFoundError(f"{asked}; loaded: {listed}")
+
+    def to_answer(self, name: str | None) -> Resident:
+        """``named``, for a request that may have come before its model: Refused says so while any is on its way."""
+        try:
+            return self.named(name)
+        except LeapModelNotFoundError:
+            if self._arriving:
+                raise still_loading(name or "the model") from None
+            raise
+
+    async def unload(self, resident: Resident) -> None:
+        """Let go of a model; what runs on it ends with an error. Returns when its memory is free."""
+        if resident.unloading is None:
+            resident.unloading = asyncio.create_task(self._unload(resident))
+        await asyncio.shield(resident.unloading)
+
+    async def _unload(self, resident: Resident) -> None:
+        if resident.loading is not None:
+            await asyncio.wait({resident.loading})
+        runner, resident.runner = resident.runner, None
+        if runner is not None:
+            await asyncio.to_thread(runner.unload)
+            log.info("unloaded %s", resident.name)
+        resident.held.close()
+        self._forget(resident)
+
+    async def expire(self) -> None:
+        """Let go of the models whose time is over."""
+        for resident in self:
+            if resident.expires_in == 0.0:
+                log.info("%s was not used for %g s", resident.name, resident.keep_alive)
+                await self.unload(resident)
+
+    async def close(self) -> None:
+        """Let go of all, and take no more."""
+        self._closing = True
+        await asyncio.gather(*(self.unload(resident) for resident in self))
+
+    async def _load(self, path: str, resident: Resident) -> None:
+        try:
+            async with self._one_at_a_time:
+                log.info("loading %s from %s", resident.name, resident.local.path)
+                before, begun = resident_bytes(), time.monotonic()
+                resident.held.enter_context(hold(resident.local.path))
+                runner = await asyncio.to_thread(self._loader, resident.local, resident.options)
+                after = resident_bytes()
+                if before is not None and after is not None:
+                    resident.memory = max(after - before, _size_of(resident.local.path))
+                log.info("loaded %s in %.2f s", resident.name, time.monotonic() - begun)
+        except BaseException as error:
+            log.info("cannot load %s: %s", resident.name, error)
+            resident.held.close()
+            self._forget(resident)
+            raise
+        resident.runner = runner
+        resident.touch(None)
+        self.last_change = time.monotonic()
+
+    def _forget(self, resident: Resident) -> None:
+        self._all = {path: other for path, other in self._all.items() if other is not resident}
+        self.last_change = time.monotonic()
+
+    def _free_name(self, name: str) -> str:
+        taken = {resident.name.lower() for resident in self}
+        names = [name, *(f"{name}-{number}" for number in range(2, len(taken) + 3))]
+        return next(each for each in names if each.lower() not in taken)
+
+
+def _in_full(wish: Wish) -> str:
+    """The reference as a path that means the same in any directory."""
+    return os.path.abspath((wish.cwd or Path.cwd()) / wish.reference)
+
+
+def _version_of(path: Path) -> tuple[int, int, int] | None:
+    """Tells a file from one that was put in its place later."""
+    with suppress(OSError):
+        status = path.stat()
+        return status.st_ino, status.st_size, status.st_mtime_ns
+    return None
+
+
+def _size_of(path: Path) -> int:
+    with suppress(OSError):
+        return path.stat().st_size
+    return 0

@@ -1,0 +1,63 @@
+"""One generation in this process: the tokens of a sequence become responses, in the thread that iterates."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from ..chat_format.reply_builder import Reply
+from ..engine.request import Finished, Sequence
+from ..responses import GenerationFinishReason, MessageResponse
+from ..runner.contract import Generation
+
+
+class InProcessGeneration(Generation):
+    """Reads a submitted ``sequence`` and builds its ``reply``. ``remember`` is called once that has ended well."""
+
+    def __init__(self, sequence: Sequence, reply: Reply, remember: Callable[[], None]) -> None:
+        self._sequence = sequence
+        self._reply = reply
+        self._remember = remember
+        self._ready: deque[MessageResponse] = deque()
+        self._ended = False
+        self._stopped = False
+        self._met_stop_string = False
+
+    def __next__(self) -> MessageResponse:
+        while not self._ready:
+            if self._ended:
+                raise StopIteration
+            self._receive()
+        return self._ready.popleft()
+
+    def _receive(self) -> None:
+        event = self._sequence.events.get()
+        if isinstance(event, Finished):
+            self._ended = True
+            if event.error is not None:
+                raise event.error
+            self._remember()
+            self._ready.extend(self._reply.finish(self._reason(event), event.stats))
+        elif not (self._stopped or self._met_stop_string):
+            self._ready.extend(self._reply.feed(event))
+            if self._reply.met_stop_string:
+                self._met_stop_string = True
+                self._sequence.cancel()
+
+    def _reason(self, event: Finished) -> GenerationFinishReason:
+        if self._met_stop_string:
+            return GenerationFinishReason.STOP
+        return GenerationFinishReason.INTERRUPTED if self._stopped else event.reason
+
+    def stop(self) -> None:
+        self._stopped = True  # tokens that were generated ahead of the reader are dropped: the answer ends here
+        self._sequence.cancel()
+
+    def __del__(self) -> None:
+        self._sequence.cancel()
+
+    def close(self) -> None:
+        self._sequence.cancel()
+        while not self._ended:  # nothing goes on behind the caller's back
+            self._ended = isinstance(self._sequence.events.get(), Finished)
+        self._ready.clear()

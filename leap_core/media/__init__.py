@@ -1,0 +1,1 @@
+"""Pictures and sound as files and arrays. Imports no model runtime."""

@@ -1,0 +1,146 @@
+"""WAV sound as the LEAP engine accepts it: mono, little-endian PCM, float32 or int16/24/32, any sample rate.
+
+Read with a few lines of struct, not with a decoder, because decoders pass in silence what must be refused here:
+a data chunk of size 0, a file cut short, NaN. The layout is RIFF/WAVE (Microsoft's Multimedia Programming Interface).
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..errors import LeapSerializationError
+
+PCM, IEEE_FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
+ENCODINGS = {(PCM, 16): "int16", (PCM, 24): "int24", (PCM, 32): "int32", (IEEE_FLOAT, 32): "float32"}
+SUBFORMAT = bytes.fromhex("000000001000800000aa00389b71")
+"""What follows the coding's tag in the GUID of an extensible format that stands for a plain one."""
+ACCEPTED = "mono PCM of float32, int16, int24 or int32 is accepted"
+
+
+@dataclass(frozen=True)
+class WavFormat:
+    """``encoding`` is float32, int16, int24 or int32; ``sample_rate`` in Hz; ``samples`` counts mono samples."""
+
+    encoding: str
+    sample_rate: int
+    samples: int
+
+    @property
+    def seconds(self) -> float:
+        """Duration in seconds."""
+        return self.samples / self.sample_rate
+
+
+def check_wav(data: bytes) -> WavFormat:
+    """The format of a WAV file, or LeapSerializationError that names what is wrong with it."""
+    if not data:
+        raise LeapSerializationError("the WAV data is empty (no bytes)")
+    if data[:4] == b"RIFX":
+        raise LeapSerializationError("the WAV is big-endian (RIFX); little-endian RIFF is accepted")
+    if len(data) >= 4 and data[:4] != b"RIFF":
+        raise LeapSerializationError("not a WAV file (no RIFF header)", hint="convert it to WAV first")
+    if len(data) < 12:
+        raise LeapSerializationError("the WAV is truncated inside its header")
+    if data[8:12] != b"WAVE":
+        raise LeapSerializationError("not a WAV file (RIFF, but not WAVE)", hint="convert it to WAV first")
+    (size,) = struct.unpack_from("<I", data, 4)
+    chunks = _chunks(data[: 8 + size] if size else data)  # what follows the RIFF is none of its chunks; 0: streamed
+    encoding, width, sample_rate = _read_format(chunks.get(b"fmt "))
+    body = chunks.get(b"data")
+    if body is None:
+        raise LeapSerializationError("the WAV is truncated before its data chunk")
+    if not body:
+        raise LeapSerializationError("the WAV is empty (0 samples)")
+    if len(body) % width:
+        raise LeapSerializationError("the WAV is truncated inside a sample")
+    if encoding == "float32":
+        _check_finite(struct.unpack(f"<{len(body) // 4}f", body))
+    return WavFormat(encoding, sample_rate, len(body) // width)
+
+
+def check_samples(samples: Sequence[float], sample_rate: int) -> None:
+    """Refuse empty or non-finite samples and impossible rates."""
+    if not isinstance(sample_rate, int) or isinstance(sample_rate, bool):
+        raise LeapSerializationError(f"sample_rate {sample_rate!r} is not a whole number of Hz")
+    if not 1 <= sample_rate <= 768_000:
+        raise LeapSerializationError(f"sample_rate {sample_rate} is outside 1 to 768000 Hz")
+    if not samples:
+        raise LeapSerializationError("the sound is empty (0 samples)")
+    _check_finite(samples)
+
+
+def as_float32(samples: Sequence[float]) -> tuple[float, ...]:
+    """The samples as float32 holds them; numpy's arrays will do. What float32 cannot hold becomes infinite."""
+    try:
+        return tuple(array("f", samples))
+    except TypeError:
+        raise LeapSerializationError("the samples must be numbers, one a sample (mono)") from None
+
+
+def wav_from_samples(samples: Sequence[float], sample_rate: int) -> bytes:
+    """Mono float32 samples as the bytes of a WAV file."""
+    samples = as_float32(samples)
+    check_samples(samples, sample_rate)
+    body = struct.pack(f"<{len(samples)}f", *samples)
+    head = struct.pack("<4sIHHIIHH", b"fmt ", 16, IEEE_FLOAT, 1, sample_rate, sample_rate * 4, 4, 32)
+    return (
+        struct.pack("<4sI4s", b"RIFF", 4 + len(head) + 8 + len(body), b"WAVE")
+        + head
+        + struct.pack("<4sI", b"data", len(body))
+        + body
+    )
+
+
+def _chunks(data: bytes) -> dict[bytes, bytes]:
+    """The first chunk of each name. A chunk that runs past the end means the file was cut short."""
+    found: dict[bytes, bytes] = {}
+    at = 12
+    while at + 8 <= len(data):
+        name, size = struct.unpack_from("<4sI", data, at)
+        end = at + 8 + size
+        if end > len(data):
+            raise LeapSerializationError(
+                f"the WAV is truncated: its {name.decode('ascii', 'replace').strip()} chunk announces {size} bytes "
+                f"and {len(data) - at - 8} follow"
+            )
+        found.setdefault(name, data[at + 8 : end])
+        at = end + (size & 1)  # chunks start on even offsets
+    return found
+
+
+def _read_format(chunk: bytes | None) -> tuple[str, int, int]:
+    if chunk is None or len(chunk) < 16:
+        raise LeapSerializationError("the WAV is truncated: it has no complete fmt chunk")
+    tag, channels, rate, _, frame, bits = struct.unpack_from("<HHIIHH", chunk)
+    if tag == EXTENSIBLE:
+        if len(chunk) < 40:
+            raise LeapSerializationError("the WAV is truncated inside its extensible fmt chunk")
+        (tag,) = struct.unpack_from("<H", chunk, 24)
+        if chunk[26:40] != SUBFORMAT:
+            raise LeapSerializationError(f"the WAV is of an unknown coding (GUID {chunk[24:40].hex()}); {ACCEPTED}")
+    if tag not in (PCM, IEEE_FLOAT):
+        raise LeapSerializationError(f"the WAV is compressed or of an unknown coding (format tag {tag}); {ACCEPTED}")
+    if channels != 1:
+        name = "stereo" if channels == 2 else f"{channels} channels"
+        raise LeapSerializationError(f"the WAV is {name}; only mono is accepted", hint="downmix it to mono first")
+    encoding = ENCODINGS.get((tag, bits))
+    if encoding is None:
+        kind = "float" if tag == IEEE_FLOAT else "int"
+        raise LeapSerializationError(f"the WAV's samples are {kind}{bits}; {ACCEPTED}")
+    if frame != bits // 8:
+        raise LeapSerializationError(f"the WAV has {bits}-bit samples in blocks of {frame} bytes; {ACCEPTED}, packed")
+    if rate == 0:
+        raise LeapSerializationError("the WAV's sample rate is 0 Hz")
+    return encoding, bits // 8, rate
+
+
+def _check_finite(samples: Sequence[float]) -> None:
+    # One fast sum tells: float32 values cannot overflow a double's sum, so it is finite exactly when all of them are.
+    if math.isfinite(sum(samples)):
+        return
+    index, value = next((n, v) for n, v in enumerate(samples) if not math.isfinite(v))
+    raise LeapSerializationError(f"the sound has a non-finite sample ({value}) at index {index}")

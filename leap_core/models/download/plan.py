@@ -1,0 +1,344 @@
+"""What has to be fetched for a reference: which files, from where, and into which directory under which names.
+
+Asks the hub; writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from ...errors import LeapModelDownloadError, LeapModelNotFoundError, LeapSerializationError
+from ..file_names import (
+    AUDIO_DECODER,
+    AUDIO_TOKENIZER,
+    PROJECTOR,
+    by_quantization,
+    companions_of,
+    name_of,
+    parts_of,
+    preferred_quantization,
+)
+from ..hub.api import Hub, RemoteFile, RepositoryListing
+from ..manifests.checks import INFERENCE_TYPES
+from ..manifests.manifest import Manifest, locate, parse_manifest, read_manifest
+from ..references.catalogue import Catalogue, CatalogueEntry
+from ..references.reference_syntax import CatalogueName, HubFile, LocalPath, Repository, Url
+from ..references.resolving import hub_url, repository_model
+from ..safe_names import directory_name, file_name_of_url, safe_file_name, safe_repository_path
+from ..store import Store
+
+
+@dataclass(frozen=True)
+class PlannedFile:
+    """``role``: model, a companion's role, or part (of a split model). ``name``: what it is called on this disk."""
+
+    role: str
+    name: str
+    remote: RemoteFile
+    repository_path: str | None = None
+
+
+@dataclass(frozen=True)
+class DownloadPlan:
+    """A model's files and the directory that they go to. ``source`` is the repository or URL it comes from,
+    ``revision`` the commit, ``pinned`` the revision that was asked for by name."""
+
+    model: str
+    quantization: str
+    directory: Path
+    files: tuple[PlannedFile, ...]
+    manifest: Manifest
+    source: str
+    origin: str
+    revision: str | None = None
+    pinned: str | None = None
+    notices: tuple[str, ...] = field(default=())
+
+    @property
+    def name(self) -> str:
+        return self.directory.name
+
+    @property
+    def total_bytes(self) -> int:
+        return sum(file.remote.size for file in self.files)
+
+    @property
+    def model_path(self) -> Path:
+        return self.directory / self.files[0].name
+
+    def manifest_on_disk(self, hashes: Mapping[str, str]) -> Manifest:
+        """The manifest to write beside the files: bare names, and what is known of each file."""
+        files = {
+            file.name: {"size": file.remote.size, "sha256": hashes.get(file.name), "url": file.remote.url}
+            for file in self.files
+        }
+        record: dict[str, Any] = {
+            "model": self.model,
+            "quantization": self.quantization,
+            "source": self.source,
+            "origin": self.origin,
+            "revision": self.revision,
+            "pinned": self.pinned,
+            "files": files,
+        }
+        named = {file.role: file.name for file in self.files if file.role != "part"}
+        written = self.manifest.with_files(named)
+        return replace(written, path_on_disk=str(self.model_path), record=record)
+
+
+class Planner:
+    """Makes plans for references that are not files on this machine."""
+
+    def __init__(self, hub: Hub, store: Store, catalogue: Catalogue) -> None:
+        self.hub = hub
+        self.store = store
+        self.catalogue = catalogue
+
+    def plan(
+        self, named: CatalogueName | Repository | HubFile | Url | LocalPath, revision: str | None = None
+    ) -> DownloadPlan:
+        """Raises LeapModelNotFoundError when the repository has no such model, LeapModelDownloadError when it cannot be
+        asked, or names files that cannot be."""
+        if isinstance(named, CatalogueName):
+            return self._of_repository(named.entry.repo, named.quantization, revision, named.entry)
+        if isinstance(named, Repository):
+            entry = self.catalogue.exact(named.repo) or self.catalogue.of_repository(named.repo)
+            return self._of_repository(
+                entry.repo if entry else named.repo, named.quantization, revision or named.revision, entry
+            )
+        if isinstance(named, HubFile):
+            return self._of_hub_file(replace(named, revision=revision or named.revision))
+        if isinstance(named, Url):
+            return self._of_url(named.url)
+        return self._of_local_manifest(named.path)
+
+    def _of_repository(
+        self, repo: str, quantization: str | None, revision: str | None, entry: CatalogueEntry | None
+    ) -> DownloadPlan:
+        listing = self.hub.listing(repo, revision)
+        models = by_quantization(path for path in listing.files if "/" not in path) or by_quantization(listing.files)
+        manifests = _manifests(listing)
+        available = [*models, *(name for name in manifests if name not in models)]
+        chosen = _choose(available, quantization, entry.default if entry else None)
+        if chosen is None:
+            wanted = f"quantization {quantization}" if quantization and available else "GGUF model"
+            raise LeapModelNotFoundError(f"{repo} has no {wanted}", hint=_what_else(repo, available))
+        origin = repo + (f"@{revision}" if revision else "")
+        notices: tuple[str, ...] = ()
+        if chosen in manifests:
+            try:
+                return self._of_hub_manifest(listing, manifests[chosen], chosen, entry, revision, origin)
+            except LeapSerializationError as error:
+                if chosen not in models:
+                    raise LeapModelDownloadError(f"{repo}: {error.message}") from None
+                notices = (f"the manifest that {repo} brings along is not used: {error.message}",)
+        plan = self._of_model_file(listing, models[chosen], entry, revision, origin)
+        return replace(plan, notices=notices)
+
+    def _of_hub_file(self, file: HubFile) -> DownloadPlan:
+        listing = self.hub.listing(file.repo, file.revision)
+        if file.path not in listing.files:
+            near = [path for path in listing.files if path.lower() == file.path.lower()] or sorted(
+                path for path in listing.files if path.lower().endswith((".gguf", ".json"))
+            )
+            there = f"there is {', '.join(near[:5])}" if near else None
+            raise LeapModelDownloadError(f"{file.repo} has no file {file.path}", hint=there)
+        entry = self.catalogue.of_repository(file.repo)
+        if file.path.lower().endswith(".gguf"):
+            return self._of_model_file(listing, file.path, entry, file.revision, hub_url(file))
+        try:
+            return self._of_hub_manifest(listing, file.path, "", entry, file.revision, hub_url(file))
+        except LeapSerializationError as error:
+            raise LeapModelDownloadError(error.message) from None
+
+    def _of_model_file(
+        self, listing: RepositoryListing, path: str, entry: CatalogueEntry | None, revision: str | None, origin: str
+    ) -> DownloadPlan:
+        folder = str(PurePosixPath(path).parent)
+        beside = [other for other in listing.files if str(PurePosixPath(other).parent) == folder]
+        paths = {"model": path, **companions_of(path, beside)}
+        files = [_from_listing(listing, role, each) for role, each in paths.items()]
+        files += [_from_listing(listing, "part", part) for part in parts_of(path, beside)[1:]]
+        kind = _kind(paths, entry)
+        manifest = Manifest(path, inference_type=INFERENCE_TYPES[kind])
+        return self._assemble(listing, files, manifest, entry, revision, origin)
+
+    def _of_hub_manifest(
+        self,
+        listing: RepositoryListing,
+        path: str,
+        quantization: str,
+        entry: CatalogueEntry | None,
+        revision: str | None,
+        origin: str,
+    ) -> DownloadPlan:
+        url = self.hub.file_url(listing.repo, listing.commit, path)
+        manifest = self._fetch_manifest(url)
+        start = self.hub.file_url(listing.repo, "", "")
+        files = []
+        for role, value in manifest.files.items():
+            where = locate(value, url)
+            own = _path_in_repository(where, start)
+            if own is not None and own in listing.files:
+                files.append(_from_listing(listing, role, own))
+                beside = list(listing.files)
+                files += [_from_listing(listing, "part", p) for p in parts_of(own, beside)[1:] if role == "model"]
+            else:
+                files.append(self._from_url(role, where, url))
+        return self._assemble(
+            listing, files, replace(manifest, original_url=url), entry, revision, origin, quantization
+        )
+
+    def _assemble(
+        self,
+        listing: RepositoryListing,
+        files: list[PlannedFile],
+        manifest: Manifest,
+        entry: CatalogueEntry | None,
+        revision: str | None,
+        origin: str,
+        quantization: str = "",
+    ) -> DownloadPlan:
+        named, found = name_of(files[0].name)
+        quantization = found or quantization
+        directory = hub_directory(entry, listing.repo, files[0].name, revision, quantization)
+        return DownloadPlan(
+            model=entry.name if entry else (named or repository_model(listing.repo)),
+            quantization=quantization,
+            directory=self.store.root / directory,
+            files=_distinct(files, directory, listing.repo),
+            manifest=manifest,
+            source=listing.repo,
+            origin=origin,
+            revision=listing.commit,
+            pinned=revision,
+        )
+
+    def _of_url(self, url: str) -> DownloadPlan:
+        if not urlsplit(url).path.lower().endswith(".json"):
+            file = PlannedFile("model", file_name_of_url(url), self.hub.probe(url, file_name_of_url(url)))
+            return self._of_urls(url, [file], Manifest(url))
+        try:
+            manifest = replace(self._fetch_manifest(url), original_url=url)
+        except LeapSerializationError as error:
+            raise LeapModelDownloadError(error.message) from None
+        files = [self._from_url(role, locate(value, url), url) for role, value in manifest.files.items()]
+        return self._of_urls(url, files, manifest)
+
+    def _of_local_manifest(self, path: Path) -> DownloadPlan:
+        try:
+            manifest = read_manifest(path)
+        except LeapSerializationError as error:
+            raise LeapModelDownloadError(error.message) from None
+        files = [self._from_url(role, locate(value, str(path)), str(path)) for role, value in manifest.files.items()]
+        return self._of_urls(path.as_uri(), files, replace(manifest, original_url=path.as_uri()))
+
+    def _of_urls(self, url: str, files: list[PlannedFile], manifest: Manifest) -> DownloadPlan:
+        model, quantization = name_of(files[0].name)
+        directory = directory_name(model or PurePosixPath(files[0].name).stem, quantization)
+        there = self.store.find(directory)
+        if there is not None and there.source != url and (there.source is not None or there.state == "ready"):
+            directory = directory_name(f"{model}-{sha256(url.encode()).hexdigest()[:8]}", quantization)
+        return DownloadPlan(
+            model=model,
+            quantization=quantization,
+            directory=self.store.root / directory,
+            files=_distinct(files, directory, url),
+            manifest=manifest,
+            source=url,
+            origin=url,
+        )
+
+    def _from_url(self, role: str, url: str, source: str) -> PlannedFile:
+        if not url.startswith(("http://", "https://")):
+            raise LeapModelDownloadError(f"{source} names {url!r}, which is not a http(s) URL")
+        name = file_name_of_url(url)
+        repo_and_path = _hub_parts(url, self.hub.endpoint)
+        if repo_and_path is not None:
+            repo, revision, path = repo_and_path
+            listing = self.hub.listing(repo, revision)
+            if path in listing.files:
+                return _from_listing(listing, role, path)
+        return PlannedFile(role, name, self.hub.probe(url, name))
+
+    def _fetch_manifest(self, url: str) -> Manifest:
+        body, _ = self.hub.retrying(lambda: self.hub.web.document(url, f"manifest {PurePosixPath(url).name}"))
+        return parse_manifest(body, url)
+
+
+def _what_else(repo: str, available: list[str]) -> str | None:
+    if any(available):
+        return f"it has {', '.join(sorted(filter(None, available)))}"
+    return None if repo.upper().endswith("-GGUF") else f"GGUF files often have a repository of their own: {repo}-GGUF"
+
+
+def hub_directory(
+    entry: CatalogueEntry | None, repo: str, file: str, revision: str | None = None, quantization: str = ""
+) -> str:
+    """The directory of a repository's model file: the catalogue's name for it, else the owner's and the file's."""
+    named, found = name_of(file)
+    model = entry.name if entry else f"{repo.partition('/')[0]}--{named or repository_model(repo)}"
+    return directory_name(f"{model}-{revision[:12]}" if revision else model, found or quantization)
+
+
+def _manifests(listing: RepositoryListing) -> dict[str, str]:
+    """The manifests that a repository brings along, ``leap/<quantization>.json``, by quantization."""
+    return {
+        PurePosixPath(path).stem.upper(): path
+        for path in listing.files
+        if path.lower().startswith("leap/") and path.lower().endswith(".json") and path.count("/") == 1
+    }
+
+
+def _choose(available: Iterable[str], quantization: str | None, default: str | None) -> str | None:
+    if quantization is None:
+        return preferred_quantization(available, default)
+    return next((name for name in available if name.upper() == quantization.upper()), None)
+
+
+def _from_listing(listing: RepositoryListing, role: str, path: str) -> PlannedFile:
+    safe_repository_path(path, listing.repo)
+    name = safe_file_name(PurePosixPath(path).name, listing.repo)
+    return PlannedFile(role, name, listing.files[path], f"{listing.repo}/{path}")
+
+
+def _distinct(files: list[PlannedFile], directory: str, source: str) -> tuple[PlannedFile, ...]:
+    """The files without repetitions. Two different ones of one name would overwrite each other: an error."""
+    taken: dict[str, PlannedFile] = {}
+    for file in files:
+        other = taken.setdefault(file.name.lower(), file)
+        if other.remote.url != file.remote.url or file.name.lower() == f"{directory}.json".lower():
+            raise LeapModelDownloadError(f"{source} has two files that would both be called {file.name}")
+    return tuple(files) if len(taken) == len(files) else tuple(taken.values())
+
+
+def _kind(paths: Mapping[str, str], entry: CatalogueEntry | None) -> str:
+    if AUDIO_DECODER in paths or AUDIO_TOKENIZER in paths:
+        return "audio"
+    if PROJECTOR not in paths:
+        return "text"
+    return entry.kind if entry is not None and entry.kind == "audio" else "vision"
+
+
+def _path_in_repository(url: str, start: str) -> str | None:
+    """The path of a file of the repository whose resolve URLs begin with ``start``, at any revision."""
+    begun = start.rstrip("/") + "/"
+    if not url.startswith(begun):
+        return None
+    _, _, path = url[len(begun) :].partition("/")
+    return unquote(urlsplit(path).path) or None
+
+
+def _hub_parts(url: str, endpoint: str) -> tuple[str, str, str] | None:
+    """Repository, revision and path of a resolve URL of the hub."""
+    if not url.startswith(endpoint + "/"):
+        return None
+    parts = unquote(urlsplit(url[len(endpoint) + 1 :]).path).split("/")
+    if len(parts) < 5 or parts[2] != "resolve":
+        return None
+    return "/".join(parts[:2]), parts[3], "/".join(parts[4:])

@@ -1,0 +1,1 @@
+"""GGUF headers: reading them, and checking what llama.cpp would not survive."""

@@ -1,0 +1,1 @@
+"""Checking, cleaning, importing and describing models on disk."""

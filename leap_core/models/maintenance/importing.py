@@ -1,0 +1,92 @@
+"""Take a model that lies somewhere on this machine into the store, companions included."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from ...errors import LeapError, LeapModelLoadingError
+from ...storage.linking import place
+from ..download.part_file import hash_file
+from ..file_names import AUDIO_DECODER, AUDIO_TOKENIZER, PROJECTOR, name_of, parts_of
+from ..gguf.header import read_gguf_header
+from ..manifests.checks import INFERENCE_TYPES
+from ..manifests.manifest import Manifest, read_manifest, write_manifest
+from ..references.resolving import LocalModel, resolve_local
+from ..safe_names import directory_name
+from ..store import InstalledModel, Store
+
+MODES = ("auto", "hard link", "reflink", "copy")
+
+
+def import_model(
+    path: Path,
+    store: Store,
+    *,
+    name: str | None = None,
+    quantization: str | None = None,
+    mode: str = "auto",
+    force: bool = False,
+    variables: Mapping[str, str] | None = None,
+) -> tuple[InstalledModel, str]:
+    """Put a GGUF file, a manifest's files or a directory's into the store as ``<name>-<quantization>``; the installed
+    model, and how it was done: "hard link", "reflink" (neither takes space) or "copy".
+
+    Name and quantization come from the file's name, the quantization else from its header. Raises
+    LeapModelNotFoundError or LeapModelLoadingError for what is no model, LeapError where one of that name is.
+    """
+    found = resolve_local(str(path.absolute()), variables=variables)
+    header = read_gguf_header(found.path)
+    if header.is_projector:
+        raise LeapModelLoadingError(f"{path} is a projector, a model's companion", hint="import the model beside it")
+    by_name = name_of(found.path.name)
+    model = name or by_name.model or header.name or found.path.stem
+    quantization = (quantization or by_name.quantization or header.quantization).upper()
+    directory = store.root / directory_name(model, quantization)
+    files = files_of(found)
+    if any(directory in source.parents for _, source in files):
+        raise LeapError(f"{found.path} lies in {directory} already")
+    there = store.find(directory.name)
+    if there is not None and not force:
+        raise LeapError(f"there is a model {there.name} already", hint="choose another with --name, or use --force")
+    directory.mkdir(parents=True, exist_ok=True)
+    how = mode
+    with store.writing(directory, f"import {directory.name}"):
+        for _, source in files:
+            how = place(source.resolve(), directory / source.name, mode=mode)
+        _record(directory, model, quantization, found, files)
+    installed = store.at(directory)
+    assert installed is not None
+    return installed, how
+
+
+def files_of(model: LocalModel) -> list[tuple[str, Path]]:
+    """A local model's files by role, all parts of a split one included."""
+    companions = {
+        PROJECTOR: model.mm_proj_path,
+        AUDIO_DECODER: model.audio_decoder_path,
+        AUDIO_TOKENIZER: model.audio_tokenizer_path,
+    }
+    files = [("model", model.path), *((role, path) for role, path in companions.items() if path is not None)]
+    beside = [path.name for path in model.path.parent.iterdir()]
+    return files + [("part", model.path.parent / part) for part in parts_of(model.path.name, beside)[1:]]
+
+
+def _record(directory: Path, model: str, quantization: str, found: LocalModel, files: list[tuple[str, Path]]) -> None:
+    origin = found.path.as_uri()
+    base = read_manifest(found.manifest_path) if found.manifest_path else Manifest(found.path.name)
+    hashes = {
+        source.name: {
+            "size": source.stat().st_size,
+            "sha256": hash_file(directory / source.name),
+            "url": source.as_uri(),
+        }
+        for _, source in files
+    }
+    manifest = base.with_files({role: source.name for role, source in files if role != "part"})
+    manifest = manifest.with_record(
+        {"model": model, "quantization": quantization, "source": origin, "origin": origin, "files": hashes},
+        inference_type=INFERENCE_TYPES[found.kind],
+        path_on_disk=str(directory / found.path.name),
+    )
+    write_manifest(manifest, directory / f"{directory.name}.json")

@@ -1,0 +1,1 @@
+"""Model manifests: reading, writing and checking them."""

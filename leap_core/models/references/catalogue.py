@@ -1,0 +1,167 @@
+"""The models that leap knows by name: Liquid's LFM2 and LFM2.5, and what the user adds in ``catalogue.json`` in the
+configuration directory, in the same form. An entry of the user's replaces one of the same name.
+
+    {"models": [{"name": "My-Model", "repo": "me/My-Model-GGUF", "quantizations": ["Q4_K_M"]}]}
+
+Only ``name`` and ``repo`` are needed. Fields: see ``CatalogueEntry``. The shipped data follow Liquid's model cards.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from ...errors import LeapModelNotFoundError, LeapOptionsError, LeapSerializationError
+from ...options import AUTO, PARSERS, JsonObject, SamplingDefaults
+from ..manifests.checks import INFERENCE_TYPES, SAMPLING_KEYS, likely_key
+from ..safe_names import REPOSITORY
+
+KEYS = ("name", "repo", "kind", "context", "quantizations", "default", "sampling", "parser", "about")
+MOST_SUGGESTIONS = 4
+
+
+@dataclass(frozen=True)
+class CatalogueEntry:
+    """``repo`` is owner/name on the hub; ``kind`` text, vision or audio; ``context`` in tokens; ``default`` the
+    quantization that is taken when none is named; ``parser`` how the model writes calls (auto, lfm, hermes)."""
+
+    name: str
+    repo: str
+    kind: str = "text"
+    context: int | None = None
+    quantizations: tuple[str, ...] = ()
+    default: str | None = None
+    sampling: SamplingDefaults = field(default_factory=SamplingDefaults)
+    parser: str = AUTO
+    about: str = ""
+
+    def to_json(self) -> JsonObject:
+        sampling = {key: value for key in SAMPLING_KEYS if (value := getattr(self.sampling, key)) is not None}
+        plain = {key: getattr(self, key) for key in KEYS if key != "sampling"}
+        return plain | {"quantizations": list(self.quantizations), "sampling": sampling}
+
+
+class Catalogue:
+    """Entries by name; names are found case-insensitively and by unique prefix."""
+
+    def __init__(self, entries: Iterable[CatalogueEntry]) -> None:
+        self._entries = {entry.name.lower(): entry for entry in entries}
+
+    @staticmethod
+    def load(config: Path | None = None) -> Catalogue:
+        """The shipped catalogue and the user's, ``config/catalogue.json``. Raises LeapSerializationError for that."""
+        shipped = files(__package__).joinpath("catalogue.json").read_bytes()
+        entries = parse_catalogue(shipped, "catalogue.json")
+        own = config / "catalogue.json" if config else None
+        if own is not None and own.is_file():
+            entries += parse_catalogue(own.read_bytes(), str(own))
+        return Catalogue(entries)
+
+    def __iter__(self) -> Any:
+        return iter(self._entries.values())
+
+    def exact(self, name: str) -> CatalogueEntry | None:
+        """The entry of this name; ``-GGUF`` at its end and ``LiquidAI/`` before it are not needed."""
+        wanted = name.lower().removeprefix("liquidai/")
+        return self._entries.get(wanted) or self._entries.get(wanted.removesuffix("-gguf"))
+
+    def of_repository(self, repo: str) -> CatalogueEntry | None:
+        """The entry whose files lie in this repository."""
+        return next((entry for entry in self._entries.values() if entry.repo.lower() == repo.lower()), None)
+
+    def find(self, name: str) -> CatalogueEntry:
+        """The entry of this name, or the only one that begins with it.
+
+        Raises LeapModelNotFoundError with what was probably meant.
+        """
+        found = self.exact(name)
+        if found is not None:
+            return found
+        begun = [entry.name for key, entry in self._entries.items() if key.startswith(name.lower())]
+        if len(begun) == 1:
+            return self._entries[begun[0].lower()]
+        if begun:
+            raise LeapModelNotFoundError(f"{name!r} could be {_some(begun)}", hint="write the whole name")
+        near = self.suggestions(name)
+        hint = f"did you mean {_some(near)}?" if near else "`leap models catalogue` lists the names that leap knows"
+        raise LeapModelNotFoundError(f"there is no model {name!r}", hint=hint)
+
+    def suggestions(self, name: str) -> list[str]:
+        """The names most like ``name``, best first."""
+        near = get_close_matches(name.lower(), self._entries, MOST_SUGGESTIONS, 0.6)
+        inside = [key for key in self._entries if name and name.lower() in key]
+        return [self._entries[key].name for key in dict.fromkeys(near + inside)][:MOST_SUGGESTIONS]
+
+    def completions(self, incomplete: str) -> list[str]:
+        """Names that begin with this, and with a colon in it, their quantizations."""
+        name, colon, begun = incomplete.partition(":")
+        if not colon:
+            return [entry.name for entry in self if entry.name.lower().startswith(name.lower())]
+        entry = self.exact(name)
+        known = entry.quantizations if entry else ()
+        return [f"{name}:{quantization}" for quantization in known if quantization.startswith(begun.upper())]
+
+
+def parse_catalogue(text: bytes, source: str) -> list[CatalogueEntry]:
+    """Read a catalogue's JSON. Raises LeapSerializationError naming file, entry and key."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise LeapSerializationError(f"not JSON: {error}", path=source) from None
+    models = value.get("models") if isinstance(value, dict) else None
+    if not isinstance(models, list):
+        raise LeapSerializationError('expected an object with a list "models"', path=source)
+    return [_entry(model, f"{source}: models[{number}]") for number, model in enumerate(models)]
+
+
+def _entry(value: Any, at: str) -> CatalogueEntry:
+    if not isinstance(value, dict):
+        raise LeapSerializationError("expected an object", path=at)
+    for key in value:
+        if key not in KEYS:
+            likely = likely_key(key, KEYS)
+            meant = f"; did you mean {likely!r}?" if likely else f"; there are {', '.join(KEYS)}"
+            raise LeapSerializationError(f"there is no such key{meant}", path=f"{at}.{key}")
+    for key, kinds in _TYPES.items():
+        if key in value and (not isinstance(value[key], kinds) or isinstance(value[key], bool)):
+            raise LeapSerializationError(f"{value[key]!r} has the wrong type", path=f"{at}.{key}")
+    if not value.get("name"):
+        raise LeapSerializationError("is missing", path=f"{at}.name")
+    if not REPOSITORY.fullmatch(value.get("repo", "")):
+        raise LeapSerializationError("must be owner/name", path=f"{at}.repo")
+    if value.get("kind", "text") not in INFERENCE_TYPES:
+        raise LeapSerializationError(f"is none of {', '.join(INFERENCE_TYPES)}", path=f"{at}.kind")
+    if value.get("parser", AUTO) not in PARSERS:
+        raise LeapSerializationError(f"is none of {', '.join(PARSERS)}", path=f"{at}.parser")
+    sampling = value.get("sampling", {})
+    try:
+        defaults = SamplingDefaults(**sampling)
+    except (TypeError, LeapOptionsError) as error:
+        raise LeapSerializationError(str(error), path=f"{at}.sampling") from None
+    quantizations = tuple(str(name).upper() for name in value.get("quantizations", ()))
+    return CatalogueEntry(**{**value, "quantizations": quantizations, "sampling": defaults})
+
+
+_TYPES: dict[str, type] = {
+    "name": str,
+    "repo": str,
+    "kind": str,
+    "context": int,
+    "quantizations": list,
+    "default": str,
+    "sampling": dict,
+    "parser": str,
+    "about": str,
+}
+
+
+def _some(names: list[str]) -> str:
+    shown = names[:MOST_SUGGESTIONS]
+    rest = len(names) - len(shown)
+    listed = ", ".join(shown[:-1]) + (" or " if len(shown) > 1 else "") + shown[-1]
+    return f"{', '.join(shown)} and {rest} more" if rest else listed

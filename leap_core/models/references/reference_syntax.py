@@ -1,0 +1,217 @@
+"""How a model is named. One grammar wherever leap takes a model:
+
+    builtin                                      the small model that leap brings along
+    ./model.gguf  models/mine.json  ~/mine/      a GGUF file, a manifest, a directory
+    LFM2.5-1.2B-Instruct[:Q4_K_M]                a name of the catalogue (any case, a unique beginning is enough)
+    LFM2.5-1.2B-Instruct-Q4_K_M                  the same, or the directory of an installed model
+    owner/repo[:Q4_K_M]                          a repository on the hub
+    hf:owner/repo[@revision]/[folder/]file.gguf  a file in it (a manifest's .json too)
+    https://… or file://…                        a GGUF or a manifest by URL
+
+Knows names only; whether they exist is asked elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from ...errors import LeapModelLoadingError, LeapModelNotFoundError, LeapSerializationError
+from ..file_names import split_name
+from ..manifests.manifest import path_of_file_url
+from ..safe_names import REPOSITORY
+from .catalogue import Catalogue, CatalogueEntry
+
+BUILTIN = "builtin"
+MODEL_ENDINGS = (".gguf", ".json", ".bundle")
+_QUANTIZATION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_HUB_FILE = re.compile(rf"(?P<repo>{REPOSITORY.pattern})(?:@(?P<revision>[^/@]+))?/(?P<path>.+)")
+_HUB_PAGE = re.compile(rf"/(?P<repo>{REPOSITORY.pattern})/(?:resolve|blob)/(?P<revision>[^/]+)/(?P<path>.+)")
+
+
+@dataclass(frozen=True)
+class Builtin:
+    """The model that leap brings along."""
+
+
+@dataclass(frozen=True)
+class LocalPath:
+    """A GGUF file, a manifest or a directory on this machine; it may not exist."""
+
+    path: Path
+
+
+@dataclass(frozen=True)
+class InstalledName:
+    """The name of a directory in the store."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class CatalogueName:
+    """An entry of the catalogue, and the quantization that was asked for."""
+
+    entry: CatalogueEntry
+    quantization: str | None
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A repository on the hub, and the quantization that was asked for."""
+
+    repo: str
+    quantization: str | None
+    revision: str | None = None
+
+
+@dataclass(frozen=True)
+class HubFile:
+    """One file of a repository on the hub: a GGUF or a manifest."""
+
+    repo: str
+    path: str
+    revision: str | None = None
+
+
+@dataclass(frozen=True)
+class Url:
+    """A GGUF or a manifest on some other server."""
+
+    url: str
+
+
+Reference = Builtin | LocalPath | InstalledName | CatalogueName | Repository | HubFile | Url
+
+
+def parse_reference(
+    text: str,
+    catalogue: Catalogue,
+    *,
+    quantization: str | None = None,
+    installed: Iterable[str] = (),
+    cwd: Path | None = None,
+    endpoint: str = "https://huggingface.co",
+) -> Reference:
+    """What ``text`` names. ``installed``: names of the store's directories. ``endpoint``: the hub, whose own URLs
+    become HubFiles. ``quantization`` stands for the part after a colon.
+
+    Raises LeapModelNotFoundError for a name that nothing answers to, with likely ones, and LeapModelLoadingError for
+    what leap cannot run.
+    """
+    text = text.strip()
+    if not text:
+        raise LeapModelNotFoundError("the model's name is empty")
+    if text.lower() == BUILTIN:
+        return Builtin()
+    if text.lower().startswith("hf:"):
+        return _hub_file(text[3:].removeprefix("//"), text, catalogue, quantization)
+    scheme, rest, _ = text.partition("://")
+    if rest:
+        return _url(text, scheme.lower(), endpoint)
+    if _looks_like_path(text):
+        return _local(text, cwd, catalogue)
+    name, colon, after = text.rpartition(":")
+    if colon:
+        if quantization is not None and quantization.upper() != after.upper():
+            raise LeapModelNotFoundError(f"{text!r} names one quantization and --quant another, {quantization!r}")
+        text, quantization = name, after
+    if quantization is not None and not _QUANTIZATION.fullmatch(quantization):
+        raise LeapModelNotFoundError(f"{quantization!r} is not a quantization", hint="write one such as Q4_K_M")
+    entry = catalogue.exact(text)
+    if entry is not None:
+        return CatalogueName(entry, quantization)
+    if quantization is None:
+        path = _absolute(text, cwd)
+        if os.path.exists(path):  # also tells that a name is too long for one
+            return LocalPath(path)
+        for directory in installed:
+            if directory.lower() == text.lower():
+                return InstalledName(directory)
+    if REPOSITORY.fullmatch(text):
+        return Repository(text, quantization)
+    model, in_name = split_name(text)
+    entry = catalogue.exact(model) if in_name and quantization is None else None
+    if entry is not None:
+        return CatalogueName(entry, in_name)
+    if "/" in text or "\\" in text:
+        raise LeapModelNotFoundError(f"there is no file or directory {text!r}, and it is no owner/repo")
+    return CatalogueName(catalogue.find(text), quantization)
+
+
+def _looks_like_path(text: str) -> bool:
+    starts = (".", "/", "~", "\\") if os.name == "nt" else (".", "/", "~")
+    windows_drive = os.name == "nt" and re.match(r"[A-Za-z]:[\\/]", text) is not None
+    return text.startswith(starts) or windows_drive or text.lower().endswith(MODEL_ENDINGS)
+
+
+def _absolute(text: str, cwd: Path | None) -> Path:
+    try:
+        return Path(os.path.abspath((cwd or Path.cwd()) / Path(text).expanduser()))
+    except FileNotFoundError:
+        raise LeapModelNotFoundError(f"there is no file {text!r}: the working directory was removed") from None
+
+
+def _local(text: str, cwd: Path | None, catalogue: Catalogue) -> LocalPath:
+    if text.lower().endswith(".bundle"):
+        raise bundle_refused(text, catalogue)
+    try:
+        return LocalPath(_absolute(text, cwd))
+    except (RuntimeError, ValueError) as error:  # ~nobody, a null character
+        raise LeapModelNotFoundError(f"there is no file {text!r}: {error}") from None
+
+
+def _hub_file(text: str, whole: str, catalogue: Catalogue, quantization: str | None) -> Reference:
+    name, colon, after = text.rpartition(":")
+    if REPOSITORY.fullmatch(text):
+        return Repository(text, quantization)
+    if colon and REPOSITORY.fullmatch(name):
+        return Repository(name, quantization or after)
+    match = _HUB_FILE.fullmatch(text)
+    if match is None:
+        raise LeapModelNotFoundError(f"{whole!r} is not hf:owner/repo/file.gguf")
+    if match["path"].lower().endswith(".bundle"):
+        raise bundle_refused(match["path"], catalogue)
+    if not match["path"].lower().endswith(MODEL_ENDINGS):
+        raise LeapModelNotFoundError(f"{whole!r} names neither a .gguf file nor a .json manifest")
+    return HubFile(match["repo"], match["path"], match["revision"])
+
+
+def _url(text: str, scheme: str, endpoint: str) -> Reference:
+    if scheme == "file":
+        try:
+            return LocalPath(Path(path_of_file_url(text)))
+        except LeapSerializationError as error:
+            raise LeapModelNotFoundError(error.message) from None
+    if scheme not in ("http", "https"):
+        raise LeapModelNotFoundError(f"{text!r} is neither a http(s) nor a file URL")
+    parts = urlsplit(text)
+    path = unquote(parts.path)
+    if path.lower().endswith(".bundle"):
+        raise bundle_refused(path, Catalogue.load())
+    if not parts.netloc or not path.lower().endswith(MODEL_ENDINGS):
+        raise LeapModelNotFoundError(f"the URL {text!r} ends neither in .gguf nor in .json")
+    own = urlsplit(endpoint)
+    page = _HUB_PAGE.fullmatch(path)
+    if page is not None and (parts.scheme, parts.netloc) == (own.scheme, own.netloc):
+        return HubFile(page["repo"], page["path"], None if page["revision"] == "main" else page["revision"])
+    return Url(text)
+
+
+def bundle_refused(name: str, catalogue: Catalogue) -> LeapModelLoadingError:
+    """Why an ExecuTorch bundle does not run here, and the GGUF to use instead."""
+    stem = re.split(r"[\\/]", name)[-1].lower().replace("_", "-")
+    begun = [entry for entry in catalogue if stem.startswith(entry.name.lower().replace("_", "-"))]
+    entry = max(begun, key=lambda entry: len(entry.name), default=None)
+    instead = (
+        f"use the GGUF instead: leap download {entry.name}"
+        if entry
+        else "use a GGUF of the same model instead; `leap models catalogue` lists Liquid's"
+    )
+    return LeapModelLoadingError(
+        f"{name} is an ExecuTorch bundle of the former LEAP SDK, which llama.cpp cannot run", hint=instead
+    )

@@ -1,0 +1,318 @@
+"""From a reference to files on this machine. Nothing is fetched: what is not here raises, saying how to get it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NoReturn
+
+from ...errors import LeapModelLoadingError, LeapModelNotFoundError, LeapSerializationError
+from ...options import AUTO, SamplingDefaults
+from ...storage.directories import Directories
+from ..file_names import (
+    AUDIO_DECODER,
+    AUDIO_TOKENIZER,
+    PROJECTOR,
+    by_quantization,
+    companions_of,
+    model_files,
+    name_of,
+    preferred_quantization,
+    role_of,
+)
+from ..hub.foreign_caches import ForeignCaches
+from ..hub.settings import endpoint_of
+from ..manifests.manifest import Manifest, is_manifest, locate, read_manifest
+from ..store import InstalledModel, Store, identity_of
+from .catalogue import Catalogue, CatalogueEntry
+from .reference_syntax import (
+    BUILTIN,
+    Builtin,
+    CatalogueName,
+    HubFile,
+    InstalledName,
+    LocalPath,
+    Reference,
+    Repository,
+    Url,
+    bundle_refused,
+    parse_reference,
+)
+
+
+@dataclass(frozen=True)
+class LocalModel:
+    """A model that can be loaded: its GGUF, the companions that go with it, and what is recommended for it.
+
+    ``sampling`` and ``threads`` come from the manifest, ``sampling`` beyond that from the catalogue. ``chat_template``
+    replaces the file's own when it is not None. ``parser_name`` is auto, lfm or hermes; ``kind`` text, vision or audio.
+    """
+
+    model_id: str
+    path: Path
+    mm_proj_path: Path | None = None
+    audio_decoder_path: Path | None = None
+    audio_tokenizer_path: Path | None = None
+    sampling: SamplingDefaults = field(default_factory=SamplingDefaults)
+    chat_template: str | None = None
+    parser_name: str = AUTO
+    threads: int | None = None
+    kind: str = "text"
+    manifest_path: Path | None = None
+
+
+def resolve_local(
+    reference: str,
+    quantization: str | None = None,
+    *,
+    variables: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> LocalModel:
+    """The files that ``reference`` (see ``grammar``) stands for. ``variables`` are the process's own when None.
+
+    Raises LeapModelNotFoundError when they are not on this machine, LeapModelLoadingError when a manifest is damaged
+    or the reference is of a kind that leap cannot run.
+    """
+    return _Resolver(os.environ if variables is None else variables, cwd).resolve(reference, quantization)
+
+
+def path_of(reference: str, *, variables: Mapping[str, str], cwd: Path) -> Path | None:
+    """The file or directory that ``reference`` names; None when it means something else."""
+    named = _Resolver(variables, cwd).named(reference, None)
+    return cwd / named.path if isinstance(named, LocalPath) else None
+
+
+class _Resolver:
+    def __init__(self, variables: Mapping[str, str], cwd: Path | None) -> None:
+        directories = Directories.from_environment(variables)
+        self.store = Store.of(directories)
+        try:
+            self.catalogue = Catalogue.load(directories.config)
+        except LeapSerializationError as error:
+            raise LeapModelLoadingError(error.message) from None
+        self.caches = ForeignCaches.from_environment(variables)
+        self.endpoint = endpoint_of(variables)
+        self.cwd = cwd
+
+    def named(self, reference: str, quantization: str | None) -> Reference:
+        """What the reference says."""
+        installed = (model.name for model in self.store.installed())
+        return parse_reference(
+            reference,
+            self.catalogue,
+            quantization=quantization,
+            installed=installed,
+            cwd=self.cwd,
+            endpoint=self.endpoint,
+        )
+
+    def resolve(self, reference: str, quantization: str | None) -> LocalModel:
+        named = self.named(reference, quantization)
+        if isinstance(named, Builtin):
+            return self._builtin()
+        if isinstance(named, LocalPath):
+            return self.at_path(named.path, reference)
+        if isinstance(named, InstalledName):
+            return self.of_installed(self.store.named(named.name))
+        if isinstance(named, CatalogueName):
+            entry = named.entry
+            return self._of_repository(reference, entry.name, entry.repo, named.quantization, entry.default)
+        if isinstance(named, Repository):
+            known = self.catalogue.exact(named.repo) or self.catalogue.of_repository(named.repo)
+            model = known.name if known else repository_model(named.repo)
+            default = known.default if known else None
+            return self._of_repository(reference, model, named.repo, named.quantization, default)
+        return self._of_origin(named, reference)
+
+    def _builtin(self) -> LocalModel:
+        try:
+            from ...builtin import model_path
+        except ImportError:
+            raise LeapModelNotFoundError(
+                "this installation of leap has no built-in model", hint="leap download LFM2.5-350M gets a real one"
+            ) from None
+        greedy = SamplingDefaults(temperature=0.0)  # it copies and calculates, so the likeliest token is the right one
+        return replace(self.at_path(Path(model_path()), BUILTIN), model_id=BUILTIN, sampling=greedy)
+
+    def at_path(self, path: Path, reference: str) -> LocalModel:
+        """The model that a file or directory is, with what lies beside it."""
+        if path.suffix.lower() == ".bundle":
+            raise bundle_refused(str(path), self.catalogue)
+        if os.path.isdir(path):
+            return self._of_directory(path)
+        if not os.path.exists(path):
+            self._missing_path(path, reference)
+        if path.suffix.lower() == ".json":
+            return self._of_manifest(path, path.stem)
+        return self._of_gguf(path)
+
+    def of_installed(self, model: InstalledModel) -> LocalModel:
+        """A model of the store. Raises LeapModelNotFoundError when its download was not finished."""
+        if model.state != "ready" or model.path is None:
+            again = model.name if model.origin or self.catalogue.exact(model.model) else "its reference"
+            raise LeapModelNotFoundError(
+                f"the model {model.name} is not complete ({model.state})", hint=f"leap download {again} completes it"
+            )
+        if model.manifest is None:
+            return replace(self._of_gguf(model.path), model_id=model.name)
+        return self._of_manifest(model.directory / f"{model.name}.json", model.name)
+
+    def _of_directory(self, directory: Path) -> LocalModel:
+        own = directory / f"{directory.name}.json"
+        if is_manifest(own):
+            return self._of_manifest(own, directory.name)
+        names = [path.name for path in directory.iterdir() if path.is_file()]
+        found = by_quantization(names)
+        models = {name_of(file).model.lower() for file in model_files(names)}
+        if len(models) > 1:
+            listed = ", ".join(sorted(model_files(names))[:4])
+            raise LeapModelNotFoundError(f"{directory} holds several models: {listed}", hint="name one of the files")
+        best = preferred_quantization(found)
+        if best is None:
+            raise LeapModelNotFoundError(f"{directory} holds no GGUF model")
+        return self._of_gguf(directory / found[best])
+
+    def _of_gguf(self, path: Path) -> LocalModel:
+        for manifest_path in (path.with_suffix(".json"), path.parent / f"{path.parent.name}.json"):
+            if is_manifest(manifest_path):
+                manifest = _read(manifest_path)
+                if Path(locate(manifest.model, str(manifest_path))).name == path.name:
+                    return self._of_manifest(manifest_path, identity_of(path), model=path)
+        names = [other.name for other in path.parent.iterdir() if other.is_file()] if path.parent.is_dir() else []
+        companions = companions_of(path.name, names) if role_of(path.name) is None else {}
+        files = {role: path.parent / name for role, name in companions.items()}
+        return self._assemble(identity_of(path), path, files, Manifest(path.name), None)
+
+    def _of_manifest(self, path: Path, model_id: str, model: Path | None = None) -> LocalModel:
+        manifest = _read(path)
+        files: dict[str, Path] = {}
+        for role, value in manifest.files.items():
+            where = locate(value, str(path))
+            if where.startswith(("http://", "https://")):
+                return self._of_remote_manifest(path)
+            files[role] = Path(where)
+            if not files[role].is_file():
+                raise LeapModelNotFoundError(f"{path} names {value!r}, but there is no {where}")
+        found = model or files["model"]
+        return self._assemble(model_id, found, files, manifest, path)
+
+    def _of_remote_manifest(self, path: Path) -> LocalModel:
+        """A manifest on this disk whose files are URLs: the store has them, if they were downloaded."""
+        for model in self.store.installed():
+            if model.manifest is not None and model.manifest.original_url == path.as_uri():
+                return self.of_installed(model)
+        raise LeapModelNotFoundError(
+            f"the files of {path} are on another machine", hint=f"leap download {path} gets them"
+        )
+
+    def _assemble(
+        self, model_id: str, path: Path, files: Mapping[str, Path], manifest: Manifest, manifest_path: Path | None
+    ) -> LocalModel:
+        entry = self._entry_of(manifest, path)
+        return LocalModel(
+            model_id=model_id,
+            path=path,
+            mm_proj_path=files.get(PROJECTOR),
+            audio_decoder_path=files.get(AUDIO_DECODER),
+            audio_tokenizer_path=files.get(AUDIO_TOKENIZER),
+            sampling=manifest.sampling.over(entry.sampling) if entry else manifest.sampling,
+            chat_template=manifest.chat_template,
+            parser_name=entry.parser if entry else AUTO,
+            threads=manifest.threads,
+            kind=manifest.kind if manifest_path else _kind_by_files(files),
+            manifest_path=manifest_path,
+        )
+
+    def _entry_of(self, manifest: Manifest, path: Path) -> CatalogueEntry | None:
+        source = manifest.record.get("source")
+        entry = self.catalogue.of_repository(source) if isinstance(source, str) else None
+        return entry or self.catalogue.exact(name_of(path.name).model.replace("_", "-"))
+
+    def _of_repository(
+        self, reference: str, model: str, repo: str, quantization: str | None, default: str | None
+    ) -> LocalModel:
+        installed = self.store.quantizations_of(model, repo)
+        chosen = _choose(installed, quantization, default)
+        if chosen is not None:
+            return self.of_installed(installed[chosen])
+        cached = {path: file for path, file in self.caches.files_of(repo).items() if "/" not in path}
+        by_name = by_quantization(cached)
+        chosen = _choose(by_name, quantization, default)
+        if chosen is not None:
+            return self._of_cached(by_name[chosen], cached, repo)
+        self._missing(reference, installed, quantization)
+
+    def _of_cached(self, file: str, cached: Mapping[str, Path], repo: str) -> LocalModel:
+        files = {role: cached[name] for role, name in companions_of(file, cached).items()}
+        manifest = Manifest(file, record={"source": repo})
+        return self._assemble(identity_of(Path(file)), cached[file], files, manifest, None)
+
+    def _of_origin(self, named: HubFile | Url, reference: str) -> LocalModel:
+        for model in self.store.installed():
+            record = model.manifest.record if model.manifest else {}
+            wanted = hub_url(named) if isinstance(named, HubFile) else named.url
+            if record.get("origin") == wanted:
+                return self.of_installed(model)
+        if isinstance(named, HubFile):
+            cached = self.caches.files_of(named.repo)
+            if named.path in cached and named.path.lower().endswith(".gguf"):
+                return self._of_cached(named.path, cached, named.repo)
+        self._missing(reference, {}, None)
+
+    def _missing(self, reference: str, installed: Mapping[str, object], quantization: str | None) -> NoReturn:
+        wanted = f":{quantization}" if quantization and not reference.endswith(quantization) else ""
+        message = f"the model {reference}{wanted} is not on this machine"
+        if installed:
+            message += f" (it is there in {', '.join(sorted(installed))})"
+        raise LeapModelNotFoundError(message, hint=f"leap download {reference}{wanted}")
+
+    def _missing_path(self, path: Path, reference: str) -> NoReturn:
+        near: list[str] = []
+        if path.parent.is_dir():
+            from difflib import get_close_matches
+
+            found = (other for other in path.parent.iterdir() if other.suffix.lower() in (".gguf", ".json"))
+            names = [other.name for other in found if other.is_file()]
+            near = get_close_matches(path.name, names, 3, 0.6)
+        hint = f"there is {', '.join(near)}" if near else None
+        if hint is None and path.parent == (self.cwd or Path.cwd()):
+            entry = self.catalogue.exact(name_of(path.name).model)
+            hint = f"leap download {entry.name} gets it" if entry else None
+        raise LeapModelNotFoundError(f"there is no file {path}", hint=hint)
+
+
+def repository_model(repo: str) -> str:
+    """The model in a repository, by its name: ``someone/Some-Model-GGUF`` holds Some-Model."""
+    name = repo.partition("/")[2]
+    return name[: -len("-GGUF")] if name.upper().endswith("-GGUF") else name
+
+
+def hub_url(file: HubFile) -> str:
+    """How a hub's file is written in a model's record."""
+    revision = f"@{file.revision}" if file.revision else ""
+    return f"hf:{file.repo}{revision}/{file.path}"
+
+
+def _choose(available: Mapping[str, object], quantization: str | None, default: str | None) -> str | None:
+    if quantization is not None:
+        return next((name for name in available if name.upper() == quantization.upper()), None)
+    return preferred_quantization(available, default)
+
+
+def _kind_by_files(files: Mapping[str, Path]) -> str:
+    if AUDIO_DECODER in files or AUDIO_TOKENIZER in files:
+        return "audio"
+    return "vision" if PROJECTOR in files else "text"
+
+
+def _read(path: Path) -> Manifest:
+    try:
+        return read_manifest(path)
+    except LeapSerializationError as error:
+        raise LeapModelLoadingError(
+            error.message, hint=f"leap models manifest check {path} tells all of its problems"
+        ) from None
+    except OSError as error:
+        raise LeapModelLoadingError(f"cannot read {path}: {error.strerror}") from None

@@ -1,0 +1,169 @@
+"""The contract of a loaded model, kept alike by the runner in process, the warm host's client and the scripted fake."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from ..errors import LeapError
+from ..messages import ChatMessage, ChatMessageRole
+from ..options import GenerationOptions
+from ..responses import MessageResponse
+
+if TYPE_CHECKING:
+    from ..functions import LeapFunction
+    from .conversation import Conversation, ResponseStream
+
+
+class Generation(ABC):
+    """One running generation: an iterator of responses that ends with Complete. Not shared between threads, except
+    for ``stop``."""
+
+    def __iter__(self) -> Iterator[MessageResponse]:
+        return self
+
+    @abstractmethod
+    def __next__(self) -> MessageResponse:
+        """The next response. Raises LeapGenerationError when the generation fails, StopIteration after Complete."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End within one token, from any thread. The iterator goes on to Complete with INTERRUPTED."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give the generation up and free its slot; nothing more is delivered. Harmless after the end."""
+
+
+class GenerationHandler:
+    """Stops a generation that was started with ``generate_from_conversation``."""
+
+    def __init__(self, stream: ResponseStream, thread: threading.Thread) -> None:
+        self._stream = stream
+        self._thread = thread
+
+    def stop(self) -> None:
+        """End within one token; the callback still receives Complete, with INTERRUPTED."""
+        self._stream.stop()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the end, at most ``timeout`` seconds; True when it has come."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+
+@dataclass(frozen=True)
+class RenderedPrompt:
+    """A prompt as the model gets it: its whole text, special tokens spelled out, and its length in tokens."""
+
+    text: str
+    tokens: int
+
+
+class ModelRunner(ABC):
+    """A loaded model. Its conversations stay readable after ``unload``; generating then raises LeapGenerationError."""
+
+    @property
+    @abstractmethod
+    def model_id(self) -> str:
+        """The name of the model, for people and records."""
+
+    @property
+    @abstractmethod
+    def context_size(self) -> int:
+        """Most tokens of one conversation, prompt and answer together."""
+
+    @abstractmethod
+    def start(
+        self,
+        messages: Sequence[ChatMessage],
+        functions: Sequence[LeapFunction] = (),
+        options: GenerationOptions | None = None,
+    ) -> Generation:
+        """Start generating the reply to ``messages``. Raises LeapGenerationPromptExceedContextLengthError before any
+        work is done, LeapSchemaError for an unusable constraint, LeapGenerationError after ``unload``."""
+
+    @abstractmethod
+    def start_text(self, text: str, options: GenerationOptions | None = None) -> Generation:
+        """Start going on from ``text`` as it stands: no chat template, and special tokens where it spells them.
+
+        Raises what ``start`` raises. Reasoning and calls are told from the reply's text as the options say.
+        """
+
+    @abstractmethod
+    def render(
+        self,
+        prompt: Sequence[ChatMessage] | str,
+        functions: Sequence[LeapFunction] = (),
+        options: GenerationOptions | None = None,
+    ) -> RenderedPrompt:
+        """The prompt that ``start`` would make of messages with these options, or ``start_text`` of a text. It may be
+        longer than the context. Generates nothing."""
+
+    @abstractmethod
+    def get_prompt_tokens_size(
+        self,
+        messages: Sequence[ChatMessage],
+        add_bos_token: bool = True,
+        functions: Sequence[LeapFunction] = (),
+    ) -> int:
+        """Tokens of the prompt that ``messages`` make, the opening of the reply included."""
+
+    @abstractmethod
+    def unload(self) -> None:
+        """Free the model. Running generations end with LeapGenerationError. Harmless when repeated."""
+
+    async def unload_async(self) -> None:
+        """``unload`` without blocking the event loop."""
+        import asyncio  # here, because every start of a command would pay for it
+
+        await asyncio.to_thread(self.unload)
+
+    def create_conversation(self, system_prompt: str | None = None) -> Conversation:
+        """A new conversation, opened by the system prompt if there is one."""
+        history = [] if system_prompt is None else [ChatMessage(ChatMessageRole.SYSTEM, system_prompt)]
+        return self.create_conversation_from_history(history)
+
+    def create_conversation_from_history(self, history: Iterable[ChatMessage]) -> Conversation:
+        """A conversation that goes on from these messages."""
+        from .conversation import Conversation
+
+        return Conversation(self, history)
+
+    def generate_from_conversation(
+        self,
+        conversation: Conversation,
+        callback: Callable[[MessageResponse], object],
+        options: GenerationOptions | None = None,
+        on_error: Callable[[LeapError], object] | None = None,
+    ) -> GenerationHandler:
+        """Generate the reply to the conversation as it stands, in a thread of its own that calls ``callback``.
+
+        ``Conversation.generate_response`` is the usual way; this one serves code built on callbacks.
+        """
+        stream = conversation.generate_response(None, options)
+
+        def deliver() -> None:
+            try:
+                for response in stream:
+                    callback(response)
+            except LeapError as error:
+                if on_error is not None:
+                    on_error(error)
+
+        thread = threading.Thread(target=deliver, name="leap-callback", daemon=True)
+        handler = GenerationHandler(stream, thread)
+        thread.start()
+        return handler
+
+    def __enter__(self) -> ModelRunner:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.unload()

@@ -1,0 +1,31 @@
+"""A stream that stands before another one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from leap_cli.answers.show import Stream
+
+    from ..responses import MessageResponse
+
+
+class PassingStream:
+    """Passes on the responses of another stream; subclasses change or note some of them."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def __next__(self) -> MessageResponse:
+        return self._stream.__next__()
+
+    def stop(self) -> None:
+        self._stream.stop()
+
+    def close(self) -> None:
+        self._stream.close()
+
+    @property
+    def refused(self) -> bool:
+        """Whether the user has refused a call."""
+        return bool(getattr(self._stream, "refused", False))

@@ -1,0 +1,1 @@
+"""JSON schemas as documents: reading, checking, writing them from Python types and shorthand."""

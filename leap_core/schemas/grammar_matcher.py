@@ -1,0 +1,85 @@
+"""llguidance's view of a model's vocabulary, and matchers over it. Both are costly to make and are kept."""
+
+from __future__ import annotations
+
+import re
+import threading
+import warnings
+from collections import OrderedDict
+from functools import cache
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher, LLTokenizer
+
+    from ..constraints.contract import Vocabulary
+
+GRAMMARS_KEPT = 64
+SOURCE_LINE = re.compile(r"(?m)^\s*\d+ \| ")
+
+
+class GrammarError(ValueError):
+    """llguidance cannot use a grammar; the message is its own."""
+
+
+class ConstraintTokenizer:
+    """The tokenizer of one vocabulary, with the grammars that were lately compiled for it."""
+
+    def __init__(self, tokenizer: LLTokenizer, n_tokens: int, eog_tokens: frozenset[int]) -> None:
+        self.tokenizer = tokenizer
+        self.n_tokens = n_tokens
+        self.eog_tokens = eog_tokens
+        self._compiled: OrderedDict[str, LLMatcher] = OrderedDict()
+        self._guard = threading.Lock()
+
+    def matcher(self, grammar: str) -> LLMatcher:
+        """A matcher at the grammar's beginning. Raises GrammarError."""
+        with self._guard:
+            known = self._compiled.get(grammar)
+            if known is not None:
+                self._compiled.move_to_end(grammar)
+                return known.deep_copy()
+        from llguidance import LLMatcher
+
+        matcher = LLMatcher(self.tokenizer, grammar, log_level=0)
+        if matcher.is_error():
+            raise GrammarError(_first_lines(matcher.get_error()))
+        with self._guard:
+            self._compiled[grammar] = matcher
+            if len(self._compiled) > GRAMMARS_KEPT:
+                self._compiled.popitem(last=False)
+        return matcher.deep_copy()
+
+
+def tokenizer_of(vocabulary: Vocabulary) -> ConstraintTokenizer:
+    """The tokenizer of a vocabulary, made when it is first asked for and kept as long as the vocabulary lives."""
+    with _guard:
+        known = _tokenizers.get(vocabulary)
+        if known is None:
+            from llguidance.llamacpp import lltokenizer_from_vocab
+
+            eog = frozenset(vocabulary.eog_tokens)
+            with warnings.catch_warnings():  # llguidance asks for token attributes by an older name
+                warnings.simplefilter("ignore", DeprecationWarning)
+                made = lltokenizer_from_vocab(vocabulary.llama_vocab, eos_token=sorted(eog) or None)
+            known = _tokenizers[vocabulary] = ConstraintTokenizer(made, vocabulary.n_tokens, eog)
+        return known
+
+
+@cache
+def byte_tokenizer() -> ConstraintTokenizer:
+    """A vocabulary of single bytes: compiles and follows grammars without any model."""
+    from llguidance import LLTokenizer
+
+    tokenizer = LLTokenizer("byte")
+    return ConstraintTokenizer(tokenizer, tokenizer.vocab_size, frozenset([tokenizer.eos_token]))
+
+
+_tokenizers: WeakKeyDictionary[Vocabulary, ConstraintTokenizer] = WeakKeyDictionary()
+_guard = threading.Lock()
+
+
+def _first_lines(message: str) -> str:
+    """What is wrong, without the grammar in which it is."""
+    return " ".join(SOURCE_LINE.split(message, maxsplit=1)[0].split())[:500]

@@ -1,0 +1,1 @@
+"""What leap keeps on disk: its directories, locks, atomic files, hashes and SQLite databases."""

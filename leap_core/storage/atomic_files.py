@@ -1,0 +1,74 @@
+"""Files that users own too: a small one that is changed is at every moment the old one or the new one, and no change is
+lost; and what names of files can be."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from ..errors import LeapError
+from .locks import locked
+
+DESCRIPTOR = re.compile(r"/dev/std(?P<name>out|err)|/(dev|proc/self)/fd/(?P<number>\d{1,9})")
+
+
+@contextmanager
+def changing(path: Path) -> Iterator[None]:
+    """Have a file for oneself from reading it to replacing it: others that change it wait. Raises LeapError where its
+    directory cannot be written."""
+    target = Path(os.path.realpath(path))
+    lock = locked(beside := target.with_name(f".{target.name}.lock"))
+    try:
+        lock.__enter__()
+    except OSError as error:
+        raise cannot_write(path, error) from None
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # Windows removes no file that is open
+            beside.unlink()
+        lock.__exit__(None, None, None)
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Replace a file, or what a link leads to, in one step; its rights stay, and a new one is nobody else's."""
+    target = Path(os.path.realpath(path))
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, unfinished = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            if target.exists():
+                os.chmod(unfinished, target.stat().st_mode & 0o777)
+            os.replace(unfinished, target)
+        except BaseException:
+            os.unlink(unfinished)
+            raise
+    except OSError as error:
+        raise cannot_write(path, error) from None
+
+
+def text_of(name: str) -> str:
+    """A file's name for places that hold only text: bytes that are none become backslashes, as JSON writes them."""
+    return name.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def descriptor_of(name: str) -> int | None:
+    """The descriptor that a path is a name of, such as 1 for ``/dev/stdout``. To open it anew would be to write over
+    what others write to the same file."""
+    found = DESCRIPTOR.fullmatch(os.path.normpath(name))
+    if found is None:
+        return None
+    return {"out": 1, "err": 2}[found["name"]] if found["name"] else int(found["number"])
+
+
+def cannot_write(path: Path, error: OSError) -> LeapError:
+    """The error to raise for a file that cannot be written."""
+    return LeapError(f"cannot write {path}: {error.strerror}")

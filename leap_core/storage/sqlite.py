@@ -1,0 +1,100 @@
+"""How leap opens a SQLite database of its own: nobody else can read it, several processes may use it, an older file is
+brought up to date, and what SQLite has to complain of is told in one line.
+
+``PRAGMA user_version`` is the number of migrations that a file has seen. A migration is never changed once released;
+another shape of the tables is one more entry.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from ..errors import LeapError
+
+BUSY_SECONDS = 30.0
+
+
+def connect(path: Path, migrations: Sequence[str], what: str, *, durable: bool = True) -> sqlite3.Connection:
+    """Open the database, made or brought up to date where necessary; usable from any thread, one at a time.
+
+    ``migrations`` are scripts of statements without triggers; ``what`` names the database in messages.
+    ``durable``: a transaction that has returned survives the loss of power. Otherwise the newest ones may go, in order.
+    Raises LeapError when a newer leap made it.
+    """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not path.exists():
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # prompts and answers are nobody else's business
+    except OSError as error:
+        raise LeapError(f"{what} {path} cannot be made: {error.strerror}", hint="LEAP_HOME moves it") from None
+    with telling_what_failed(path, what):
+        connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    try:
+        connection.row_factory = sqlite3.Row
+        with telling_what_failed(path, what):
+            _use_write_ahead_log(connection)
+            connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+            connection.execute("PRAGMA foreign_keys=ON")
+            _migrate(connection, path, migrations)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+@contextmanager
+def telling_what_failed(path: Path, what: str) -> Iterator[None]:
+    """What SQLite has to say, as a LeapError that names the file and what to do about it."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        if isinstance(error, (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError)):
+            raise  # a mistake of ours
+        hint = None
+        if "full" in str(error) or "disk I/O" in str(error):
+            hint = "make room; nothing that was written before is lost"
+        elif "not a database" in str(error) or "malformed" in str(error):
+            hint = "move the file away to begin with an empty one"
+        raise LeapError(f"{what} {path} cannot be used: {error}", hint=hint) from None
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    """SQLite does not wait by itself when several processes make this switch at once."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL").close()
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    with closing(connection.execute("PRAGMA user_version")) as cursor:
+        return int(cursor.fetchone()[0])
+
+
+def _migrate(connection: sqlite3.Connection, path: Path, migrations: Sequence[str]) -> None:
+    if _version(connection) == len(migrations):
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        version = _version(connection)
+        if version > len(migrations):
+            raise LeapError(f"{path} was made by a newer leap", hint="use that version, or another LEAP_HOME")
+        for step in migrations[version:]:
+            for statement in step.split(";"):
+                if statement.strip():
+                    connection.execute(statement)
+        connection.execute(f"PRAGMA user_version={len(migrations)}")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")

@@ -1,0 +1,1 @@
+"""Running functions that a model calls: policy, child processes, and the loop of calls and results."""

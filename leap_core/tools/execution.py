@@ -1,0 +1,229 @@
+"""Running one call: in a child process of its own, for a bounded time, with a bounded result."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import IO, Any
+
+from ..errors import LeapSchemaError, LeapToolError
+from ..functions.declaration import LeapFunction
+from ..messages import ChatMessage, ChatMessageRole, LeapFunctionCall
+from ..responses import MessageResponse
+from .child_process import call_function, failure_text, result_text
+from .policy import ToolPolicy
+from .programs import Program, PythonFunction
+
+COMPLAINT_BYTES = 2000
+GRACE_SECONDS = 1.0
+POLL_SECONDS = 0.05
+OPEN_KEYWORDS = {"additionalProperties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf"}
+"""A schema without these means the properties that it lists and no others."""
+
+
+@dataclass(frozen=True)
+class FunctionResult(MessageResponse):
+    """What came of one call. ``error``: why there is no result; the model is told. ``denied``: it did not run."""
+
+    call: LeapFunctionCall
+    text: str
+    error: str | None = None
+    denied: bool = False
+    seconds: float = 0.0
+
+    def message(self, identifier: str) -> ChatMessage:
+        """The result as the conversation records it."""
+        content = self.text if self.error is None else json.dumps({"error": self.error}, ensure_ascii=False)
+        return ChatMessage(ChatMessageRole.TOOL, content, tool_call_id=identifier)
+
+    def to_json(self) -> dict[str, Any]:
+        value: dict[str, Any] = {
+            "type": "function_result",
+            "name": self.call.name,
+            "arguments": dict(self.call.arguments),
+        }
+        if self.error is None:
+            value["result"] = self.text
+        else:
+            value["error"] = self.error
+        return value | {"denied": self.denied, "seconds": round(self.seconds, 4)}
+
+
+def run_call(
+    function: LeapFunction, call: LeapFunctionCall, policy: ToolPolicy, cancelled: threading.Event | None = None
+) -> FunctionResult:
+    """Run a call that has been allowed. Whatever goes wrong becomes the result's ``error``; setting ``cancelled`` ends
+    its process early."""
+    started = time.perf_counter()
+    text, error = "", None
+    try:
+        check_arguments(function, call)
+        text = _run(function, call, policy, cancelled)
+    except (LeapToolError, LeapSchemaError) as failure:
+        error = failure.message
+    return FunctionResult(call, text, error, seconds=time.perf_counter() - started)
+
+
+def check_arguments(function: LeapFunction, call: LeapFunctionCall) -> None:
+    """Raises LeapToolError when the arguments do not have the declared shape."""
+    from ..schemas.schema import check_schema
+
+    schema = function.arguments_schema
+    given = dict(call.arguments)
+    if callable(function.call) or isinstance(function.call, PythonFunction):  # what None is to it, it knows itself
+        optional = {parameter.name for parameter in function.parameters if parameter.optional}
+        given = {name: value for name, value in given.items() if value is not None or name not in optional}
+    problems = check_schema(schema).problems_of(given)
+    strangers = [name for name in call.arguments if name not in schema.get("properties", {})]
+    if strangers and not OPEN_KEYWORDS & schema.keys():
+        problems.append(f"there is no argument {strangers[0]!r}")
+    if problems:
+        raise LeapToolError(f"the arguments of {function.name} are wrong: {'; '.join(problems[:3])}")
+
+
+def _run(function: LeapFunction, call: LeapFunctionCall, policy: ToolPolicy, cancelled: threading.Event | None) -> str:
+    target = function.call
+    if target is None:
+        raise LeapToolError(f"{function.name} is only declared; leap cannot run it")
+    if not callable(target):
+        return run_program(target, call, policy, cancelled)
+    if policy.isolated:
+        return run_program(PythonFunction.of(target), call, policy, cancelled)
+    return _run_here(target, call, policy, cancelled)
+
+
+def run_program(
+    program: Program, call: LeapFunctionCall, policy: ToolPolicy, cancelled: threading.Event | None = None
+) -> str:
+    """Run a process and take its result. Raises LeapToolError when it fails or takes too long."""
+    request = program.request(call.arguments, policy.output_limit)
+    output, code, complaint = run_process(
+        program,
+        request,
+        timeout=policy.timeout,
+        most_output=program.most_output(policy.output_limit),
+        cancelled=cancelled,
+    )
+    return program.result(output, code, complaint, policy.output_limit)
+
+
+def run_process(
+    program: Program, request: bytes, *, timeout: float, most_output: int, cancelled: threading.Event | None = None
+) -> tuple[bytes, int, str]:
+    """What a process writes, its exit code, and the end of what it complained about. It and its children are killed
+    when the time is up or ``cancelled`` is set (LeapToolError), or when it has written ``most_output`` bytes."""
+    try:
+        process = subprocess.Popen(
+            list(program.argv),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=None if program.environment is None else dict(program.environment),
+            start_new_session=os.name == "posix",
+        )
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise LeapToolError(f"{program.argv[0]} cannot be started: {reason}") from None
+    output, complaint = _Reader(most_output, keep_end=False), _Reader(COMPLAINT_BYTES, keep_end=True)
+    output.on_full = lambda: _kill(process)
+    threads = [
+        threading.Thread(target=_write, args=(process.stdin, request), daemon=True),
+        threading.Thread(target=output.read, args=(process.stdout,), daemon=True),
+        threading.Thread(target=complaint.read, args=(process.stderr,), daemon=True),
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        code = _wait(process, timeout, cancelled)
+    finally:
+        for thread in threads[1:]:
+            thread.join(GRACE_SECONDS if process.poll() is not None else 0)
+        _kill(process)
+        process.wait()
+        for thread in threads:
+            thread.join(GRACE_SECONDS)
+    return bytes(output.data), code, complaint.data.decode("utf-8", "replace").strip()
+
+
+def _wait(process: subprocess.Popen[bytes], timeout: float, cancelled: threading.Event | None) -> int:
+    deadline = time.monotonic() + timeout
+    while (left := deadline - time.monotonic()) > 0:
+        with suppress(subprocess.TimeoutExpired):
+            return process.wait(left if cancelled is None else min(left, POLL_SECONDS))
+        if cancelled is not None and cancelled.is_set():
+            raise LeapToolError("it was interrupted")
+    raise LeapToolError(f"it took longer than {timeout:g} s and was ended")
+
+
+class _Reader:
+    """Reads a stream to its end and keeps a bounded part of it."""
+
+    def __init__(self, limit: int, *, keep_end: bool) -> None:
+        self.data = bytearray()
+        self.on_full: Callable[[], object] | None = None
+        self._limit = limit
+        self._keep_end = keep_end
+
+    def read(self, stream: IO[bytes]) -> None:
+        with stream, suppress(OSError, ValueError):
+            while piece := stream.read1(65536):  # type: ignore[attr-defined]
+                self.data += piece
+                if len(self.data) >= self._limit:
+                    if self._keep_end:
+                        del self.data[: -self._limit]
+                    else:
+                        del self.data[self._limit :]
+                        if self.on_full is not None:
+                            self.on_full()
+
+
+def _write(stream: IO[bytes], data: bytes) -> None:
+    with suppress(OSError, ValueError), stream:  # a command need not read its arguments
+        stream.write(data)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End the process and whatever it started."""
+    with suppress(OSError):
+        if os.name == "posix":
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
+
+
+def _run_here(
+    function: Callable[..., Any], call: LeapFunctionCall, policy: ToolPolicy, cancelled: threading.Event | None
+) -> str:
+    """Run a callable in this process. One that takes too long goes on behind the scenes."""
+    outcome: list[str] = []
+    failure: list[str] = []
+
+    def run() -> None:
+        try:
+            outcome.append(result_text(call_function(function, call.arguments), policy.output_limit))
+        except BaseException as error:
+            failure.append(failure_text(error))
+
+    thread = threading.Thread(target=run, name=f"leap-tool-{call.name}", daemon=True)
+    thread.start()
+    _join(thread, policy.timeout, cancelled)
+    if failure:
+        raise LeapToolError(failure[0])
+    return outcome[0]
+
+
+def _join(thread: threading.Thread, timeout: float, cancelled: threading.Event | None) -> None:
+    deadline = time.monotonic() + timeout
+    while thread.is_alive() and (left := deadline - time.monotonic()) > 0:
+        thread.join(left if cancelled is None else min(left, POLL_SECONDS))
+        if thread.is_alive() and cancelled is not None and cancelled.is_set():
+            raise LeapToolError("it was interrupted")
+    if thread.is_alive():
+        raise LeapToolError(f"it took longer than {timeout:g} s and was given up")

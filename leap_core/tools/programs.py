@@ -1,0 +1,133 @@
+"""What a function runs: a Python function in a child process, or a command. Never a shell."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from ..errors import LeapToolError
+from ..storage.directories import packages_directory
+from .child_process import cut_text
+
+CHILD = """
+import sys
+sys.path = {places!a} + [place for place in sys.path if place]
+from leap_core.tools.child_process import main
+main()
+"""
+"""The places stand here and not in PYTHONPATH, which the programs that a tool starts would inherit."""
+
+
+class Program(Protocol):
+    """How a call becomes a process, and the process's output a result."""
+
+    @property
+    def argv(self) -> Sequence[str]: ...
+
+    @property
+    def environment(self) -> Mapping[str, str] | None:
+        """Variables of the process; None for those of this one."""
+        ...
+
+    def request(self, arguments: Mapping[str, Any], limit: int) -> bytes:
+        """What the process reads on standard input."""
+        ...
+
+    def most_output(self, limit: int) -> int:
+        """Bytes of output after which the process is ended."""
+        ...
+
+    def result(self, output: bytes, code: int, complaint: str, limit: int) -> str:
+        """The result's text. Raises LeapToolError when the run failed; ``complaint`` is the end of its stderr."""
+        ...
+
+
+@dataclass(frozen=True)
+class PythonFunction:
+    """A function of a Python file, or of an importable module."""
+
+    name: str
+    file: Path | None = None
+    module: str | None = None
+    fixed: Mapping[str, Any] | None = None
+    """Arguments that the caller of the model decides, not the model."""
+
+    @staticmethod
+    def of(function: Callable[..., Any]) -> PythonFunction:
+        """Where a child process finds a function. Raises LeapToolError for lambdas, closures and the like."""
+        name = getattr(function, "__qualname__", "")
+        module = getattr(function, "__module__", None)
+        if not name or "<" in name or module is None or getattr(function, "__self__", None) is not None:
+            raise LeapToolError(
+                f"{name or function!r} cannot be found by another process",
+                hint="define it at the top of a module, or allow it to run in this process (isolated=False)",
+            )
+        if module != "__main__":
+            file = getattr(sys.modules.get(module), "__file__", None)
+            spec = getattr(sys.modules.get(module), "__spec__", None)
+            if spec is None and file is not None:
+                return PythonFunction(name, file=Path(file))
+            return PythonFunction(name, module=module)
+        script = getattr(sys.modules["__main__"], "__file__", None)
+        if script is None:
+            raise LeapToolError(f"{name} was typed in, so another process cannot find it", hint="put it into a file")
+        return PythonFunction(name, file=Path(script))
+
+    @property
+    def argv(self) -> Sequence[str]:
+        """A module's function is looked for in the places from which this process imports."""
+        places = [str(packages_directory()), *(place for place in sys.path if place and self.module is not None)]
+        return [sys.executable, "-X", "utf8", "-c", CHILD.format(places=list(dict.fromkeys(places)))]
+
+    @property
+    def environment(self) -> None:
+        return None
+
+    def request(self, arguments: Mapping[str, Any], limit: int) -> bytes:
+        request = {
+            "file": None if self.file is None else str(self.file),
+            "module": self.module,
+            "name": self.name,
+            "arguments": {**arguments, **(self.fixed or {})},
+            "limit": limit,
+        }
+        return json.dumps(request).encode()
+
+    def most_output(self, limit: int) -> int:
+        return 12 * limit + 10_000  # the child cuts the result itself; JSON needs up to 12 bytes for a character
+
+    def result(self, output: bytes, code: int, complaint: str, limit: int) -> str:
+        try:
+            answer = json.loads(output)
+        except ValueError:
+            raise LeapToolError(f"the process ended with code {code} and no result{_after(complaint)}") from None
+        if "error" in answer:
+            raise LeapToolError(str(answer["error"]))
+        return str(answer["result"])
+
+
+@dataclass(frozen=True)
+class Command:
+    """A registered command: the arguments as JSON on standard input, the result on standard output."""
+
+    argv: Sequence[str]
+    environment: Mapping[str, str] | None = None
+
+    def request(self, arguments: Mapping[str, Any], limit: int) -> bytes:
+        return json.dumps(dict(arguments), ensure_ascii=False).encode()
+
+    def most_output(self, limit: int) -> int:
+        return limit + 1
+
+    def result(self, output: bytes, code: int, complaint: str, limit: int) -> str:
+        if code != 0 and len(output) <= limit:
+            raise LeapToolError(f"the command ended with code {code}{_after(complaint)}")
+        return cut_text(output, limit).rstrip("\r\n")
+
+
+def _after(complaint: str) -> str:
+    return f": {complaint}" if complaint else ""

@@ -1,0 +1,216 @@
+"""The loop of calling and answering: the model calls, functions run, results go back, until it answers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol
+
+from ..errors import LeapToolError
+from ..functions.declaration import LeapFunction
+from ..functions.pythonic import write_calls
+from ..messages import ChatMessage, ChatMessageRole, LeapFunctionCall
+from ..options import GenerationOptions
+from ..responses import Complete, GenerationFinishReason, MessageResponse
+from .execution import FunctionResult, run_call
+from .policy import ALLOW, DENY, FunctionPolicy
+
+if TYPE_CHECKING:
+    from ..runner.conversation import Conversation
+
+MOST_AT_ONCE = 8
+ENDED_BY_ITSELF = (GenerationFinishReason.STOP, GenerationFinishReason.CONSTRAINT)
+
+
+class _Stream(Protocol):
+    def stop(self) -> None: ...
+    def close(self) -> None: ...
+
+
+def run_functions(
+    conversation: Conversation,
+    policy: FunctionPolicy,
+    message: ChatMessage | str | None = None,
+    options: GenerationOptions | None = None,
+) -> FunctionRun:
+    """Generate, run the functions that the model calls, and go on with their results until it calls none.
+
+    The run is iterated like a response stream and delivers the responses of every generation, with a FunctionResult
+    for every call in between. Calls of one round run at the same time; results are recorded in the order of the calls.
+    Errors of a function are told to the model. A call that the policy denies ends the run with LeapToolError, and so
+    does a model that still calls after ``policy.rounds`` rounds. Functions that are only declared end the run quietly:
+    their calls are for the caller. ``message`` None goes on from the history and runs calls that it has not answered.
+    """
+    return FunctionRun(conversation, policy, message, options or GenerationOptions())
+
+
+class FunctionRun:
+    """The responses of a whole run; iterated once."""
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        policy: FunctionPolicy,
+        message: ChatMessage | str | None,
+        options: GenerationOptions,
+    ) -> None:
+        self._conversation = conversation
+        self._policy = policy
+        self._responses = self._run(message, options)
+        self._guard = threading.Lock()
+        self._stream: _Stream | None = None
+        self._cancelled = threading.Event()
+        self.refused = False
+        """True once the user has refused a call."""
+
+    def __iter__(self) -> Iterator[MessageResponse]:
+        return self
+
+    def __next__(self) -> MessageResponse:
+        return next(self._responses)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether ``stop()`` was called."""
+        return self._cancelled.is_set()
+
+    def stop(self) -> None:
+        """End the reply that is being generated within one token, and the functions that run; from any thread."""
+        with self._guard:
+            self._cancelled.set()
+            if self._stream is not None:
+                self._stream.stop()
+
+    def close(self) -> None:
+        """Give the run up; the reply that is being generated is not kept."""
+        with self._guard:
+            self._cancelled.set()
+            stream = self._stream
+        if stream is not None:
+            stream.close()
+        with suppress(ValueError):  # it is being iterated by another thread, which ends it
+            self._responses.close()
+
+    def __enter__(self) -> FunctionRun:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _run(
+        self, message: ChatMessage | str | None, options: GenerationOptions
+    ) -> Generator[MessageResponse, None, None]:
+        rounds = 0
+        calls = self._unanswered() if message is None else ()
+        while True:
+            if calls:
+                rounds += 1
+                if rounds > self._policy.rounds:
+                    raise LeapToolError(
+                        f"the model still calls functions after {self._policy.rounds} rounds", hint="allow more rounds"
+                    )
+                yield from self._answer(calls)
+                message, options = None, _after_first_call(options)
+            if self.stopped:
+                return
+            complete = yield from self._generate(message, options)
+            calls = complete.full_message.function_calls or () if complete else ()
+            if not calls or self.stopped or not self._can_run(calls):
+                return
+            if complete is not None and complete.finish_reason not in ENDED_BY_ITSELF:
+                return
+
+    def _generate(
+        self, message: ChatMessage | str | None, options: GenerationOptions
+    ) -> Generator[MessageResponse, None, Complete | None]:
+        stream = self._conversation.generate_response(message, options)
+        with self._guard:
+            self._stream = stream
+        complete = None
+        with stream:
+            for response in stream:
+                if isinstance(response, Complete):
+                    complete = response
+                yield response
+        return complete
+
+    def _unanswered(self) -> Sequence[LeapFunctionCall]:
+        """The calls at the end of the history that have no result there. A result that names none of them is the
+        first one's that is left."""
+        history = list(self._conversation.history)
+        answered = []
+        while history and history[-1].role is ChatMessageRole.TOOL:
+            answered.append(history.pop().tool_call_id)
+        last = history[-1] if history else None
+        calls = last.function_calls if last is not None and last.role is ChatMessageRole.ASSISTANT else None
+        named = [replace(call, id=call.id or f"call_{n}") for n, call in enumerate(calls or ())]
+        unnamed = sum(id not in [call.id for call in named] for id in answered)
+        left = [call for call in named if call.id not in answered][unnamed:]
+        return left if self._can_run(left) else ()
+
+    def _can_run(self, calls: Sequence[LeapFunctionCall]) -> bool:
+        """Whether leap is to run these: none of them is of a function that is only declared."""
+        functions = self._functions()
+        return all(call.name not in functions or functions[call.name].call is not None for call in calls)
+
+    def _functions(self) -> dict[str, LeapFunction]:
+        return {function.name: function for function in self._conversation.functions}
+
+    def _answer(self, calls: Sequence[LeapFunctionCall]) -> Iterator[FunctionResult]:
+        """Run the calls of one round and record what came of them."""
+        functions = self._functions()
+        results: list[FunctionResult | None] = [self._decide(functions.get(call.name), call) for call in calls]
+        denied = next((r for r in results if r is not None and r.denied and r.error != REFUSED), None)
+        if denied is None:
+            waiting = [n for n, result in enumerate(results) if result is None]
+            with ThreadPoolExecutor(MOST_AT_ONCE) as pool:
+                run = [
+                    pool.submit(
+                        run_call, functions[calls[n].name], calls[n], self._policy.of(calls[n].name), self._cancelled
+                    )
+                    for n in waiting
+                ]
+                for n, future in zip(waiting, run, strict=True):
+                    results[n] = future.result()
+        known = [
+            result or FunctionResult(call, "", "it was not run, because another call was denied", denied=True)
+            for call, result in zip(calls, results, strict=True)
+        ]
+        for n, result in enumerate(known):  # all of them, before anybody can leave
+            self._conversation.append_to_history(result.message(result.call.id or f"call_{n}"))
+        yield from known
+        if denied is not None:
+            raise LeapToolError(
+                f"the call {write_calls([denied.call])[1:-1]} was denied: {denied.error}",
+                hint="allow the tool in the configuration, or for this command",
+            )
+
+    def _decide(self, function: LeapFunction | None, call: LeapFunctionCall) -> FunctionResult | None:
+        """A result for a call that does not run; None for one that does."""
+        if function is None:
+            return FunctionResult(call, "", f"there is no function {call.name}")
+        decision = self._policy.of(call.name).decision
+        if decision == ALLOW:
+            return None
+        if decision == DENY:
+            return FunctionResult(call, "", "the policy denies it", denied=True)
+        if self._policy.ask is None:
+            return FunctionResult(call, "", "the policy is to ask, and nobody is there to be asked", denied=True)
+        if self._policy.ask(function, call):
+            return None
+        self.refused = True
+        return FunctionResult(call, "", REFUSED, denied=True)
+
+
+REFUSED = "the user refused this call"
+
+
+def _after_first_call(options: GenerationOptions) -> GenerationOptions:
+    """A call that was required has been made; from now on the model may answer."""
+    return options if options.tool_choice in (None, "auto", "none") else replace(options, tool_choice="auto")

@@ -1,0 +1,168 @@
+"""Where tools come from: a Python file of functions, a file of declarations, registered commands, leap itself."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ..errors import LeapSerializationError, LeapToolError
+from ..functions.declaration import LeapFunction
+from ..storage.atomic_files import changing, replace_text
+from .execution import run_process
+from .programs import Command, PythonFunction
+
+DECLARE_SECONDS = 30.0
+MOST_DECLARATIONS_BYTES = 4_000_000
+BUILTIN_MODULE = "leap_core.tools.builtin_tools"
+
+
+def functions_of_file(path: Path) -> list[LeapFunction]:
+    """The tools of a file: ``.py`` (functions that leap can run) or JSON (declarations). Raises LeapToolError."""
+    if path.suffix == ".py":
+        return functions_of_python(path)
+    return functions_of_json(path)
+
+
+def functions_of_python(path: Path) -> list[LeapFunction]:
+    """The public functions that a Python file defines. The file is run in a child process, never in this one."""
+    if not path.is_file():
+        raise LeapToolError(f"there is no file {path}")
+    source = PythonFunction("", file=path.resolve())
+    request = json.dumps({"file": str(source.file), "declare": True}).encode()
+    output, code, complaint = run_process(source, request, timeout=DECLARE_SECONDS, most_output=MOST_DECLARATIONS_BYTES)
+    try:
+        answer = json.loads(output)
+    except ValueError:
+        raise LeapToolError(f"{path} cannot be loaded: the process ended with code {code}: {complaint}") from None
+    if "error" in answer:
+        raise LeapToolError(f"{path} cannot be loaded: {answer['error']}")
+    if not answer["functions"]:
+        raise LeapToolError(f"{path} defines no public functions", hint="a name that begins with '_' is not public")
+    return [
+        replace(function, call=replace(source, name=function.name))
+        for function in (LeapFunction.from_openai(tool) for tool in answer["functions"])
+    ]
+
+
+def functions_of_json(path: Path) -> list[LeapFunction]:
+    """OpenAI's declarations: one, a list of them, or an object with ``tools``. leap cannot run these."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise LeapToolError(f"cannot read {path}: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise LeapToolError(f"{path} is neither Python (.py) nor JSON: {error}") from None
+    if isinstance(value, dict) and isinstance(value.get("tools"), list):
+        value = value["tools"]
+    tools = value if isinstance(value, list) else [value]
+    try:
+        found = [LeapFunction.from_openai(tool, f"tools[{n}]") for n, tool in enumerate(tools)]
+    except LeapSerializationError as error:
+        raise LeapToolError(f"{path}: {error.message}", hint=error.hint) from None
+    if not found:
+        raise LeapToolError(f"{path} declares no tools")
+    return found
+
+
+def builtin_functions(directory: Path) -> list[LeapFunction]:
+    """leap's own tools; ``read_file`` reads below ``directory``."""
+    from . import builtin_tools
+
+    fixed: dict[str, dict[str, Any]] = {"read_file": {"directory": str(directory)}}
+    found = []
+    for tool in (builtin_tools.current_time, builtin_tools.calculate, builtin_tools.read_file):
+        declared = LeapFunction.from_callable(tool)
+        hidden = fixed.get(declared.name, {})
+        parameters = [parameter for parameter in declared.parameters if parameter.name not in hidden]
+        program = PythonFunction(declared.name, module=BUILTIN_MODULE, fixed=hidden or None)
+        found.append(replace(declared, parameters=parameters, call=program))
+    return found
+
+
+def is_own(function: LeapFunction) -> bool:
+    """Whether a function is one of leap's own tools."""
+    return isinstance(function.call, PythonFunction) and function.call.module == BUILTIN_MODULE
+
+
+class CommandRegistry:
+    """Commands that the user has registered as tools, kept in a JSON file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def functions(self) -> list[LeapFunction]:
+        """Every registered command as a function. Raises LeapToolError for a damaged file."""
+        return [self._function(name, entry) for name, entry in self._read().items()]
+
+    def add(self, name: str, command: str, description: str, schema: dict[str, Any], *, replace: bool = False) -> None:
+        """Register a command line (split as a shell would, run without one)."""
+        try:
+            argv = shlex.split(command)
+        except ValueError as error:
+            raise LeapToolError(f"the command cannot be read: {error}") from None
+        if not argv:
+            raise LeapToolError("the command is empty")
+        entry = {"command": argv, "description": description, "parameters": schema}
+        self._function(name, entry)
+        with changing(self._path):
+            entries = self._read()
+            if name in entries and not replace:
+                raise LeapToolError(f"there is a tool {name} already", hint="remove it first, or add it with --replace")
+            self._write({**entries, name: entry})
+
+    def remove(self, name: str) -> None:
+        """Forget a command."""
+        with changing(self._path):
+            entries = self._read()
+            if name not in entries:
+                raise LeapToolError(f"there is no registered tool {name}")
+            self._write({key: value for key, value in entries.items() if key != name})
+
+    def _function(self, name: str, entry: Any) -> LeapFunction:
+        tool = {"name": name, "description": entry["description"], "parameters": entry["parameters"]}
+        try:
+            declared = LeapFunction.from_openai(tool, name)
+        except LeapSerializationError as error:
+            raise LeapToolError(error.message, hint=error.hint) from None
+        return replace(declared, call=Command(tuple(entry["command"])))
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            tools = json.loads(self._path.read_text(encoding="utf-8"))["tools"]
+            for entry in tools.values():
+                _check_entry(entry)
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise LeapToolError(f"cannot read {self._path}: {error.strerror}") from None
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise LeapToolError(
+                f"{self._path} is damaged", hint="mend it, or remove it and add the tools again"
+            ) from None
+        return dict(tools)
+
+    def _write(self, tools: dict[str, Any]) -> None:
+        replace_text(self._path, json.dumps({"tools": tools}, ensure_ascii=False, indent=2))
+
+
+def choose(names: Sequence[str], offered: Sequence[LeapFunction]) -> list[LeapFunction]:
+    """The functions with these names, the first of each name in ``offered``. Raises LeapToolError for one unknown."""
+    known: dict[str, LeapFunction] = {}
+    for function in offered:
+        known.setdefault(function.name, function)
+    for name in names:
+        if name not in known:
+            raise LeapToolError(f"there is no tool {name}", hint=f"known are {', '.join(known) or 'none'}")
+    return [known[name] for name in dict.fromkeys(names)]
+
+
+def _check_entry(entry: Any) -> None:
+    command = entry["command"]
+    if not isinstance(command, list) or not command or not all(isinstance(part, str) for part in command):
+        raise ValueError
+    if not isinstance(entry["description"], str) or not isinstance(entry["parameters"], dict):
+        raise ValueError

@@ -1,0 +1,173 @@
+"""Lines of a batch: what they mean, and what is said about those that mean nothing."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from leap_core.batch.line_template import PromptTemplate
+from leap_core.batch.lines import RequestReader, check_lines
+from leap_core.errors import LeapSerializationError
+from leap_core.functions import LeapFunction
+from leap_core.options import GenerationOptions
+
+ASK = [{"role": "user", "content": "Hi"}]
+TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
+
+
+def read(value: object, **settings: object):
+    return RequestReader(**settings).read(json.dumps(value).encode())  # type: ignore[arg-type]
+
+
+def problem(row: bytes | object, **settings: object) -> str:
+    raw = row if isinstance(row, bytes) else json.dumps(row).encode()
+    _, problems, _ = check_lines([raw], RequestReader(**settings))  # type: ignore[arg-type]
+    return str(problems[0])
+
+
+def test_the_forms_of_a_line_ask_the_same():
+    body = {"messages": ASK, "temperature": 0.5}
+    forms = [
+        {"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": body},
+        {"custom_id": "a", **body},
+        {"id": "a", "prompt": "Hi", "temperature": 0.5},
+    ]
+    requests = [read(form) for form in forms]
+    assert len({request.digest("a") for request in requests}) == 1
+    assert requests[0].custom_id == "a" and requests[0].options.temperature == 0.5
+
+
+def test_parameters_of_openai_become_options():
+    request = read(
+        {
+            "messages": ASK,
+            "model": "m",
+            "max_completion_tokens": 5,
+            "stop": "END",
+            "seed": 3,
+            "logit_bias": {"7": -2},
+            "tools": [TOOL],
+            "tool_choice": {"type": "function", "function": {"name": "look"}},
+            "user": "someone",
+            "n": 1,
+            "stream": False,
+            "top_p": None,
+        }
+    )
+    expected = GenerationOptions(max_tokens=5, stop=["END"], rng_seed=3, logit_bias={7: -2}, tool_choice="look")
+    assert (request.options, request.model) == (expected, "m")
+    assert request.functions == [LeapFunction.from_openai(TOOL)]
+
+
+@pytest.mark.parametrize(
+    "given", [{"schema": SCHEMA}, {"response_format": {"type": "json_schema", "json_schema": {"schema": SCHEMA}}}]
+)
+def test_a_schema_replaces_the_shape_that_the_command_asks_for(given):
+    request = read({"prompt": "Hi", **given}, options=GenerationOptions(regex_constraint="a+", temperature=0.1))
+    assert json.loads(request.options.json_schema_constraint or "") == SCHEMA
+    assert (request.options.regex_constraint, request.options.temperature) == (None, 0.1)
+
+
+def test_a_line_can_ask_for_plain_text_and_for_no_functions():
+    look = (LeapFunction.from_openai(TOOL),)
+    options = GenerationOptions(json_schema_constraint="{}", tool_choice="look")
+    line = {"prompt": "x", "response_format": {"type": "text"}, "tools": []}
+    request = read(line, options=options, functions=look)
+    assert (request.options.json_schema_constraint, request.options.tool_choice, request.functions) == (None, None, [])
+
+
+def test_the_commands_system_prompt_is_for_lines_without_one():
+    asked = {"messages": [{"role": "system", "content": "own"}, *ASK]}
+    assert [m.text for m in read(asked, system="given").messages] == ["own", "Hi"]
+    assert [m.text for m in read({"prompt": "Hi"}, system="given").messages] == ["given", "Hi"]
+    assert [m.text for m in read({"prompt": "Hi", "system": "own"}, system="given").messages] == ["own", "Hi"]
+
+
+def test_a_template_is_filled_with_the_fields_of_a_line():
+    template = PromptTemplate("{{{n}}} of {text}: {tags}")
+    request = read({"id": 7, "n": 2, "text": "ä{x}", "tags": ["b"], "prompt": "ignored"}, template=template)
+    assert (request.custom_id, request.messages[0].text) == ("7", '{2} of ä{x}: ["b"]')
+    assert problem({"n": 1}, template=template) == "line 1: the template needs tags, text"
+    assert read({"id": 1.5, "text": "a"}, template=PromptTemplate("{text}")).custom_id is None
+
+
+@pytest.mark.parametrize("text", ["{", "{}", "{a.b}", "{a!r}", "{a:>5}", "{0}", "no variable"])
+def test_templates_that_cannot_be_used(text):
+    with pytest.raises(LeapSerializationError, match="template"):
+        PromptTemplate(text)
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        (b"{", "not JSON: Expecting property name"),
+        (b"[1]", "expected a JSON object"),
+        (b'{"prompt": "a", "temperature": NaN}', "NaN is not a JSON number"),
+        (b'{"prompt": "a", "prompt": "b"}', "'prompt' is given twice"),
+        (b'{"prompt": "\xff"}', "not UTF-8 text (byte 13)"),
+        (b'{"prompt": "\\ud800"}', "half of a surrogate pair"),
+        (b"[" * 100_000, "not JSON that can be used"),
+        ({"text": "a"}, "expected body, messages or prompt (--template"),
+        ({"prompt": ""}, "prompt: expected a text that is not empty"),
+        ({"prompt": 3}, "prompt: expected a text"),
+        ({"prompt": "a", "messages": ASK}, "either messages or a prompt"),
+        ({"messages": []}, "messages: there is no message"),
+        ({"messages": [{"role": "oracle", "content": ""}]}, "messages[0].role: unknown role 'oracle'"),
+        ({"prompt": "a", "temprature": 1}, "temprature: there is no such field"),
+        ({"prompt": "a", "temperature": -1}, "temperature: -1 must be 0 or more"),
+        ({"prompt": "a", "temperature": "hot"}, "temperature: 'hot' is not a finite number"),
+        ({"prompt": "a", "max_tokens": 0}, "max_tokens: 0 must be 1 or more"),
+        ({"prompt": "a", "stop": [1]}, "stop: must be a list of non-empty strings"),
+        ({"prompt": "a", "n": 2}, "n: 2 is not supported"),
+        ({"prompt": "a", "stream": True}, "stream: True is not supported"),
+        ({"prompt": "a", "id": ""}, "id: expected a text that is not empty"),
+        ({"prompt": "a", "model": 3}, "model: expected a model's name"),
+        ({"prompt": "a", "tools": [], "tool_choice": "required"}, "tool_choice: there are no tools"),
+        ({"prompt": "a", "tools": {}}, "tools: expected a list"),
+        ({"prompt": "a", "tools": [TOOL, TOOL]}, "tools: the function 'look' is declared twice"),
+        ({"prompt": "a", "tools": [{}]}, "tools[0].name: expected the function's name"),
+        (
+            {"prompt": "a", "tools": [TOOL], "tool_choice": {"type": "function", "function": "look"}},
+            "tool_choice: expected auto, none, required, or a function",
+        ),
+        ({"prompt": "a", "tool_choice": {"function": None}}, "tool_choice: expected auto"),
+        (b'{"prompt": "a", "logit_bias": {"7": 1e400}}', "logit_bias: the bias of token 7 is too large"),
+        ({"prompt": "a", "logit_bias": {str(2**31): 1}}, "logit_bias: 2147483648 is not a token id"),
+        ({"prompt": "a", "tools": [TOOL], "tool_choice": "see"}, "tool_choice: there is no function 'see'"),
+        ({"prompt": "a", "schema": {"type": "strnig"}}, "schema/type:"),
+        ({"prompt": "a", "response_format": {"type": "xml"}}, "response_format.type: 'xml' is not"),
+        ({"custom_id": "a", "body": []}, "body: expected an object"),
+        ({"custom_id": "a", "body": {}}, "body.messages: missing"),
+        ({"custom_id": "a", "url": "/v1/embeddings", "body": {}}, "url: '/v1/embeddings' is not supported"),
+        ({"custom_id": "a", "method": "GET", "body": {}}, "method: 'GET' is not POST"),
+        ({"custom_id": "a", "extra": 1, "body": {}}, "extra: there is no such field"),
+    ],
+)
+def test_lines_that_cannot_be_used(row, told):
+    said = problem(row)
+    assert said.startswith("line 1: ") and told in said
+
+
+def test_ids_are_unique_and_lines_are_counted_with_the_blank_ones():
+    rows = [
+        b"\xef\xbb\xbf" + b'{"prompt": "a", "id": "x"}\n',
+        b"\n",
+        b'{"prompt": "b"}\r\n',
+        b'{"prompt":"c","id":"x"}',
+    ]
+    lines, problems, models = check_lines(rows, RequestReader())
+    assert [(line.number, line.custom_id) for line in lines] == [(1, "x"), (3, "line-3")]
+    assert [str(found) for found in problems] == ["line 4: the id 'x' is already on line 1"]
+    assert models == {None}
+
+
+def test_what_is_asked_and_with_what_decides_the_key():
+    def key(custom_id="a", circumstances="model", **fields):
+        row = json.dumps({"id": custom_id, "prompt": "Hi", "temperature": 0, **fields}).encode()
+        ((line,), _, _) = check_lines([row], RequestReader())
+        return line.key(circumstances)
+
+    others = [key("b"), key(circumstances="other"), key(prompt="Ho"), key(temperature=1), key(tools=[TOOL])]
+    assert key() == key() and len({key(), *others}) == 6

@@ -1,0 +1,151 @@
+"""What a batch must not lose: outputs of earlier runs, links, rights, and what only its journal knows."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+import pytest
+
+from leap_core.batch.journal import Journal, journal_path
+from leap_core.batch.output_file import OutputFile
+from leap_core.errors import LeapModelLoadingError, LeapUnavailableError
+
+LINES = [{"custom_id": "a", "prompt": "1"}, {"custom_id": "b", "prompt": "2"}]
+
+
+@pytest.mark.parametrize("before", ["a file of somebody", "a finished batch"])
+def test_overwrite_takes_nothing_away_before_the_model_is_loaded(leap, batch, tmp_path, before):
+    output = tmp_path / "out.jsonl"
+    if before == "a finished batch":
+        batch(LINES)
+    else:
+        output.write_text("precious\n")
+    there = output.read_bytes()
+    leap.load_error = LeapModelLoadingError("damaged")
+    assert batch([{"prompt": "3"}], "--overwrite")[0].code == 3
+    assert output.read_bytes() == there
+    leap.load_error = None
+    done, runner = batch(LINES, "--overwrite")
+    assert (done.code, runner.asked, output.read_text().count("\n")) == (0, ["1", "2"], 2)
+
+
+def test_attempts_of_one_run_overwrite_once(tmp_path):
+    path = journal_path(tmp_path / "out.jsonl")
+    for run_id, begun_before in [("job", False), ("job", True), ("other", False), (None, False)]:
+        journal = Journal(path)
+        assert journal.was_begun_by(run_id) is begun_before
+        journal.begin(run_id)
+        journal.close()
+
+
+def test_no_lines_take_nothing_away(leap, batch, tmp_path):
+    batch(LINES)
+    there = (tmp_path / "out.jsonl").read_bytes()
+    done = leap("batch", "-", "-o", "out.jsonl", "-m", "builtin", stdin="")
+    assert (done.code, (tmp_path / "out.jsonl").read_bytes()) == (0, there)
+
+
+def test_results_that_belong_to_no_line_any_more_are_told_of(batch, tmp_path):
+    batch(LINES)
+    done, runner = batch(LINES[:1])
+    assert (done.code, runner.asked) == (0, [])
+    assert (
+        "1 earlier result belongs to no line any more: left out of the output, and kept in the journal" in done.stderr
+    )
+    done, runner = batch(LINES)
+    assert runner.asked == [] and "belong" not in done.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="rights and links of POSIX")
+def test_a_link_stays_one_and_private_files_stay_private(batch, tmp_path):
+    real, link = tmp_path / "real", tmp_path / "link"
+    real.touch()
+    real.chmod(0o600)
+    link.symlink_to(real)
+    batch(LINES, output="link")
+    batch([{"custom_id": "a", "prompt": "other"}, LINES[1]], output="link")
+    assert link.is_symlink() and "<other>" in real.read_text()
+    assert stat.S_IMODE(real.stat().st_mode) == stat.S_IMODE(journal_path(link).stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("journal", ["out.jsonl", "in.jsonl"])
+def test_a_journal_is_a_file_of_its_own(batch, tmp_path, journal):
+    done, runner = batch(LINES, "--journal", journal)
+    assert (done.code, runner.asked) == (2, []) and "cannot be the journal too" in done.stderr
+
+
+@pytest.mark.parametrize("output", ["out.jsonl", "-"])
+def test_a_journal_that_is_no_file_is_refused_and_stays(batch, tmp_path, output):
+    os.mkfifo(tmp_path / "pipe")
+    done, runner = batch(LINES, "--journal", "pipe", output=output)
+    assert (done.code, runner.asked) == (2, []) and "give another journal" in done.stderr
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_an_empty_file_that_was_there_before_the_batch_stays(leap, batch, tmp_path):
+    (tmp_path / "mine").touch()
+    leap.load_error = LeapModelLoadingError("damaged")
+    for journal in ("mine", "other"):
+        assert batch(LINES, "--journal", journal)[0].code == 3
+    assert (tmp_path / "mine").exists() and not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("first", ["a.jsonl", "-"])
+def test_a_journal_of_another_output_opens_no_way_to_overwrite_this_one(batch, tmp_path, first):
+    notes = tmp_path / "notes.txt"
+    notes.write_text("precious\n")
+    batch(LINES, "--journal", "j3", output=first)
+    done, runner = batch(LINES, "--journal", "j3", output="notes.txt")
+    assert (done.code, runner.asked, notes.read_text()) == (2, [], "precious\n")
+    assert "j3 is the journal of another output" in done.stderr
+    for overwrite, asked in ((["--overwrite"], ["1", "2"]), ([], [])):
+        done, runner = batch(LINES, "--journal", "j3", *overwrite, output="notes.txt")
+        assert (done.code, runner.asked, notes.read_text().count("\n")) == (0, asked, 2)
+
+
+def test_outputs_and_journals_that_move_together_stay_together(batch, tmp_path):
+    (tmp_path / "before").mkdir()
+    batch(LINES, output="before/a.jsonl")
+    batch(LINES, "--journal", "before/j", output="before/b.jsonl")
+    (tmp_path / "before").rename(tmp_path / "after")
+    for args in (["--journal", "after/j"], []):
+        done, runner = batch(LINES, *args, output="after/b.jsonl" if args else "after/a.jsonl")
+        assert (done.code, runner.asked) == (0, [])
+
+
+def test_a_journal_of_an_older_leap_is_gone_on_with(batch, tmp_path):
+    batch(LINES, "--journal", "j")
+    _, *results = (tmp_path / "j").read_bytes().splitlines(keepends=True)
+    (tmp_path / "j").write_bytes(b'{"leap_batch_journal":1}\n' + b"".join(results))
+    done, runner = batch(LINES, "--journal", "j")
+    assert (done.code, runner.asked) == (0, [])
+
+
+def test_a_link_and_its_target_are_one_output(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    first = Journal(journal_path(tmp_path / "real"), tmp_path / "real")
+    with pytest.raises(LeapUnavailableError, match="another batch is writing to .*link"):
+        Journal(journal_path(tmp_path / "link"), tmp_path / "link")
+    first.close()
+
+
+def test_an_output_is_written_by_one_batch_whatever_the_journals(tmp_path):
+    path = tmp_path / "out.jsonl"
+    path.write_text("old\n")
+    first, second = OutputFile(path), OutputFile(path)
+    first.open(["new"])
+    with pytest.raises(LeapUnavailableError, match=f"another batch is writing to {path}"):
+        second.open(["other"])
+    second.close()
+    first.close()
+    assert path.read_text() == "new\n"
+    second.open(["other"])
+    second.close()
+
+
+def test_a_journal_that_is_in_use_is_named(batch, tmp_path):
+    journal = Journal(tmp_path / "j.3", tmp_path / "out.jsonl")
+    done, _ = batch(LINES, "--journal", "j.3")
+    journal.close()
+    assert done.code == 10 and "another batch uses the journal" in done.stderr and "j.3" in done.stderr

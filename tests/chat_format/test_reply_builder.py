@@ -1,0 +1,109 @@
+"""From tokens to responses: no marker reaches a text, and a stop string ends nothing but text."""
+
+from __future__ import annotations
+
+import pytest
+
+from leap_core.chat_format.reply_builder import Reply
+from leap_core.functions import LFMFunctionCallParser
+from leap_core.options import GenerationOptions
+from leap_core.responses import (
+    Chunk,
+    Complete,
+    FunctionCalls,
+    GenerationFinishReason,
+    GenerationStats,
+    ReasoningChunk,
+)
+
+MARKERS = ["<think>", "</think>", "<|tool_call_start|>", "<|tool_call_end|>", "<|im_end|>"]
+CALL = ["<|tool_call_start|>", '[f(a="', "x", '")]', "<|tool_call_end|>"]
+STATS = GenerationStats(1, 1, 2, 0.0)
+
+
+class Spelling:
+    """A vocabulary in which every piece of text that is used becomes a token; the markers are special ones."""
+
+    def __init__(self, *, special: bool = True) -> None:
+        self._pieces = list(MARKERS)
+        self.special_tokens = {text: n for n, text in enumerate(MARKERS)} if special else {}
+        self.control_tokens = frozenset(self.special_tokens.values())
+
+    def token(self, text: str | bytes) -> int:
+        self._pieces.append(text)
+        return MARKERS.index(text) if text in MARKERS and self.special_tokens else len(self._pieces) - 1
+
+    def piece(self, token: int) -> bytes:
+        text = self._pieces[token]
+        return text if isinstance(text, bytes) else text.encode()
+
+
+def responses(*texts, parser=True, special=True, reason=GenerationFinishReason.STOP, **options):
+    vocabulary = Spelling(special=special)
+    known = LFMFunctionCallParser() if parser else None
+    reply = Reply(vocabulary, GenerationOptions(**options), known, functions=[])
+    found = []
+    for text in texts:
+        found += reply.feed(vocabulary.token(text))
+        if reply.met_stop_string:
+            break
+    return found + reply.finish(reason, STATS)
+
+
+def seen(found):
+    return [r.text if isinstance(r, Chunk) else r for r in found if not isinstance(r, Complete)]
+
+
+@pytest.mark.parametrize("stop", ["|>", "_start", "tool_call", "<", "[", ",", '"', "("])
+def test_a_stop_string_is_looked_for_in_the_text_alone(stop):
+    found = responses(*CALL, "done", stop=[stop])
+    assert [type(r) for r in found] == [FunctionCalls, Chunk, Complete]
+    assert found[0].function_calls[0].arguments == {"a": "x"} and found[1].text == "done"
+
+
+def test_a_stop_string_after_a_call_ends_the_reply():
+    *rest, end = responses(*CALL, "one", " STOP", " two", stop=["STOP"])
+    assert [type(r) for r in rest] == [FunctionCalls, Chunk, Chunk] and end.full_message.text == "one "
+
+
+def test_a_stop_string_that_the_last_token_completes_is_the_reason():
+    *_, end = responses("a", "<", stop=["<"], reason=GenerationFinishReason.MAX_TOKENS)
+    assert (end.full_message.text, end.finish_reason) == ("a", GenerationFinishReason.STOP)
+
+
+@pytest.mark.parametrize("options", [{}, {"enable_thinking": True}, {"inline_thinking_tags": True}])
+@pytest.mark.parametrize("special", [True, False])
+def test_a_tag_in_an_argument_belongs_to_the_call(options, special):
+    texts = ["<|tool_call_start|>", '[f(a="', "<th", "ink>", "</think>", '")]', "<|tool_call_end|>"]
+    found = responses(*texts, special=special, **options)
+    assert [type(r) for r in found] == [FunctionCalls, Complete]
+    assert found[0].function_calls[0].arguments == {"a": "<think></think>"}
+
+
+def test_markers_that_mark_nothing_are_nobodys_text():
+    *rest, end = responses("a", "</think>", "b", "<|tool_call_end|>", "c", "<|im_end|>")
+    assert seen(rest) == ["a", "b", "c"] and end.full_message.reasoning_content is None
+
+
+def test_a_call_that_is_thought_of_is_none_and_shows_no_marker():
+    texts = ["<think>", "so ", "<think>", *CALL, "</think>", "yes"]
+    *rest, end = responses(*texts, enable_thinking=True)
+    assert "".join(r.reasoning for r in rest if isinstance(r, ReasoningChunk)) == 'so [f(a="x")]'
+    assert (end.full_message.text, end.full_message.function_calls) == ("yes", None)
+    assert "".join(seen(responses(*texts, inline_thinking_tags=True))) == '<think>so [f(a="x")]</think>yes'
+
+
+def test_what_is_spelled_like_a_tag_is_text_where_the_model_has_a_token_for_it():
+    *_, end = responses("<th", "ink>", " is a tag", ", </", "think> too")
+    assert end.full_message.text == "<think> is a tag, </think> too"
+    *_, end = responses("<th", "ink>", "why", "</", "think>", "so", special=False)
+    assert (end.full_message.text, end.full_message.reasoning_content) == ("so", "why")
+
+
+def test_without_a_parser_everything_is_raw():
+    assert seen(responses(*CALL, "</think>", parser=False)) == [*CALL, "</think>"]
+
+
+def test_a_character_that_the_end_cuts_is_left_out():
+    *_, end = responses("a", "é".encode()[:1], reason=GenerationFinishReason.MAX_TOKENS)
+    assert end.full_message.text == "a"

@@ -1,0 +1,267 @@
+"""Functions in child processes: results, failures, limits."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from leap_core.errors import LeapOptionsError, LeapToolError
+from leap_core.functions import LeapFunction, LeapFunctionCall
+from leap_core.tools.execution import FunctionResult, run_call
+from leap_core.tools.policy import FunctionPolicy, ToolPolicy, policy_from_table
+from leap_core.tools.programs import Command, PythonFunction
+from leap_core.tools.sources import CommandRegistry, builtin_functions, choose, functions_of_file
+
+TOOLS = '''
+"""Tools of a test."""
+import os, subprocess, sys, time
+
+def add(a: int, b: int = 2) -> int:
+    """Add two numbers."""
+    print("this is not the result")
+    return a + b
+
+def upper(text: str) -> str:
+    return text.upper()
+
+def nothing(): ...
+
+def slow(mark: str) -> str:
+    subprocess.Popen([sys.executable, "-c", f"import time, pathlib; time.sleep(2); pathlib.Path({mark!r}).touch()"])
+    time.sleep(60)
+
+def huge() -> str:
+    return "ä" * 1_000_000
+
+def fails():
+    raise KeyError("no such thing")
+
+def dies():
+    os._exit(3)
+
+def lists() -> list:
+    return [1, {"a": None}]
+
+async def later(x: str) -> dict:
+    return {"x": x}
+
+def _private(): ...
+'''
+
+
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LeapFunction]:
+    file = tmp_path_factory.mktemp("tools") / "tools.py"
+    file.write_text(TOOLS, encoding="utf-8")
+    return {function.name: function for function in functions_of_file(file)}
+
+
+def run(function: LeapFunction, policy: ToolPolicy | None = None, **arguments: object) -> FunctionResult:
+    return run_call(function, LeapFunctionCall(function.name, arguments), policy or ToolPolicy("allow"))
+
+
+def test_a_python_file_offers_its_public_functions(tools: dict[str, LeapFunction]):
+    assert list(tools) == ["add", "upper", "nothing", "slow", "huge", "fails", "dies", "lists", "later"]
+    assert tools["add"].description == "Add two numbers."
+
+
+def test_results_of_every_kind(tools: dict[str, LeapFunction]):
+    assert run(tools["add"], a=1).text == "3"
+    assert run(tools["upper"], text="grüße 😀").text == "GRÜSSE 😀"
+    assert run(tools["nothing"]).text == "null"
+    assert run(tools["lists"]).text == '[1, {"a": null}]'
+    assert run(tools["later"], x="y").text == '{"x": "y"}'
+
+
+def test_failures_become_the_results_error(tools: dict[str, LeapFunction]):
+    assert run(tools["fails"]).error == "KeyError: 'no such thing'"
+    assert "ended with code 3" in str(run(tools["dies"]).error)
+    assert "/a" in str(run(tools["add"], a="x").error)
+    assert "'a' is a required property" in str(run(tools["add"]).error)
+    assert "no argument 'c'" in str(run(tools["add"], a=1, c=2).error)
+
+
+def test_time_is_enforced_on_the_whole_family(tools: dict[str, LeapFunction], tmp_path: Path):
+    mark = tmp_path / "grandchild-lives"
+    began = time.monotonic()
+    result = run(tools["slow"], ToolPolicy("allow", timeout=0.7), mark=str(mark))
+    assert "longer than 0.7 s" in str(result.error) and time.monotonic() - began < 30
+    time.sleep(2.5)
+    assert not mark.exists()
+
+
+def test_a_run_can_be_interrupted(tools: dict[str, LeapFunction], tmp_path: Path):
+    cancelled = threading.Event()
+    threading.Timer(0.3, cancelled.set).start()
+    call = LeapFunctionCall("slow", {"mark": str(tmp_path / "m")})
+    assert run_call(tools["slow"], call, ToolPolicy("allow"), cancelled).error == "it was interrupted"
+
+
+def test_output_is_bounded(tools: dict[str, LeapFunction]):
+    result = run(tools["huge"], ToolPolicy("allow", output_limit=101))
+    assert result.text == "ä" * 50 + "\n[cut: the output was longer than 101 bytes]"
+
+
+def command(*argv: str) -> LeapFunction:
+    return LeapFunction("c", "", (), {"type": "object", "properties": {"q": {"type": "string"}}}, Command(argv))
+
+
+def test_a_command_reads_json_and_its_output_is_the_result():
+    assert run(command("tr", "a-z", "A-Z"), q="x é").text == '{"Q": "X é"}'
+
+
+def test_a_command_runs_without_a_shell():
+    assert run(command("echo", "$HOME; ls | wc"), q="x").text == "$HOME; ls | wc"
+
+
+def test_what_goes_wrong_with_commands():
+    assert "no-such-command cannot be started" in str(run(command("no-such-command")).error)
+    failed = run(command("sh", "-c", "echo reason >&2; exit 4"))
+    assert failed.error == "the command ended with code 4: reason"
+    endless = run(command("yes"), ToolPolicy("allow", output_limit=10))
+    assert endless.text == "y\ny\ny\ny\ny\n\n[cut: the output was longer than 10 bytes]"
+
+
+def importable(a: int) -> int:
+    """A function that another process finds by its module."""
+    return a + 1
+
+
+def test_a_callable_of_the_program_runs_in_a_child_process_too():
+    assert run(LeapFunction.from_callable(importable), a=1).text == "2"
+
+
+def test_a_closure_needs_this_process():
+    seen = []
+
+    def remember(a: int) -> str:
+        seen.append(a)
+        return "ok"
+
+    function = LeapFunction.from_callable(remember)
+    assert "cannot be found by another process" in str(run(function, a=1).error) and seen == []
+    assert run(function, ToolPolicy("allow", isolated=False), a=1).text == "ok" and seen == [1]
+
+
+def test_a_declared_function_cannot_be_run():
+    assert "only declared" in str(run(LeapFunction("f", "")).error)
+
+
+def test_the_message_of_a_result():
+    call = LeapFunctionCall("f", {"a": 1})
+    assert FunctionResult(call, "21 °C").message("call_0").to_json() == {
+        "role": "tool",
+        "content": "21 °C",
+        "tool_call_id": "call_0",
+    }
+    assert FunctionResult(call, "", "broken").message("x").text == '{"error": "broken"}'
+
+
+def test_files_that_offer_nothing(tmp_path: Path):
+    for name, content, problem in (
+        ("a.py", "x = 1", "no public functions"),
+        ("b.py", "def f(:", "SyntaxError"),
+        ("c.py", "def f(a: complex): ...", "complex"),
+        ("d.json", "{", "neither Python"),
+        ("e.json", "[]", "declares no tools"),
+        ("f.json", '[{"name": 1}]', r"tools\[0\].name"),
+    ):
+        file = tmp_path / name
+        file.write_text(content)
+        with pytest.raises(LeapToolError, match=problem):
+            functions_of_file(file)
+    with pytest.raises(LeapToolError, match="there is no file"):
+        functions_of_file(tmp_path / "none.py")
+
+
+def test_declarations_come_in_three_wrappings(tmp_path: Path):
+    for number, content in enumerate(('{"name": "f"}', '[{"function": {"name": "f"}}]', '{"tools": [{"name": "f"}]}')):
+        file = tmp_path / f"{number}.json"
+        file.write_text(content)
+        assert [function.name for function in functions_of_file(file)] == ["f"]
+
+
+def test_commands_are_registered_and_forgotten(tmp_path: Path):
+    registry = CommandRegistry(tmp_path / "config" / "tools.json")
+    assert registry.functions() == []
+    registry.add("shout", "tr a-z 'A-Z'", "Upper case", {"type": "object", "properties": {}})
+    (function,) = registry.functions()
+    assert function.call == Command(("tr", "a-z", "A-Z")) and function.description == "Upper case"
+    with pytest.raises(LeapToolError, match="already"):
+        registry.add("shout", "cat", "", {})
+    registry.add("shout", "cat", "", {}, replace=True)
+    registry.remove("shout")
+    with pytest.raises(LeapToolError, match="no registered tool"):
+        registry.remove("shout")
+    for line in ("", "'open"):
+        with pytest.raises(LeapToolError):
+            registry.add("x", line, "", {})
+
+
+def test_tools_that_are_registered_at_once_are_all_kept(tmp_path: Path):
+    file = tmp_path / "config" / "tools.json"
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: CommandRegistry(file).add(f"t{n}", "cat", "", {"type": "object"}), range(24)))
+    assert {function.name for function in CommandRegistry(file).functions()} == {f"t{n}" for n in range(24)}
+    assert [path.name for path in file.parent.iterdir()] == ["tools.json"]
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"tools": []}', '{"tools": {"a": {"command": "ls"}}}'])
+def test_a_damaged_registry_is_named(tmp_path: Path, content: str):
+    file = tmp_path / "tools.json"
+    file.write_text(content)
+    with pytest.raises(LeapToolError, match="damaged"):
+        CommandRegistry(file).functions()
+
+
+def test_declarations_that_are_nested_too_deeply_are_refused(tmp_path: Path):
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    with pytest.raises(LeapToolError, match="neither Python"):
+        functions_of_file(tmp_path / "deep.json")
+
+
+def test_tools_are_chosen_by_name(tmp_path: Path):
+    offered = builtin_functions(tmp_path)
+    assert [f.name for f in choose(["calculate", "calculate"], offered)] == ["calculate"]
+    with pytest.raises(LeapToolError) as caught:
+        choose(["nope"], offered)
+    assert "current_time, calculate, read_file" in str(caught.value.hint)
+
+
+def test_a_place_of_a_function():
+    assert PythonFunction.of(importable).name == "importable"
+    for odd in (lambda: 1, [].append):
+        with pytest.raises(LeapToolError):
+            PythonFunction.of(odd)
+
+
+def test_policies_come_from_the_configuration():
+    table = {"rounds": 3, "timeout": 5, "policy": "deny", "add": {"policy": "allow", "output_limit": 10}}
+    policy = policy_from_table(table, FunctionPolicy({"calculate": ToolPolicy("allow")}))
+    assert policy.rounds == 3
+    assert policy.of("add") == ToolPolicy("allow", 5, 10)
+    assert policy.of("other") == ToolPolicy("deny", 5)
+    assert policy.of("calculate") == ToolPolicy("allow", 5)
+    assert policy.allowing(["other"]).of("other").decision == "allow"
+
+
+@pytest.mark.parametrize(
+    ("table", "option"),
+    [
+        ([], "tools"),
+        ({"rounds": 0}, "tools.rounds"),
+        ({"timeout": -1}, "tools.timeout"),
+        ({"f": {"policy": "maybe"}}, "tools.f.policy"),
+        ({"f": {"output_limit": 1.5}}, "tools.f.output_limit"),
+        ({"f": {"colour": 1}}, "tools.f.colour"),
+        ({"colour": 1}, "tools.colour"),
+    ],
+)
+def test_a_wrong_setting_is_named(table: object, option: str):
+    with pytest.raises(LeapOptionsError) as caught:
+        policy_from_table(table)
+    assert caught.value.option == option
