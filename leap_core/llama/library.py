@@ -9,6 +9,8 @@ import threading
 from collections import deque
 from typing import Any
 
+from .amx import decline_amx
+
 LAST_LINES = 40
 GGML_LOG_LEVEL_WARN, GGML_LOG_LEVEL_ERROR, GGML_LOG_LEVEL_CONT = 3, 4, 5
 
@@ -47,9 +49,9 @@ def library() -> Any:
             os.environ.setdefault("GGML_NO_BACKTRACE", "1")
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
             from llama_cpp import llama_cpp
-
             _log_callback = llama_cpp.llama_log_callback(_receive_log)
             llama_cpp.llama_log_set(_log_callback, ctypes.c_void_p(0))
+            decline_amx(llama_cpp._lib)
             llama_cpp.llama_backend_init()
             _library = llama_cpp
         return _library

@@ -15,9 +15,9 @@ import time
 from dataclasses import replace
 
 import pytest
-from jobs.configuration import Places
 
 from jobs.client import JobsClient, Policy
+from jobs.configuration import Places
 from jobs.keeper.starting import is_running
 from jobs.table.job import State
 from jobs.table.table import NewJob
