@@ -20,9 +20,9 @@ from huey.registry import Message
 from huey.serializer import Serializer
 from huey.storage import SqliteStorage
 
+from leap_core.configuration import POSTGRESQL, QUEUE_SCHEMES, REDIS, SQLITE
 from leap_core.errors import LeapSerializationError, LeapUnavailableError
 
-from .configuration import POSTGRESQL, QUEUE_SCHEMES, REDIS, SQLITE
 from .table.job import KINDS
 
 FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 0.02, 0.05

@@ -19,9 +19,8 @@ from .options.loading import model_reference
 if TYPE_CHECKING:
     from leap_core.runner.contract import ModelRunner
     from leap_core.runner.conversation import Conversation
+    from leap_core.runner.streams import Stream
     from leap_core.sessions.store import Session, SessionStore
-
-    from .answers.show import Stream
 
 SHORTEST_OF_ID = 4
 """Characters from which on a new session's name is taken for the beginning of an id."""

@@ -1,53 +1,100 @@
-"""``config.toml``: the user's defaults. A file that is not there is an empty one."""
+"""``config.toml``: the user's settings, read in one place. A file that is not there is an empty one.
+
+default_model = "LFM2.5-1.2B-Instruct"      # what is loaded when a command names no model
+keep_alive = "10m"                           # how long ``leap load`` keeps a model without use
+queue_url = "sqlite:///queue.db"             # in the data directory; or redis://…, postgresql://…
+[jobs]
+download = 2                                 # at once, and so on for generate and batch
+idle_minutes = 5                             # how long a worker without work stays
+"""
 
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
-import click
+from .errors import LeapSerializationError
 
-from leap_cli.framework.environment import Environment
+JOBS_AT_ONCE = {"download": 2, "generate": 4, "batch": 1}
+"""Defaults of ``jobs.download`` and so on, by kind of job."""
+MOST_JOBS_AT_ONCE = 64
+IDLE_MINUTES = 5.0
+SQLITE, REDIS, POSTGRESQL = "sqlite:///", ("redis://", "rediss://", "unix://"), ("postgresql://", "postgres://")
+QUEUE_SCHEMES = (SQLITE, *REDIS, *POSTGRESQL)
+"""What a ``queue_url`` may begin with."""
+
+
+@dataclass(frozen=True)
+class JobSettings:
+    """``queue_url``: None means the SQLite file. ``at_once``: jobs of each kind that run at once, 1 to 64.
+    ``idle_minutes``: how long a worker without work stays, 0 or more."""
+
+    queue_url: str | None = None
+    at_once: Mapping[str, int] = field(default_factory=lambda: dict(JOBS_AT_ONCE))
+    idle_minutes: float = IDLE_MINUTES
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """``default_model``: the reference that is loaded when a command names none. ``keep_alive``: how long ``leap load``
-    keeps a model without use, such as "10m"."""
+    """``default_model``: the reference that is loaded when a command names none, or None. ``keep_alive``: how long
+    ``leap load`` keeps a model without use, such as "10m", or None."""
 
     default_model: str | None = None
     keep_alive: str | None = None
 
 
-def read_configuration(env: Environment) -> Configuration:
-    """Read the file; a malformed one is a usage error that names it."""
-    path = env.directories.config_file
-    table = read_table(env)
-    model = table.get("default_model")
+def read_configuration(path: Path) -> Configuration:
+    """The settings about models. Raises LeapSerializationError that names the file and the setting."""
+    table = read_table(path)
+    model, keep_alive = table.get("default_model"), table.get("keep_alive")
     if model is not None and not (isinstance(model, str) and model):
-        raise click.UsageError(f"{path}: default_model must be a non-empty string")
-    keep_alive = table.get("keep_alive")
+        raise _error(path, "default_model must be a non-empty string")
     if keep_alive is not None and not isinstance(keep_alive, str):
-        raise click.UsageError(f'{path}: keep_alive must be a text, such as "10m"')
+        raise _error(path, 'keep_alive must be a text, such as "10m"')
     return Configuration(model, keep_alive)
 
 
-def read_table(env: Environment) -> dict[str, Any]:
-    """The whole file, as tables and values."""
-    path = env.directories.config_file
+def read_job_settings(path: Path) -> JobSettings:
+    """The settings about jobs. Raises LeapSerializationError that names the file and the setting."""
+    table = read_table(path)
+    jobs, url = table.get("jobs", {}), table.get("queue_url")
+    if url is not None and not isinstance(url, str):
+        raise _error(path, "queue_url must be a text")
+    if not isinstance(jobs, dict):
+        raise _error(path, "jobs must be a table")
+    at_once = {kind: jobs.get(kind, count) for kind, count in JOBS_AT_ONCE.items()}
+    for kind, count in at_once.items():
+        if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MOST_JOBS_AT_ONCE:
+            raise _error(path, f"jobs.{kind} must be 1 to {MOST_JOBS_AT_ONCE}")
+    minutes = jobs.get("idle_minutes", IDLE_MINUTES)
+    if not isinstance(minutes, (int, float)) or isinstance(minutes, bool) or not minutes >= 0:
+        raise _error(path, "jobs.idle_minutes must be 0 or more")
+    return JobSettings(url, at_once, float(minutes))
+
+
+def read_table(path: Path) -> dict[str, Any]:
+    """The whole file, as tables and values. Raises LeapSerializationError that names it."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
         return {}
+    except OSError as error:
+        raise _error(path, f"cannot be read: {error.strerror or error}") from None
     return parse_toml(data, str(path))
 
 
 def parse_toml(data: bytes, path: str) -> dict[str, Any]:
-    """The tables and values of a file's content. Raises UsageError naming ``path``."""
+    """The tables and values of a file's content. Raises LeapSerializationError naming ``path``."""
     toml = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
         return dict(toml.loads(data.decode("utf-8")))
     except ValueError as error:  # also bytes that are not UTF-8
-        raise click.UsageError(f"{path}: {error}") from None
+        raise LeapSerializationError(str(error), path=path) from None
+
+
+def _error(path: Path, problem: str) -> LeapSerializationError:
+    return LeapSerializationError(problem, path=str(path))

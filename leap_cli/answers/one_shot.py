@@ -13,7 +13,7 @@ from ..options.constraints import is_shaped
 from ..options.thinking import ReasoningAlone, Thinking
 from .dry_run import show_prompt
 from .several import seeded, show_answers
-from .show import Stream, show_answer
+from .show import show_answer
 
 if TYPE_CHECKING:
     from leap_core.options import GenerationOptions

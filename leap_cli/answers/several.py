@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from leap_core.errors import LeapError
 from leap_core.responses import Complete, MessageResponse
+from leap_core.runner.streams import Stream
 
 from ..framework.environment import Environment
 from ..framework.interrupts import stopping_on_interrupt
 from ..framework.output import Format, Output
-from .show import Stream
 
 if TYPE_CHECKING:
     from leap_core.options import GenerationOptions

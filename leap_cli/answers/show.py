@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from leap_core.errors import LeapError, LeapGenerationError
 from leap_core.messages import ChatMessage
@@ -19,6 +18,7 @@ from leap_core.responses import (
     MessageResponse,
     ReasoningChunk,
 )
+from leap_core.runner.streams import Stream
 
 from ..framework.interrupts import stopping_on_interrupt
 from ..framework.output import CONTROLS, Format, Output
@@ -28,14 +28,6 @@ CUT_SHORT = {
     GenerationFinishReason.MAX_TOKENS: "the answer was cut at --max-tokens",
     GenerationFinishReason.EXCEED_CONTEXT: "the answer was cut because the context is full (--context-size)",
 }
-
-
-class Stream(Protocol):
-    """A conversation's response stream, or a run with functions."""
-
-    def __next__(self) -> MessageResponse: ...
-    def stop(self) -> None: ...
-    def close(self) -> None: ...
 
 
 def show_answer(

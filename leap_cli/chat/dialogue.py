@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from leap_core.messages import ChatMessage, ChatMessageRole
 from leap_core.options import GenerationOptions
 from leap_core.responses import Complete
+from leap_core.runner.streams import Stream
 
-from ..answers.show import Stream
 from ..options.tools import Tools
 from ..session_log import SessionLog
 

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from leap_core.errors import LeapError, LeapGenerationError, LeapSerializationError
 from leap_core.messages import ChatMessage, ChatMessageRole
 from leap_core.responses import Complete, GenerationFinishReason
+from leap_core.runner.streams import Stream
 
-from ..answers.show import Stream
 from ..framework.environment import Environment
 from ..framework.interrupts import stopping_on_interrupt
 from ..framework.output import Output

@@ -21,7 +21,8 @@ from ..options.thinking import ReasoningAlone, Thinking, take_thinking, thinking
 from ..options.tools import take_tools, tool_flags
 
 if TYPE_CHECKING:
-    from ..answers.show import Stream
+    from leap_core.runner.streams import Stream
+
     from ..chat.dialogue import Dialogue
 
 

@@ -8,7 +8,6 @@ import subprocess
 
 import click
 
-from leap_core.configuration import parse_toml, read_table
 from leap_core.errors import LeapError
 
 from ..config.settings import (
@@ -48,8 +47,10 @@ def command() -> None:
 @click.pass_obj
 def list_settings(env: Environment, /, everything: bool, format: str) -> None:
     """Show the settings with the origin of each value: a variable, the file, or leap's default."""
+    from leap_core.configuration import read_table
+
     output = Output(env, format)
-    table = read_table(env)
+    table = read_table(env.directories.config_file)
     file = str(env.directories.config_file)
     for problem in problems_of(table, file):
         output.warning(problem)
@@ -77,8 +78,10 @@ def list_settings(env: Environment, /, everything: bool, format: str) -> None:
 @click.pass_obj
 def get(env: Environment, /, key: str, format: str) -> None:
     """Print the value of KEY, wherever it comes from; nothing where it has none. A list has a line for each value."""
+    from leap_core.configuration import read_table
+
     output = Output(env, format)
-    now = effective(find(key), env, read_table(env))
+    now = effective(find(key), env, read_table(env.directories.config_file))
     if output.format not in (Format.TEXT, Format.QUIET):
         output.record(now.to_json(), name="value")
         return
@@ -95,11 +98,13 @@ def set_(env: Environment, /, key: str, values: tuple[str, ...]) -> None:
 
     An option's key is options.COMMAND.NAME: leap config set options.generate.temperature 0.2
     """
+    from leap_core.configuration import read_table
+
     from ..config.writing import set_value
 
     setting = find(key)
     value = setting.from_text(list(values), setting.key)
-    if isinstance(look_up(read_table(env), setting.key), dict):
+    if isinstance(look_up(read_table(env.directories.config_file), setting.key), dict):
         raise click.UsageError(f"{env.directories.config_file}: {setting.key} is a table there; remove it first")
     set_value(env.directories.config_file, setting.key, value)
     if setting.variable and env.variables.get(setting.variable):
@@ -111,9 +116,11 @@ def set_(env: Environment, /, key: str, values: tuple[str, ...]) -> None:
 @click.pass_obj
 def unset(env: Environment, /, key: str) -> None:
     """Take KEY out of config.toml, so that the default is in force again. Keys that leap does not know go too."""
+    from leap_core.configuration import read_table
+
     from ..config.writing import unset_value
 
-    table = read_table(env)
+    table = read_table(env.directories.config_file)
     if look_up(table, key) is MISSING:
         key = find(key).key
     if look_up(table, key) is MISSING:
@@ -133,6 +140,7 @@ def path(env: Environment, /) -> None:
 @click.pass_obj
 def edit(env: Environment, /) -> None:
     """Open config.toml in $VISUAL, else $EDITOR. What you write is taken only when all of it can be used."""
+    from leap_core.configuration import parse_toml
     from leap_core.storage.atomic_files import replace_text
 
     file = env.directories.config_file

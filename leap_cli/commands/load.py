@@ -61,7 +61,7 @@ def command(env: Environment, /, model: str | None, keep_alive: float | None, fo
 def _configured_keep_alive(env: Environment) -> float | None:
     from leap_core.configuration import read_configuration
 
-    text = read_configuration(env).keep_alive
+    text = read_configuration(env.directories.config_file).keep_alive
     try:
         return None if text is None else seconds_of(text)
     except ValueError as error:

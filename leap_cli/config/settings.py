@@ -37,7 +37,7 @@ class QueueUrl(Text):
     """Where jobs queue; what stands behind the scheme is not looked at."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        from jobs.configuration import QUEUE_SCHEMES
+        from leap_core.configuration import QUEUE_SCHEMES
 
         url = super().convert(value, param, ctx)
         if not url.startswith(QUEUE_SCHEMES):

@@ -18,8 +18,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import click
-
 from leap_core.errors import LeapError
 
 from ..framework.environment import Environment
@@ -169,10 +167,9 @@ def configuration(env: Environment) -> Check:
     file = env.directories.config_file
     facts: dict[str, Any] = {"path": str(file), "exists": file.is_file(), "problems": []}
     try:
-        table = read_table(env)
-    except (click.UsageError, OSError) as error:
-        message = error.message if isinstance(error, click.UsageError) else f"{file}: {error.strerror}"
-        return Check("configuration", PROBLEM, message, f"mend {file}", facts)
+        table = read_table(file)
+    except LeapError as error:
+        return Check("configuration", PROBLEM, error.message, f"mend {file}", facts)
     facts["problems"] = problems_of(table, str(file))
     if facts["problems"]:
         return Check("configuration", WARNING, "; ".join(facts["problems"]), "leap config edit", facts)

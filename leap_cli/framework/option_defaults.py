@@ -36,7 +36,7 @@ class OptionDefaults(UserDict[str, Any]):
         from leap_core.configuration import read_table
 
         file = self._env.directories.config_file
-        configured = read_table(self._env) if file.is_file() else {}
+        configured = read_table(file) if file.is_file() else {}
         for name in (TABLE, *self._path.split()):
             configured = configured.get(name, {})
             if not isinstance(configured, dict):

@@ -150,4 +150,4 @@ def default_model(env: Environment) -> str | None:
     from leap_core.configuration import read_configuration
 
     named = env.variables.get("LEAP_MODEL")
-    return named or read_configuration(env).default_model
+    return named or read_configuration(env.directories.config_file).default_model

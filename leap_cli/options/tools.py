@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from leap_core.messages import ChatMessage
     from leap_core.options import GenerationOptions
     from leap_core.runner.conversation import Conversation
+    from leap_core.runner.streams import Stream
     from leap_core.tools.policy import FunctionPolicy
     from leap_core.tools.sources import CommandRegistry
 
-    from ..answers.show import Calls, Stream
+    from ..answers.show import Calls
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -192,7 +193,7 @@ def _readable_directory(env: Environment) -> Path:
 def _tools_table(env: Environment) -> dict[str, Any]:
     from leap_core.configuration import read_table
 
-    table = read_table(env).get("tools", {})
+    table = read_table(env.directories.config_file).get("tools", {})
     if not isinstance(table, dict):
         raise click.UsageError(f"{env.directories.config_file}: tools must be a table")
     return table

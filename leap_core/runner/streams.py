@@ -1,13 +1,19 @@
-"""A stream that stands before another one."""
+"""What a reader of an answer needs of its stream, and the base of streams that wrap another stream."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from leap_cli.answers.show import Stream
-
     from ..responses import MessageResponse
+
+
+class Stream(Protocol):
+    """A conversation's response stream, or a run with functions."""
+
+    def __next__(self) -> MessageResponse: ...
+    def stop(self) -> None: ...
+    def close(self) -> None: ...
 
 
 class PassingStream:

@@ -260,11 +260,11 @@ def test_keys_and_variables_are_one_for_each_option():
 
 
 def test_the_defaults_are_those_that_the_code_has():
-    from jobs.configuration import DEFAULT_CONCURRENCY, IDLE_SECONDS
+    from leap_core.configuration import IDLE_MINUTES, JOBS_AT_ONCE
 
     default = {setting.key: setting.default for setting in GENERAL}
-    assert {f"jobs.{kind}": count for kind, count in DEFAULT_CONCURRENCY.items()}.items() <= default.items()
-    assert default["jobs.idle_minutes"] * 60 == IDLE_SECONDS
+    assert {f"jobs.{kind}": count for kind, count in JOBS_AT_ONCE.items()}.items() <= default.items()
+    assert default["jobs.idle_minutes"] == IDLE_MINUTES
     policy = ToolPolicy()
     assert default["tools.policy"] == policy.decision
     assert (default["tools.timeout"], default["tools.output_limit"]) == (policy.timeout, policy.output_limit)
