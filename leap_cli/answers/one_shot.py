@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from leap_core.runner.streams import Stream
+
 from ..exit_codes import ExitCode
 from ..framework.environment import Environment
 from ..framework.output import Output
