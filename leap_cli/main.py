@@ -1,4 +1,4 @@
-"""The ``leap`` command: the table of its commands, and the way in and out of the process."""
+"""The ``leap`` command: the way in and out of the process."""
 
 from __future__ import annotations
 
@@ -8,74 +8,10 @@ from collections.abc import Sequence
 
 import click
 
+from .command_table import command_line
 from .exit_codes import ExitCode
-from .framework.click_classes import CONTEXT_SETTINGS, CommandTable, TableEntry
 from .framework.environment import Environment
 from .framework.interrupts import die_on_interrupt, raise_on_interrupt
-
-ASK, MODELS, BUILD, WORK, SETUP = "Ask", "Models", "Tools", "Work", "Setup"
-GROUPS = (ASK, MODELS, BUILD, WORK, SETUP)
-
-COMMANDS = {
-    "generate": TableEntry("leap_cli.commands.generate", "Answer one prompt.", ASK),
-    "chat": TableEntry("leap_cli.commands.chat", "Talk with a model, line by line.", ASK),
-    "batch": TableEntry("leap_cli.commands.batch", "Answer many prompts from a JSONL file.", ASK),
-    "download": TableEntry("leap_cli.commands.download", "Fetch a model, or what is missing of it.", MODELS),
-    "models": TableEntry("leap_cli.commands.models", "List, inspect, check, import and remove models.", MODELS),
-    "load": TableEntry("leap_cli.commands.load", "Keep a model warm in the background.", MODELS),
-    "ps": TableEntry("leap_cli.commands.ps", "Show the models that are kept warm.", MODELS),
-    "unload": TableEntry("leap_cli.commands.unload", "Let go of a warm model.", MODELS),
-    "serve": TableEntry("leap_cli.commands.serve", "Serve models to other programs over OpenAI's protocol.", MODELS),
-    "tools": TableEntry("leap_cli.commands.tools", "List, add, check and call tools for models.", BUILD),
-    "schema": TableEntry("leap_cli.commands.schema", "Show and check JSON schemas.", BUILD),
-    "templates": TableEntry("leap_cli.commands.templates", "Save prompts and options under a name.", BUILD),
-    "sessions": TableEntry("leap_cli.commands.sessions", "Find, show, name and remove kept conversations.", WORK),
-    "export": TableEntry("leap_cli.commands.export", "Export conversations as JSON, JSONL or Markdown.", WORK),
-    "jobs": TableEntry("leap_cli.commands.jobs", "Watch, cancel and retry work in the background.", WORK),
-    "config": TableEntry("leap_cli.commands.config", "Show and change settings, and where they come from.", SETUP),
-    "doctor": TableEntry("leap_cli.commands.doctor", "Check whether leap can work here, and why not.", SETUP),
-    "completion": TableEntry("leap_cli.commands.completion", "Complete commands, models and jobs with TAB.", SETUP),
-}
-
-
-def _show_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
-    if wanted and not ctx.resilient_parsing:
-        from leap_core import __version__
-
-        ctx.ensure_object(Environment).stdout.write(f"leap {__version__}\n")
-        ctx.exit()
-
-
-@click.pass_context
-def _root(ctx: click.Context) -> None:
-    """\b
-    Run Liquid's LFM2 models, and other GGUF models, on your own machine.
-    A small model is built in: leap "What is the capital of France?"
-    """
-    if ctx.invoked_subcommand is None:
-        ctx.ensure_object(Environment).stdout.write(ctx.get_help() + "\n")
-
-
-command_line = CommandTable(
-    COMMANDS,
-    GROUPS,
-    default="generate",
-    name="leap",
-    callback=_root,
-    help=_root.__doc__,
-    invoke_without_command=True,
-    context_settings=CONTEXT_SETTINGS,
-    params=[
-        click.Option(
-            ["--version"],
-            is_flag=True,
-            is_eager=True,
-            expose_value=False,
-            callback=_show_version,
-            help="Show the version and exit.",
-        )
-    ],
-)
 
 
 def main(args: Sequence[str], env: Environment) -> int:

@@ -16,10 +16,10 @@ import click
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
+from leap_cli.command_table import COMMANDS, GROUPS  # noqa: E402
 from leap_cli.config.settings import GENERAL, OF_A_TOOL, commands  # noqa: E402
 from leap_cli.exit_codes import ExitCode  # noqa: E402
 from leap_cli.framework.option_defaults import option_key, option_variable, options_of  # noqa: E402
-from leap_cli.main import COMMANDS, GROUPS  # noqa: E402
 
 PAGE = ROOT / "docs" / "reference.md"
 

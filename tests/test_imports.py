@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 LEVELS = {
     "leap_cli": """
         __main__
-        commands session_log
+        commands
         chat
         answers display
         options main
@@ -53,10 +53,6 @@ FACES = {"leap_core", "jobs", "leap_cli", "leap_core.host", "leap_core.host.__ma
 """Packages whose ``__init__`` is no room: it offers names of the rooms below it, lazily."""
 
 LATER = {
-    ("leap_cli.answers", "leap_cli.session_log"),
-    ("leap_cli.chat", "leap_cli.session_log"),
-    ("leap_cli.options", "leap_cli.session_log"),
-    ("leap_cli.config", "leap_cli.main"),
     ("leap_cli.diagnosis", "leap_cli.options"),
     ("leap_cli.options", "leap_cli.answers"),
     ("leap_core.error_json", "leap_core.responses"),

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from leap_core.responses import Complete
     from leap_core.runner.contract import ModelRunner
     from leap_core.runner.conversation import Conversation
+    from leap_core.sessions.recorder import SessionRecorder
 
     from ..options.one_shot import OneShot
     from ..options.tools import Tools
-    from ..session_log import SessionLog
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Question:
 
     asked: OneShot
     runner: ModelRunner
-    session: SessionLog
+    session: SessionRecorder
     tools: Tools
     system: str | None
     text: str

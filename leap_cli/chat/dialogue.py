@@ -11,11 +11,11 @@ from leap_core.responses import Complete
 from leap_core.runner.streams import Stream
 
 from ..options.tools import Tools
-from ..session_log import SessionLog
 
 if TYPE_CHECKING:
     from leap_core.runner.contract import ModelRunner
     from leap_core.runner.conversation import Conversation
+    from leap_core.sessions.recorder import SessionRecorder
 
 
 Show = Callable[["Dialogue", Stream], Complete]
@@ -30,7 +30,7 @@ class Dialogue:
         conversation: Conversation,
         options: GenerationOptions,
         tools: Tools,
-        log: SessionLog,
+        log: SessionRecorder,
         show: Show,
     ) -> None:
         self.conversation = conversation

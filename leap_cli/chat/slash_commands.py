@@ -137,7 +137,7 @@ def undo(talk: Talk, _: str) -> None:
 
 def save(talk: Talk, name: str) -> None:
     if name:
-        talk.dialogue.log.save_as(name, talk.env, talk.dialogue.history)
+        talk.dialogue.log.save_as(name, talk.dialogue.history)
     label = talk.dialogue.log.label
     if label is None:
         raise click.UsageError("this conversation is not being saved; /save NAME begins that")
@@ -152,7 +152,7 @@ def load(talk: Talk, reference: str) -> None:
         history = read_conversation(expand(reference), talk.env)
         log.begin_another()
     else:
-        history = list(log.move_to(reference, talk.env))
+        history = list(log.move_to(reference))
     talk.dialogue.rewrite(history)
     talk.output.text(f"{len(history)} messages are loaded\n")
 

@@ -16,7 +16,7 @@ from ..input.prompt import read_system
 from ..options.constraints import constraint_flags, is_shaped, take_constraint
 from ..options.generation import generation_flags, generation_options
 from ..options.loading import load_model, loading_flags, note_builtin
-from ..options.sessions import session_flags, take_session
+from ..options.sessions import session_flags, session_model, take_session
 from ..options.thinking import ReasoningAlone, Thinking, take_thinking, thinking_flags
 from ..options.tools import take_tools, tool_flags
 
@@ -93,7 +93,7 @@ def command(
 
     with (
         sessions.open(env) as session,
-        load_model(env, model := session.model_for(env, model), loading, verbose=verbose) as runner,
+        load_model(env, model := session_model(session, env, model), loading, verbose=verbose) as runner,
     ):
         note_builtin(env, model, output)
         if loaded is not None:

@@ -27,7 +27,7 @@ from ..options.loading import (
 )
 from ..options.one_shot import one_shot_flags, take_one_shot
 from ..options.output_format import FormatChoice
-from ..options.sessions import session_flags, take_session
+from ..options.sessions import session_flags, session_model, take_session
 from ..options.tools import take_tools, tool_flags
 
 
@@ -113,10 +113,10 @@ def command(
         return ExitCode.DONE
     with (
         writing_to(asked.target, env) as place,
-        sessions.open(env) as session,
-        load_model(env, model := session.model_for(env, model), asked.with_slots(loading), verbose=verbose) as runner,
+        sessions.open(env) as recorder,
+        load_model(env, model := session_model(recorder, env, model), asked.with_slots(loading), verbose=verbose) as runner,
     ):
-        question = Question(asked, runner, session, tools, system, text)
+        question = Question(asked, runner, recorder, tools, system, text)
         if asked.dry_run:
             question.show_prompt(options, place, format)
             return ExitCode.DONE

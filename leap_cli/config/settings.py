@@ -190,7 +190,7 @@ def option_settings() -> Iterator[Setting]:
 
 def commands() -> Iterator[tuple[str, click.Command]]:
     """Every command that does something, by its path: ``models list``."""
-    from ..main import command_line
+    from ..command_table import command_line
 
     context = click.Context(command_line, info_name="leap")
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -13,7 +14,10 @@ from leap_core.errors import LeapError
 
 from ..framework.environment import Environment
 from ..framework.output import Output
-from ..session_log import SessionLog
+from .loading import model_reference
+
+if TYPE_CHECKING:
+    from leap_core.sessions.recorder import SessionRecorder
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -52,25 +56,38 @@ class SessionFlags:
         """Whether a session is to be continued."""
         return self.continue_last or self.name is not None
 
-    def open(self, env: Environment) -> SessionLog:
+    def open(self, env: Environment) -> SessionRecorder:
         """The session that is continued or begun. Raises LeapSessionError where there is none to continue, and
         LeapError when the file of sessions cannot be used although it was asked for."""
-        wanted = self.continues or bool(self.save)
-        log = SessionLog(Output(env), self.name, wanted)
-        if not wanted and (self.save is False or not self.saves):
-            return log
+        from leap_core.sessions.recorder import SessionRecorder
+
+        required = self.continues or bool(self.save)
+        recorder = SessionRecorder(env.directories.sessions_file, Output(env).warning, self.name, required)
+        if not required and (self.save is False or not self.saves):
+            return recorder
         try:
-            log.open(env)
+            recorder.open()
             if self.continues:
-                log.resume(last=self.continue_last)
+                recorder.resume(last=self.continue_last)
         except LeapError as error:
-            log.close()
-            if wanted:
+            recorder.close()
+            if required:
                 raise
-            log.not_saved(error)
+            recorder.not_saved(error)
         if self.save is False:
-            log.close()
-        return log
+            recorder.close()
+        return recorder
+
+
+def session_model(recorder: SessionRecorder, env: Environment, model: str | None) -> str | None:
+    """The model that was named, else that of the session, else None. A session that begins records it."""
+    if model is None and recorder.session is not None:
+        model = recorder.session.model
+    reference = model_reference(env, model)
+    file = env.cwd / reference
+    # The session may be continued from another directory.
+    recorder.model = str(file.absolute()) if os.path.isfile(file) else reference
+    return model
 
 
 def take_session(flags: dict[str, Any], *, saves: bool) -> SessionFlags:

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from leap_cli.command_table import COMMANDS, command_line
 from leap_cli.completion.candidates import OWN_TOOLS
 from leap_cli.completion.install import place_of
 from leap_cli.completion.scripts import SCRIPTS
 from leap_cli.completion.shell import Candidate, Typed, answer, for_readline, split
 from leap_cli.framework.environment import Environment
-from leap_cli.main import COMMANDS, command_line
 from leap_cli.options.tools import known_tools
 from leap_core.messages import ChatMessage
 

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from leap_cli.command_table import COMMANDS
 from leap_cli.config.settings import GENERAL, commands, option_settings
 from leap_cli.config.writing import set_value
-from leap_cli.main import COMMANDS
 from leap_core.tools.policy import FunctionPolicy, ToolPolicy
 
 

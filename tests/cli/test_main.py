@@ -6,8 +6,8 @@ import re
 
 import pytest
 
+from leap_cli.command_table import COMMANDS, GROUPS, command_line
 from leap_cli.framework.click_classes import LeapCommand
-from leap_cli.main import COMMANDS, GROUPS, command_line
 from leap_core import __version__
 
 

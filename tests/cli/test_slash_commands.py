@@ -375,8 +375,8 @@ def test_the_last_message_can_begin_the_next_prompt(leap):
     from leap_cli.chat.terminal import Talk
     from leap_cli.framework.output import Output
     from leap_cli.options.tools import Tools
-    from leap_cli.session_log import SessionLog
     from leap_core.options import GenerationOptions
+    from leap_core.sessions.recorder import SessionRecorder
 
     class Typed:
         can_begin_with = True
@@ -395,7 +395,7 @@ def test_the_last_message_can_begin_the_next_prompt(leap):
     env = leap.environment("", terminal=True, stdin_terminal=True)
     runner = leap.script("a", "b", "c")
     typed = Typed("tow", "/edit", "two", "/edit", KeyboardInterrupt, "three", EOFError)
-    log = SessionLog(Output(env))
+    log = SessionRecorder(env.directories.sessions_file, Output(env).warning)
     dialogue = Dialogue(runner.create_conversation(), GenerationOptions(), Tools(), log, read_all)
     Talk(dialogue, env, Output(env), typed, lambda name: runner).hold()
     assert asked(runner) == [["tow"], ["two"], ["two", "b", "three"]], "Ctrl-C leaves the message as it is"

@@ -1,26 +1,22 @@
-"""The session that a conversation continues, and its way into it: each message is kept as soon as it is finished."""
+"""The session that a conversation continues, and its way into it: each message is stored as soon as it is finished."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leap_core.errors import LeapError, LeapSessionError
-from leap_core.messages import ChatMessage, ChatMessageRole
-from leap_core.responses import AudioSample, Chunk, MessageResponse, ReasoningChunk
-from leap_core.runner.streams import PassingStream
-
-from .framework.environment import Environment
-from .framework.output import Output
-from .options.loading import model_reference
+from ..errors import LeapError, LeapSessionError
+from ..messages import ChatMessage, ChatMessageRole
+from ..responses import AudioSample, Chunk, MessageResponse, ReasoningChunk
+from ..runner.streams import PassingStream
 
 if TYPE_CHECKING:
-    from leap_core.runner.contract import ModelRunner
-    from leap_core.runner.conversation import Conversation
-    from leap_core.runner.streams import Stream
-    from leap_core.sessions.store import Session, SessionStore
+    from ..runner.contract import ModelRunner
+    from ..runner.conversation import Conversation
+    from ..runner.streams import Stream
+    from .store import Session, SessionStore
 
 SHORTEST_OF_ID = 4
 """Characters from which on a new session's name is taken for the beginning of an id."""
@@ -30,15 +26,17 @@ PIECES = (Chunk, ReasoningChunk, AudioSample)
 
 
 @dataclass
-class SessionLog:
-    """The session that a conversation continues, and its way into it. Without a store nothing is kept.
+class SessionRecorder:
+    """Stores a conversation as a session, message by message. Before ``open`` nothing is stored.
 
-    ``wanted``: saving was asked for, so that where it failed the command fails at its end; otherwise it only warns.
+    ``file``: the database of sessions. ``on_warning`` receives what went wrong while nothing was lost. ``required``:
+    leaving the recorder raises the last failure to store; otherwise it is only a warning.
     """
 
-    output: Output
+    file: Path
+    on_warning: Callable[[str], object]
     name: str | None = None
-    wanted: bool = False
+    required: bool = False
     session: Session | None = field(default=None, init=False)
     """What is continued; None where a session begins."""
     history: Sequence[ChatMessage] = ()
@@ -55,10 +53,11 @@ class SessionLog:
     _question: ChatMessage | None = None
     _failure: LeapError | None = None
 
-    def open(self, env: Environment) -> None:
-        from leap_core.sessions.store import SessionStore
+    def open(self) -> None:
+        """Store from now on. Raises LeapError when the database cannot be used."""
+        from .store import SessionStore
 
-        self._store = SessionStore(env.directories.sessions_file)
+        self._store = SessionStore(self.file)
 
     def resume(self, *, last: bool) -> None:
         """Find what is continued: the last session, or that of the name."""
@@ -100,14 +99,14 @@ class SessionLog:
     @property
     def label(self) -> str | None:
         """How to call the session that is being written: its name, or its id; None before it begins."""
-        found = self._store.get(self._id) if self._store is not None and self._id is not None else None
-        return None if found is None else found.label
+        session = self._store.get(self._id) if self._store is not None and self._id is not None else None
+        return None if session is None else session.label
 
-    def save_as(self, name: str, env: Environment, history: Sequence[ChatMessage]) -> None:
+    def save_as(self, name: str, history: Sequence[ChatMessage]) -> None:
         """Give the session this name; where nothing was kept so far, begin it. Raises LeapSessionError for a name that
         is taken or is none."""
         if self._store is None:
-            self.open(env)
+            self.open()
             self.begin_another()
         assert self._store is not None
         if self._id is None:
@@ -116,36 +115,27 @@ class SessionLog:
         else:
             self._store.rename(self._id, name)
 
-    def move_to(self, reference: str, env: Environment) -> Sequence[ChatMessage]:
+    def move_to(self, reference: str) -> Sequence[ChatMessage]:
         """Go on in another session, which is only read where nothing is kept; its history. Raises LeapSessionError."""
-        from leap_core.sessions.store import SessionStore
+        from .store import SessionStore
 
-        store = self._store or SessionStore(env.directories.sessions_file)
+        store = self._store or SessionStore(self.file)
         try:
-            found = store.find(reference)
-            written = store.history(found.id)
+            session = store.find(reference)
+            written = store.history(session.id)
         finally:
             if store is not self._store:
                 store.close()
         self.begin_another()
         history = answered(written)
         if self.is_open:
-            self._id, self._kept, self._written = found.id, list(history), len(written)
+            self._id, self._kept, self._written = session.id, list(history), len(written)
         return history
 
     def begin_another(self) -> None:
         """Go on in a new session, which begins with the next message."""
         self.name = self._id = self._question = None
         self._kept, self._written = [], 0
-
-    def model_for(self, env: Environment, model: str | None) -> str | None:
-        """The model that was named, else that of the session, else None; and remember it for a session that begins."""
-        if model is None and self.session is not None:
-            model = self.session.model
-        self.model = model_reference(env, model)
-        if os.path.isfile(env.cwd / self.model):  # the session may be continued from another directory
-            self.model = str((env.cwd / self.model).absolute())
-        return model
 
     def conversation(self, runner: ModelRunner, system: str | None) -> Conversation:
         """The conversation that goes on; a system prompt takes the place of the one it had."""
@@ -160,7 +150,7 @@ class SessionLog:
         finished."""
         if isinstance(question, str):
             question = ChatMessage(ChatMessageRole.USER, question)
-        return _Kept(self, stream, conversation, question)
+        return _RecordedStream(self, stream, conversation, question)
 
     def ask(self, history: Sequence[ChatMessage], question: ChatMessage) -> None:
         """Keep a question before it is answered, and ``history``, which it follows."""
@@ -202,12 +192,12 @@ class SessionLog:
         other = self.label
         self.begin_another()
         new = self._begun(store)
-        self.output.warning(f"another process wrote to the session {other}: this conversation is now kept as {new}")
+        self.on_warning(f"another process wrote to the session {other}: this conversation is now kept as {new}")
 
     def not_saved(self, error: LeapError) -> None:
         """Warn, once until it works again: the answers are worth more than their being kept."""
         if self._failure is None:
-            self.output.warning(f"this conversation is not saved: {error.message}")
+            self.on_warning(f"this conversation is not saved: {error.message}")
         self._failure = error
 
     def close(self) -> None:
@@ -216,12 +206,12 @@ class SessionLog:
             self._store.close()
             self._store = None
 
-    def __enter__(self) -> SessionLog:
+    def __enter__(self) -> SessionRecorder:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.close()
-        if kind is None and self.wanted and self._failure is not None:
+        if kind is None and self.required and self._failure is not None:
             raise self._failure
 
     def _begun(self, store: SessionStore) -> str:
@@ -232,21 +222,23 @@ class SessionLog:
         return self._id
 
 
-class _Kept(PassingStream):
-    """A stream whose messages are kept."""
+class _RecordedStream(PassingStream):
+    """A stream whose messages are stored."""
 
-    def __init__(self, log: SessionLog, stream: Stream, conversation: Conversation, question: ChatMessage) -> None:
+    def __init__(
+        self, recorder: SessionRecorder, stream: Stream, conversation: Conversation, question: ChatMessage
+    ) -> None:
         super().__init__(stream)
-        self._log, self._conversation = log, conversation
+        self._recorder, self._conversation = recorder, conversation
         self._question: ChatMessage | None = question
 
     def __next__(self) -> MessageResponse:
         if self._question is not None:
-            self._log.ask(self._conversation.history, self._question)
+            self._recorder.ask(self._conversation.history, self._question)
             self._question = None
         response = super().__next__()
         if not isinstance(response, PIECES):
-            self._log.keep(self._conversation.history)
+            self._recorder.keep(self._conversation.history)
         return response
 
 
