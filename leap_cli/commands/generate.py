@@ -114,7 +114,9 @@ def command(
     with (
         writing_to(asked.target, env) as place,
         sessions.open(env) as recorder,
-        load_model(env, model := session_model(recorder, env, model), asked.with_slots(loading), verbose=verbose) as runner,
+        load_model(
+            env, model := session_model(recorder, env, model), asked.with_slots(loading), verbose=verbose
+        ) as runner,
     ):
         question = Question(asked, runner, recorder, tools, system, text)
         if asked.dry_run:
