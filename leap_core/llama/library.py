@@ -18,6 +18,7 @@ _guard = threading.Lock()
 _lines: deque[str] = deque(maxlen=LAST_LINES)
 _verbose = False
 _library: Any = None
+_multimodal: Any = None
 _log_callback: Any = None  # llama.cpp keeps the bare pointer, so the callback must live as long as the process
 _last_level = 0
 
@@ -55,6 +56,20 @@ def library() -> Any:
             llama_cpp.llama_backend_init()
             _library = llama_cpp
         return _library
+
+
+def multimodal_library() -> Any:
+    """The ``llama_cpp.mtmd_cpp`` module, its log in the same place."""
+    global _multimodal
+    library()
+    with _guard:
+        if _multimodal is None:
+            from llama_cpp import mtmd_cpp
+
+            mtmd_cpp.mtmd_log_set(_log_callback, ctypes.c_void_p(0))
+            mtmd_cpp.mtmd_helper_log_set(_log_callback, ctypes.c_void_p(0))
+            _multimodal = mtmd_cpp
+        return _multimodal
 
 
 def _receive_log(level: int, text: bytes, _user_data: object) -> None:

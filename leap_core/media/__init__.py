@@ -1,1 +1,1 @@
-"""Pictures and sound as files and arrays. Imports no model runtime."""
+"""Images and sound as bytes, pixels and samples. Knows neither models nor llama.cpp."""

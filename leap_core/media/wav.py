@@ -18,6 +18,8 @@ PCM, IEEE_FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
 ENCODINGS = {(PCM, 16): "int16", (PCM, 24): "int24", (PCM, 32): "int32", (IEEE_FLOAT, 32): "float32"}
 SUBFORMAT = bytes.fromhex("000000001000800000aa00389b71")
 """What follows the coding's tag in the GUID of an extensible format that stands for a plain one."""
+UNKNOWN_LENGTH = 0x7FFF_F000
+"""From this announced length on (sox writes this one, ffmpeg the largest there is) the header knows no length."""
 ACCEPTED = "mono PCM of float32, int16, int24 or int32 is accepted"
 
 
@@ -37,6 +39,42 @@ class WavFormat:
 
 def check_wav(data: bytes) -> WavFormat:
     """The format of a WAV file, or LeapSerializationError that names what is wrong with it."""
+    return read_wav(data)[0]
+
+
+def read_wav(data: bytes) -> tuple[WavFormat, bytes]:
+    """The format of a WAV file and its samples' bytes. Raises LeapSerializationError naming what is wrong with it."""
+    riff = read_riff(data)
+    chunks = riff.chunks
+    encoding, width, sample_rate = _read_format(chunks.get(b"fmt "))
+    body = chunks.get(b"data")
+    if body is None:
+        raise LeapSerializationError("the WAV is truncated before its data chunk")
+    if not body:
+        raise LeapSerializationError("the WAV is empty (0 samples)")
+    if len(body) % width and not riff.is_streamed:
+        raise LeapSerializationError("the WAV is truncated inside a sample")
+    body = body[: len(body) // width * width]
+    if encoding == "float32":
+        _check_finite(struct.unpack(f"<{len(body) // 4}f", body))
+    return WavFormat(encoding, sample_rate, len(body) // width), body
+
+
+@dataclass(frozen=True)
+class Riff:
+    """The first chunk of each name of a RIFF/WAVE file. ``is_streamed``: the header was written before the length was
+    known, so the last sample may be cut."""
+
+    chunks: dict[bytes, bytes]
+    is_streamed: bool
+
+
+def read_riff(data: bytes) -> Riff:
+    """The chunks of a WAV file. Raises LeapSerializationError for what is none, or truncated.
+
+    A header that announces no length (0, or about 2 GiB and more, as programs write it that cannot go back in a pipe)
+    means everything to the end of the data.
+    """
     if not data:
         raise LeapSerializationError("the WAV data is empty (no bytes)")
     if data[:4] == b"RIFX":
@@ -48,18 +86,12 @@ def check_wav(data: bytes) -> WavFormat:
     if data[8:12] != b"WAVE":
         raise LeapSerializationError("not a WAV file (RIFF, but not WAVE)", hint="convert it to WAV first")
     (size,) = struct.unpack_from("<I", data, 4)
-    chunks = _chunks(data[: 8 + size] if size else data)  # what follows the RIFF is none of its chunks; 0: streamed
-    encoding, width, sample_rate = _read_format(chunks.get(b"fmt "))
-    body = chunks.get(b"data")
-    if body is None:
-        raise LeapSerializationError("the WAV is truncated before its data chunk")
-    if not body:
-        raise LeapSerializationError("the WAV is empty (0 samples)")
-    if len(body) % width:
-        raise LeapSerializationError("the WAV is truncated inside a sample")
-    if encoding == "float32":
-        _check_finite(struct.unpack(f"<{len(body) // 4}f", body))
-    return WavFormat(encoding, sample_rate, len(body) // width)
+    end = 8 + size
+    if not _is_unknown(size):
+        chunks = _chunks(data[:end])  # what follows the RIFF is none of its chunks
+        if chunks.get(b"data") != b"" or len(data) <= end:
+            return Riff(chunks, is_streamed=False)
+    return Riff(_chunks(data, to_the_end=True), is_streamed=True)
 
 
 def check_samples(samples: Sequence[float], sample_rate: int) -> None:
@@ -95,21 +127,28 @@ def wav_from_samples(samples: Sequence[float], sample_rate: int) -> bytes:
     )
 
 
-def _chunks(data: bytes) -> dict[bytes, bytes]:
-    """The first chunk of each name. A chunk that runs past the end means the file was cut short."""
-    found: dict[bytes, bytes] = {}
+def _is_unknown(size: int) -> bool:
+    return size == 0 or size >= UNKNOWN_LENGTH
+
+
+def _chunks(data: bytes, *, to_the_end: bool = False) -> dict[bytes, bytes]:
+    """The first chunk of each name. A chunk that runs past the end means the file was cut short. ``to_the_end``: samples
+    of unknown length are all that follows."""
+    chunks: dict[bytes, bytes] = {}
     at = 12
     while at + 8 <= len(data):
         name, size = struct.unpack_from("<4sI", data, at)
         end = at + 8 + size
+        if to_the_end and name == b"data" and _is_unknown(size):
+            end = len(data)
         if end > len(data):
             raise LeapSerializationError(
                 f"the WAV is truncated: its {name.decode('ascii', 'replace').strip()} chunk announces {size} bytes "
                 f"and {len(data) - at - 8} follow"
             )
-        found.setdefault(name, data[at + 8 : end])
-        at = end + (size & 1)  # chunks start on even offsets
-    return found
+        chunks.setdefault(name, data[at + 8 : end])
+        at = end + (end - at & 1)  # chunks start on even offsets
+    return chunks
 
 
 def _read_format(chunk: bytes | None) -> tuple[str, int, int]:

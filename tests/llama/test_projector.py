@@ -1,0 +1,146 @@
+"""The projector over mtmd: what it makes of pixels and samples equals what mtmd makes by itself."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from leap_core.errors import LeapModelLoadingError
+from leap_core.llama.library import multimodal_library
+from leap_core.llama.model import LlamaModel
+from leap_core.llama.projector import Projector
+from leap_core.media.image_plan import plan_image
+from leap_core.testing.random_projectors import TINY_AUDIO, TINY_VISION, write_random_projector
+
+WIDTH = 64
+
+
+@pytest.fixture(scope="module")
+def text_model(lfm2_path: Path) -> Iterator[LlamaModel]:
+    model = LlamaModel(lfm2_path)
+    yield model
+    model.close()
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("projectors")
+    return write_random_projector(directory / "mmproj.gguf", WIDTH, vision=TINY_VISION, audio=TINY_AUDIO)
+
+
+@pytest.fixture(scope="module")
+def projector(path: Path, text_model: LlamaModel) -> Iterator[Projector]:
+    loaded = Projector(path, text_model, threads=1)
+    yield loaded
+    loaded.close()
+
+
+class Mtmd:
+    """mtmd with its own settings: it resizes, cuts and encodes by itself."""
+
+    def __init__(self, path: Path, model: LlamaModel) -> None:
+        self.lib = multimodal_library()
+        params = self.lib.mtmd_context_params_default()
+        params.use_gpu = params.print_timings = params.warmup = False
+        params.n_threads = 1
+        self.pointer: Any = self.lib.mtmd_init_from_file(os.fsencode(path), model.pointer, params)
+
+    def chunks(self, bitmap: Any, *, encode: bool) -> list[Any]:
+        """Rows of every medium among the chunks, or only their number."""
+        lib = self.lib
+        part = lib.mtmd_input_part()
+        part.bitmap = bitmap
+        parts = (ctypes.POINTER(lib.mtmd_input_part) * 1)(ctypes.pointer(part))
+        chunks = lib.mtmd_input_chunks_init()
+        assert lib.mtmd_tokenize_from_parts(self.pointer, chunks, parts, 1, False) == 0
+        made: list[Any] = []
+        for n in range(lib.mtmd_input_chunks_size(chunks)):
+            chunk = lib.mtmd_input_chunks_get(chunks, n)
+            if lib.mtmd_input_chunk_get_type(chunk) == 0:
+                continue
+            rows = int(lib.mtmd_input_chunk_get_n_tokens(chunk))
+            if encode:
+                assert lib.mtmd_encode_chunk(self.pointer, chunk) == 0
+                output = lib.mtmd_get_output_embd(self.pointer)
+                made.append(np.ctypeslib.as_array(output, (rows, WIDTH)).copy())
+            else:
+                made.append(rows)
+        lib.mtmd_input_chunks_free(chunks)
+        lib.mtmd_bitmap_free(bitmap)
+        return made
+
+    def tokens(self, width: int, height: int) -> list[int]:
+        return self.chunks(self.lib.mtmd_bitmap_init(width, height, None), encode=False)
+
+    def rows(self, image: Image.Image) -> list[Any]:
+        data = image.tobytes()
+        pixels = (ctypes.c_uint8 * len(data)).from_buffer_copy(data)
+        return self.chunks(self.lib.mtmd_bitmap_init(*image.size, pixels), encode=True)
+
+
+@pytest.fixture(scope="module")
+def mtmd(path: Path, text_model: LlamaModel) -> Iterator[Mtmd]:
+    loaded = Mtmd(path, text_model)
+    yield loaded
+    loaded.lib.mtmd_free(loaded.pointer)
+
+
+def picture(width: int, height: int) -> Image.Image:
+    down, across = np.mgrid[0:height, 0:width]
+    colours = [127 + 120 * np.sin(across / 37 + down / 91), 127 + 120 * np.cos(down / 23), across * down // 64 % 256]
+    return Image.fromarray(np.stack(colours, -1).astype(np.uint8))
+
+
+def test_pictures_are_looked_at_as_mtmd_does(mtmd: Mtmd) -> None:
+    dice = random.Random(5)
+    sizes = [(dice.randint(1, 2500), dice.randint(1, 2500)) for _ in range(4000)]
+    sizes += [(across * 16, down * 16) for across in range(1, 60) for down in range(1, 60)]
+    for width, height in sizes:
+        if max(width, height) <= 10 * min(width, height):
+            looks = plan_image(width, height, tiles=True).looks
+            assert [look.tokens for look in looks] == mtmd.tokens(width, height), (width, height)
+
+
+@pytest.mark.parametrize("size", [(256, 256), (300, 200), (33, 47), (640, 480), (1024, 768), (720, 1280), (1200, 800)])
+def test_a_picture_becomes_the_rows_that_mtmd_makes(projector: Projector, mtmd: Mtmd, size: tuple[int, int]) -> None:
+    image = picture(*size)
+    plan = plan_image(*size, tiles=True)
+    own = [projector.encode_image(*look.size, look.tobytes()) for look in plan.cut(image)]
+    theirs = mtmd.rows(image)
+    assert [rows.shape[0] for rows in own] == [look.tokens for look in plan.looks]
+    assert all(np.array_equal(a, b) for a, b in zip(own, theirs, strict=True))
+
+
+def test_sound_becomes_the_rows_that_mtmd_makes(projector: Projector, mtmd: Mtmd) -> None:
+    samples = (np.random.default_rng(2).standard_normal(24_000) * 0.1).astype(np.float32)
+    bitmap = mtmd.lib.mtmd_bitmap_init_from_audio(len(samples), samples.ctypes.data_as(ctypes.POINTER(ctypes.c_float)))
+    (theirs,) = mtmd.chunks(bitmap, encode=True)
+    assert np.array_equal(projector.encode_audio(samples), theirs)
+
+
+@pytest.mark.parametrize(("samples", "tokens"), [(1600, 2), (16_000, 13), (160_000, 126), (960_000, 751)])
+def test_sound_costs_twelve_and_a_half_tokens_a_second(projector: Projector, samples: int, tokens: int) -> None:
+    from leap_core.media.audio import tokens_of
+
+    assert len(projector.encode_audio(np.zeros(samples, np.float32))) == tokens == tokens_of(samples)
+
+
+def test_too_few_samples_are_refused_before_they_can_end_the_process(projector: Projector) -> None:
+    for count in (0, 1, 2, 319):
+        with pytest.raises(ValueError):
+            projector.encode_audio(np.zeros(count, np.float32))
+    assert len(projector.encode_audio(np.zeros(320, np.float32))) == 1
+
+
+def test_a_projector_of_another_width_is_refused(tmp_path: Path, text_model: LlamaModel) -> None:
+    path = write_random_projector(tmp_path / "mmproj.gguf", 96, vision=TINY_VISION)
+    with pytest.raises(LeapModelLoadingError, match="mismatch"):
+        Projector(path, text_model, threads=1)
