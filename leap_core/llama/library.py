@@ -50,6 +50,7 @@ def library() -> Any:
             os.environ.setdefault("GGML_NO_BACKTRACE", "1")
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
             from llama_cpp import llama_cpp
+
             _log_callback = llama_cpp.llama_log_callback(_receive_log)
             llama_cpp.llama_log_set(_log_callback, ctypes.c_void_p(0))
             decline_amx(llama_cpp._lib)

@@ -179,13 +179,13 @@ def _mono_at_model_rate(file: Any) -> NDArray[float32]:
     stream = None if rate == RATE else soxr.ResampleStream(rate, RATE, 1, dtype="float32")
     pieces: list[Any] = []
     frames = 0
-    for block in file.blocks(BLOCK, dtype="float32", always_2d=True):
+    while len(block := file.read(BLOCK, dtype="float32", always_2d=True)):
         frames += len(block)
         if frames > most:
             raise LeapSerializationError(f"the sound is longer than {MOST_HOURS} hours")
-        mono = block.mean(axis=1, dtype=np.float64).astype(np.float32)
-        if not np.isfinite(mono).all():
+        if not np.isfinite(block).all():
             raise LeapSerializationError("the sound has non-finite samples (NaN or infinity)")
+        mono = block.mean(axis=1, dtype=np.float64).astype(np.float32)
         pieces.append(mono if stream is None else stream.resample_chunk(mono))
     if frames < announced < UNKNOWN_FRAMES:
         raise LeapSerializationError(f"the sound is truncated: it announces {announced} samples and {frames} follow")
@@ -200,4 +200,3 @@ def _three_bytes_as_integers(body: bytes) -> Any:
     low = np.frombuffer(body, np.uint8).reshape(-1, 3).astype(np.int32)
     values = low[:, 0] | low[:, 1] << 8 | low[:, 2] << 16
     return values - ((values & 0x800000) << 1)
-

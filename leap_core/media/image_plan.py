@@ -1,8 +1,8 @@
 """How LFM2-VL looks at a picture: which sizes it is brought to, how it is cut into tiles, and what that costs.
 
-The vision tower sees patches of 16 x 16 pixels, of which 2 x 2 become one token: 32 x 32 pixels a token. One look has 64
-to 256 tokens. Larger pictures may be cut into tiles of 512 x 512 pixels and a thumbnail of the whole. The rules are those
-of Liquid's image processor (transformers, Lfm2VlImageProcessor), which llama.cpp's mtmd follows.
+The vision tower sees patches of 16 x 16 pixels, of which 2 x 2 become one token: 32 x 32 pixels a token. One look has
+64 to 256 tokens. Larger pictures may be cut into tiles of 512 x 512 pixels and a thumbnail of the whole. The rules are
+those of llama.cpp's mtmd (tools/mtmd, mtmd-image.cpp), to the last bit of its floats.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ LEAST_TILES, MOST_TILES = 2, 10
 @dataclass(frozen=True)
 class Look:
     """One picture for the encoder: ``box`` (left, top, right, bottom) of the whole after it was resized to ``whole``
-    (width, height). ``keeps_ratio``: black borders fill what the picture's own ratio leaves free. ``marker`` is the token
-    that stands before it, or empty."""
+    (width, height). ``keeps_ratio``: black borders fill what the picture's own ratio leaves free. ``marker`` is the
+    token that stands before it, or empty."""
 
     marker: str
     whole: tuple[int, int]
@@ -68,8 +68,8 @@ class ImagePlan:
 def plan_image(width: int, height: int, *, most_tokens: int = MOST_TOKENS, tiles: bool = False) -> ImagePlan:
     """How a picture of this size is looked at; with the defaults and ``tiles``, exactly as llama.cpp's mtmd does it.
 
-    ``most_tokens`` bounds one look; ``tiles`` cuts a picture that is much larger than one look into 2 to 10 tiles of 256
-    tokens with a thumbnail, as the model was trained to read fine print.
+    ``most_tokens`` bounds one look; ``tiles`` cuts a picture that is much larger than one look into 2 to 10 tiles of
+    256 tokens with a thumbnail, as the model was trained to read fine print.
     """
     whole = fitting_size(width, height, most_tokens=most_tokens)
     thumbnail = Look("", whole, (0, 0, *whole))

@@ -23,7 +23,7 @@ MOST_BYTES = 20 * 1024 * 1024
 MOST_PIXELS = 64_000_000
 MOST_RATIO = 10
 """Of the longer side to the shorter one: a thin strip would cost more tokens than the largest picture."""
-FORMATS = ("JPEG", "MPO", "PNG", "GIF", "BMP", "DIB", "WEBP", "TIFF", "PPM", "AVIF")
+FORMATS = ("JPEG", "PNG", "GIF", "BMP", "DIB", "WEBP", "TIFF", "PPM", "AVIF")
 """Pillow's names of what is read; the many rarer decoders stay closed to data from outside."""
 NAMES = "JPEG, PNG, GIF, BMP, WebP, TIFF, PPM and AVIF"
 JPEG_QUALITY = 95
@@ -46,13 +46,13 @@ def decode_image(data: bytes) -> Image:
         )
     with _reading():
         from PIL import Image as images
-        from PIL import ImageOps
+        from PIL import ImageOps, UnidentifiedImageError
 
         try:
             image = images.open(io.BytesIO(data), formats=FORMATS)
         except images.DecompressionBombError:
             raise LeapSerializationError(f"the picture has more than {MOST_PIXELS:,} pixels") from None
-        except images.UnidentifiedImageError:
+        except UnidentifiedImageError:
             raise LeapSerializationError(
                 f"not a picture, or its header is damaged ({NAMES} are read)", hint="convert it first"
             ) from None

@@ -132,8 +132,8 @@ def _is_unknown(size: int) -> bool:
 
 
 def _chunks(data: bytes, *, to_the_end: bool = False) -> dict[bytes, bytes]:
-    """The first chunk of each name. A chunk that runs past the end means the file was cut short. ``to_the_end``: samples
-    of unknown length are all that follows."""
+    """The first chunk of each name. A chunk that runs past the end means the file was cut short. ``to_the_end``:
+    samples of unknown length are all that follows."""
     chunks: dict[bytes, bytes] = {}
     at = 12
     while at + 8 <= len(data):

@@ -181,4 +181,6 @@ class _Weights:
     def _normal(self, shape: tuple[int, ...], spread: float) -> np.ndarray[Any, Any]:
         import numpy as np
 
-        return (self._rng.standard_normal(shape, np.float32) * np.float32(spread)).astype(np.float32)
+        values: np.ndarray[Any, Any] = self._rng.standard_normal(shape, np.float32)
+        values *= np.float32(spread)
+        return values

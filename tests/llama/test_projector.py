@@ -17,15 +17,17 @@ from leap_core.errors import LeapModelLoadingError
 from leap_core.llama.library import multimodal_library
 from leap_core.llama.model import LlamaModel
 from leap_core.llama.projector import Projector
+from leap_core.media.audio import tokens_of
 from leap_core.media.image_plan import plan_image
+from leap_core.testing.random_models import TINY_LFM2, write_random_model
 from leap_core.testing.random_projectors import TINY_AUDIO, TINY_VISION, write_random_projector
 
 WIDTH = 64
 
 
 @pytest.fixture(scope="module")
-def text_model(lfm2_path: Path) -> Iterator[LlamaModel]:
-    model = LlamaModel(lfm2_path)
+def text_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaModel]:
+    model = LlamaModel(write_random_model(tmp_path_factory.mktemp("models") / "lfm2.gguf", TINY_LFM2, "f32"))
     yield model
     model.close()
 
@@ -128,8 +130,6 @@ def test_sound_becomes_the_rows_that_mtmd_makes(projector: Projector, mtmd: Mtmd
 
 @pytest.mark.parametrize(("samples", "tokens"), [(1600, 2), (16_000, 13), (160_000, 126), (960_000, 751)])
 def test_sound_costs_twelve_and_a_half_tokens_a_second(projector: Projector, samples: int, tokens: int) -> None:
-    from leap_core.media.audio import tokens_of
-
     assert len(projector.encode_audio(np.zeros(samples, np.float32))) == tokens == tokens_of(samples)
 
 
