@@ -12,8 +12,9 @@ from ..exit_codes import ExitCode
 from ..framework.environment import Environment
 from ..framework.output import Output
 from ..options.constraints import is_shaped
-from ..options.thinking import ReasoningAlone, Thinking
+from ..options.thinking import Thinking
 from .dry_run import show_prompt
+from .reasoning_only import ReasoningOnly
 from .several import seeded, show_answers
 from .show import show_answer
 
@@ -91,7 +92,7 @@ class Question:
         conversation = self._conversation()
         answer = self.tools.respond(conversation, self.text, options)
         stream = self.session.keeping(answer, conversation, self.text)
-        return ReasoningAlone(stream) if self.asked.thinking is Thinking.ONLY else stream
+        return ReasoningOnly(stream) if self.asked.thinking is Thinking.ONLY else stream
 
     def _conversation(self) -> Conversation:
         conversation = self.session.conversation(self.runner, self.system)

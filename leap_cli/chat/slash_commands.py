@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from difflib import get_close_matches
 
 import click
@@ -22,25 +21,15 @@ from ..input.prompt import read_system
 from ..options.tools import choose_tools
 from .attachments import describe_part, read_part
 from .conversation_files import expand, read_conversation, write_conversation
-from .suggestions import Suggestions, conversations, files, models, tools
-from .terminal import Talk, taken_apart
+from .slash_command import SlashCommand
+from .suggestions import conversations, files, models, tools
+from .typed_conversation import TypedConversation, split_attachments
 
 NONE = "none"
 SHAPE = re.compile(r"/([a-zA-Z]+)(?:\s+(.*))?\s*", re.DOTALL)
 
 
-@dataclass(frozen=True)
-class SlashCommand:
-    """``takes`` is what may follow the name, ``values`` what TAB offers there."""
-
-    name: str
-    takes: str
-    meaning: str
-    run: Callable[[Talk, str], object]
-    values: Suggestions | None = None
-
-
-def run_command(talk: Talk, text: str) -> bool:
+def run_command(talk: TypedConversation, text: str) -> bool:
     """Obey ``text`` if it is a command: a slash and a word. ``//`` and paths such as ``/etc/hosts`` are messages."""
     shape = SHAPE.fullmatch(text.strip())
     if shape is None:
@@ -58,7 +47,7 @@ def run_command(talk: Talk, text: str) -> bool:
     return True
 
 
-def show_help(talk: Talk, name: str) -> None:
+def show_help(talk: TypedConversation, name: str) -> None:
     chosen: Iterable[SlashCommand] = COMMANDS
     if name:
         wanted = name.lstrip("/").lower()
@@ -72,7 +61,7 @@ def show_help(talk: Talk, name: str) -> None:
         talk.output.text(KEYS)
 
 
-def change_system(talk: Talk, text: str) -> None:
+def change_system(talk: TypedConversation, text: str) -> None:
     if not text:
         first = next((message for message in talk.dialogue.history if message.role is ChatMessageRole.SYSTEM), None)
         talk.output.text(f"{first.text}\n" if first else "there is no system prompt\n")
@@ -82,14 +71,14 @@ def change_system(talk: Talk, text: str) -> None:
         talk.dialogue.set_system(read_system(f"@{expand(text[1:])}" if text.startswith("@~") else text, talk.env))
 
 
-def change_model(talk: Talk, name: str) -> None:
+def change_model(talk: TypedConversation, name: str) -> None:
     if name:
         talk.dialogue.change_model(talk.load_model(name))
     runner = talk.dialogue.conversation.model_runner
     talk.output.text(f"{runner.model_id}, a context of {runner.context_size} tokens\n")
 
 
-def attach(talk: Talk, path: str) -> None:
+def attach(talk: TypedConversation, path: str) -> None:
     if path == NONE:
         talk.attached.clear()
     elif path:
@@ -99,7 +88,7 @@ def attach(talk: Talk, path: str) -> None:
     talk.output.text("it goes with your next message\n" if talk.attached else "nothing is attached\n")
 
 
-def change_tools(talk: Talk, names: str) -> None:
+def change_tools(talk: TypedConversation, names: str) -> None:
     if names:
         wanted = [] if names == NONE else names.replace(",", " ").split()
         talk.dialogue.change_tools(choose_tools(wanted, talk.dialogue.tools, talk.env))
@@ -111,31 +100,31 @@ def change_tools(talk: Talk, names: str) -> None:
         talk.output.text("the model has no tools; /tools NAME… gives it some\n")
 
 
-def retry(talk: Talk, _: str) -> None:
+def retry(talk: TypedConversation, _: str) -> None:
     place = _last_question(talk)
     history = talk.dialogue.history
     talk.dialogue.answer_instead(history[:place], history[place])
 
 
-def edit(talk: Talk, text: str) -> None:
+def edit(talk: TypedConversation, text: str) -> None:
     place = _last_question(talk)
     if text:
         talk.send_instead(place, text)
     elif talk.typing.can_begin_with:
-        _, talk.draft = taken_apart(talk.dialogue.history[place])
+        _, talk.draft = split_attachments(talk.dialogue.history[place])
         talk.editing = place
     else:
         raise click.UsageError("give the new text: /edit TEXT")
 
 
-def undo(talk: Talk, _: str) -> None:
+def undo(talk: TypedConversation, _: str) -> None:
     place = _last_question(talk)
     history = talk.dialogue.history
     talk.dialogue.rewrite(history[:place])
-    talk.output.text(f"forgotten: {_shortened(taken_apart(history[place])[1])}\n")
+    talk.output.text(f"forgotten: {_shortened(split_attachments(history[place])[1])}\n")
 
 
-def save(talk: Talk, name: str) -> None:
+def save(talk: TypedConversation, name: str) -> None:
     if name:
         talk.dialogue.log.save_as(name, talk.dialogue.history)
     label = talk.dialogue.log.label
@@ -144,7 +133,7 @@ def save(talk: Talk, name: str) -> None:
     talk.output.text(f"saved as {label}\n")
 
 
-def load(talk: Talk, reference: str) -> None:
+def load(talk: TypedConversation, reference: str) -> None:
     if not reference:
         raise click.UsageError("give a session or a file: /load SESSION, or /load FILE")
     log = talk.dialogue.log
@@ -157,7 +146,7 @@ def load(talk: Talk, reference: str) -> None:
     talk.output.text(f"{len(history)} messages are loaded\n")
 
 
-def export(talk: Talk, name: str) -> None:
+def export(talk: TypedConversation, name: str) -> None:
     if not name:
         raise click.UsageError("give a file that ends in .json, .jsonl or .md: /export FILE")
     history = talk.dialogue.history
@@ -166,7 +155,7 @@ def export(talk: Talk, name: str) -> None:
     talk.output.text(f"{len(history)} messages are in {name}\n")
 
 
-def show_statistics(talk: Talk, _: str) -> None:
+def show_statistics(talk: TypedConversation, _: str) -> None:
     dialogue = talk.dialogue
     history, runner = dialogue.history, dialogue.conversation.model_runner
     tokens = runner.get_prompt_tokens_size(history, functions=dialogue.conversation.functions) if history else 0
@@ -175,17 +164,17 @@ def show_statistics(talk: Talk, _: str) -> None:
         talk.output.text(f"the last answer: {describe(dialogue.last.stats)}\n")
 
 
-def clear(talk: Talk, _: str) -> None:
+def clear(talk: TypedConversation, _: str) -> None:
     talk.attached.clear()
     talk.dialogue.log.begin_another()
     talk.dialogue.rewrite([each for each in talk.dialogue.history if each.role is ChatMessageRole.SYSTEM])
 
 
-def leave(talk: Talk, _: str) -> None:
+def leave(talk: TypedConversation, _: str) -> None:
     talk.leaving = True
 
 
-def _last_question(talk: Talk) -> int:
+def _last_question(talk: TypedConversation) -> int:
     """The place in the history of the last thing the user said."""
     history = talk.dialogue.history
     for place in range(len(history) - 1, -1, -1):

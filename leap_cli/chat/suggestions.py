@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,24 +14,12 @@ from leap_core.errors import LeapError
 
 from ..completion import candidates as completion_values
 from ..framework.environment import Environment
+from .slash_command import SlashCommand, Suggestion
 
 if TYPE_CHECKING:
     from prompt_toolkit.completion import Completer
 
-    from .slash_commands import SlashCommand
-
 MOST_FILES, MOST_SESSIONS = 500, 100
-
-
-class Suggestion(NamedTuple):
-    """The whole word that would stand in the line, and what it means."""
-
-    value: str
-    meaning: str = ""
-
-
-Suggestions = Callable[[Environment, str], Iterable[Suggestion]]
-"""The values that a word which begins so may have."""
 
 
 def suggest(line: str, commands: Sequence[SlashCommand], env: Environment) -> tuple[str, list[Suggestion]]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..display.batches import ProgressLine, show_nothing, summary, warn_of_problems
 from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
@@ -29,14 +29,8 @@ from ..options.loading import (
 )
 
 if TYPE_CHECKING:
-    from leap_core.batch.run import Progress
     from leap_core.batch.settings import BatchSettings, CheckedBatch
     from leap_core.runner.contract import ModelRunner
-
-PAUSE_SECONDS = 0.1
-"""Between two pictures of the progress."""
-MOST_NOTED = 20
-"""Invalid lines that are told one by one."""
 
 
 @leap_command("batch")
@@ -151,7 +145,7 @@ def _run(
 ) -> ExitCode:
     from leap_core.batch.settings import STANDARD
 
-    _note_problems(output, checked)
+    warn_of_problems(output, checked)
 
     def load() -> ModelRunner:
         if verbose:
@@ -168,7 +162,8 @@ def _run(
     try:
         with stopping_on_interrupt(stop.set):
             piped = settings.output == STANDARD and not env.stdout_is_terminal
-            show = _shown_nowhere if piped else _shown_by(output)  # the reader of a pipe may write to the same terminal
+            # The reader of a pipe may write to the same terminal.
+            show = show_nothing if piped else ProgressLine(output)
             progress = checked.open(journal, output.text, show).run(load, stop)
     except OSError as error:
         if isinstance(error, BrokenPipeError) or journal is None:
@@ -186,55 +181,6 @@ def _run(
             output.note("stopped; the same command goes on from here")
         return ExitCode.INTERRUPTED
     return ExitCode.JOB if progress.failed else ExitCode.DONE
-
-
-def summary(progress: Progress, *, skipped: int = 0) -> str:
-    """``500 lines: 498 answered (200 of them before), 2 failed; 61.2 s, 4.9 lines/s, 312 tokens/s``"""
-    before = f" ({progress.reused} of them before)" if progress.reused else ""
-    left = progress.total - progress.finished
-    parts = [f"{progress.succeeded} answered{before}", f"{progress.failed} failed"]
-    parts += [f"{left} not done"] if left else []
-    parts += [f"{skipped} invalid and left out"] if skipped else []
-    speed = ""
-    if progress.seconds:
-        speed = (
-            f"; {progress.seconds:.1f} s, {progress.lines_per_second:.1f} lines/s,"
-            f" {progress.tokens_per_second:.0f} tokens/s"
-        )
-    lines = "1 line" if progress.total == 1 else f"{progress.total} lines"
-    return f"{lines}: {', '.join(parts)}{speed}"
-
-
-def _shown_nowhere(_progress: Progress) -> None:
-    pass
-
-
-class _shown_by:
-    """Shows the progress on a terminal, a few times a second."""
-
-    def __init__(self, output: Output) -> None:
-        self._output = output
-        self._last = 0.0
-
-    def __call__(self, progress: Progress) -> None:
-        now = time.monotonic()
-        if now - self._last < PAUSE_SECONDS:
-            return
-        self._last = now
-        eta = progress.eta
-        to_go = "" if eta is None else f", {int(eta) // 60}:{int(eta) % 60:02d} to go"
-        failed = f", {progress.failed} failed" if progress.failed else ""
-        self._output.progress(
-            f"{progress.finished} of {progress.total} lines{failed}, {progress.lines_per_second:.1f} lines/s,"
-            f" {progress.tokens_per_second:.0f} tokens/s{to_go}"
-        )
-
-
-def _note_problems(output: Output, checked: CheckedBatch) -> None:
-    for problem in checked.problems[:MOST_NOTED]:
-        output.warning(f"{problem}; left out")
-    if len(checked.problems) > MOST_NOTED:
-        output.warning(f"{len(checked.problems) - MOST_NOTED} more lines are invalid and left out")
 
 
 def _not_written(error: OSError, settings: BatchSettings) -> Exception:

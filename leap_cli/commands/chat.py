@@ -8,6 +8,7 @@ import click
 
 from leap_core.responses import Complete
 
+from ..answers.reasoning_only import ReasoningOnly
 from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
@@ -17,7 +18,7 @@ from ..options.constraints import constraint_flags, is_shaped, take_constraint
 from ..options.generation import generation_flags, generation_options
 from ..options.loading import load_model, loading_flags, note_builtin
 from ..options.sessions import session_flags, session_model, take_session
-from ..options.thinking import ReasoningAlone, Thinking, take_thinking, thinking_flags
+from ..options.thinking import Thinking, take_thinking, thinking_flags
 from ..options.tools import take_tools, tool_flags
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def command(
 
     def show(dialogue: Dialogue, answer: Stream) -> Complete:
         return show_answer(
-            ReasoningAlone(answer) if thinking is Thinking.ONLY else answer,
+            ReasoningOnly(answer) if thinking is Thinking.ONLY else answer,
             output,
             model=dialogue.conversation.model_runner.model_id,
             streaming=stream,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
-from typing import TYPE_CHECKING
 
 import click
 
+from ..display.downloads import DownloadPrinter, show_plan
 from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
@@ -15,14 +14,7 @@ from ..framework.interrupts import stopping_on_interrupt
 from ..framework.output import Format, Output
 from ..options.background import background_flags, policy_of, tell_id
 from ..options.output_format import FormatChoice
-from ..options.value_types import ModelName, in_bytes
-
-if TYPE_CHECKING:
-    from leap_core.models.download.events import Event, Progress
-    from leap_core.models.download.plan import DownloadPlan
-
-BAR_CELLS = 16
-SHORTEST_NAME = 12
+from ..options.value_types import ModelName
 
 
 @leap_command("download")
@@ -90,11 +82,11 @@ def command(
             )
         tell_id(output, id)
         return ExitCode.DONE
-    download = Download(options, on_event=_EventPrinter(output), stop=stop, variables=env.variables, cwd=env.cwd)
+    download = Download(options, on_event=DownloadPrinter(output), stop=stop, variables=env.variables, cwd=env.cwd)
     with stopping_on_interrupt(stop.set):
         try:
             if dry_run:
-                _show_plan(output, download.plan(model, quant, revision))
+                show_plan(output, download.plan(model, quant, revision))
                 return ExitCode.DONE
             found = download.run(model, quant, revision)
         except DownloadStopped:
@@ -105,66 +97,3 @@ def command(
     elif output.format is not Format.JSONL:
         output.text(f"{found.path}\n")
     return ExitCode.DONE
-
-
-class _EventPrinter:
-    """Shows events: a bar on a terminal, one line for what deserves it, JSON lines where they were asked for."""
-
-    def __init__(self, output: Output) -> None:
-        self._output = output
-
-    def __call__(self, event: Event) -> None:
-        from leap_core.models.download.events import Notice, Progress
-
-        if self._output.format is Format.JSONL:
-            self._output.event(event.to_json())
-        elif isinstance(event, Progress):
-            self._output.progress(bar(event, shutil.get_terminal_size().columns - 1))
-        elif isinstance(event, Notice):
-            self._output.note(event.message)
-
-
-def bar(progress: Progress, width: int) -> str:
-    """``LFM2-350M-Q4_0.gguf [######......] 45 % 98 MB of 219 MB 12.3 MB/s 0:10``, in at most ``width`` columns."""
-    part = progress.bytes / progress.total if progress.total else 1.0
-    done = "#" * int(part * BAR_CELLS)
-    amounts = f"{int(part * 100)} % {in_bytes(progress.bytes)} of {in_bytes(progress.total)}"
-    amounts += f" {in_bytes(int(progress.speed))}/s{_left(progress.eta)}"
-    room = width - len(amounts) - 1
-    cells = f"[{done:.<{BAR_CELLS}}] " if room > BAR_CELLS + 3 + SHORTEST_NAME else ""
-    name = progress.file
-    if len(name) > room - len(cells):
-        kept = max(room - len(cells) - 1, 0)
-        name = f"{name[: kept // 2]}…{name[len(name) - (kept - kept // 2) :]}" if kept else ""
-    return f"{name} {cells}{amounts}"[:width]
-
-
-def _left(eta: float | None) -> str:
-    if eta is None or eta >= 360_000:
-        return ""
-    minutes, seconds = divmod(int(eta), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f" {hours}:{minutes:02d}:{seconds:02d}" if hours else f" {minutes}:{seconds:02d}"
-
-
-def _show_plan(output: Output, plan: DownloadPlan | None) -> None:
-    if plan is None:
-        output.note("this is on this machine already; nothing would be fetched")
-        return
-    for notice in plan.notices:
-        output.note(notice)
-    records = [
-        {
-            "file": file.name,
-            "role": file.role,
-            "bytes": file.remote.size,
-            "size": in_bytes(file.remote.size),
-            "destination": str(plan.directory / file.name),
-            "url": file.remote.url,
-            "sha256": file.remote.sha256,
-        }
-        for file in plan.files
-    ]
-    output.records(records, ["file", "role", "size", "destination"], name="destination")
-    if output.format is Format.TEXT:
-        output.note(f"{in_bytes(plan.total_bytes)} in all; nothing was fetched")

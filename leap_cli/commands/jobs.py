@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from click.shell_completion import CompletionItem
 
-from ..display.jobs import UNITS, EventPrinter, age, done, exit_code_of_job, shown
+from ..display.jobs import EventPrinter, done, exit_code_of_job, shown
 from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_group
+from ..framework.durations import Duration, age
 from ..framework.environment import Environment
 from ..framework.output import Format, Output
 from ..options.output_format import format_flag
+from ..options.value_types import JobId
 
 if TYPE_CHECKING:
     from jobs.client import JobsClient
@@ -27,32 +27,6 @@ FINAL = STATES[2:]
 LARGEST = 2**63 - 1
 """Of SQLite's integers."""
 KINDS = ("download", "generate", "batch")
-
-
-class _JobId(click.ParamType):  # type: ignore[type-arg]
-    """An id, or its beginning. Completes ids of jobs in one of ``states``."""
-
-    name = "job"
-
-    def __init__(self, *states: str) -> None:
-        self._states = states
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        from ..completion.candidates import fitting, jobs
-
-        return fitting(jobs(*self._states)(ctx, incomplete), incomplete)
-
-
-class _Duration(click.ParamType):  # type: ignore[type-arg]
-    """A time such as 90s, 15m, 12h or 7d, in seconds."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw]?)", str(value))
-        if found is None:
-            self.fail(f"{value!r} is not a time such as 30s, 15m, 12h or 7d", param, ctx)
-        return float(found[1]) * UNITS[found[2] or "s"]
 
 
 @leap_group("jobs")
@@ -93,7 +67,7 @@ def list_jobs(
 
 
 @command.command(short_help="Tell how jobs are doing.")
-@click.argument("ids", metavar="JOB...", nargs=-1, required=True, type=_JobId())
+@click.argument("ids", metavar="JOB...", nargs=-1, required=True, type=JobId())
 @click.option("-w", "--watch", is_flag=True, help="Go on until they have ended, telling every change.")
 @format_flag
 @click.pass_obj
@@ -120,7 +94,7 @@ def status(env: Environment, /, ids: tuple[str, ...], watch: bool, format: str) 
 
 
 @command.command(short_help="Print what a job has put out.")
-@click.argument("id", metavar="JOB", type=_JobId())
+@click.argument("id", metavar="JOB", type=JobId())
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
 @click.option("--attempt", type=click.IntRange(1, LARGEST), metavar="N", help="Of this attempt instead of the newest.")
 @format_flag
@@ -140,8 +114,8 @@ def logs(env: Environment, /, id: str, follow: bool, attempt: int | None, format
 
 
 @command.command(short_help="Wait until jobs have ended.")
-@click.argument("ids", metavar="[JOB]...", nargs=-1, type=_JobId("queued", "running"))
-@click.option("--timeout", type=_Duration(), metavar="TIME", help="At most so long, such as 30s or 5m.")
+@click.argument("ids", metavar="[JOB]...", nargs=-1, type=JobId("queued", "running"))
+@click.option("--timeout", type=Duration(), metavar="TIME", help="At most so long, such as 30s or 5m.")
 @format_flag
 @click.pass_obj
 def wait(env: Environment, /, ids: tuple[str, ...], timeout: float | None, format: str) -> ExitCode:
@@ -180,7 +154,7 @@ def wait(env: Environment, /, ids: tuple[str, ...], timeout: float | None, forma
 
 
 @command.command(short_help="Stop jobs, and wait until they have stopped.")
-@click.argument("ids", metavar="JOB...", nargs=-1, type=_JobId("queued", "running"))
+@click.argument("ids", metavar="JOB...", nargs=-1, type=JobId("queued", "running"))
 @click.option("--all", "everything", is_flag=True, help="All jobs that have not ended.")
 @click.option("--no-wait", is_flag=True, help="Only ask them to stop.")
 @format_flag
@@ -200,7 +174,7 @@ def cancel(env: Environment, /, ids: tuple[str, ...], everything: bool, no_wait:
 
 
 @command.command(short_help="Do failed or cancelled jobs again.")
-@click.argument("ids", metavar="JOB...", nargs=-1, required=True, type=_JobId("failed", "cancelled"))
+@click.argument("ids", metavar="JOB...", nargs=-1, required=True, type=JobId("failed", "cancelled"))
 @format_flag
 @click.pass_obj
 def retry(env: Environment, /, ids: tuple[str, ...], format: str) -> None:
@@ -210,7 +184,7 @@ def retry(env: Environment, /, ids: tuple[str, ...], format: str) -> None:
 
 
 @command.command(short_help="Forget jobs that have ended.")
-@click.argument("ids", metavar="JOB...", nargs=-1, required=True, type=_JobId(*FINAL))
+@click.argument("ids", metavar="JOB...", nargs=-1, required=True, type=JobId(*FINAL))
 @format_flag
 @click.pass_obj
 def remove(env: Environment, /, ids: tuple[str, ...], format: str) -> None:
@@ -221,7 +195,7 @@ def remove(env: Environment, /, ids: tuple[str, ...], format: str) -> None:
 
 
 @command.command(short_help="Forget all jobs that have ended, or the old ones.")
-@click.option("--older-than", type=_Duration(), default="0s", metavar="TIME", help="Ended longer ago, such as 7d.")
+@click.option("--older-than", type=Duration(), default="0s", metavar="TIME", help="Ended longer ago, such as 7d.")
 @click.option("--state", "states", type=click.Choice(FINAL), multiple=True, help="Only those; may be repeated.")
 @format_flag
 @click.pass_obj

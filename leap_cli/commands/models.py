@@ -12,8 +12,9 @@ from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_group
 from ..framework.environment import Environment
 from ..framework.output import Format, Output
+from ..framework.sizes import in_bytes
 from ..options.output_format import FormatChoice
-from ..options.value_types import InstalledModelName, ModelName, in_bytes
+from ..options.value_types import InstalledModelName, ModelName
 
 if TYPE_CHECKING:
     from leap_core.models.gguf.header import GGUFHeader

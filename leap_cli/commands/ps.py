@@ -43,7 +43,7 @@ def command(env: Environment, /, format: str) -> None:
 
 def _shown(model: dict[str, Any]) -> dict[str, Any]:
     from ..framework.durations import in_words
-    from ..options.value_types import in_bytes
+    from ..framework.sizes import in_bytes
 
     waiting = f" (+{model['waiting']} waiting)" if model["waiting"] else ""
     if model["state"] != "ready":

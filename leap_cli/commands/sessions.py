@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..display.jobs import age
 from ..framework.click_classes import leap_group
-from ..framework.durations import Duration
+from ..framework.durations import Duration, age
 from ..framework.environment import Environment
 from ..framework.output import Format, Output
 from ..options.output_format import format_flag

@@ -3,27 +3,11 @@
 from __future__ import annotations
 
 import click
-from click.shell_completion import CompletionItem
 
 from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
 from ..framework.output import Output
-
-
-class WarmModel(click.ParamType[str]):
-    """The name of a model that is kept warm, which is what it completes."""
-
-    name = "model"
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        try:
-            from leap_core.host.client.connection import ModelHost
-
-            host = ModelHost.running(ctx.ensure_object(Environment).variables)
-            names = [] if host is None else [model["model"] for model in host.status(timeout=0.5)["models"]]
-        except Exception:  # nothing may be printed while the shell completes
-            return []
-        return [CompletionItem(name) for name in names if name.lower().startswith(incomplete.lower())]
+from ..options.value_types import WarmModel
 
 
 @leap_command("unload")

@@ -21,7 +21,7 @@ from typing import Any
 from leap_core.errors import LeapError
 
 from ..framework.environment import Environment
-from ..options.value_types import in_bytes
+from ..framework.sizes import in_bytes
 
 OK, WARNING, PROBLEM, SKIPPED = "ok", "warning", "problem", "skipped"
 LITTLE_SPACE, NO_SPACE = 2_000_000_000, 50_000_000

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 from ..exit_codes import ExitCode
 from ..framework.error_boundary import EXIT_CODES
 from ..framework.output import Format, Output
-from ..options.value_types import in_bytes
+from ..framework.sizes import in_bytes
 
 if TYPE_CHECKING:
     from jobs.table.job import Event, Job
-
-UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 def exit_code_of_job(job: Job) -> ExitCode:
@@ -61,13 +59,6 @@ def done(job: Job) -> str | None:
 
 def _clock(moment: float | None) -> str | None:
     return None if moment is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment))
-
-
-def age(seconds: float) -> str:
-    for unit in ("w", "d", "h", "m"):
-        if seconds >= 2 * UNITS[unit]:
-            return f"{int(seconds // UNITS[unit])}{unit}"
-    return f"{max(0, int(seconds))}s"
 
 
 class EventPrinter:

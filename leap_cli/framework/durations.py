@@ -1,4 +1,4 @@
-"""Lengths of time as people write them: ``90s``, ``10m``, ``1h30m``, ``2d``; a plain number is in seconds."""
+"""Lengths of time as people write them: ``90s``, ``10m``, ``1h30m``, ``2d``, ``6w``."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import re
 
 import click
 
-UNITS = {"d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
-PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[dhms])")
+UNITS = {"w": 604_800.0, "d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[wdhms])")
 LONGEST = 10 * 365 * 86_400.0
 
 
 def seconds_of(text: str) -> float:
-    """Raises ValueError for what is not a length of time."""
+    """The length in seconds, at most ten years. Raises ValueError for what is no length of time, and for a number
+    without a unit, other than 0: ``30`` may mean seconds or days."""
     compact = text.strip().lower().replace(" ", "")
     if re.fullmatch(r"\d+(\.\d+)?", compact):
-        return min(float(compact), LONGEST)
+        if float(compact) == 0:
+            return 0.0
+        raise ValueError(f"{compact} has no unit: write {compact}s, {compact}m, {compact}h or {compact}d")
     parts = PART.findall(compact)
     if not parts or "".join(number + unit for number, unit in parts) != compact:
         raise ValueError(f"{text!r} is not a length of time such as 90s, 10m or 1h30m")
@@ -23,15 +26,22 @@ def seconds_of(text: str) -> float:
 
 
 def in_words(seconds: float) -> str:
-    """``9m 58s``: the two largest units."""
+    """``9m 58s``: the two largest units, from days down."""
     left = round(seconds)
-    shown: list[str] = []
+    words: list[str] = []
     for unit in "dhms":
         count, left = divmod(left, int(UNITS[unit]))
-        if count or shown or unit == "s":
-            shown.append(f"{count}{unit}")
-    words = shown[:2]
-    return words[0] if words[1:] and words[1].startswith("0") else " ".join(words)
+        if count or words or unit == "s":
+            words.append(f"{count}{unit}")
+    return words[0] if words[1:] and words[1].startswith("0") else " ".join(words[:2])
+
+
+def age(seconds: float) -> str:
+    """``3d``: whole units of the largest unit of which there are at least two."""
+    for unit in ("w", "d", "h", "m"):
+        if seconds >= 2 * UNITS[unit]:
+            return f"{int(seconds // UNITS[unit])}{unit}"
+    return f"{max(0, int(seconds))}s"
 
 
 class Duration(click.ParamType[float]):

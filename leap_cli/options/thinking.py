@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
-
-from leap_core.runner.streams import PassingStream
-
-if TYPE_CHECKING:
-    from leap_core.responses import MessageResponse
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -46,22 +40,3 @@ def take_thinking(flags: dict[str, Any]) -> Thinking | None:
     if show and think not in (None, Thinking.SHOW.value):
         raise click.UsageError(f"--show-thinking is --think show, and cannot be combined with --think {think}")
     return Thinking.SHOW if show else None if think is None else Thinking(think)
-
-
-class ReasoningAlone(PassingStream):
-    """The stream of an answer with its reasoning in place of its text."""
-
-    def __next__(self) -> MessageResponse:
-        from leap_core.messages import ChatMessage
-        from leap_core.responses import Chunk, Complete, FunctionCalls, ReasoningChunk
-
-        response = super().__next__()
-        while isinstance(response, (Chunk, FunctionCalls)):
-            response = super().__next__()
-        if isinstance(response, ReasoningChunk):
-            return Chunk(response.reasoning)
-        if not isinstance(response, Complete):
-            return response
-        reasoning = response.full_message.reasoning_content or ""
-        warnings = response.warnings if reasoning else (*response.warnings, "the model gave no reasoning")
-        return replace(response, full_message=ChatMessage("assistant", reasoning), warnings=warnings)

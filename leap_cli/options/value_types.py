@@ -1,9 +1,11 @@
-"""What the commands about models share: completion of models' names, and sizes for people."""
+"""Types of the values that commands take: names of models and jobs, each with its completion."""
 
 from __future__ import annotations
 
 import click
 from click.shell_completion import CompletionItem
+
+from ..framework.environment import Environment
 
 
 class ModelName(click.ParamType[str]):
@@ -28,11 +30,31 @@ class InstalledModelName(click.ParamType[str]):
         return fitting(installed_models(ctx, incomplete), incomplete)
 
 
-def in_bytes(count: int) -> str:
-    """``1.2 GB``: powers of 1000, as hubs count."""
-    size, unit = float(count), "B"
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if size < 999.5 or unit == "TB":
-            break
-        size /= 1000
-    return f"{size:.0f} {unit}" if unit == "B" or size >= 99.5 else f"{size:.1f} {unit}"
+class WarmModel(click.ParamType[str]):
+    """The name of a model that is kept warm, which is what it completes."""
+
+    name = "model"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        try:
+            from leap_core.host.client.connection import ModelHost
+
+            host = ModelHost.running(ctx.ensure_object(Environment).variables)
+            names = [] if host is None else [model["model"] for model in host.status(timeout=0.5)["models"]]
+        except Exception:  # nothing may be printed while the shell completes
+            return []
+        return [CompletionItem(name) for name in names if name.lower().startswith(incomplete.lower())]
+
+
+class JobId(click.ParamType[str]):
+    """An id, or its beginning. Completes ids of jobs in one of ``states``."""
+
+    name = "job"
+
+    def __init__(self, *states: str) -> None:
+        self._states = states
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from ..completion.candidates import fitting, jobs
+
+        return fitting(jobs(*self._states)(ctx, incomplete), incomplete)

@@ -11,8 +11,8 @@ from leap_cli.framework.durations import in_words, seconds_of
     ("text", "seconds"),
     [
         ("0", 0),
-        ("90", 90),
-        ("1.5", 1.5),
+        ("2w", 1_209_600),
+        ("1.5s", 1.5),
         ("90s", 90),
         ("10m", 600),
         ("1h30m", 5400),
@@ -30,8 +30,14 @@ def test_what_is_no_length_of_time(text):
         seconds_of(text)
 
 
+@pytest.mark.parametrize("text", ["30", "7", "1.5"])
+def test_a_number_without_a_unit_is_refused(text):
+    with pytest.raises(ValueError, match=f"{text} has no unit: write {text}s"):
+        seconds_of(text)
+
+
 def test_even_the_longest_is_finite():
-    assert seconds_of("9" * 400) < 1e10 and seconds_of("9" * 400 + "d") < 1e10
+    assert seconds_of("9" * 400 + "s") < 1e10 and seconds_of("9" * 400 + "d") < 1e10
 
 
 @pytest.mark.parametrize(

@@ -372,7 +372,8 @@ def test_tab_offers_commands_and_what_may_follow_them(leap, talk):
 def test_the_last_message_can_begin_the_next_prompt(leap):
     """What the editor does with /edit, and with a message that a killed process left without an answer."""
     from leap_cli.chat.dialogue import Dialogue
-    from leap_cli.chat.terminal import Talk
+    from leap_cli.chat.slash_commands import run_command
+    from leap_cli.chat.typed_conversation import TypedConversation
     from leap_cli.framework.output import Output
     from leap_cli.options.tools import Tools
     from leap_core.options import GenerationOptions
@@ -397,7 +398,7 @@ def test_the_last_message_can_begin_the_next_prompt(leap):
     typed = Typed("tow", "/edit", "two", "/edit", KeyboardInterrupt, "three", EOFError)
     log = SessionRecorder(env.directories.sessions_file, Output(env).warning)
     dialogue = Dialogue(runner.create_conversation(), GenerationOptions(), Tools(), log, read_all)
-    Talk(dialogue, env, Output(env), typed, lambda name: runner).hold()
+    TypedConversation(dialogue, env, Output(env), typed, lambda name: runner, run_command).hold()
     assert asked(runner) == [["tow"], ["two"], ["two", "b", "three"]], "Ctrl-C leaves the message as it is"
     assert typed.drafts == ["", "", "tow", "", "two", "", ""]
 

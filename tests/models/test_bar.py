@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from leap_cli.commands.download import bar
-from leap_cli.options.value_types import in_bytes
+from leap_cli.display.downloads import bar
+from leap_cli.framework.sizes import in_bytes
 from leap_core.models.download.events import Progress
 
 

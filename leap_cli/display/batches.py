@@ -1,0 +1,66 @@
+"""Batches as people see them: progress while they run, invalid lines, and the summary."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from ..framework.output import Output
+
+if TYPE_CHECKING:
+    from leap_core.batch.run import Progress
+    from leap_core.batch.settings import CheckedBatch
+
+PAUSE_SECONDS = 0.1
+"""Between two pictures of the progress."""
+MOST_WARNINGS = 20
+"""Invalid lines that are told one by one."""
+
+
+def summary(progress: Progress, *, skipped: int = 0) -> str:
+    """``500 lines: 498 answered (200 of them before), 2 failed; 61.2 s, 4.9 lines/s, 312 tokens/s``"""
+    before = f" ({progress.reused} of them before)" if progress.reused else ""
+    left = progress.total - progress.finished
+    parts = [f"{progress.succeeded} answered{before}", f"{progress.failed} failed"]
+    parts += [f"{left} not done"] if left else []
+    parts += [f"{skipped} invalid and left out"] if skipped else []
+    speed = ""
+    if progress.seconds:
+        speed = (
+            f"; {progress.seconds:.1f} s, {progress.lines_per_second:.1f} lines/s,"
+            f" {progress.tokens_per_second:.0f} tokens/s"
+        )
+    lines = "1 line" if progress.total == 1 else f"{progress.total} lines"
+    return f"{lines}: {', '.join(parts)}{speed}"
+
+
+def show_nothing(_progress: Progress) -> None:
+    pass
+
+
+class ProgressLine:
+    """Shows the progress on a terminal, a few times a second."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._last = 0.0
+
+    def __call__(self, progress: Progress) -> None:
+        now = time.monotonic()
+        if now - self._last < PAUSE_SECONDS:
+            return
+        self._last = now
+        eta = progress.eta
+        to_go = "" if eta is None else f", {int(eta) // 60}:{int(eta) % 60:02d} to go"
+        failed = f", {progress.failed} failed" if progress.failed else ""
+        self._output.progress(
+            f"{progress.finished} of {progress.total} lines{failed}, {progress.lines_per_second:.1f} lines/s,"
+            f" {progress.tokens_per_second:.0f} tokens/s{to_go}"
+        )
+
+
+def warn_of_problems(output: Output, checked: CheckedBatch) -> None:
+    for problem in checked.problems[:MOST_WARNINGS]:
+        output.warning(f"{problem}; left out")
+    if len(checked.problems) > MOST_WARNINGS:
+        output.warning(f"{len(checked.problems) - MOST_WARNINGS} more lines are invalid and left out")

@@ -1,0 +1,79 @@
+"""Downloads as people see them: the bar, the notices, and the plan of a dry run."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+from ..framework.output import Format, Output
+from ..framework.sizes import in_bytes
+
+if TYPE_CHECKING:
+    from leap_core.models.download.events import Event, Progress
+    from leap_core.models.download.plan import DownloadPlan
+
+BAR_CELLS = 16
+SHORTEST_NAME = 12
+
+
+class DownloadPrinter:
+    """Shows events: a bar on a terminal, one line for what deserves it, JSON lines where they were asked for."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+
+    def __call__(self, event: Event) -> None:
+        from leap_core.models.download.events import Notice, Progress
+
+        if self._output.format is Format.JSONL:
+            self._output.event(event.to_json())
+        elif isinstance(event, Progress):
+            self._output.progress(bar(event, shutil.get_terminal_size().columns - 1))
+        elif isinstance(event, Notice):
+            self._output.note(event.message)
+
+
+def bar(progress: Progress, width: int) -> str:
+    """``LFM2-350M-Q4_0.gguf [######......] 45 % 98 MB of 219 MB 12.3 MB/s 0:10``, in at most ``width`` columns."""
+    part = progress.bytes / progress.total if progress.total else 1.0
+    done = "#" * int(part * BAR_CELLS)
+    amounts = f"{int(part * 100)} % {in_bytes(progress.bytes)} of {in_bytes(progress.total)}"
+    amounts += f" {in_bytes(int(progress.speed))}/s{_left(progress.eta)}"
+    room = width - len(amounts) - 1
+    cells = f"[{done:.<{BAR_CELLS}}] " if room > BAR_CELLS + 3 + SHORTEST_NAME else ""
+    name = progress.file
+    if len(name) > room - len(cells):
+        kept = max(room - len(cells) - 1, 0)
+        name = f"{name[: kept // 2]}…{name[len(name) - (kept - kept // 2) :]}" if kept else ""
+    return f"{name} {cells}{amounts}"[:width]
+
+
+def _left(eta: float | None) -> str:
+    if eta is None or eta >= 360_000:
+        return ""
+    minutes, seconds = divmod(int(eta), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f" {hours}:{minutes:02d}:{seconds:02d}" if hours else f" {minutes}:{seconds:02d}"
+
+
+def show_plan(output: Output, plan: DownloadPlan | None) -> None:
+    if plan is None:
+        output.note("this is on this machine already; nothing would be fetched")
+        return
+    for notice in plan.notices:
+        output.note(notice)
+    records = [
+        {
+            "file": file.name,
+            "role": file.role,
+            "bytes": file.remote.size,
+            "size": in_bytes(file.remote.size),
+            "destination": str(plan.directory / file.name),
+            "url": file.remote.url,
+            "sha256": file.remote.sha256,
+        }
+        for file in plan.files
+    ]
+    output.records(records, ["file", "role", "size", "destination"], name="destination")
+    if output.format is Format.TEXT:
+        output.note(f"{in_bytes(plan.total_bytes)} in all; nothing was fetched")
