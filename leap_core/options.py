@@ -100,7 +100,7 @@ class GenerationOptions:
     def set_response_format(self, kind: type) -> None:
         """Constrain the answer to JSON that parses back into ``kind``: a dataclass, TypedDict, Enum, pydantic model
         or any type with a JSON-schema method."""
-        from .constraints import schema_text_of
+        from .schemas.response_types import schema_text_of
 
         self.json_schema_constraint = schema_text_of(kind)
 

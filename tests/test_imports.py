@@ -56,9 +56,6 @@ LATER = {
     ("leap_cli.options", "leap_cli.answers"),
     ("leap_core.error_json", "leap_core.responses"),
     ("leap_core.errors", "leap_core.responses"),
-    ("leap_core.functions", "leap_core.tools"),
-    ("leap_core.options", "leap_core.constraints"),
-    ("leap_core.schemas", "leap_core.constraints"),
 }
 """Arrows that still go up: (importing room, imported room)."""
 

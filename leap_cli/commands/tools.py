@@ -15,7 +15,7 @@ from ..framework.environment import Environment
 from ..framework.output import Format, Output
 from ..options.constraints import read_document
 from ..options.output_format import FormatChoice
-from ..options.tools import asker, functions_of_files, known_tools, read_policy, registry
+from ..options.tools import asker, configured_tools, known_tools, read_policy
 
 if TYPE_CHECKING:
     from leap_core.functions import LeapFunction
@@ -88,7 +88,7 @@ def add(env: Environment, /, name: str, line: str, schema: str | None, descripti
         declared = _declaration(schema, env)
         description = description or declared["description"] or ""
         arguments = declared["parameters"]
-    registry(env).add(name, line, description, arguments, replace=replace)
+    configured_tools(env).registry.add(name, line, description, arguments, replace=replace)
     Output(env).note(f"added {name}; its policy is {read_policy(env, ()).of(name).decision}")
     return ExitCode.DONE
 
@@ -98,7 +98,7 @@ def add(env: Environment, /, name: str, line: str, schema: str | None, descripti
 @click.pass_obj
 def remove(env: Environment, /, name: str) -> ExitCode:
     """Forget a registered command."""
-    registry(env).remove(name)
+    configured_tools(env).registry.remove(name)
     return ExitCode.DONE
 
 
@@ -166,7 +166,7 @@ def call(env: Environment, /, name: str, arguments: str, tools_file: tuple[str, 
 def _offered(env: Environment, files: tuple[str, ...]) -> list[LeapFunction]:
     from leap_core.tools.sources import choose
 
-    functions = [*functions_of_files(files, env), *known_tools(env)]
+    functions = [*configured_tools(env).functions_of_files(files), *known_tools(env)]
     return choose([function.name for function in functions], functions)
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
     from leap_core.options import GenerationOptions
     from leap_core.runner.conversation import Conversation
     from leap_core.runner.streams import Stream
+    from leap_core.tools.configured import ConfiguredTools
     from leap_core.tools.policy import FunctionPolicy
-    from leap_core.tools.sources import CommandRegistry
 
     from ..answers.show import Calls
 
@@ -93,7 +92,7 @@ def take_tools(flags: dict[str, Any], env: Environment) -> Tools:
         return Tools(choice=choice)
     from leap_core.tools.sources import choose
 
-    from_files = functions_of_files(files, env)
+    from_files = configured_tools(env).functions_of_files(files)
     if names:
         functions = choose(names, [*from_files, *known_tools(env)])
     else:
@@ -112,41 +111,34 @@ def choose_tools(names: Sequence[str], before: Tools, env: Environment) -> Tools
     return replace(before, functions=functions, policy=policy)
 
 
-def functions_of_files(files: Sequence[str], env: Environment) -> list[LeapFunction]:
-    """The tools of all files, in order."""
-    from leap_core.tools.sources import functions_of_file
+def configured_tools(env: Environment) -> ConfiguredTools:
+    """The tools of this user, with ``[tools]`` of the configuration."""
+    from leap_core.configuration import read_table
+    from leap_core.tools.configured import ConfiguredTools
 
-    return [function for file in files for function in functions_of_file(env.cwd / file)]
+    table = read_table(env.directories.config_file).get("tools", {})
+    if not isinstance(table, dict):
+        raise click.UsageError(f"{env.directories.config_file}: tools must be a table")
+    return ConfiguredTools(env.directories.config, env.cwd, table)
 
 
 def known_tools(env: Environment) -> list[LeapFunction]:
     """Registered commands, then leap's own tools."""
-    from leap_core.tools.sources import builtin_functions
-
-    return [*registry(env).functions(), *builtin_functions(_readable_directory(env))]
-
-
-def registry(env: Environment) -> CommandRegistry:
-    """The registered commands."""
-    from leap_core.tools.sources import CommandRegistry
-
-    return CommandRegistry(env.directories.config / "tools.json")
+    with naming_the_file(env):
+        return configured_tools(env).functions()
 
 
 def read_policy(env: Environment, functions: Sequence[LeapFunction]) -> FunctionPolicy:
-    """``[tools]`` of the configuration for these functions; those that are leap's own, and not only called like them,
-    are allowed where it does not say otherwise."""
-    from leap_core.tools.policy import ALLOW, FunctionPolicy, ToolPolicy, policy_from_table
-    from leap_core.tools.sources import is_own
+    """What the configuration says of these functions."""
+    with naming_the_file(env):
+        return configured_tools(env).policy(functions)
 
-    own = {function.name: ToolPolicy(ALLOW) for function in functions if is_own(function)}
-    table = _tools_table(env)
-    without = {
-        key: {k: v for k, v in value.items() if k != "directory"} if key == "read_file" else value
-        for key, value in table.items()
-    }
+
+@contextmanager
+def naming_the_file(env: Environment) -> Iterator[None]:
+    """A wrong entry is an error of config.toml, which the message names."""
     try:
-        return policy_from_table(without, FunctionPolicy(own))
+        yield
     except LeapOptionsError as error:
         raise click.UsageError(f"{env.directories.config_file}: {error.message}") from None
 
@@ -177,23 +169,3 @@ def asker(env: Environment) -> Callable[[LeapFunction, LeapFunctionCall], bool] 
         return answer in ("y", "yes", "a", "always")
 
     return ask
-
-
-def _readable_directory(env: Environment) -> Path:
-    """What ``read_file`` may read: ``directory`` in ``[tools.read_file]``, else where the command runs."""
-    table = _tools_table(env).get("read_file", {})
-    directory = table.get("directory") if isinstance(table, dict) else None
-    if directory is None:
-        return env.cwd
-    if not isinstance(directory, str) or not directory:
-        raise click.UsageError(f"{env.directories.config_file}: tools.read_file.directory must be a path")
-    return env.cwd / os.path.expanduser(directory)
-
-
-def _tools_table(env: Environment) -> dict[str, Any]:
-    from leap_core.configuration import read_table
-
-    table = read_table(env.directories.config_file).get("tools", {})
-    if not isinstance(table, dict):
-        raise click.UsageError(f"{env.directories.config_file}: tools must be a table")
-    return table

@@ -4,7 +4,7 @@ to a stop string."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ..functions.call_stream import CallEvent, CallsFound, CallStream, CallText
 from ..messages import ChatMessage, ChatMessageRole, LeapFunctionCall, Text
@@ -23,16 +23,7 @@ from .reply_text import ReasoningSplitter, StopStrings, Utf8Decoder
 
 if TYPE_CHECKING:
     from ..functions import LeapFunction
-
-
-class Vocabulary(Protocol):
-    """What a reply needs of a model."""
-
-    @property
-    def control_tokens(self) -> frozenset[int]: ...
-    @property
-    def special_tokens(self) -> dict[str, int]: ...
-    def piece(self, token: int) -> bytes: ...
+    from ..schemas.grammar_matcher import Vocabulary
 
 
 class Reply:

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..schemas.response_types import parse_result, schema_of, schema_text_of
-from .contract import CompiledConstraint, TokenConstraint, Vocabulary
+from .contract import CompiledConstraint, TokenConstraint
 from .schema_in_prompt import inject_schema
 
 if TYPE_CHECKING:
     from ..functions import LeapFunction
     from ..options import FunctionCallParser, GenerationOptions
+    from ..schemas.grammar_matcher import Vocabulary
 
 __all__ = [
     "CompiledConstraint",
     "TokenConstraint",
-    "Vocabulary",
     "compile_constraint",
     "inject_schema",
     "parse_result",

@@ -10,10 +10,10 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from ..errors import LeapOptionsError, LeapSchemaError
-from ..schemas.grammar_matcher import ConstraintTokenizer, GrammarError, byte_tokenizer, tokenizer_of
+from ..schemas.grammar_matcher import ConstraintTokenizer, GrammarError, Vocabulary, byte_tokenizer, tokenizer_of
 from ..schemas.schema import JsonSchema, check_schema, read_schema
 from .call_grammar import STRICTNESSES, Strictness, json_grammar, pythonic_grammar, unenforced
-from .contract import CompiledConstraint, TokenConstraint, Vocabulary
+from .contract import CompiledConstraint, TokenConstraint
 from .schema_grammar import enforce
 from .token_constraints import AfterReasoning, CallsConstraint, ForbiddenTokens, GrammarConstraint
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from numpy import float32
@@ -31,22 +31,6 @@ class TokenConstraint(Protocol):
     def finished(self) -> bool:
         """Whether nothing may follow but the end."""
         ...
-
-
-class Vocabulary(Protocol):
-    """What a constraint needs of a model."""
-
-    @property
-    def llama_vocab(self) -> Any:
-        """llama.cpp's pointer to the vocabulary."""
-        ...
-
-    @property
-    def n_tokens(self) -> int: ...
-    @property
-    def eog_tokens(self) -> Collection[int]: ...
-    @property
-    def special_tokens(self) -> Mapping[str, int]: ...
 
 
 def _nothing_wrong(_text: str) -> list[str]:

@@ -5,16 +5,37 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ..errors import LeapSerializationError
 from .parameter_types import JsonObject, LeapFunctionParameterType, SchemaType
 
-if TYPE_CHECKING:
-    from ..tools.programs import Program
-
 NAME = re.compile(r"\w[\w-]*(\.\w[\w-]*)*")
 """Names that models can write in a call: words with digits, underscores and hyphens, joined by dots."""
+
+
+class Program(Protocol):
+    """How a call becomes a process, and the process's output a result."""
+
+    @property
+    def argv(self) -> Sequence[str]: ...
+
+    @property
+    def environment(self) -> Mapping[str, str] | None:
+        """Variables of the process; None for those of this one."""
+        ...
+
+    def request(self, arguments: Mapping[str, Any], limit: int) -> bytes:
+        """What the process reads on standard input."""
+        ...
+
+    def most_output(self, limit: int) -> int:
+        """Bytes of output after which the process is ended."""
+        ...
+
+    def result(self, output: bytes, code: int, complaint: str, limit: int) -> str:
+        """The result's text. Raises LeapToolError when the run failed; ``complaint`` is the end of its stderr."""
+        ...
 
 
 @dataclass(frozen=True)

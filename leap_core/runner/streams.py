@@ -30,8 +30,3 @@ class PassingStream:
 
     def close(self) -> None:
         self._stream.close()
-
-    @property
-    def refused(self) -> bool:
-        """Whether the user has refused a call."""
-        return bool(getattr(self._stream, "refused", False))

@@ -6,17 +6,37 @@ import re
 import threading
 import warnings
 from collections import OrderedDict
+from collections.abc import Collection, Mapping
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
-    from ..constraints.contract import Vocabulary
-
 GRAMMARS_KEPT = 64
 SOURCE_LINE = re.compile(r"(?m)^\s*\d+ \| ")
+
+
+class Vocabulary(Protocol):
+    """What a constraint, and the reading of a reply, need of a model."""
+
+    @property
+    def llama_vocab(self) -> Any:
+        """llama.cpp's pointer to the vocabulary."""
+        ...
+
+    @property
+    def n_tokens(self) -> int: ...
+    @property
+    def eog_tokens(self) -> Collection[int]: ...
+    @property
+    def control_tokens(self) -> frozenset[int]: ...
+    @property
+    def special_tokens(self) -> Mapping[str, int]: ...
+    def piece(self, token: int) -> bytes:
+        """The bytes of a token, special ones spelled out."""
+        ...
 
 
 class GrammarError(ValueError):

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from ..errors import LeapSchemaError, LeapToolError
-from ..functions.declaration import LeapFunction
+from ..functions.declaration import LeapFunction, Program
 from ..messages import ChatMessage, ChatMessageRole, LeapFunctionCall
 from ..responses import MessageResponse
 from .child_process import call_function, failure_text, result_text
 from .policy import ToolPolicy
-from .programs import Program, PythonFunction
+from .programs import PythonFunction
 
 COMPLAINT_BYTES = 2000
 GRACE_SECONDS = 1.0
@@ -30,13 +30,15 @@ OPEN_KEYWORDS = {"additionalProperties", "patternProperties", "$ref", "allOf", "
 
 @dataclass(frozen=True)
 class FunctionResult(MessageResponse):
-    """What came of one call. ``error``: why there is no result; the model is told. ``denied``: it did not run."""
+    """What came of one call. ``error``: why there is no result; the model is told. ``denied``: it did not run;
+    ``refused``: because the user said no to it."""
 
     call: LeapFunctionCall
     text: str
     error: str | None = None
     denied: bool = False
     seconds: float = 0.0
+    refused: bool = False
 
     def message(self, identifier: str) -> ChatMessage:
         """The result as the conversation records it."""
@@ -53,7 +55,8 @@ class FunctionResult(MessageResponse):
             value["result"] = self.text
         else:
             value["error"] = self.error
-        return value | {"denied": self.denied, "seconds": round(self.seconds, 4)}
+        refused = {"refused": True} if self.refused else {}
+        return value | {"denied": self.denied, **refused, "seconds": round(self.seconds, 4)}
 
 
 def run_call(

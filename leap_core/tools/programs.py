@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ..errors import LeapToolError
 from ..storage.directories import packages_directory
@@ -20,30 +20,6 @@ from leap_core.tools.child_process import main
 main()
 """
 """The places stand here and not in PYTHONPATH, which the programs that a tool starts would inherit."""
-
-
-class Program(Protocol):
-    """How a call becomes a process, and the process's output a result."""
-
-    @property
-    def argv(self) -> Sequence[str]: ...
-
-    @property
-    def environment(self) -> Mapping[str, str] | None:
-        """Variables of the process; None for those of this one."""
-        ...
-
-    def request(self, arguments: Mapping[str, Any], limit: int) -> bytes:
-        """What the process reads on standard input."""
-        ...
-
-    def most_output(self, limit: int) -> int:
-        """Bytes of output after which the process is ended."""
-        ...
-
-    def result(self, output: bytes, code: int, complaint: str, limit: int) -> str:
-        """The result's text. Raises LeapToolError when the run failed; ``complaint`` is the end of its stderr."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -64,8 +64,6 @@ class FunctionRun:
         self._guard = threading.Lock()
         self._stream: _Stream | None = None
         self._cancelled = threading.Event()
-        self.refused = False
-        """True once the user has refused a call."""
 
     def __iter__(self) -> Iterator[MessageResponse]:
         return self
@@ -166,7 +164,7 @@ class FunctionRun:
         """Run the calls of one round and record what came of them."""
         functions = self._functions()
         results: list[FunctionResult | None] = [self._decide(functions.get(call.name), call) for call in calls]
-        denied = next((r for r in results if r is not None and r.denied and r.error != REFUSED), None)
+        denied = next((r for r in results if r is not None and r.denied and not r.refused), None)
         if denied is None:
             waiting = [n for n, result in enumerate(results) if result is None]
             with ThreadPoolExecutor(MOST_AT_ONCE) as pool:
@@ -204,11 +202,7 @@ class FunctionRun:
             return FunctionResult(call, "", "the policy is to ask, and nobody is there to be asked", denied=True)
         if self._policy.ask(function, call):
             return None
-        self.refused = True
-        return FunctionResult(call, "", REFUSED, denied=True)
-
-
-REFUSED = "the user refused this call"
+        return FunctionResult(call, "", "the user refused this call", denied=True, refused=True)
 
 
 def _after_first_call(options: GenerationOptions) -> GenerationOptions:
