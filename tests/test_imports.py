@@ -53,7 +53,6 @@ FACES = {"leap_core", "jobs", "leap_cli", "leap_core.host", "leap_core.host.__ma
 """Packages whose ``__init__`` is no room: it offers names of the rooms below it, lazily."""
 
 LATER = {
-    ("leap_cli.options", "leap_cli.answers"),
     ("leap_core.error_json", "leap_core.responses"),
     ("leap_core.errors", "leap_core.responses"),
 }

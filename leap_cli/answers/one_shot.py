@@ -17,6 +17,7 @@ from .dry_run import show_prompt
 from .reasoning_only import ReasoningOnly
 from .several import seeded, show_answers
 from .show import show_answer
+from .tool_use import RefusalNote, respond, shown_calls
 
 if TYPE_CHECKING:
     from leap_core.options import GenerationOptions
@@ -62,7 +63,7 @@ class Question:
     ) -> ExitCode:
         """Generate and show as many answers as are asked for."""
         count = self.asked.count
-        streams = [self._begin(seeded(options, index)) for index in range(count)]
+        streams = [RefusalNote(self._begin(seeded(options, index))) for index in range(count)]
 
         def show(stream: Stream, output: Output, before_first: Callable[[], object] | None) -> Complete:
             return show_answer(
@@ -74,7 +75,7 @@ class Question:
                 show_stats=show_stats,
                 markdown=count == 1 and not self.asked.raw and not is_shaped(options),
                 document_only=count == 1 and options.json_schema_constraint is not None,
-                calls=self.tools.calls(),
+                calls=shown_calls(self.tools),
                 before_first=before_first,
             )
 
@@ -84,13 +85,13 @@ class Question:
             ends = show_answers(streams, env, format, show, before_first)
         if any(end.finish_reason.value == "interrupted" for end in ends):
             return ExitCode.INTERRUPTED
-        return ExitCode.TOOL if getattr(streams[0], "refused", False) else ExitCode.DONE
+        return ExitCode.TOOL if any(stream.refused for stream in streams) else ExitCode.DONE
 
     def _begin(self, options: GenerationOptions) -> Stream:
         if self.asked.raw:
             return self.runner.start_text(self.text, self.asked.adapt(options))
         conversation = self._conversation()
-        answer = self.tools.respond(conversation, self.text, options)
+        answer = respond(self.tools, conversation, self.text, options)
         stream = self.session.keeping(answer, conversation, self.text)
         return ReasoningOnly(stream) if self.asked.thinking is Thinking.ONLY else stream
 

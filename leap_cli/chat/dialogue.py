@@ -10,6 +10,7 @@ from leap_core.options import GenerationOptions
 from leap_core.responses import Complete
 from leap_core.runner.streams import Stream
 
+from ..answers.tool_use import respond
 from ..options.tools import Tools
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Dialogue:
     def answer(self, message: ChatMessage | None) -> Complete:
         """Answer ``message``, or the history as it is. Where that fails the history, and what is kept of it, are as
         they were, but for calls that have run."""
-        stream = self.tools.respond(self.conversation, message, self.options)
+        stream = respond(self.tools, self.conversation, message, self.options)
         if message is not None:
             stream = self.log.keeping(stream, self.conversation, message)
         try:
@@ -68,7 +69,7 @@ class Dialogue:
         before = self.conversation
         self._begin(before.model_runner, kept)
         try:
-            self.last = self.show(self, self.tools.respond(self.conversation, message, self.options))
+            self.last = self.show(self, respond(self.tools, self.conversation, message, self.options))
         except BaseException:
             self.conversation = before
             raise

@@ -61,6 +61,7 @@ def command(
     pipe each line is one turn, and the answers go to stdout one after the other.
     """
     from ..answers.show import show_answer
+    from ..answers.tool_use import shown_calls
     from ..chat.conversation_files import read_conversation
     from ..chat.dialogue import Dialogue
     from ..chat.piped import answer_lines, answer_messages, read_through
@@ -89,7 +90,7 @@ def command(
             show_thinking=thinking is Thinking.SHOW,
             show_stats=stats,
             markdown=env.stdin_is_terminal and not is_shaped(options),
-            calls=dialogue.tools.calls(),
+            calls=shown_calls(dialogue.tools),
         )
 
     with (

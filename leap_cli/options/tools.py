@@ -17,14 +17,8 @@ from ..framework.output import one_line
 
 if TYPE_CHECKING:
     from leap_core.functions import LeapFunction, LeapFunctionCall
-    from leap_core.messages import ChatMessage
-    from leap_core.options import GenerationOptions
-    from leap_core.runner.conversation import Conversation
-    from leap_core.runner.streams import Stream
     from leap_core.tools.configured import ConfiguredTools
     from leap_core.tools.policy import FunctionPolicy
-
-    from ..answers.show import Calls
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -62,24 +56,6 @@ class Tools:
     allowed: Sequence[str] = ()
     choice: str | None = None
     show_calls: bool = False
-
-    def calls(self) -> Calls | None:
-        """How calls are shown: None, as the answer, where some tools are only declared."""
-        from ..answers.show import Calls
-
-        runnable = self.functions and all(function.call is not None for function in self.functions)
-        return Calls(self.show_calls) if runnable else None
-
-    def respond(
-        self, conversation: Conversation, message: ChatMessage | str | None, options: GenerationOptions
-    ) -> Stream:
-        """The answer to ``message``, or to the history as it is, with the calls that it takes."""
-        if not self.functions:
-            return conversation.generate_response(message, options)
-        from leap_core.tools.run import run_functions
-
-        assert self.policy is not None
-        return run_functions(conversation, self.policy, message, options)
 
 
 def take_tools(flags: dict[str, Any], env: Environment) -> Tools:

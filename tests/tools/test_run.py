@@ -139,7 +139,7 @@ def test_whoever_is_asked_sees_the_call_and_may_refuse():
     policy = FunctionPolicy(default=ToolPolicy("ask", isolated=False), ask=ask)
     run = run_functions(conversation, policy, "go")
     results = [event for event in run if isinstance(event, FunctionResult)]
-    assert [result.text for result in results] == ["2", ""] and results[1].denied and run.refused
+    assert [result.text for result in results] == ["2", ""] and results[1].denied and results[1].refused
     assert [call.arguments["n"] for call in asked] == [1, 2]
     assert conversation.history[-1].text == "half of it"
 

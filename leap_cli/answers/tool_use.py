@@ -1,0 +1,47 @@
+"""Answers in which tools run: the stream with calls and results, how they are shown, and whether the user said no."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leap_core.responses import Chunk, MessageResponse, ReasoningChunk
+from leap_core.runner.streams import PassingStream, Stream
+
+from .show import Calls
+
+if TYPE_CHECKING:
+    from leap_core.messages import ChatMessage
+    from leap_core.options import GenerationOptions
+    from leap_core.runner.conversation import Conversation
+
+    from ..options.tools import Tools
+
+
+def shown_calls(tools: Tools) -> Calls | None:
+    """How calls are shown: None, as the answer, where some tools are only declared."""
+    runnable = tools.functions and all(function.call is not None for function in tools.functions)
+    return Calls(tools.show_calls) if runnable else None
+
+
+def respond(
+    tools: Tools, conversation: Conversation, message: ChatMessage | str | None, options: GenerationOptions
+) -> Stream:
+    """The answer to ``message``, or to the history as it is, with the calls that it takes."""
+    if not tools.functions:
+        return conversation.generate_response(message, options)
+    from leap_core.tools.run import run_functions
+
+    assert tools.policy is not None
+    return run_functions(conversation, tools.policy, message, options)
+
+
+class RefusalNote(PassingStream):
+    """Passes an answer on and notes whether the user refused a call in it."""
+
+    refused = False
+
+    def __next__(self) -> MessageResponse:
+        response = super().__next__()
+        if not isinstance(response, (Chunk, ReasoningChunk)):
+            self.refused = self.refused or bool(response.to_json().get("refused"))
+        return response
