@@ -93,7 +93,7 @@ def parse_toml(data: bytes, path: str) -> dict[str, Any]:
     try:
         return dict(toml.loads(data.decode("utf-8")))
     except ValueError as error:  # also bytes that are not UTF-8
-        raise LeapSerializationError(str(error), path=path) from None
+        raise LeapSerializationError(str(error), path=path, hint="leap config edit opens it") from None
 
 
 def _error(path: Path, problem: str) -> LeapSerializationError:

@@ -10,7 +10,7 @@ from ..framework.environment import Environment
 from ..framework.output import Output
 
 
-@leap_command("completion")
+@leap_command("completion", repairs=True)
 @click.argument("shell", type=click.Choice(SHELLS, case_sensitive=False))
 @click.option("--install", is_flag=True, help="Put it where the shell finds it, for every session from now on.")
 @click.pass_obj

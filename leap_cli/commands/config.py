@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
+from typing import Any
 
 import click
 
-from leap_core.errors import LeapError
+from leap_core.errors import LeapError, LeapSerializationError
 
 from ..config.settings import (
     DEFAULT,
@@ -34,7 +35,7 @@ format_option = click.option(
 )
 
 
-@leap_group("config")
+@leap_group("config", repairs=True)
 def command() -> None:
     """The configuration: a value on the command line goes before a variable, that before config.toml, that before the
     default.
@@ -47,10 +48,8 @@ def command() -> None:
 @click.pass_obj
 def list_settings(env: Environment, /, everything: bool, format: str) -> None:
     """Show the settings with the origin of each value: a variable, the file, or leap's default."""
-    from leap_core.configuration import read_table
-
     output = Output(env, format)
-    table = read_table(env.directories.config_file)
+    table = _read(env)
     file = str(env.directories.config_file)
     for problem in problems_of(table, file):
         output.warning(problem)
@@ -78,10 +77,8 @@ def list_settings(env: Environment, /, everything: bool, format: str) -> None:
 @click.pass_obj
 def get(env: Environment, /, key: str, format: str) -> None:
     """Print the value of KEY, wherever it comes from; nothing where it has none. A list has a line for each value."""
-    from leap_core.configuration import read_table
-
     output = Output(env, format)
-    now = effective(find(key), env, read_table(env.directories.config_file))
+    now = effective(find(key), env, _read(env))
     if output.format not in (Format.TEXT, Format.QUIET):
         output.record(now.to_json(), name="value")
         return
@@ -98,14 +95,10 @@ def set_(env: Environment, /, key: str, values: tuple[str, ...]) -> None:
 
     An option's key is options.COMMAND.NAME: leap config set options.generate.temperature 0.2
     """
-    from leap_core.configuration import read_table
-
     from ..config.writing import set_value
 
     setting = find(key)
     value = setting.from_text(list(values), setting.key)
-    if isinstance(look_up(read_table(env.directories.config_file), setting.key), dict):
-        raise click.UsageError(f"{env.directories.config_file}: {setting.key} is a table there; remove it first")
     set_value(env.directories.config_file, setting.key, value)
     if setting.variable and env.variables.get(setting.variable):
         Output(env).warning(f"${setting.variable} is set, and goes before the file")
@@ -116,11 +109,10 @@ def set_(env: Environment, /, key: str, values: tuple[str, ...]) -> None:
 @click.pass_obj
 def unset(env: Environment, /, key: str) -> None:
     """Take KEY out of config.toml, so that the default is in force again. Keys that leap does not know go too."""
-    from leap_core.configuration import read_table
+    from ..config.writing import drop_broken_line, unset_value
 
-    from ..config.writing import unset_value
-
-    table = read_table(env.directories.config_file)
+    drop_broken_line(env.directories.config_file, key)
+    table = _read(env)
     if look_up(table, key) is MISSING:
         key = find(key).key
     if look_up(table, key) is MISSING:
@@ -169,3 +161,14 @@ def _is_known(key: str) -> bool:
     except click.UsageError:
         return False
     return True
+
+
+def _read(env: Environment) -> dict[str, Any]:
+    """The file's content; where it is no TOML, a warning that names the line, and nothing."""
+    from leap_core.configuration import read_table
+
+    try:
+        return read_table(env.directories.config_file)
+    except LeapSerializationError as error:
+        Output(env).warning(f"{error.message}; {error.hint}")
+        return {}

@@ -11,7 +11,7 @@ from ..framework.output import Format, Output
 from ..options.output_format import FormatChoice
 
 
-@leap_command("doctor")
+@leap_command("doctor", repairs=True)
 @click.option(
     "--timeout",
     type=click.FloatRange(1, 3600),

@@ -31,7 +31,7 @@ def values_of(parameter: click.Parameter, context: click.Context, begun: str) ->
     """Values that begin so, in any case, best first."""
     source = _source_of(parameter, context)
     if source is None:
-        return list(parameter.shell_complete(context, begun))
+        return list(type(parameter).shell_complete(parameter, context, begun))
     return fitting(source(context, begun), begun)
 
 

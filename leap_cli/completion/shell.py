@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 import click
-from click.shell_completion import CompletionItem, _resolve_context, _resolve_incomplete
+from click.shell_completion import ShellComplete
 
 from ..framework.click_classes import CommandTable
 from ..framework.environment import Environment
@@ -64,24 +65,36 @@ def answer(root: CommandTable, env: Environment) -> int:
 def candidates(root: CommandTable, env: Environment, typed: Typed) -> Iterator[Candidate]:
     """What may stand at the cursor, best first."""
     try:
-        typed = typed._replace(words=root.with_default(typed.words))
-        context = _resolve_context(root, {"obj": env}, "leap", _parseable(typed))
-        asked, begun = _resolve_incomplete(context, typed.words.copy(), typed.begun)
+        words = root.with_default(typed.words)
+        _offer_values(_command_of(root, words))
+        items = ShellComplete(root, {"obj": env}, "leap", SHELL_VARIABLE).get_completions(words, typed.begun)
     except click.ClickException:  # what stands before is wrong already
         return
-    before = typed.begun[: len(typed.begun) - len(begun)]
-    if isinstance(asked, CommandTable) and not begun.startswith("-"):
-        items = [CompletionItem(name, help=entry.summary) for name, entry in asked.table.items() if _fits(name, begun)]
-    elif isinstance(asked, click.Command):
-        items = asked.shell_complete(context, begun)
-    else:
-        from .candidates import values_of
-
-        items = values_of(asked, context, begun)
+    option, equals, _ = typed.begun.partition("=")
+    before = option + equals if equals and option.startswith("--") else ""
     for item in items:
         value = str(item.value) if item.type == "plain" else ""
         if (before + value).isprintable():
             yield Candidate(item.type, before + value, _one_line(item.help))
+
+
+def _command_of(root: CommandTable, words: list[str]) -> click.Command:
+    """The command that the words lead to."""
+    command: click.Command = root
+    context = click.Context(root, info_name="leap")
+    for word in words:
+        if not isinstance(command, click.Group):
+            break
+        command = command.get_command(context, word) or command
+    return command
+
+
+def _offer_values(command: click.Command) -> None:
+    """Let each parameter of a command offer the values that leap knows for it."""
+    from .candidates import values_of
+
+    for parameter in command.params:
+        setattr(parameter, "shell_complete", partial(values_of, parameter))  # noqa: B010 (a method, for this process)
 
 
 def split(line: str, *, escape: str = "\\") -> Typed:
@@ -121,16 +134,6 @@ def for_readline(value: str, typed: Typed, breaks: str) -> str:
         return "".join(f"\\{char}" if char in '\\"$`' else char for char in value)
     kept = max((typed.begun.rfind(char) + 1 for char in BREAKS if char in breaks), default=0)
     return "".join(f"\\{char}" if char in SPECIAL else char for char in value[kept:])
-
-
-def _parseable(typed: Typed) -> list[str]:
-    """The words without an option at their end: it waits for its value, and click would not parse what is before it."""
-    waits = bool(typed.words) and typed.words[-1].startswith("-") and not typed.begun.startswith("-")
-    return typed.words[:-1] if waits else typed.words.copy()
-
-
-def _fits(name: str, begun: str) -> bool:
-    return name.lower().startswith(begun.lower())
 
 
 def _one_line(text: str | None) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from leap_core.errors import LeapError
+from leap_core.errors import LeapError, LeapSerializationError
 from leap_core.storage.atomic_files import changing, replace_text
 
 if TYPE_CHECKING:
@@ -29,9 +30,32 @@ def set_value(path: Path, key: str, value: Any) -> None:
             table = table[part]
             if not hasattr(table, "items"):
                 raise click.UsageError(f"{path}: {part} is a value, so {key} cannot be set")
+        if hasattr(table.get(name), "items"):
+            raise click.UsageError(f"{path}: {key} is a table there; remove it first")
         table[name] = value
 
+    drop_broken_line(path, key)
     _change(path, change)
+
+
+def drop_broken_line(path: Path, key: str) -> None:
+    """Make a comment of the line that keeps the file from being TOML, if it is the one that sets ``key``. Other broken
+    lines stay, for ``leap config edit``."""
+    import tomlkit
+    from tomlkit.exceptions import ParseError
+
+    with changing(path):
+        try:
+            lines = path.read_bytes().decode("utf-8").splitlines(keepends=True)
+            tomlkit.parse("".join(lines))
+        except ParseError as error:
+            broken = lines[error.line - 1 : error.line]
+            if not broken or not re.match(rf"\s*{re.escape(key.rpartition('.')[2])}\s*=", broken[0]):
+                return
+            lines[error.line - 1] = f"# {broken[0].rstrip()}  # could not be read\n"
+            replace_text(path, "".join(lines))
+        except (OSError, UnicodeDecodeError):
+            return  # the change that follows says so
 
 
 def unset_value(path: Path, key: str) -> None:
@@ -66,6 +90,6 @@ def _change(path: Path, change: Callable[[TOMLDocument], None]) -> None:
         try:
             document = tomlkit.parse(text)
         except TOMLKitError as error:
-            raise click.UsageError(f"{path}: {error}") from None
+            raise LeapSerializationError(str(error), path=str(path), hint="leap config edit opens it") from None
         change(document)
         replace_text(path, tomlkit.dumps(document))

@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from .environment import Environment
 from .text_arguments import check_texts
@@ -31,15 +32,26 @@ class TableEntry:
 
 class LeapCommand(click.Command):
     """A command that prints its help to the environment it is given, never to sys.stdout, and whose options may also be
-    given by variables and the configuration file."""
+    given by variables and the configuration file.
+
+    ``repairs``: it, and each command of a group, runs although config.toml cannot be read, because it says or mends
+    that.
+    """
+
+    def __init__(self, *args: Any, repairs: bool = False, **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self.repairs = repairs
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if ctx.resilient_parsing and args and args[-1].startswith("-"):
+            args = args[:-1]  # completion: an option that waits for its value would hide what stands before it
         if ctx.parent is None or ctx.resilient_parsing or isinstance(self, click.Group):
             return super().parse_args(ctx, args)
         from .option_defaults import OptionDefaults
 
         path = ctx.command_path.partition(" ")[2]
-        ctx.default_map = defaults = OptionDefaults(self, path, ctx.ensure_object(Environment))
+        repairs = self.repairs or getattr(ctx.parent.command, "repairs", False)
+        ctx.default_map = defaults = OptionDefaults(self, path, ctx.ensure_object(Environment), repairs=repairs)
         try:
             rest = super().parse_args(ctx, args)
             check_texts(ctx)
@@ -137,6 +149,13 @@ class CommandTable(LeapGroup):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.table)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Names come from the table, so that no command is imported; options as click knows them."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        entries = self.table.items()
+        return [CompletionItem(name, help=e.summary) for name, e in entries if name.startswith(incomplete.lower())]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         entry = self.table.get(cmd_name)

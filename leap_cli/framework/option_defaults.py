@@ -14,9 +14,12 @@ import shlex
 from collections import UserDict
 from collections.abc import Iterator
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import click
+
+from leap_core.errors import LeapSerializationError
 
 from .environment import Environment
 
@@ -24,19 +27,18 @@ TABLE = "options"
 
 
 class OptionDefaults(UserDict[str, Any]):
-    """click's ``default_map`` of one command, read when the first value is wanted."""
+    """click's ``default_map`` of one command, read when the first value is wanted. ``repairs``: the command mends the
+    configuration file, so it runs although that cannot be read."""
 
-    def __init__(self, command: click.Command, path: str, env: Environment) -> None:
-        self._command, self._path, self._env = command, path, env
+    def __init__(self, command: click.Command, path: str, env: Environment, *, repairs: bool = False) -> None:
+        self._command, self._path, self._env, self._repairs = command, path, env, repairs
         self.origins: dict[str, str] = {}
         """Where each value comes from, by the parameter's name."""
 
     @cached_property
     def data(self) -> dict[str, Any]:  # type: ignore[override]
-        from leap_core.configuration import read_table
-
         file = self._env.directories.config_file
-        configured = read_table(file) if file.is_file() else {}
+        configured = self._read(file)
         for name in (TABLE, *self._path.split()):
             configured = configured.get(name, {})
             if not isinstance(configured, dict):
@@ -58,6 +60,17 @@ class OptionDefaults(UserDict[str, Any]):
                 values[parameter] = configured[name]
                 self.origins[parameter] = where
         return values
+
+    def _read(self, file: Path) -> dict[str, Any]:
+        """The file's content; nothing where a command that repairs it meets one that is no TOML."""
+        from leap_core.configuration import read_table
+
+        try:
+            return read_table(file) if file.is_file() else {}
+        except LeapSerializationError:
+            if not self._repairs:
+                raise
+            return {}
 
     def prefer(self, given: dict[str, Any], file: str) -> None:
         """Let values from elsewhere, by the names of their options, go before these. Raises UsageError."""

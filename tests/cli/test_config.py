@@ -277,3 +277,44 @@ def test_values_that_are_set_at_once_are_all_kept(file):
         list(pool.map(lambda key: set_value(file, key, 1), keys))
     assert all(f"k{n} = 1" in file.read_text() for n in range(24))
     assert [path.name for path in file.parent.iterdir()] == ["config.toml"]
+
+
+BROKEN = '# mine\ndefault_model = "x\nkeep_alive = "5m"\n'
+
+
+@pytest.fixture
+def broken(leap):
+    """A configuration file whose second line is no TOML."""
+    leap.home.mkdir(exist_ok=True)
+    file = leap.home / "config.toml"
+    file.write_text(BROKEN)
+    return file
+
+
+@pytest.mark.parametrize("line", ["config path", "config list", "completion bash", "doctor --help"])
+def test_a_broken_file_does_not_lock_out_what_repairs_it(leap, broken, line):
+    done = leap(*line.split())
+    assert done.code == 0 and done.stdout
+    assert line != "config list" or "config.toml: " in done.stderr and "line 2" in done.stderr
+
+
+def test_setting_the_broken_line_mends_the_file(leap, broken):
+    assert leap("config", "set", "default_model", "y").code == 0
+    mended = '# mine\n# default_model = "x  # could not be read\nkeep_alive = "5m"\ndefault_model = "y"\n'
+    assert broken.read_text() == mended
+
+
+def test_unsetting_the_broken_line_mends_the_file(leap, broken):
+    assert leap("config", "unset", "default_model").code == 0
+    assert leap("config", "get", "keep_alive").stdout == "5m\n"
+
+
+def test_another_setting_leaves_the_broken_line_and_says_so(leap, broken):
+    done = leap("config", "set", "queue_url", "sqlite:///q.db")
+    assert done.code == 2 and "line 2" in done.stderr and "leap config edit" in done.stderr
+    assert broken.read_text() == BROKEN
+
+
+def test_other_commands_name_the_line_and_the_repair(leap, broken):
+    done = leap("generate", "hi")
+    assert done.code == 2 and "line 2" in done.stderr and "leap config edit" in done.stderr
