@@ -1,28 +1,26 @@
-"""Chat messages: roles, parts of content, calls of functions, and their JSON.
+"""Chat messages: roles, calls of functions, and their JSON. The parts of their content are in ``message_parts``.
 
-The JSON is OpenAI's chat-completions message, as the LEAP SDK exports it: text parts, JPEG pictures as
-``image_url`` data URIs, WAV sound as ``input_audio``. Two fields go beyond OpenAI's: ``reasoning_content``, and
-``input_audio`` of format ``pcm_f32le`` with its ``sample_rate`` for raw float samples.
+The JSON is OpenAI's chat-completions message, as the LEAP SDK exports it, with one field more: ``reasoning_content``.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
-import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar
 
 from .errors import LeapSerializationError
 from .json_fields import kind_of, list_at, object_at, text_at
-from .media.wav import WavFormat, as_float32, check_samples, check_wav, wav_from_samples
+from .media.fetching import UrlAccess
+from .message_parts import Audio as Audio
+from .message_parts import AudioPcmF32 as AudioPcmF32
+from .message_parts import ChatMessageContent as ChatMessageContent
+from .message_parts import Image as Image
+from .message_parts import Text as Text
 
 JsonObject = dict[str, Any]
-
-JPEG_START = b"\xff\xd8\xff"
 
 
 class ChatMessageRole(str, Enum):
@@ -32,113 +30,6 @@ class ChatMessageRole(str, Enum):
     USER = "user"
     ASSISTANT = "assistant"
     TOOL = "tool"
-
-
-class ChatMessageContent:
-    """One part of a message: Text, Image, Audio or AudioPcmF32. Parts are immutable and compare by value."""
-
-    Text: ClassVar[type[Text]]
-    Image: ClassVar[type[Image]]
-    Audio: ClassVar[type[Audio]]
-    AudioPcmF32: ClassVar[type[AudioPcmF32]]
-
-    def to_json(self) -> JsonObject:
-        """The part in OpenAI's shape."""
-        raise NotImplementedError
-
-    @staticmethod
-    def from_json(value: object, path: str = "content") -> ChatMessageContent:
-        """Read one part; anything but the documented shapes raises LeapSerializationError naming the path."""
-        part = object_at(value, path)
-        kind = part.get("type")
-        reader = _PART_READERS.get(kind) if isinstance(kind, str) else None
-        if reader is None:
-            known = ", ".join(sorted(_PART_READERS))
-            raise LeapSerializationError(f"unknown content type {kind!r}; known are {known}", path=f"{path}.type")
-        return reader(part, path)
-
-
-@dataclass(frozen=True)
-class Text(ChatMessageContent):
-    """Plain text."""
-
-    text: str
-
-    def __post_init__(self) -> None:
-        text_at(self.text, "text")
-
-    def to_json(self) -> JsonObject:
-        return {"type": "text", "text": self.text}
-
-
-@dataclass(frozen=True)
-class Image(ChatMessageContent):
-    """A picture, as JPEG bytes. Other formats raise LeapSerializationError."""
-
-    data: bytes = field(repr=False)
-
-    def __post_init__(self) -> None:
-        _check_bytes(self.data)
-        if not self.data.startswith(JPEG_START):
-            raise LeapSerializationError("the picture is not a JPEG", hint="convert it to JPEG first")
-
-    def to_json(self) -> JsonObject:
-        encoded = base64.b64encode(self.data).decode("ascii")
-        return {"type": "image_url", "image_url": {"url": f"data:image/jpeg;base64,{encoded}"}}
-
-
-@dataclass(frozen=True)
-class Audio(ChatMessageContent):
-    """Sound, as the bytes of a WAV file: mono, little-endian PCM of float32, int16, int24 or int32, any rate.
-
-    Stereo, compressed, empty, truncated and non-finite sound raise LeapSerializationError, each by name.
-    """
-
-    data: bytes = field(repr=False)
-
-    def __post_init__(self) -> None:
-        _check_bytes(self.data)
-        check_wav(self.data)
-
-    @property
-    def format(self) -> WavFormat:
-        """Encoding, sample rate (Hz) and number of samples."""
-        return check_wav(self.data)
-
-    @staticmethod
-    def from_float_samples(samples: Sequence[float], sample_rate: int) -> Audio:
-        """Mono samples in [-1, 1] as a float32 WAV."""
-        return Audio(wav_from_samples(samples, sample_rate))
-
-    def to_json(self) -> JsonObject:
-        encoded = base64.b64encode(self.data).decode("ascii")
-        return {"type": "input_audio", "input_audio": {"data": encoded, "format": "wav"}}
-
-
-@dataclass(frozen=True)
-class AudioPcmF32(ChatMessageContent):
-    """Raw mono sound: float samples in [-1, 1] (kept as float32) at ``sample_rate`` Hz."""
-
-    samples: tuple[float, ...] = field(repr=False)
-    sample_rate: int
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "samples", as_float32(self.samples))
-        check_samples(self.samples, self.sample_rate)
-
-    def to_json(self) -> JsonObject:
-        packed = struct.pack(f"<{len(self.samples)}f", *self.samples)
-        encoded = base64.b64encode(packed).decode("ascii")
-        return {
-            "type": "input_audio",
-            "input_audio": {"data": encoded, "format": "pcm_f32le", "sample_rate": self.sample_rate},
-        }
-
-
-ChatMessageContent.Text = Text
-ChatMessageContent.Image = Image
-ChatMessageContent.Audio = Audio
-ChatMessageContent.AudioPcmF32 = AudioPcmF32
 
 
 @dataclass(frozen=True)
@@ -251,8 +142,11 @@ class ChatMessage:
         return [part.to_json() for part in self.content]
 
     @staticmethod
-    def from_json(value: object, path: str = "message") -> ChatMessage:
-        """Read OpenAI's shape; unknown roles, types and shapes raise LeapSerializationError naming the path."""
+    def from_json(value: object, path: str = "message", *, urls: UrlAccess = UrlAccess.FILES) -> ChatMessage:
+        """Read OpenAI's shape; unknown roles, types and shapes raise LeapSerializationError naming the path.
+
+        ``urls``: what the URLs of pictures may reach.
+        """
         message = object_at(value, path)
         role = message.get("role")
         if role == "developer":  # OpenAI's newer name of the system role
@@ -267,7 +161,7 @@ class ChatMessage:
             ]
         return ChatMessage(
             role,
-            _content_from_json(message, role, path),
+            _content_from_json(message, role, path, urls),
             reasoning_content=_optional_text(message, "reasoning_content", path),
             function_calls=calls,
             tool_call_id=_optional_text(message, "tool_call_id", path),
@@ -292,12 +186,14 @@ def leap_object_hook(value: JsonObject) -> object:
     return value
 
 
-def messages_from_json(value: object, path: str = "messages") -> list[ChatMessage]:
-    """Read a JSON array of messages."""
-    return [ChatMessage.from_json(item, f"{path}[{n}]") for n, item in enumerate(list_at(value, path))]
+def messages_from_json(
+    value: object, path: str = "messages", *, urls: UrlAccess = UrlAccess.FILES
+) -> list[ChatMessage]:
+    """Read a JSON array of messages, see ``ChatMessage.from_json``."""
+    return [ChatMessage.from_json(item, f"{path}[{n}]", urls=urls) for n, item in enumerate(list_at(value, path))]
 
 
-def _content_from_json(message: JsonObject, role: str, path: str) -> list[ChatMessageContent]:
+def _content_from_json(message: JsonObject, role: str, path: str, urls: UrlAccess) -> list[ChatMessageContent]:
     content = message.get("content")
     where = f"{path}.content"
     if isinstance(content, str):
@@ -306,67 +202,13 @@ def _content_from_json(message: JsonObject, role: str, path: str) -> list[ChatMe
         return []
     if not isinstance(content, list):
         raise LeapSerializationError(f"expected a string or a list of parts, not {kind_of(content)}", path=where)
-    return [ChatMessageContent.from_json(part, f"{where}[{n}]") for n, part in enumerate(content)]
-
-
-def _read_text(part: JsonObject, path: str) -> ChatMessageContent:
-    return Text(text_at(part.get("text"), f"{path}.text"))
-
-
-def _read_image(part: JsonObject, path: str) -> ChatMessageContent:
-    url_path = f"{path}.image_url.url"
-    url = text_at(object_at(part.get("image_url"), f"{path}.image_url").get("url"), url_path)
-    head, comma, encoded = url.partition(",")
-    if not head.startswith("data:image/") or not head.endswith(";base64") or not comma:
-        raise LeapSerializationError("expected a data URI of base64 (data:image/jpeg;base64,…)", path=url_path)
-    try:
-        return Image(_base64(encoded, url_path))
-    except LeapSerializationError as error:
-        raise error if error.path else LeapSerializationError(error.message, path=url_path, hint=error.hint) from None
-
-
-def _read_audio(part: JsonObject, path: str) -> ChatMessageContent:
-    where = f"{path}.input_audio"
-    audio = object_at(part.get("input_audio"), where)
-    data = _base64(text_at(audio.get("data"), f"{where}.data"), f"{where}.data")
-    kind = audio.get("format")
-    try:
-        if kind == "wav":
-            return Audio(data)
-        if kind == "pcm_f32le":
-            return _pcm_from_bytes(data, audio.get("sample_rate"))
-    except LeapSerializationError as error:
-        raise LeapSerializationError(error.message, path=where, hint=error.hint) from None
-    raise LeapSerializationError(f"unknown audio format {kind!r}; known are 'wav', 'pcm_f32le'", path=f"{where}.format")
-
-
-def _pcm_from_bytes(data: bytes, sample_rate: object) -> AudioPcmF32:
-    if not isinstance(sample_rate, int) or isinstance(sample_rate, bool):
-        raise LeapSerializationError("sample_rate must be a whole number of Hz")
-    if len(data) % 4:
-        raise LeapSerializationError("the float32 samples are truncated")
-    return AudioPcmF32(struct.unpack(f"<{len(data) // 4}f", data), sample_rate)
-
-
-_PART_READERS = {"text": _read_text, "image_url": _read_image, "input_audio": _read_audio}
+    return [ChatMessageContent.from_json(part, f"{where}[{n}]", urls=urls) for n, part in enumerate(content)]
 
 
 def _unknown_role(role: object) -> str:
     return f"unknown role {role!r}; known are " + ", ".join(r.value for r in ChatMessageRole)
 
 
-def _check_bytes(data: object) -> None:
-    if not isinstance(data, bytes):
-        raise LeapSerializationError(f"expected bytes, not {kind_of(data)}")
-
-
 def _optional_text(message: JsonObject, key: str, path: str) -> str | None:
     value = message.get(key)
     return None if value is None else text_at(value, f"{path}.{key}")
-
-
-def _base64(text: str, path: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        raise LeapSerializationError("not valid base64", path=path) from None

@@ -40,6 +40,7 @@ LEVELS = {
         functions models.manifests
         options responses
         messages host.rendezvous background
+        message_parts
         schemas media storage models.gguf models.hub models.file_names models.safe_names json_fields error_json
         configuration
         errors

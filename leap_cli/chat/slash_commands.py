@@ -82,7 +82,7 @@ def attach(talk: TypedConversation, path: str) -> None:
     if path == NONE:
         talk.attached.clear()
     elif path:
-        talk.attached.append(read_part(expand(path), talk.env))
+        talk.attached.append(read_part(expand(path), talk.env, talk.output))
     for part in talk.attached:
         talk.output.text(f"{describe_part(part)}\n")
     talk.output.text("it goes with your next message\n" if talk.attached else "nothing is attached\n")

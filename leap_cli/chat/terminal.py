@@ -26,9 +26,7 @@ def talk_at_terminal(
     """Greet, hold the conversation, and say how it is continued."""
     log = dialogue.log
     output.note(WELCOME)
-    talk = TypedConversation(
-        dialogue, env, output, _typing(env, keeps=log.is_open), load_model, run_command
-    )
+    talk = TypedConversation(dialogue, env, output, _typing(env, keeps=log.is_open), load_model, run_command)
     if log.session is not None:
         output.note(f"continuing {log.session.label}: {len(dialogue.history)} messages")
     if log.unanswered is not None:

@@ -7,10 +7,10 @@ and mixed down once, when they come into leap.
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import LeapSerializationError
+from .conversion import Converted
 from .wav import check_wav, read_riff, read_wav
 
 if TYPE_CHECKING:
@@ -31,14 +31,6 @@ UNKNOWN_FRAMES = 2**62
 """libsndfile announces about that many when a file does not say how many it has."""
 BLOCK = 65_536
 SCALE = {"int16": 2.0**15, "int24": 2.0**23, "int32": 2.0**31}
-
-
-@dataclass(frozen=True)
-class Converted:
-    """A sound as a WAV that a message takes. ``changes``: what had to be done for it, in words; empty for nothing."""
-
-    wav: bytes
-    changes: str = ""
 
 
 def samples_of_wav(data: bytes) -> tuple[NDArray[float32], int]:

@@ -7,6 +7,7 @@ transparency, ignores the orientation that cameras write, and reads a 16000 x 16
 from __future__ import annotations
 
 import io
+import math
 import threading
 import warnings
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..errors import LeapSerializationError
+from .conversion import Converted
 from .sniffing import JPEG_START
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ FORMATS = ("JPEG", "PNG", "GIF", "BMP", "DIB", "WEBP", "TIFF", "PPM", "AVIF")
 """Pillow's names of what is read; the many rarer decoders stay closed to data from outside."""
 NAMES = "JPEG, PNG, GIF, BMP, WebP, TIFF, PPM and AVIF"
 JPEG_QUALITY = 95
+MOST_CONVERTED_PIXELS = 16_000_000
+"""More than any model looks at; as JPEG it stays well below MOST_BYTES."""
 
 _quiet = threading.Lock()
 
@@ -86,10 +90,20 @@ def encode_jpeg(image: Image, quality: int = JPEG_QUALITY) -> bytes:
         return output.getvalue()
 
 
-def as_jpeg(data: bytes) -> bytes:
-    """A picture of any format that ``decode_image`` reads, as JPEG bytes; a sound JPEG is returned as it is."""
+def as_jpeg(data: bytes) -> Converted:
+    """A picture of any format that ``decode_image`` reads, as JPEG bytes; a sound JPEG is returned as it is.
+
+    Pictures of more than MOST_CONVERTED_PIXELS are made smaller on the way.
+    """
     image = decode_image(data)
-    return data if data.startswith(JPEG_START) else encode_jpeg(image)
+    if data.startswith(JPEG_START):
+        return Converted(data)
+    changes = "converted to JPEG"
+    if image.width * image.height > MOST_CONVERTED_PIXELS:
+        scale = math.sqrt(MOST_CONVERTED_PIXELS / (image.width * image.height))
+        image = image.resize((max(1, int(image.width * scale)), max(1, int(image.height * scale))))
+        changes = f"made smaller ({image.width} x {image.height} pixels) and {changes}"
+    return Converted(encode_jpeg(image), changes)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Literal
 SNIFFED_BYTES = 16
 """That ``kind_of_medium`` looks at."""
 JPEG_START = b"\xff\xd8\xff"
-_IMAGE_STARTS = (JPEG_START, b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a", b"BM", b"II*\0", b"MM\0*")
+_IMAGE_STARTS = (JPEG_START, b"\x89PNG", b"GIF87a", b"GIF89a", b"BM", b"II*\0", b"MM\0*")
 _AUDIO_STARTS = (b"RIFX", b"RF64", b"fLaC", b"OggS", b"ID3", b".snd", b"caff")
 _PPM_STARTS = tuple(b"P%d" % n for n in range(1, 7))
 _MP3_FRAMES = (b"\xff\xfb", b"\xff\xf3", b"\xff\xf2", b"\xff\xfa")

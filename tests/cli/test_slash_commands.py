@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from PIL import Image as pillow
 
 from leap_cli.chat.slash_commands import COMMANDS
 from leap_cli.chat.suggestions import suggest
@@ -15,7 +16,7 @@ from leap_core.sessions.store import SessionStore
 from leap_core.testing import ScriptedModelRunner
 
 ROOT = Path(__file__).parent.parent.parent
-JPEG = b"\xff\xd8\xff\xe0 a picture"
+JPEG = Image.from_pil_image(pillow.new("RGB", (32, 32), "red")).data
 
 
 @pytest.fixture
@@ -134,21 +135,23 @@ def test_attach_sends_files_with_the_next_message_only(leap, talk):
     (directory / "cat.jpg").write_bytes(JPEG)
     (directory / "hum.wav").write_bytes(Audio.from_float_samples([0.0] * 8000, 16000).data)
     (directory / "cat.png").write_bytes(b"\x89PNG\r\n")
+    pillow.new("RGB", (64, 64), "blue").save(directory / "sea.png")
     (directory / "program").write_bytes(b"\0\1\2")
     runner = leap.script("1", "2")
     done = talk(
         "/attach notes.txt", "/attach cat.jpg", "/attach hum.wav", "look", "and now?",
-        "/attach missing.txt", "/attach cat.png", "/attach program", "/attach cat.jpg", "/attach none", "/attach",
+        "/attach missing.txt", "/attach cat.png", "/attach program", "/attach sea.png", "/attach none", "/attach",
     )  # fmt: skip
     text, picture, sound, said = runner.requests[0].messages[0].content
     assert "notes.txt" in text.text and "a note" in text.text and said.text == "look"
     assert picture == Image(JPEG) and isinstance(sound, Audio)
     assert runner.requests[1].messages[-1] == ChatMessage("user", "and now?")
     assert "sound, 0.5 s" in done.stdout and done.stdout.endswith("nothing is attached\nnothing is attached\n")
-    missing, png, binary = errors(done)
+    missing, png, binary, note = errors(done)
     assert missing == "cannot read missing.txt: No such file or directory"
-    assert png == "cat.png: the picture is not a JPEG; convert it to JPEG first"
+    assert png.startswith("cat.png: not a picture, or its header is damaged")
     assert "program is binary" in binary
+    assert note == "sea.png: converted to JPEG"
 
 
 def test_tools_shows_and_chooses_tools(leap, talk):

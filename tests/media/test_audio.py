@@ -48,7 +48,7 @@ def test_another_rate_is_resampled() -> None:
 
 def test_what_a_message_takes_is_left_as_it_is() -> None:
     for data in (sound(subtype="PCM_16"), sound(rate=44_100, subtype="FLOAT"), streamed(sound(), 0xFFFFFFFF)):
-        assert as_wav(data).wav is data and as_wav(data).changes == ""
+        assert as_wav(data).data is data and as_wav(data).changes == ""
 
 
 @pytest.mark.parametrize(
@@ -70,11 +70,11 @@ def test_what_a_message_takes_is_left_as_it_is() -> None:
 def test_other_sound_is_converted_and_the_changes_are_named(data: bytes, changes: str) -> None:
     converted = as_wav(data)
     assert converted.changes.startswith(changes)
-    form = check_wav(converted.wav)
+    form = check_wav(converted.data)
     assert (form.encoding, form.sample_rate) == ("int16", RATE)
     seconds = soundfile.info(io.BytesIO(data)).duration
     assert abs(form.seconds - seconds) < 0.1  # MP3 pads its frames
-    samples, _ = samples_of_wav(converted.wav)
+    samples, _ = samples_of_wav(converted.data)
     assert 0.3 < np.abs(samples).max() < 0.6
 
 
@@ -127,7 +127,7 @@ def test_compressed_sound_that_is_cut_short_is_refused_or_shorter(format: str, p
     except LeapSerializationError:
         return
     assert format == "OGG"
-    assert check_wav(converted.wav).seconds < 5
+    assert check_wav(converted.data).seconds < 5
 
 
 def test_lengths_that_fit_into_a_prompt() -> None:

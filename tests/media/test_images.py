@@ -122,7 +122,7 @@ def test_every_format_comes_out_as_it_looks(data: bytes) -> None:
     assert (image.mode, image.size) == ("RGB", (96, 96))
     corners = [image.getpixel(at) for at in ((20, 20), (70, 20), (20, 70), (70, 70))]
     assert np.abs(np.subtract(corners, [RED, GREEN, BLUE, (255, 255, 255)])).max() <= 14
-    jpeg = as_jpeg(data)
+    jpeg = as_jpeg(data).data
     assert jpeg.startswith(b"\xff\xd8\xff") and (jpeg is data) == data.startswith(b"\xff\xd8\xff")
     assert np.abs(np.subtract(decode_image(jpeg).getpixel((20, 20)), RED)).max() <= 14
 
@@ -178,6 +178,12 @@ def test_a_picture_of_pillow_becomes_a_jpeg() -> None:
     for quality in (0, 101, 9.5):
         with pytest.raises(LeapSerializationError, match="quality"):
             encode_jpeg(quarters(), quality)  # type: ignore[arg-type]
+
+
+def test_a_huge_picture_is_made_smaller_when_it_is_converted() -> None:
+    converted = as_jpeg(saved(Image.new("RGB", (7000, 3500), RED), "PNG"))
+    assert converted.changes == "made smaller (5656 x 2828 pixels) and converted to JPEG"
+    assert decode_image(converted.data).size == (5656, 2828)
 
 
 @pytest.mark.parametrize(
