@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 import os
-import tempfile
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -22,14 +21,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leap_core.errors import LeapJobError, LeapUnavailableError
-from leap_core.messages import ChatMessage, ChatMessageRole
-from leap_core.options import GenerationOptions, ModelLoadingOptions
-from leap_core.storage.directories import private_directory
+from leap_core.messages import ChatMessage
+from leap_core.options import GenerationOptions
 
-from .configuration import Places
+from .configuration import JobsConfiguration
 from .keeper.keeper import WorkerKeeper
-from .submitted_variables import DOWNLOAD_VARIABLES, MODEL_VARIABLES, carried
-from .table.job import BATCH, DOWNLOAD, FINAL, GENERATE, KINDS, Event, Job, JsonObject, State
+from .submission import BUILTIN, batch_job, download_job, generation_job
+from .table.job import FINAL, KINDS, Event, Job, JsonObject, State
 from .table.table import NewJob, Table
 
 if TYPE_CHECKING:
@@ -38,14 +36,13 @@ if TYPE_CHECKING:
 
     from .queue import Queues
 
-BUILTIN = "builtin"
 LOOK_SECONDS = 0.02
-LABEL_CHARACTERS = 48
 
 
 @dataclass(frozen=True)
 class Policy:
-    """``priority``: higher goes first. ``retries``: failed attempts to bear. ``delay``: seconds to wait at first."""
+    """``priority``: higher goes first. ``retries``: how often a failed job is tried again. ``delay``: seconds
+    before the first attempt."""
 
     priority: int = 0
     retries: int = 2
@@ -55,17 +52,17 @@ class Policy:
 class JobsClient:
     """The jobs of one data directory. Safe to use from several threads; a context manager.
 
-    ``variables`` stand for the process's environment. Without ``autostart`` jobs wait for a worker that somebody else
-    starts.
+    ``variables`` stand for the process's environment. With ``autostart`` a worker is started where none
+    runs; without it jobs wait for one.
     """
 
     def __init__(self, variables: Mapping[str, str] | None = None, *, autostart: bool = True) -> None:
         self._variables = dict(os.environ if variables is None else variables)
-        self.places = Places.from_environment(self._variables)
-        self.table = Table(self.places.table)
+        self.configuration = JobsConfiguration.from_environment(self._variables)
+        self.table = Table(self.configuration.table)
         self._autostart = autostart
         self._queues: Queues | None = None
-        self._keeper = WorkerKeeper(self.places, self._variables)
+        self._keeper = WorkerKeeper(self.configuration, self._variables)
 
     def close(self) -> None:
         if self._queues is not None:
@@ -80,33 +77,9 @@ class JobsClient:
 
     # -- submitting
 
-    def generate(
-        self,
-        prompt: str | Sequence[ChatMessage],
-        *,
-        model: str = BUILTIN,
-        system: str | None = None,
-        options: GenerationOptions | None = None,
-        functions: Sequence[LeapFunction] = (),
-        loading: Mapping[str, Any] | None = None,
-        host: bool = True,
-        policy: Policy | None = None,
-        cwd: Path | None = None,
-    ) -> str:
-        """Answer a prompt, or a conversation, in the background; the job's id. ``loading``: fields of
-        ModelLoadingOptions. ``host``: use the warm model where there is one. Raises LeapModelNotFoundError when there
-        is no such model on this machine."""
-        job = self.generation(
-            prompt,
-            model=model,
-            system=system,
-            options=options,
-            functions=functions,
-            loading=loading,
-            host=host,
-            cwd=cwd,
-        )
-        return self.submit([_with(job, policy)])[0]
+    def generate(self, prompt: str | Sequence[ChatMessage], *, policy: Policy | None = None, **request: Any) -> str:
+        """Answer a prompt, or a conversation, in the background; the job's id. ``request``: see ``generation``."""
+        return self.submit([_with(self.generation(prompt, **request), policy)])[0]
 
     def generation(
         self,
@@ -120,27 +93,21 @@ class JobsClient:
         host: bool = True,
         cwd: Path | None = None,
     ) -> NewJob:
-        """The job that ``generate`` submits, to be submitted with others."""
-        from leap_core.models.references.resolving import resolve_local
-
-        resolve_local(model, variables=self._variables, cwd=cwd or Path.cwd())
-        slots = self.places.concurrency[GENERATE]
-        settings = {"slots": slots, **{k: v for k, v in (loading or {}).items() if v is not None}}
-        ModelLoadingOptions(**settings)
-        messages = [ChatMessage(ChatMessageRole.USER, prompt)] if isinstance(prompt, str) else list(prompt)
-        if system is not None:
-            messages.insert(0, ChatMessage(ChatMessageRole.SYSTEM, system))
-        parameters: JsonObject = {
-            "label": _label(messages[-1].text if messages else ""),
-            "model": self._model_from_anywhere(model, cwd or Path.cwd()),
-            "messages": [message.to_json() for message in messages],
-            "options": (options or GenerationOptions()).to_json(),
-            "tools": [function.to_json_object() for function in functions],
-            "loading": settings,
-            "variables": carried(self._variables, MODEL_VARIABLES),
-            "host": host,
-        }
-        return NewJob(GENERATE, parameters)
+        """A job that answers a prompt, to be submitted with others. ``loading``: fields of ModelLoadingOptions.
+        ``host``: use the warm model where there is one. Raises LeapModelNotFoundError when this machine has no such
+        model."""
+        return generation_job(
+            prompt,
+            self.configuration,
+            self._variables,
+            model=model,
+            system=system,
+            options=options,
+            functions=functions,
+            loading=loading,
+            host=host,
+            cwd=cwd,
+        )
 
     def download(
         self,
@@ -152,17 +119,11 @@ class JobsClient:
         policy: Policy | None = None,
         cwd: Path | None = None,
     ) -> str:
-        """Fetch a model in the background; the job's id. ``options``: fields of DownloadOptions."""
-        parameters: JsonObject = {
-            "label": f"{model}:{quantization}" if quantization else model,
-            "model": model,
-            "quantization": quantization,
-            "revision": revision,
-            "options": dict(options or {}),
-            "cwd": str(cwd or Path.cwd()),
-            "variables": carried(self._variables, DOWNLOAD_VARIABLES),
-        }
-        return self.submit([_with(NewJob(DOWNLOAD, parameters), policy)])[0]
+        """Download a model in the background; the job's id. ``options``: fields of DownloadOptions."""
+        job = download_job(
+            model, self._variables, quantization=quantization, revision=revision, options=options, cwd=cwd
+        )
+        return self.submit([_with(job, policy)])[0]
 
     def batch(
         self,
@@ -179,53 +140,25 @@ class JobsClient:
         ``rows``: the lines, if they are not in a file; they are kept until the job is removed. ``host``: use the warm
         model where there is one.
         """
-        from leap_core.batch.settings import check_batch, rows_of
-
-        cwd = cwd or Path.cwd()
-        name = Path(settings.source).name if rows is None else "standard input"
-        settings = settings.from_anywhere(cwd)
-        if rows is not None or not Path(settings.source).is_file():  # a pipe can be read once, and not by the worker
-            rows = list(rows_of(settings.source) if rows is None else rows)
-        else:
-            rows = rows_of(settings.source)
-        checked = check_batch(settings, rows, default_model=default_model, variables=self._variables, cwd=cwd)
-        parameters: JsonObject = {
-            "label": f"{name} -> {Path(settings.output).name}",
-            "cwd": str(cwd),
-            "variables": carried(self._variables, MODEL_VARIABLES),
-            "host": host,
-        }
-        if isinstance(rows, list):
-            parameters["kept"] = self._keep(rows)
-            settings = replace(settings, source=parameters["kept"])
-        settings = replace(settings, model=self._model_from_anywhere(checked.model, cwd))
-        parameters["batch"] = settings.to_json()
-        return self.submit([_with(NewJob(BATCH, parameters), policy)])[0]
-
-    def _keep(self, rows: Sequence[bytes]) -> str:
-        """Write lines that came through a pipe to a file that outlives it."""
-        directory = private_directory(self.places.directories.data / "batches")
-        with tempfile.NamedTemporaryFile("wb", dir=directory, suffix=".jsonl", delete=False) as file:
-            file.writelines(rows)
-            file.flush()
-            os.fsync(file.fileno())
-        return file.name
+        job = batch_job(
+            settings,
+            self.configuration,
+            self._variables,
+            rows=rows,
+            default_model=default_model,
+            host=host,
+            cwd=cwd,
+        )
+        return self.submit([_with(job, policy)])[0]
 
     def submit(self, jobs: Iterable[NewJob]) -> Sequence[str]:
-        """Queue jobs, all or none, and see to it that a worker runs; their ids."""
+        """Queue jobs, all or none, and start a worker where none runs; their ids."""
         jobs = list(jobs)
-        self._open_queues()  # what is wrong with them is told before anything is queued
+        self._open_queues()  # a wrong queue_url is refused before anything is queued
         ids = self.table.add(jobs)
         now = time.time()
         self._wake([(id, 1, job.kind, job.priority) for id, job in zip(ids, jobs, strict=True) if job.run_after <= now])
         return ids
-
-    def _model_from_anywhere(self, model: str, cwd: Path) -> str:
-        """A reference that means the same in any directory."""
-        from leap_core.models.references.resolving import path_of
-
-        path = path_of(model, variables=self._variables, cwd=cwd)
-        return model if path is None else str(path.absolute())
 
     # -- watching
 
@@ -266,7 +199,7 @@ class JobsClient:
             elif job.state.is_final:
                 return
             else:
-                self.see_to_worker()
+                self.ensure_worker()
                 time.sleep(LOOK_SECONDS)
 
     def changes(self, id: str) -> Iterator[Job]:
@@ -280,7 +213,7 @@ class JobsClient:
                 before = job
             if job.state.is_final:
                 return
-            self.see_to_worker()
+            self.ensure_worker()
             time.sleep(LOOK_SECONDS)
 
     def wait(self, id: str, timeout: float | None = None) -> Job:
@@ -293,11 +226,11 @@ class JobsClient:
                 return job
             if deadline is not None and time.monotonic() >= deadline:
                 raise TimeoutError(f"the job {id} is still {job.state.value} after {timeout:g} s")
-            self.see_to_worker()
+            self.ensure_worker()
             time.sleep(LOOK_SECONDS)
 
     def stats(self) -> JsonObject:
-        """Counts of jobs by kind and state, and what is known of the worker."""
+        """Counts of jobs by kind and state, and the worker's description."""
         counts = self.table.counts()
         kinds = {kind: {state.value: counts.get((kind, state), 0) for state in State} for kind in KINDS}
         return {"jobs": kinds, "worker": self.worker()}
@@ -342,38 +275,38 @@ class JobsClient:
         return self._keeper.describe()
 
     def start_worker(self) -> JsonObject:
-        """See to it that a worker runs, and wait until it does. Raises LeapUnavailableError."""
+        """Start a worker where none runs, and wait until it is up. Raises LeapUnavailableError."""
         return self._keeper.start()
 
     def stop_worker(self) -> bool:
         """End the worker; what it was doing is queued again. False when none runs."""
         return self._keeper.stop()
 
-    def see_to_worker(self) -> None:
-        """Start a worker where none runs, if this client does such things. Raises LeapUnavailableError when none comes
-        up for a while."""
+    def ensure_worker(self) -> None:
+        """Start a worker where none runs, if autostart is on. Raises LeapUnavailableError when none comes up for a
+        while."""
         if self._autostart:
-            self._keeper.see_to_it()
+            self._keeper.ensure_running()
 
-    def see_to_running(self) -> None:
-        """Start a worker where one was killed and left jobs behind: one that is stopped queues what runs again, and
-        tells that it is gone. Raises nothing when none comes up."""
-        if self.table.running() or (self.places.worker_state.exists() and self.table.unfinished()):
+    def ensure_worker_for_unfinished(self) -> None:
+        """Start a worker where one was killed and left jobs behind. One that was stopped has queued its jobs again and
+        removed its state file, and is not replaced. Raises nothing when none comes up."""
+        if self.table.running() or (self.configuration.worker_state.exists() and self.table.unfinished()):
             with suppress(LeapUnavailableError, OSError):
-                self.see_to_worker()
+                self.ensure_worker()
 
     def _open_queues(self) -> Queues:
         if self._queues is None:
             from .queue import Queues
 
-            self._queues = Queues(self.places.queue, self.places.queue_url)
+            self._queues = Queues(self.configuration.queue, self.configuration.queue_url)
         return self._queues
 
     def _wake(self, messages: Sequence[tuple[str, int, str, int]]) -> None:
-        """Have jobs begun. They are in the table: where this fails, whoever asks after them next sees to it."""
+        """Wake the worker. On failure the next status query retries: the jobs are in the table."""
         with suppress(LeapUnavailableError):
             self._open_queues().send(messages)
-            self.see_to_worker()
+            self.ensure_worker()
 
 
 def ended_well(jobs: Iterable[Job]) -> None:
@@ -393,8 +326,3 @@ def _with(job: NewJob, policy: Policy | None) -> NewJob:
     policy = policy or Policy()
     after = time.time() + policy.delay if policy.delay > 0 else 0.0
     return replace(job, priority=policy.priority, retries=policy.retries, run_after=after)
-
-
-def _label(text: str) -> str:
-    words = " ".join(text.split())
-    return words if len(words) <= LABEL_CHARACTERS else words[: LABEL_CHARACTERS - 1] + "…"

@@ -1,4 +1,4 @@
-"""What a job takes along from the environment of who submits it: the worker has an environment of its own."""
+"""The environment variables that a job takes along from its submitter: the worker's environment is another one."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any
 
 DIRECTORIES = ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "LLAMA_CACHE", "XDG_CACHE_HOME")
 MODEL_VARIABLES = (*DIRECTORIES, "HF_ENDPOINT")
-"""Where models of other programs lie, and whose names they have."""
+"""They say where models of other programs lie, and whose names they have."""
 DOWNLOAD_VARIABLES = (*MODEL_VARIABLES, "HF_HUB_OFFLINE")
 """A token is never written down."""
 
 
-def carried(variables: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
-    """Those that are set, with paths that mean the same in any directory."""
-    found = {name: variables[name] for name in names if variables.get(name)}
-    return {name: _absolute(value) if name in DIRECTORIES else value for name, value in found.items()}
+def submitted_variables(variables: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
+    """Those of ``names`` that are set, with absolute paths."""
+    values = {name: variables[name] for name in names if variables.get(name)}
+    return {name: _absolute(value) if name in DIRECTORIES else value for name, value in values.items()}
 
 
 def variables_of(parameters: Mapping[str, Any]) -> dict[str, str]:
-    """This process's environment, but for what the job with these parameters has carried here."""
-    given = parameters.get("variables")
-    if given is None:  # submitted by an older leap
+    """This process's environment, overridden by what the job with these parameters took along."""
+    values = parameters.get("variables")
+    if values is None:  # submitted by an older leap
         return dict(os.environ)
-    return {**{name: value for name, value in os.environ.items() if name not in DOWNLOAD_VARIABLES}, **given}
+    return {**{name: value for name, value in os.environ.items() if name not in DOWNLOAD_VARIABLES}, **values}
 
 
 def _absolute(path: str) -> str:

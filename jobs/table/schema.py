@@ -53,6 +53,6 @@ def connect(path: Path, *, durable: bool = True) -> sqlite3.Connection:
     return database.connect(path, MIGRATIONS, WHAT, durable=durable)
 
 
-def telling_what_failed(path: Path) -> AbstractContextManager[None]:
+def wrap_sqlite_errors(path: Path) -> AbstractContextManager[None]:
     """What SQLite has to say, as a LeapError that names the file and what to do about it."""
-    return database.telling_what_failed(path, WHAT)
+    return database.wrap_sqlite_errors(path, WHAT)

@@ -20,7 +20,7 @@ from leap_core.errors import LeapJobError
 from leap_core.storage.atomic_files import text_of
 
 from .job import FINAL, Event, Job, JsonObject, State
-from .schema import connect, telling_what_failed
+from .schema import connect, wrap_sqlite_errors
 
 ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 """Of ids: no letter that looks like a digit."""
@@ -326,7 +326,7 @@ class Table:
         return job
 
     def _rows(self, sql: str, values: Sequence[object] = ()) -> list[sqlite3.Row]:
-        with self._guard, telling_what_failed(self.path):
+        with self._guard, wrap_sqlite_errors(self.path):
             cursor = self._connection.execute(sql, values)
             try:
                 return cursor.fetchall()
@@ -335,7 +335,7 @@ class Table:
 
     def _change(self, sql: str, values: Sequence[object] | Mapping[str, object] = ()) -> int:
         """The number of rows that were changed."""
-        with self._guard, telling_what_failed(self.path):
+        with self._guard, wrap_sqlite_errors(self.path):
             cursor = self._connection.execute(sql, values)
             try:
                 return cursor.rowcount
@@ -344,7 +344,7 @@ class Table:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        with self._guard, telling_what_failed(self.path):
+        with self._guard, wrap_sqlite_errors(self.path):
             self._connection.execute("BEGIN IMMEDIATE").close()
             try:
                 yield

@@ -22,7 +22,7 @@ from leap_core.errors import LeapUnavailableError
 from leap_core.options import ModelLoadingOptions
 from leap_core.runner.contract import ModelRunner
 
-from ..configuration import Places
+from ..configuration import JobsConfiguration
 from ..submitted_variables import variables_of
 from ..table.job import BATCH, Job
 from ..table.table import Ending, Table
@@ -76,8 +76,8 @@ def main(owner: str) -> None:
         signal.signal(number, signal.SIG_IGN)  # the worker decides when this ends
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what llama.cpp prints must not look like an answer
-    places = Places.from_environment()
-    table, output = Table(places.table), Table(places.table, durable=False)
+    configuration = JobsConfiguration.from_environment()
+    table, output = Table(configuration.table), Table(configuration.table, durable=False)
     attempts = Attempts(output, owner)
     models = Models()
     guard = threading.Lock()

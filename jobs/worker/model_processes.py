@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from leap_core.storage.directories import child_environment
+from leap_core.background.child_environment import child_environment
+from leap_core.background.detached import module_command
 
 from ..table.job import BATCH, Job
 
@@ -28,10 +28,10 @@ class ModelProcess:
 
     def __init__(self, owner: str, directory: Path) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "jobs.worker.model_process", owner],
+            module_command("jobs.worker.model_process", owner),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            cwd=directory,  # Python looks for modules there
+            cwd=directory,
             env=child_environment(),
         )
         self._waiting: dict[tuple[str, int], threading.Event] = {}

@@ -24,7 +24,7 @@ from leap_core import __version__
 from leap_core.errors import LeapUnavailableError
 from leap_core.storage.locks import Busy, locked
 
-from ..configuration import Places
+from ..configuration import JobsConfiguration
 from ..queue import Queues, message_id
 from ..table.job import BATCH, DOWNLOAD, GENERATE, Job, State
 from ..table.table import Claim, Ending, Fenced, Table
@@ -42,10 +42,10 @@ STOP_SECONDS = 5.0
 
 
 class Worker:
-    """``places`` says where and how many at once. ``stop`` ends it; what runs then is queued again."""
+    """``configuration`` says where and how many at once. ``stop`` ends it; what runs then is queued again."""
 
-    def __init__(self, places: Places) -> None:
-        self.places = places
+    def __init__(self, configuration: JobsConfiguration) -> None:
+        self.configuration = configuration
         self.stop = threading.Event()
         self._owner = f"{os.getpid()}-{secrets.token_hex(4)}"
         self._met_another = False
@@ -55,46 +55,50 @@ class Worker:
         ended while this one waited for it and left nothing to do."""
         while True:
             try:
-                with locked(self.places.worker_lock, while_waiting=self._patience()):
-                    if self._has_missed_another() and self.places.idle_seconds < math.inf and not self._is_left():
+                with locked(self.configuration.worker_lock, while_waiting=self._patience()):
+                    if (
+                        self._missed_another_worker()
+                        and self.configuration.idle_seconds < math.inf
+                        and not self._has_unfinished_jobs()
+                    ):
                         return False
-                    self._say_who()
+                    self._write_state()
                     self._work()
             except Busy:
                 return False
-            if self.stop.is_set() or not self._is_left():
+            if self.stop.is_set() or not self._has_unfinished_jobs():
                 return True
 
     def _patience(self) -> Callable[[], None]:
         end = time.monotonic() + LOCK_SECONDS
 
         def look() -> None:
-            self._met_another = self._met_another or self.places.worker_state.exists()
+            self._met_another = self._met_another or self.configuration.worker_state.exists()
             if time.monotonic() > end:
-                raise Busy(self.places.worker_lock)
+                raise Busy(self.configuration.worker_lock)
 
         return look
 
-    def _has_missed_another(self) -> bool:
+    def _missed_another_worker(self) -> bool:
         """Whether a worker that held the lock has ended since; one that was killed leaves its state behind."""
-        return self._met_another and not self.places.worker_state.exists()
+        return self._met_another and not self.configuration.worker_state.exists()
 
-    def _is_left(self) -> bool:
+    def _has_unfinished_jobs(self) -> bool:
         """Whether a job waits, such as one that was submitted by somebody who saw a worker still hold the lock."""
-        if not self.places.table.exists():
+        if not self.configuration.table.exists():
             return False
-        with Table(self.places.table) as table:
+        with Table(self.configuration.table) as table:
             return table.unfinished() > 0
 
-    def _say_who(self) -> None:
+    def _write_state(self) -> None:
         state = {"pid": os.getpid(), "started": time.time(), "version": __version__}
-        fresh = self.places.worker_state.with_suffix(".new")
+        fresh = self.configuration.worker_state.with_suffix(".new")
         fresh.write_text(json.dumps(state), encoding="utf-8")
-        os.replace(fresh, self.places.worker_state)
+        os.replace(fresh, self.configuration.worker_state)
 
     def _work(self) -> None:
-        table, output = Table(self.places.table), Table(self.places.table, durable=False)
-        shift = _Shift(self.places, self._owner, table, output)
+        table, output = Table(self.configuration.table), Table(self.configuration.table, durable=False)
+        shift = _Shift(self.configuration, self._owner, table, output)
         try:
             shift.begin()
             self._watch(shift)
@@ -102,15 +106,15 @@ class Worker:
             shift.end()
             for each in (table, output):
                 each.close()
-            self.places.worker_state.unlink(missing_ok=True)
+            self.configuration.worker_state.unlink(missing_ok=True)
 
     def _watch(self, shift: _Shift) -> None:
-        identity = os.stat(self.places.table).st_ino
+        identity = os.stat(self.configuration.table).st_ino
         idle_since = time.monotonic()
         swept = 0.0
         while not self.stop.wait(LOOK_SECONDS):
             try:
-                if os.stat(self.places.table).st_ino != identity:
+                if os.stat(self.configuration.table).st_ino != identity:
                     return
             except FileNotFoundError:  # the data directory was removed
                 return
@@ -124,23 +128,23 @@ class Worker:
             except Exception as error:  # such as a full disk: it may get better
                 log(f"sweeping: {type(error).__name__}: {error}")
                 idle_since = now
-            if now - idle_since >= self.places.idle_seconds:
+            if now - idle_since >= self.configuration.idle_seconds:
                 return
 
 
 class _Shift:
     """What a worker does between taking the lock and giving it back."""
 
-    def __init__(self, places: Places, owner: str, table: Table, output: Table) -> None:
-        self._places, self._owner, self._table = places, owner, table
-        self._processes = Processes(owner, places.directories.data)
+    def __init__(self, configuration: JobsConfiguration, owner: str, table: Table, output: Table) -> None:
+        self._configuration, self._owner, self._table = configuration, owner, table
+        self._processes = Processes(owner, configuration.directories.data)
         self._attempts = Attempts(output, owner)
         self._busy: Counter[tuple[str, int]] = Counter()  # counted, because a message may come twice
         self._guard = threading.Lock()
         self._ending = threading.Event()
         self._sent: set[str] = set()
         run = {DOWNLOAD: self._download, GENERATE: self._in_process, BATCH: self._in_process}
-        self._queues = Queues(places.queue, places.queue_url, run)
+        self._queues = Queues(configuration.queue, configuration.queue_url, run)
         self._consumers: list[Consumer] = []
 
     def begin(self) -> None:
@@ -149,7 +153,7 @@ class _Shift:
         if lost:
             log(f"queued again after the end of a worker: {', '.join(lost)}")
         self._send_missing()
-        self._consumers = self._queues.consumers(self._places.concurrency)
+        self._consumers = self._queues.consumers(self._configuration.concurrency)
         for consumer in self._consumers:
             consumer.start()
 
@@ -245,7 +249,7 @@ class _Shift:
 
 def main() -> None:
     """Run a worker for the data directory that the environment leads to, until it ends."""
-    worker = Worker(Places.from_environment())
+    worker = Worker(JobsConfiguration.from_environment())
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: worker.stop.set())
     if hasattr(signal, "SIGHUP"):
@@ -253,10 +257,10 @@ def main() -> None:
     worker.run()
 
 
-def run_in_foreground(places: Places) -> None:
+def run_in_foreground(configuration: JobsConfiguration) -> None:
     """For ``leap jobs worker --foreground``: work until a signal comes. Raises LeapUnavailableError when another worker
     runs."""
-    worker = Worker(replace(places, idle_seconds=math.inf))
+    worker = Worker(replace(configuration, idle_seconds=math.inf))
     before = {number: signal.signal(number, lambda *_: worker.stop.set()) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         if not worker.run():
@@ -264,4 +268,3 @@ def run_in_foreground(places: Places) -> None:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-

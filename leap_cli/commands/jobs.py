@@ -56,7 +56,7 @@ def list_jobs(
     """List jobs, newest first."""
     output = Output(env, Format.QUIET if quiet else format)
     with _client(env) as jobs:
-        jobs.see_to_running()
+        jobs.ensure_worker_for_unfinished()
         found = jobs.list(states=[*map(_state, states)], kinds=kinds, limit=limit)
     records = [job.to_json() for job in found]
     if output.format is Format.TEXT:
@@ -76,7 +76,7 @@ def status(env: Environment, /, ids: tuple[str, ...], watch: bool, format: str) 
     output = Output(env, format)
     with _client(env) as jobs:
         if not watch:
-            jobs.see_to_running()
+            jobs.ensure_worker_for_unfinished()
             _show(output, [jobs.get(id) for id in ids])
             return
         ended = []
@@ -237,11 +237,11 @@ def worker(
         output.text(unit_file(print_unit, absolute_home(env.variables)))
         return
     if foreground:
-        from jobs.configuration import Places
+        from jobs.configuration import JobsConfiguration
         from jobs.worker.worker import run_in_foreground
 
         output.note("working; Ctrl-C ends it, and what runs then is queued again")
-        run_in_foreground(Places.from_environment(env.variables))
+        run_in_foreground(JobsConfiguration.from_environment(env.variables))
         return
     with _client(env, autostart=False) as jobs:
         if stop:
@@ -259,7 +259,7 @@ def stats(env: Environment, /, format: str) -> None:
     """Count jobs by kind and state."""
     output = Output(env, format)
     with _client(env) as jobs:
-        jobs.see_to_running()
+        jobs.ensure_worker_for_unfinished()
         found = jobs.stats()
     if output.format is Format.JSON:
         output.document(found)

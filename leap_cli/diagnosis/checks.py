@@ -214,10 +214,10 @@ def worker(env: Environment) -> Check:
     if not table.is_file():
         return Check("worker", OK, "not needed: there are no jobs", None, {"running": False, "jobs": {}})
     try:
-        from jobs.configuration import Places
+        from jobs.configuration import JobsConfiguration
         from jobs.keeper.starting import is_running
 
-        running = is_running(Places.from_environment(env.variables))
+        running = is_running(JobsConfiguration.from_environment(env.variables))
         found = counts(table)
     except (LeapError, OSError) as error:
         return Check("worker", WARNING, str(error))
@@ -250,7 +250,7 @@ def hub(env: Environment) -> Check:
 
 def engine(env: Environment, patience: float) -> Iterator[Check]:
     """llama.cpp and an answer of the built-in model, in a process of its own."""
-    from leap_core.storage.directories import child_environment
+    from leap_core.background.child_environment import child_environment
 
     variables = child_environment({**os.environ, **env.variables})
     command = [sys.executable, "-m", "leap_cli.diagnosis.self_test"]

@@ -307,16 +307,16 @@ class SessionStore:
         return LeapSessionError(f"there is no session {reference!r}", hint=f"{meant}leap sessions list shows them")
 
     def _rows(self, sql: str, values: Sequence[object] = ()) -> Sequence[sqlite3.Row]:
-        with self._guard, database.telling_what_failed(self.path, WHAT):
+        with self._guard, database.wrap_sqlite_errors(self.path, WHAT):
             return self._connection.execute(sql, values).fetchall()
 
     def _run(self, sql: str, values: Sequence[object]) -> None:
-        with self._guard, database.telling_what_failed(self.path, WHAT):
+        with self._guard, database.wrap_sqlite_errors(self.path, WHAT):
             self._connection.execute(sql, values).close()
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        with self._guard, database.telling_what_failed(self.path, WHAT):
+        with self._guard, database.wrap_sqlite_errors(self.path, WHAT):
             if self._connection.in_transaction:  # part of a larger one
                 yield
                 return

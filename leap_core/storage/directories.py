@@ -26,19 +26,6 @@ def packages_directory() -> Path:
     return Path(leap_core.__path__[0]).resolve().parent
 
 
-def child_environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The variables (the process's own when None) for a process of leap's in another directory: it has the same home,
-    and finds these packages also where they are not installed."""
-    child = dict(os.environ if variables is None else variables)
-    home = absolute_home(child)
-    if home is not None:
-        child["LEAP_HOME"] = home
-    root, known = str(packages_directory()), child.get("PYTHONPATH", "")
-    if root not in known.split(os.pathsep):
-        child["PYTHONPATH"] = os.pathsep.join(part for part in (root, known) if part)
-    return child
-
-
 @dataclass(frozen=True)
 class Directories:
     """Paths; none of them is created by asking for it, except ``run``.

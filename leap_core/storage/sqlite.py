@@ -32,11 +32,11 @@ def connect(path: Path, migrations: Sequence[str], what: str, *, durable: bool =
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # prompts and answers are nobody else's business
     except OSError as error:
         raise LeapError(f"{what} {path} cannot be made: {error.strerror}", hint="LEAP_HOME moves it") from None
-    with telling_what_failed(path, what):
+    with wrap_sqlite_errors(path, what):
         connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
         connection.row_factory = sqlite3.Row
-        with telling_what_failed(path, what):
+        with wrap_sqlite_errors(path, what):
             _use_write_ahead_log(connection)
             connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
             connection.execute("PRAGMA foreign_keys=ON")
@@ -48,7 +48,7 @@ def connect(path: Path, migrations: Sequence[str], what: str, *, durable: bool =
 
 
 @contextmanager
-def telling_what_failed(path: Path, what: str) -> Iterator[None]:
+def wrap_sqlite_errors(path: Path, what: str) -> Iterator[None]:
     """What SQLite has to say, as a LeapError that names the file and what to do about it."""
     try:
         yield

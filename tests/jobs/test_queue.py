@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.configuration import Places
+from jobs.configuration import JobsConfiguration
 from jobs.queue import Queues, message_id
 from leap_core.errors import LeapError, LeapSerializationError, LeapUnavailableError
 
@@ -83,11 +83,15 @@ def test_a_queue_whose_package_is_missing_says_so(tmp_path):
 
 def test_the_configuration_of_jobs(leap_home):
     leap_home.mkdir(parents=True)
-    assert Places.from_environment().concurrency == {"download": 2, "generate": 4, "batch": 1}
+    assert JobsConfiguration.from_environment().concurrency == {"download": 2, "generate": 4, "batch": 1}
     config = leap_home / "config.toml"
     config.write_text('queue_url = "sqlite:////x.db"\n[jobs]\nbatch = 3\nidle_minutes = 0.5\n')
-    places = Places.from_environment()
-    assert (places.queue_url, places.concurrency["batch"], places.idle_seconds) == ("sqlite:////x.db", 3, 30.0)
+    configuration = JobsConfiguration.from_environment()
+    assert (configuration.queue_url, configuration.concurrency["batch"], configuration.idle_seconds) == (
+        "sqlite:////x.db",
+        3,
+        30.0,
+    )
     for wrong in (
         "[jobs]\nbatch = 0",
         "[jobs]\nbatch = true",
@@ -98,4 +102,4 @@ def test_the_configuration_of_jobs(leap_home):
     ):
         config.write_text(wrong)
         with pytest.raises(LeapError, match="config.toml"):
-            Places.from_environment()
+            JobsConfiguration.from_environment()

@@ -46,7 +46,7 @@ def test_eight_who_submit_at_once(leap_home, each):
     with JobsClient() as jobs:
         deadline = time.monotonic() + 100
         while jobs.table.unfinished() and time.monotonic() < deadline:
-            jobs.see_to_worker()
+            jobs.ensure_worker()
             time.sleep(0.1)
         assert Counter(job.state for job in jobs.list()) == {State.SUCCEEDED: 8 * each}
         assert {job.attempt for job in jobs.list()} == {1}, "one was begun twice"

@@ -17,7 +17,7 @@ from dataclasses import replace
 import pytest
 
 from jobs.client import JobsClient, Policy
-from jobs.configuration import Places
+from jobs.configuration import JobsConfiguration
 from jobs.keeper.starting import is_running
 from jobs.table.job import State
 from jobs.table.table import NewJob
@@ -48,8 +48,8 @@ def jobs(leap_home):
         yield client
         for job in client.list():  # shown when a test fails
             print(job.id, job.state.value, job.attempt, job.failures, job.error)
-        if client.places.worker_log.exists():
-            print(client.places.worker_log.read_text()[-4000:])
+        if client.configuration.worker_log.exists():
+            print(client.configuration.worker_log.read_text()[-4000:])
         client.stop_worker()
     deadline = time.monotonic() + 10
     while processes.of_home(leap_home) and time.monotonic() < deadline:
@@ -206,7 +206,7 @@ def test_a_killed_worker_takes_its_processes_along_and_the_next_goes_on(jobs, le
 def test_a_stopped_worker_queues_again_what_it_was_doing(jobs):
     id = jobs.generate("Count.", options=ENDLESS)
     running_with_output(jobs, id)
-    assert jobs.stop_worker() and not is_running(jobs.places)
+    assert jobs.stop_worker() and not is_running(jobs.configuration)
     job = jobs.get(id)
     assert (job.state, job.attempt, job.failures) == (State.QUEUED, 2, 0)
     assert jobs.cancel(id).state is State.CANCELLED
@@ -228,7 +228,7 @@ def test_a_message_that_was_taken_and_came_to_nothing_is_sent_again(jobs, leap_h
     os.kill(processes.named(leap_home, "jobs.worker.model_process")[0], signal.SIGSTOP)
     second = jobs.generate("Hi", options=GenerationOptions(max_tokens=2))
     time.sleep(2 * SWEEP_SECONDS)  # the worker has seen that its message waits
-    with sqlite3.connect(jobs.places.queue) as queue:
+    with sqlite3.connect(jobs.configuration.queue) as queue:
         assert queue.execute("DELETE FROM task").rowcount == 1
     queue.close()
     jobs.cancel(first)
@@ -250,20 +250,20 @@ def test_two_workers_of_one_directory_are_one(jobs, leap_home):
 
     first = jobs.start_worker()["pid"]
     for _ in range(3):
-        start_worker(jobs.places)
+        start_worker(jobs.configuration)
     until(lambda: processes.named(leap_home, "jobs.worker") == [first])
     assert jobs.worker()["pid"] == first
 
 
 def test_a_worker_that_came_second_ends_with_the_first(leap_home):
     """It was started while the first was not seen yet, and would stay behind when that one is stopped."""
-    second = Worker(Places.from_environment())
-    with locked(second.places.worker_lock):
-        second.places.worker_state.write_text("{}", encoding="utf-8")
+    second = Worker(JobsConfiguration.from_environment())
+    with locked(second.configuration.worker_lock):
+        second.configuration.worker_state.write_text("{}", encoding="utf-8")
         thread = threading.Thread(target=second.run)
         thread.start()
         time.sleep(0.3)
-        second.places.worker_state.unlink()  # as a worker does before it gives the lock back
+        second.configuration.worker_state.unlink()  # as a worker does before it gives the lock back
     thread.join(5)
     try:
         assert not thread.is_alive()
@@ -274,14 +274,14 @@ def test_a_worker_that_came_second_ends_with_the_first(leap_home):
 
 def test_a_worker_started_after_one_that_was_killed_stays(leap_home):
     """The killed one left its state file, and whoever asks whether a worker runs holds the lock for a moment."""
-    worker = Worker(Places.from_environment())
+    worker = Worker(JobsConfiguration.from_environment())
     thread = threading.Thread(target=worker.run)
-    with locked(worker.places.worker_lock):
-        worker.places.worker_state.write_text('{"pid": 1}', encoding="utf-8")
+    with locked(worker.configuration.worker_lock):
+        worker.configuration.worker_state.write_text('{"pid": 1}', encoding="utf-8")
         thread.start()
         time.sleep(0.3)
     try:
-        until(lambda: json.loads(worker.places.worker_state.read_text(encoding="utf-8"))["pid"] == os.getpid())
+        until(lambda: json.loads(worker.configuration.worker_state.read_text(encoding="utf-8"))["pid"] == os.getpid())
         assert thread.is_alive()
     finally:
         worker.stop.set()
@@ -293,7 +293,7 @@ def test_a_worker_in_the_foreground_stays_without_work(jobs, leap_home):
     (leap_home / "config.toml").write_text("[jobs]\nidle_minutes = 0.001\n")
     command = [sys.executable, "-m", "leap_cli", "jobs", "worker", "--foreground"]
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as worker:
-        until(lambda: is_running(jobs.places))
+        until(lambda: is_running(jobs.configuration))
         time.sleep(2.5 * SWEEP_SECONDS)
         assert worker.poll() is None
         worker.terminate()
@@ -313,19 +313,21 @@ def test_a_worker_without_work_ends_by_itself_and_leaves_no_lock(jobs, leap_home
     (leap_home / "config.toml").write_text("[jobs]\nidle_minutes = 0.001\n")
     id = jobs.generate("Hi", options=GenerationOptions(max_tokens=2))
     jobs.wait(id)
-    until(lambda: not is_running(jobs.places))
-    assert not jobs.places.worker_state.exists()
+    until(lambda: not is_running(jobs.configuration))
+    assert not jobs.configuration.worker_state.exists()
     again = jobs.generate("Hi", options=GenerationOptions(max_tokens=2))
     assert jobs.wait(again).state is State.SUCCEEDED
 
 
 def test_whoever_asks_after_a_worker_was_killed_starts_another(jobs, leap_home):
     (id,) = jobs.table.add([NewJob("generate", {"model": "builtin", "messages": [{"role": "user", "content": "Hi"}]})])
-    jobs.see_to_running()
-    assert not is_running(jobs.places), "a worker that was stopped stays so"
-    jobs.places.worker_state.parent.mkdir(parents=True, exist_ok=True)
-    jobs.places.worker_state.write_text('{"pid": 1}', encoding="utf-8")  # which only one that was killed leaves behind
-    jobs.see_to_running()
+    jobs.ensure_worker_for_unfinished()
+    assert not is_running(jobs.configuration), "a worker that was stopped stays so"
+    jobs.configuration.worker_state.parent.mkdir(parents=True, exist_ok=True)
+    jobs.configuration.worker_state.write_text(
+        '{"pid": 1}', encoding="utf-8"
+    )  # which only one that was killed leaves behind
+    jobs.ensure_worker_for_unfinished()
     until(lambda: jobs.table.get(id).state is State.SUCCEEDED)
 
 
@@ -356,9 +358,9 @@ def test_a_queue_that_was_lost_or_damaged_loses_no_job(jobs):
         parameters = jobs.generation("Hi", options=GenerationOptions(max_tokens=2)).parameters
         (id,) = jobs.table.add([NewJob("generate", parameters)])
         jobs.stop_worker()
-        for path in jobs.places.queue.parent.glob("queue.db*"):
+        for path in jobs.configuration.queue.parent.glob("queue.db*"):
             path.unlink()
-        jobs.places.queue.write_bytes(damage)
+        jobs.configuration.queue.write_bytes(damage)
         jobs.start_worker()
         assert jobs.wait(id, 60).state is State.SUCCEEDED
 
@@ -366,7 +368,7 @@ def test_a_queue_that_was_lost_or_damaged_loses_no_job(jobs):
 def test_a_log_that_cannot_be_written_keeps_no_job_from_its_end(jobs, leap_home):
     with open("/dev/full", "w") as full:
         worker = subprocess.Popen([sys.executable, "-m", "jobs.worker"], cwd=ROOT, stdout=full, stderr=full)
-    until(lambda: is_running(jobs.places))
+    until(lambda: is_running(jobs.configuration))
     (id,) = jobs.submit([NewJob("generate", {"model": "builtin", "a message": "none"})])
     assert jobs.wait(id, 30).error["message"] == "KeyError: 'messages'"
     jobs.stop_worker()

@@ -82,7 +82,7 @@ class Torture:
         victim = self.random.choice(["jobs.worker", "jobs.worker.model_process", "leap_core.host", "submitter"])
         if victim == "leap_core.host":
             self._leap(variables, "load", "builtin")
-        jobs.see_to_worker()
+        jobs.ensure_worker()
         time.sleep(self.random.uniform(0.05, 0.9))
         if victim == "submitter":
             command = [sys.executable, "-m", "leap_cli", "generate", *FLAGS, self._prompt(), "--background"]
@@ -128,7 +128,7 @@ class Torture:
         while (left := processes.of_home(self.home / "leap")) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert left == {}, "orphans"
-        assert not is_running(jobs.places)
+        assert not is_running(jobs.configuration)
         locks = [path for path in self.home.rglob("*") if path.name.endswith((".lock", ".journal"))]
         assert not [path for path in locks if is_locked(path)], "a lock is left"
 

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
+from ...background.detached import open_log, start_detached
 from ...error_json import error_from_json
 from ...errors import LeapUnavailableError
-from ...storage.directories import Directories, child_environment, private_directory
+from ...storage.directories import Directories, private_directory
 from ...storage.locks import locked
 from ..rendezvous import HostFiles
 from .connection import ModelHost
 
 START_SECONDS = 60.0
-LONGEST_LOG = 4 * 1024 * 1024
-DETACHED_ON_WINDOWS = 0x00000008 | 0x00000200
-"""DETACHED_PROCESS and CREATE_NEW_PROCESS_GROUP."""
 
 
 def start_host(variables: Mapping[str, str]) -> ModelHost:
@@ -34,7 +29,7 @@ def start_host(variables: Mapping[str, str]) -> ModelHost:
             found = ModelHost.running(variables)
             if found is not None:
                 return found
-            log = _open_log(files.log)
+            log = open_log(files.log)
             with log:
                 _spawn(variables, files, log)
     except OSError as error:
@@ -47,20 +42,9 @@ def start_host(variables: Mapping[str, str]) -> ModelHost:
 
 
 def _spawn(variables: Mapping[str, str], files: HostFiles, log: IO[bytes]) -> None:
-    detached: dict[str, Any] = {"start_new_session": True}
-    if os.name == "nt":
-        detached = {"creationflags": DETACHED_ON_WINDOWS}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "leap_core.host"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=log,
-        cwd=files.directory,
-        env=child_environment(variables),
-        **detached,
+    process = start_detached(
+        "leap_core.host", log=log, directory=files.directory, variables=variables, stdout=subprocess.PIPE
     )
-    # Who lives on beside the host has to take note of its end, or it stays in the process table.
-    threading.Thread(target=process.wait, name="leap-host-end", daemon=True).start()
     assert process.stdout is not None
     with process.stdout as out:
         line = _first_line(out, process)
@@ -85,11 +69,3 @@ def _first_line(out: IO[bytes], process: subprocess.Popen[bytes]) -> bytes:
         return out.readline()
     finally:
         timer.cancel()
-
-
-def _open_log(path: Path) -> IO[bytes]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with suppress(OSError):
-        if path.stat().st_size > LONGEST_LOG:
-            os.replace(path, path.with_suffix(".log.1"))
-    return open(path, "ab")

@@ -1,0 +1,147 @@
+"""Turns what a program asks for into jobs: generations, downloads and batches as rows that can be queued.
+
+A job is checked before it is queued, and means the same in any directory: its paths are absolute, its input is kept.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from leap_core.messages import ChatMessage, ChatMessageRole
+from leap_core.options import GenerationOptions, ModelLoadingOptions
+from leap_core.storage.directories import private_directory
+
+from .configuration import JobsConfiguration
+from .submitted_variables import DOWNLOAD_VARIABLES, MODEL_VARIABLES, submitted_variables
+from .table.job import BATCH, DOWNLOAD, GENERATE, JsonObject
+from .table.table import NewJob
+
+if TYPE_CHECKING:
+    from leap_core.batch.settings import BatchSettings
+    from leap_core.functions import LeapFunction
+
+BUILTIN = "builtin"
+LABEL_CHARACTERS = 48
+
+
+def generation_job(
+    prompt: str | Sequence[ChatMessage],
+    configuration: JobsConfiguration,
+    variables: Mapping[str, str],
+    *,
+    model: str = BUILTIN,
+    system: str | None = None,
+    options: GenerationOptions | None = None,
+    functions: Sequence[LeapFunction] = (),
+    loading: Mapping[str, Any] | None = None,
+    host: bool = True,
+    cwd: Path | None = None,
+) -> NewJob:
+    """A job that answers a prompt, or a conversation. ``loading``: fields of ModelLoadingOptions. ``host``: use the
+    warm model where there is one. Raises LeapModelNotFoundError when this machine has no such model."""
+    from leap_core.models.references.resolving import resolve_local
+
+    cwd = cwd or Path.cwd()
+    resolve_local(model, variables=variables, cwd=cwd)
+    slots = configuration.concurrency[GENERATE]
+    settings = {"slots": slots, **{name: value for name, value in (loading or {}).items() if value is not None}}
+    ModelLoadingOptions(**settings)
+    messages = [ChatMessage(ChatMessageRole.USER, prompt)] if isinstance(prompt, str) else list(prompt)
+    if system is not None:
+        messages.insert(0, ChatMessage(ChatMessageRole.SYSTEM, system))
+    parameters: JsonObject = {
+        "label": _label(messages[-1].text if messages else ""),
+        "model": _absolute_reference(model, variables, cwd),
+        "messages": [message.to_json() for message in messages],
+        "options": (options or GenerationOptions()).to_json(),
+        "tools": [function.to_json_object() for function in functions],
+        "loading": settings,
+        "variables": submitted_variables(variables, MODEL_VARIABLES),
+        "host": host,
+    }
+    return NewJob(GENERATE, parameters)
+
+
+def download_job(
+    model: str,
+    variables: Mapping[str, str],
+    *,
+    quantization: str | None = None,
+    revision: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    cwd: Path | None = None,
+) -> NewJob:
+    """A job that downloads a model. ``options``: fields of DownloadOptions."""
+    parameters: JsonObject = {
+        "label": f"{model}:{quantization}" if quantization else model,
+        "model": model,
+        "quantization": quantization,
+        "revision": revision,
+        "options": dict(options or {}),
+        "cwd": str(cwd or Path.cwd()),
+        "variables": submitted_variables(variables, DOWNLOAD_VARIABLES),
+    }
+    return NewJob(DOWNLOAD, parameters)
+
+
+def batch_job(
+    settings: BatchSettings,
+    configuration: JobsConfiguration,
+    variables: Mapping[str, str],
+    *,
+    rows: Iterable[bytes] | None = None,
+    default_model: str | None = None,
+    host: bool = True,
+    cwd: Path | None = None,
+) -> NewJob:
+    """A job that answers the lines of a file, or ``rows``. All lines are checked now, and those of a pipe are kept
+    until the job is removed."""
+    from leap_core.batch.settings import check_batch, rows_of
+
+    cwd = cwd or Path.cwd()
+    name = Path(settings.source).name if rows is None else "standard input"
+    settings = settings.from_anywhere(cwd)
+    if rows is not None or not Path(settings.source).is_file():  # a pipe can be read once, and not by the worker
+        rows = list(rows_of(settings.source) if rows is None else rows)
+    else:
+        rows = rows_of(settings.source)
+    checked = check_batch(settings, rows, default_model=default_model, variables=variables, cwd=cwd)
+    parameters: JsonObject = {
+        "label": f"{name} -> {Path(settings.output).name}",
+        "cwd": str(cwd),
+        "variables": submitted_variables(variables, MODEL_VARIABLES),
+        "host": host,
+    }
+    if isinstance(rows, list):
+        parameters["kept"] = _keep_rows(rows, configuration.inputs)
+        settings = replace(settings, source=parameters["kept"])
+    settings = replace(settings, model=_absolute_reference(checked.model, variables, cwd))
+    parameters["batch"] = settings.to_json()
+    return NewJob(BATCH, parameters)
+
+
+def _keep_rows(rows: Sequence[bytes], directory: Path) -> str:
+    """Write lines to a file that outlives the pipe they came through; its path."""
+    with tempfile.NamedTemporaryFile("wb", dir=private_directory(directory), suffix=".jsonl", delete=False) as file:
+        file.writelines(rows)
+        file.flush()
+        os.fsync(file.fileno())
+    return file.name
+
+
+def _absolute_reference(model: str, variables: Mapping[str, str], cwd: Path) -> str:
+    """A model reference that means the same in any directory."""
+    from leap_core.models.references.resolving import path_of
+
+    path = path_of(model, variables=variables, cwd=cwd)
+    return model if path is None else str(path.absolute())
+
+
+def _label(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= LABEL_CHARACTERS else words[: LABEL_CHARACTERS - 1] + "…"
