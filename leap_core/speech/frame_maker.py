@@ -1,0 +1,93 @@
+"""The step every depthformer shares: from hidden states to the eight codes of a frame, one codebook after the other.
+
+Per frame: z = depth_linear(hidden), cut into one row for each codebook. The row of codebook j, plus the embedding of
+the code chosen for codebook j - 1, goes through the layers at position j; their normalised output gives the logits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from .code_sampler import CodeSampler
+from .vocoder import Vocoder
+
+if TYPE_CHECKING:
+    from numpy import float32
+    from numpy.typing import NDArray
+
+Frame = tuple[int, ...]
+"""One code of each codebook: 80 ms of sound."""
+
+
+class DepthLayers(Protocol):
+    """The depthformer's layers, with the memory of one frame for each of several sequences."""
+
+    most_sequences: int
+
+    def begin(self) -> None:
+        """Forget the last frame."""
+        ...
+
+    def step(self, rows: NDArray[float32], position: int) -> NDArray[float32]:
+        """The layers' output for one more row of each sequence, RMS-normalised; shape [sequences, width] both."""
+        ...
+
+
+class FrameMaker:
+    """Makes frames of codes with ``layers``. Not for several threads at once."""
+
+    def __init__(self, vocoder: Vocoder, layers: DepthLayers) -> None:
+        import numpy as np
+
+        self._layers = layers
+        self.shape = shape = vocoder.depthformer
+        file = vocoder.file
+        self._linear = file.float32("depth_linear.weight")
+        self._bias = file.float32("depth_linear.bias")
+        self._heads: list[NDArray[float32]] = []
+        for codebook in range(shape.codebooks):
+            start = f"depth_embeddings.{codebook}."
+            head = file.float32(start + "to_logits.weight")
+            head *= file.float32(start + "embedding_norm.weight")  # the layers' output is normalised already
+            self._heads.append(np.ascontiguousarray(head))
+        self._file = file
+
+    def frames(self, hidden: NDArray[float32], samplers: Sequence[CodeSampler]) -> list[Frame]:
+        """One frame for each row of ``hidden``, shape [sequences, hidden]. A first code of ``end_code`` ends a sound;
+        the frame is then all end codes."""
+        frames: list[Frame] = []
+        for start in range(0, len(samplers), self._layers.most_sequences):
+            end = start + self._layers.most_sequences
+            frames += self._batch(hidden[start:end], samplers[start:end])
+        return frames
+
+    def embedding(self, frame: Frame) -> NDArray[float32]:
+        """What the backbone reads of a frame at its next position, shape [hidden]."""
+        rows = [codebook * self.shape.codes + code for codebook, code in enumerate(frame)]
+        total: NDArray[float32] = self._file.float32_rows("audio_embedding.embedding.weight", rows).sum(axis=0)
+        return total
+
+    def _batch(self, hidden: NDArray[float32], samplers: Sequence[CodeSampler]) -> list[Frame]:
+        shape = self.shape
+        inputs = (hidden @ self._linear.T + self._bias).reshape(len(samplers), shape.codebooks, shape.width)
+        self._layers.begin()
+        chosen: list[list[int]] = [[] for _ in samplers]
+        for codebook, head in enumerate(self._heads):
+            rows = inputs[:, codebook]
+            if codebook:
+                rows = rows + self._file.float32_rows(
+                    f"depth_embeddings.{codebook - 1}.embedding.weight", [codes[-1] for codes in chosen]
+                )
+            logits = self._layers.step(rows, codebook) @ head.T
+            if codebook:
+                logits[:, shape.end_code] = -float("inf")  # there only the first codebook's is a code; it is no sound
+            for codes, sampler, row in zip(chosen, samplers, logits, strict=True):
+                codes.append(sampler.sample(row))
+            if not codebook and all(codes[0] == shape.end_code for codes in chosen):
+                break
+        return [self._frame(codes) for codes in chosen]
+
+    def _frame(self, codes: list[int]) -> Frame:
+        end = self.shape.end_code
+        return (end,) * self.shape.codebooks if codes[0] == end else tuple(codes)
