@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..errors import LeapModelLoadingError, LeapModelNotFoundError
-from ..models.gguf import GGUFHeader, read_gguf_header
+from ..models.gguf.header import GGUFHeader, read_gguf_header
 from .tensor_file import TensorFile
 from .vocoder import Vocoder, is_merged
 
@@ -100,7 +100,8 @@ def _first_generation(path: Path) -> LeapModelLoadingError:
 
 
 def _unexpected(path: Path, role: str | None, expected: str) -> LeapModelLoadingError:
-    what = f"is a {role}" if role else "holds no tensors of one"
+    article = "an" if (role or "")[:1] in "aeiou" else "a"
+    what = f"is {article} {role}" if role else "holds no tensors of one"
     return LeapModelLoadingError(
         f"{path} {what}, not the {expected} that was expected" if role else f"{path} is no {expected}: it {what}",
         hint="check which file is given for which part",

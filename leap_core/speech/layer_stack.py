@@ -6,13 +6,13 @@ more than they gain as soon as anything else wants a core.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import LeapGenerationError, LeapModelLoadingError
+from ..llama.context import GGML_TYPES
 from ..llama.library import forget_errors, last_errors, library
 from .shapes import DepthformerShape
 from .vocoder import ATTENTION_WINDOW
@@ -25,6 +25,8 @@ POSITIONS_A_STREAM = 131_072
 """Cells of a stream's context: they cost nothing, because only the window's are held."""
 FORGET_AFTER = 48
 """Columns after which those outside the window are forgotten, so that a stream may last for ever."""
+MOST_COLUMNS = 96
+"""Columns in one decode of the detokenizer."""
 MOST_SPEAKERS = 8
 """Sequences in one decode of the depthformer."""
 
@@ -55,9 +57,7 @@ class StackModel:
 class _StackContext:
     """Rows in, rows out. All rows of a batch are outputs."""
 
-    def __init__(
-        self, model: StackModel, *, cells: int, rows: int, sequences: int, threads: int, flash_attention: bool
-    ) -> None:
+    def __init__(self, model: StackModel, *, cells: int, rows: int, sequences: int, threads: int, exact: bool) -> None:
         import numpy as np
 
         self._lib = lib = library()
@@ -69,15 +69,17 @@ class _StackContext:
         params.n_threads = params.n_threads_batch = threads
         params.embeddings = True
         params.pooling_type = lib.LLAMA_POOLING_TYPE_NONE  # otherwise one row a sequence
-        params.flash_attn_type = int(flash_attention)
+        params.flash_attn_type = int(not exact)
         params.swa_full = False
+        params.type_k = params.type_v = GGML_TYPES["f32" if exact else "f16"]
         params.kv_unified = True
         forget_errors()
         self.pointer: Any = lib.llama_init_from_model(model.pointer, params)
         if not self.pointer:
             raise LeapModelLoadingError(f"llama.cpp cannot make a context: {last_errors() or 'no reason given'}")
-        self.memory = lib.llama_get_memory(self.pointer)
+        self._memory = lib.llama_get_memory(self.pointer)
         self._most = rows
+        self._guard = threading.Lock()
         self._batch = lib.llama_batch_init(rows, model.width, sequences)
         self._embeddings = np.ctypeslib.as_array(self._batch.embd, (rows * model.width,)).reshape(rows, model.width)
         self._positions = np.ctypeslib.as_array(self._batch.pos, (rows,))
@@ -87,6 +89,24 @@ class _StackContext:
 
     def run(self, rows: NDArray[float32], positions: Any, sequences: list[int]) -> NDArray[float32]:
         """Decode rows [n, width] at ``positions``; returns a copy of the output, shape [n, width_out]."""
+        with self._guard:  # sound is still read while its model is unloaded
+            if not self.pointer:
+                raise LeapGenerationError("the model is unloaded")
+            return self._decode(rows, positions, sequences)
+
+    def forget(self, sequence: int, before: int) -> None:
+        """Forget the positions of a sequence before ``before``."""
+        with self._guard:
+            if self.pointer:
+                self._lib.llama_memory_seq_rm(self._memory, sequence, 0, before)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._guard:
+            if self.pointer:
+                self._lib.llama_memory_clear(self._memory, False)
+
+    def _decode(self, rows: NDArray[float32], positions: Any, sequences: list[int]) -> NDArray[float32]:
         import numpy as np
 
         n = len(rows)
@@ -104,32 +124,38 @@ class _StackContext:
         if not pointer:
             raise LeapGenerationError("llama.cpp returned no embeddings")
         width = self._model.width_out
-        return np.ctypeslib.as_array(pointer, (n * width,)).reshape(n, width).copy()
+        return np.array(np.ctypeslib.as_array(pointer, (n * width,)).reshape(n, width))
 
     @property
     def most_rows(self) -> int:
+        """Rows of one batch."""
         return self._most
 
     def close(self) -> None:
-        if self.pointer:
-            self._lib.llama_batch_free(self._batch)
-            self._lib.llama_free(self.pointer)
-            self.pointer = None
+        """Free the memory."""
+        with self._guard:
+            pointer, self.pointer = self.pointer, None
+            if pointer:
+                self._lib.llama_batch_free(self._batch)
+                self._lib.llama_free(pointer)
 
 
 class LlamaDepthLayers:
-    """The depthformer's layers in llama.cpp; see ``frame_maker.DepthLayers``."""
+    """The depthformer's layers in llama.cpp; see ``frame_maker.DepthLayers``.
 
-    def __init__(self, model: StackModel, shape: DepthformerShape, *, threads: int = 1, flash: bool = True) -> None:
+    ``exact``: compute attention in float32 too. Otherwise it is flash attention over half-precision keys, a third
+    faster, which chooses another code in one of a hundred frames.
+    """
+
+    def __init__(self, model: StackModel, shape: DepthformerShape, *, threads: int = 1, exact: bool = False) -> None:
         self.most_sequences = MOST_SPEAKERS
         cells = MOST_SPEAKERS * (shape.codebooks + 1)
         self._context = _StackContext(
-            model, cells=cells, rows=MOST_SPEAKERS, sequences=MOST_SPEAKERS, threads=threads, flash_attention=flash
+            model, cells=cells, rows=MOST_SPEAKERS, sequences=MOST_SPEAKERS, threads=threads, exact=exact
         )
-        self._lib = library()
 
     def begin(self) -> None:
-        self._lib.llama_memory_clear(self._context.memory, False)
+        self._context.clear()
 
     def step(self, rows: NDArray[float32], position: int) -> NDArray[float32]:
         return self._context.run(rows, position, list(range(len(rows))))
@@ -140,17 +166,17 @@ class LlamaDepthLayers:
 
 
 class LlamaColumnLayers:
-    """The detokenizer's layers in llama.cpp; see ``detokenizer.ColumnLayers``."""
+    """The detokenizer's layers in llama.cpp; see ``detokenizer.ColumnLayers``. Its attention is in float32: over 30
+    columns that costs nothing, and a stream then sounds the same however it is cut."""
 
-    def __init__(self, model: StackModel, *, threads: int = 1, flash: bool = True, rows: int = 96) -> None:
+    def __init__(self, model: StackModel, *, threads: int = 1) -> None:
         self._context = _StackContext(
-            model, cells=POSITIONS_A_STREAM, rows=rows, sequences=1, threads=threads, flash_attention=flash
+            model, cells=POSITIONS_A_STREAM, rows=MOST_COLUMNS, sequences=1, threads=threads, exact=True
         )
-        self._lib = library()
         self._position = self._forgotten = 0
 
     def clear(self) -> None:
-        self._lib.llama_memory_clear(self._context.memory, False)
+        self._context.clear()
         self._position = self._forgotten = 0
 
     def run(self, rows: NDArray[float32]) -> NDArray[float32]:
@@ -167,7 +193,7 @@ class LlamaColumnLayers:
         self._position += n
         out_of_sight = self._position - ATTENTION_WINDOW
         if out_of_sight - self._forgotten >= FORGET_AFTER:
-            self._lib.llama_memory_seq_rm(self._context.memory, 0, 0, out_of_sight)
+            self._context.forget(0, out_of_sight)
             self._forgotten = out_of_sight
         return columns
 

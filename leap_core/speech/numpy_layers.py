@@ -86,9 +86,7 @@ class NumpyDepthLayers:
             rows = rows + _feed_forward(rms_norm(rows, ffn_norm), gate_and_up, down)
         return rms_norm(rows)
 
-    def _mix(
-        self, qkv: Rows, q_norm: Rows, k_norm: Rows, memory: tuple[list[Rows], list[Rows]], position: int
-    ) -> Rows:
+    def _mix(self, qkv: Rows, q_norm: Rows, k_norm: Rows, memory: tuple[list[Rows], list[Rows]], position: int) -> Rows:
         import numpy as np
 
         shape = self._attention
@@ -176,7 +174,7 @@ class NumpyDetokenizerLayers:
         distance = np.arange(len(keys) - n, len(keys))[:, None] - np.arange(len(keys))
         mask = np.where((distance >= 0) & (distance < self._window), 0.0, -np.inf).astype(np.float32)
         memory[0], memory[1] = keys[-(self._window - 1) :], values[-(self._window - 1) :]
-        return _attend(queries, keys, values, shape, mask) @ layer["attn_output"].T
+        return np.asarray(_attend(queries, keys, values, shape, mask) @ layer["attn_output"].T, np.float32)
 
 
 def _rotate_neighbours(rows: Rows, cosine: Rows, sine: Rows) -> Rows:

@@ -25,9 +25,10 @@ MATRIX_TYPES = {"F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q
 
 def can_repack(vocoder: Vocoder) -> bool:
     """Whether llama.cpp computes with the types of all matrices."""
-    matrices = [(vocoder.file, name) for name in vocoder.file.names() if name.startswith("depthformer.")]
-    matrices += [(vocoder.layers_file, name) for name in vocoder.layers_file.names() if name.startswith(("lfm.", "blk."))]
-    return all(file.type(name) in MATRIX_TYPES for file, name in matrices)
+    parts = (vocoder.file, "depthformer."), (vocoder.layers_file, ("lfm.layers.", "lin.", "blk.", "dense_2."))
+    return all(
+        file.type(name) in MATRIX_TYPES for file, starts in parts for name in file.names() if name.startswith(starts)
+    )
 
 
 def write_depthformer(vocoder: Vocoder, path: Path, source: str) -> None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .vocoder import Vocoder
 
 LAYER = re.compile(r"depthformer\.layers\.(\d+)\.")
+MERGED_LAYER, SPLIT_LAYER = re.compile(r"lfm\.layers\.(\d+)\."), re.compile(r"blk\.(\d+)\.")
 CODEBOOK = re.compile(r"depth_embeddings\.(\d+)\.")
 
 
@@ -110,9 +111,7 @@ def detokenizer_shape(vocoder: Vocoder, codebooks: int) -> DetokenizerShape:
     rows, width = _matrix(vocoder.file, "emb.emb.weight")
     if rows % codebooks:
         raise MisshapenError("emb.emb.weight")
-    layers = 0
-    while name(layers, "attn_norm") in file:
-        layers += 1
+    layers = _count(MERGED_LAYER if vocoder.is_merged else SPLIT_LAYER, file)
     attention = tuple(_layer_attention(vocoder, layer, width) for layer in range(layers))
     convolutions = [layer for layer, heads in enumerate(attention) if heads is None]
     kinds = {heads for heads in attention if heads is not None}

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from numpy import float32
     from numpy.typing import NDArray
 
-MOST_IDLE_DETOKENIZERS = 4
-
 
 class Speaker:
     """Speaks with the weights of ``vocoder``.
@@ -36,7 +34,7 @@ class Speaker:
         self.warning: str | None = None
         self._models = self._load(cache)
         self._guard = threading.Lock()
-        self._depth_layers = LlamaDepthLayers(self._models[0], vocoder.depthformer, threads=threads) if self._models else None
+        self._depth_layers = self._llama_depth_layers()
         self._frame_maker = FrameMaker(vocoder, self._depth_layers or NumpyDepthLayers(vocoder))
         self._columns: list[LlamaColumnLayers] = []
         self._idle: list[Detokenizer] = []
@@ -81,7 +79,7 @@ class Speaker:
         """The stream is over, or given up."""
         detokenizer.reset()
         with self._guard:
-            self._idle.append(detokenizer)
+            self._idle.append(detokenizer)  # as many as streams ever ran at once: a context takes 10 ms to make
 
     def close(self) -> None:
         """Free the memory. Nothing may speak any more."""
@@ -94,6 +92,13 @@ class Speaker:
                     layers.close()
             for model in self._models:
                 model.close()
+
+    def _llama_depth_layers(self) -> LlamaDepthLayers | None:
+        if self._models is None:
+            return None
+        vocoder = self._vocoder
+        exact = vocoder.file.type(vocoder.depthformer_name(0, "feed_forward.w1")) == "F32"
+        return LlamaDepthLayers(self._models[0], vocoder.depthformer, threads=self._threads, exact=exact)
 
     def _load(self, cache: Path | None) -> tuple[StackModel, StackModel] | None:
         if cache is None:

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import LeapModelLoadingError
-from ..models.gguf import GGUFHeader, TensorInfo, read_gguf_header
+from ..models.gguf.header import GGUFHeader, TensorInfo, read_gguf_header
 
 if TYPE_CHECKING:
     from numpy import float32, uint8
     from numpy.typing import NDArray
+
+    Values = NDArray[float32]
 
 ELEMENT_TYPES = {"F32": "<f4", "F16": "<f2"}
 """ggml types whose bytes numpy reads as they are."""
@@ -52,15 +54,15 @@ class TensorFile:
         data = self._data[tensor.offset : tensor.offset + tensor.size_bytes]
         return data.reshape(count, tensor.size_bytes // count)
 
-    def float32(self, name: str) -> NDArray[float32]:
+    def float32(self, name: str) -> Values:
         """The whole tensor as float32, in ``shape(name)``."""
         return self._dequantized(name, self.rows(name)).reshape(self.shape(name))
 
-    def float32_rows(self, name: str, rows: Any) -> NDArray[float32]:
+    def float32_rows(self, name: str, rows: Any) -> Values:
         """The rows of the given numbers as float32, shape [len(rows), columns]."""
         return self._dequantized(name, self.rows(name)[rows])
 
-    def _dequantized(self, name: str, rows: NDArray[uint8]) -> NDArray[float32]:
+    def _dequantized(self, name: str, rows: NDArray[uint8]) -> Values:
         import numpy as np
 
         kind = self.type(name)

@@ -2,7 +2,7 @@
 
 Merged: one file holds depthformer and detokenizer. Split: the detokenizer's layers are in a file of llama.cpp's lfm2
 architecture beside it, and only its table of codes and its window are in the vocoder. Names are those of Liquid's
-``liquid-audio``; "bounded_attention" is shortened to "attention" where GGUF's limit on names demands it.
+``liquid-audio``, but for "bounded_attention", which is longer than GGUF allows and therefore "attention".
 """
 
 from __future__ import annotations
@@ -75,9 +75,8 @@ class Vocoder:
             raise _misshapen(path, MisshapenError("emb.emb.weight"))
 
     def depthformer_name(self, layer: int, part: str) -> str:
-        """A tensor of the depthformer's layer; both spellings of the attention's norms are accepted."""
-        name = f"depthformer.layers.{layer}.{part}.weight"
-        return name if name in self.file else name.replace("operator.attention", "operator.bounded_attention")
+        """A tensor of the depthformer's layer."""
+        return f"depthformer.layers.{layer}.{part}.weight"
 
     def detokenizer_name(self, layer: int, part: str) -> str:
         """A tensor of the detokenizer's layer, by llama.cpp's name of ``part``."""

@@ -64,9 +64,9 @@ class Waveform:
         weight = self._weight[:kept]
         is_empty = not weight.any()
         tail = np.zeros(0) if is_empty else self._sum[:kept] / np.maximum(weight, 1e-11)
-        tail = self._without_padding(tail)
+        samples = self._without_padding(tail)
         self.reset()
-        return tail
+        return samples
 
     def _add(self, piece: NDArray[float64]) -> NDArray[float64]:
         """Overlap one windowed column; returns the ``hop`` samples that no later column reaches."""

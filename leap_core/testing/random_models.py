@@ -102,7 +102,7 @@ def _write_tokenizer(writer: Any, shape: Shape) -> None:
     writer.add_chat_template(TEMPLATE)
 
 
-def _byte_alphabet() -> list[str]:
+def byte_alphabet() -> list[str]:
     """GPT-2's printable stand-ins for the 256 bytes, in byte order."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in printable]
@@ -112,7 +112,7 @@ def _byte_alphabet() -> list[str]:
 
 def _vocabulary(size: int) -> tuple[list[str], list[str]]:
     """Tokens and merges: control tokens, bytes, then words of two, three and four letters."""
-    tokens = [*CONTROL_TOKENS, *_byte_alphabet()]
+    tokens = [*CONTROL_TOKENS, *byte_alphabet()]
     merges = []
     words = itertools.chain.from_iterable(itertools.product(string.ascii_lowercase, repeat=n) for n in (2, 3, 4))
     for letters in itertools.islice(words, size - len(tokens)):
