@@ -258,11 +258,15 @@ class JobsClient:
         _discard_kept(job)
         return job.id
 
+    def prunable(self, older_than: float = 0.0, states: Collection[State] = FINAL) -> Sequence[str]:
+        """The ids of the jobs that ``prune`` would forget."""
+        before = _ended_before(older_than)
+        return [job.id for job in self.table.jobs(states=states) if job.finished is not None and job.finished < before]
+
     def prune(self, older_than: float = 0.0, states: Collection[State] = FINAL) -> Sequence[str]:
         """Forget the jobs that ended more than this many seconds ago, or all that ended; their ids."""
         ended = {job.id: job for job in self.table.jobs(states=states)}
-        before = time.time() - older_than if older_than > 0 else math.inf  # the clock may have been set back
-        ids = self.table.prune(before, states)
+        ids = self.table.prune(_ended_before(older_than), states)
         for id in ids:
             if id in ended:
                 _discard_kept(ended[id])
@@ -326,3 +330,7 @@ def _with(job: NewJob, policy: Policy | None) -> NewJob:
     policy = policy or Policy()
     after = time.time() + policy.delay if policy.delay > 0 else 0.0
     return replace(job, priority=policy.priority, retries=policy.retries, run_after=after)
+
+
+def _ended_before(older_than: float) -> float:
+    return time.time() - older_than if older_than > 0 else math.inf  # the clock may have been set back

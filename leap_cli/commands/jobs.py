@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -11,6 +11,7 @@ import click
 from ..display.jobs import EventPrinter, done, exit_code_of_job, shown
 from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_group
+from ..framework.confirmation import confirm_removal, removal_flags
 from ..framework.durations import Duration, age
 from ..framework.environment import Environment
 from ..framework.output import Format, Output
@@ -197,12 +198,21 @@ def remove(env: Environment, /, ids: tuple[str, ...], format: str) -> None:
 @command.command(short_help="Forget all jobs that have ended, or the old ones.")
 @click.option("--older-than", type=Duration(), default="0s", metavar="TIME", help="Ended longer ago, such as 7d.")
 @click.option("--state", "states", type=click.Choice(FINAL), multiple=True, help="Only those; may be repeated.")
+@removal_flags
 @format_flag
 @click.pass_obj
-def prune(env: Environment, /, older_than: float, states: tuple[str, ...], format: str) -> None:
-    """Forget all jobs that have ended, or those that did so longer ago."""
+def prune(
+    env: Environment, /, older_than: float, states: tuple[str, ...], yes: bool, dry_run: bool, format: str
+) -> None:
+    """Forget all jobs that have ended, with their results, or those that did so longer ago."""
+    ended = [*map(_state, states or FINAL)]
     with _client(env, autostart=False) as jobs:
-        removed = jobs.prune(older_than, [*map(_state, states or FINAL)])
+        removed: Sequence[str] = jobs.prunable(older_than, ended)
+        what = "1 job and its result" if len(removed) == 1 else f"{len(removed)} jobs and their results"
+        if removed and confirm_removal(env, what, yes=yes, dry_run=dry_run):
+            removed = jobs.prune(older_than, ended)
+        elif not dry_run:
+            removed = []
     Output(env, format).records([{"id": id} for id in removed], ["id"], name="id")
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..framework.click_classes import leap_group
+from ..framework.confirmation import confirm_removal, removal_flags
 from ..framework.durations import Duration, age
 from ..framework.environment import Environment
 from ..framework.output import Format, Output
@@ -119,13 +120,21 @@ def remove(env: Environment, /, sessions: tuple[str, ...], format: str) -> None:
 @command.command(short_help="Forget old sessions.")
 @click.option("--older-than", type=Duration(), required=True, metavar="TIME", help="Last written to before, as 30d.")
 @click.option("--named", is_flag=True, help="Those with a name too.")
+@removal_flags
 @format_flag
 @click.pass_obj
-def prune(env: Environment, /, older_than: float, named: bool, format: str) -> None:
+def prune(
+    env: Environment, /, older_than: float, named: bool, yes: bool, dry_run: bool, format: str
+) -> None:
     """Forget the sessions that nothing was written to for some time; those with a name stay unless --named is given."""
     with _store(env) as store:
-        removed = store.prune(older_than, named=named)
-    Output(env, format).records([each.to_json() for each in removed], ["id", "name", "title"], name="id")
+        sessions = store.untouched(older_than, named=named)
+        what = "1 session" if len(sessions) == 1 else f"{len(sessions)} sessions"
+        if sessions and confirm_removal(env, what, yes=yes, dry_run=dry_run):
+            sessions = store.prune(older_than, named=named)
+        elif not dry_run:
+            sessions = []
+    Output(env, format).records([each.to_json() for each in sessions], ["id", "name", "title"], name="id")
 
 
 def _store(env: Environment) -> SessionStore:

@@ -57,7 +57,7 @@ class OptionDefaults(UserDict[str, Any]):
             elif name in configured:
                 where = f"{file}: {option_key(self._path, option)}"
                 check_shape(configured[name], option, where)
-                values[parameter] = configured[name]
+                values[parameter] = _as_list(configured[name], option)
                 self.origins[parameter] = where
         return values
 
@@ -80,7 +80,7 @@ class OptionDefaults(UserDict[str, Any]):
                 raise click.UsageError(f"{file}: {_unknown(name, self._path, known)}")
             where = f"{file}: {name}"
             check_shape(value, known[name], where)
-            self.data[str(known[name].name)] = value
+            self.data[str(known[name].name)] = _as_list(value, known[name])
             self.origins[str(known[name].name)] = where
 
 
@@ -118,11 +118,16 @@ def split_variable(text: str, option: click.Option, variable: str) -> Any:
 
 def check_shape(value: Any, option: click.Option, where: str) -> None:
     """Refuse TOML's values of a kind that the option cannot have; click checks the rest. Raises UsageError."""
-    if isinstance(value, list) != option.multiple or isinstance(value, dict):
+    if (isinstance(value, list) and not option.multiple) or isinstance(value, dict):
         raise click.UsageError(f"{where} must be {'a list' if option.multiple else 'one value'}")
     for each in value if isinstance(value, list) else [value]:
         if isinstance(each, bool) != option.is_flag and not (option.is_flag and isinstance(each, str)):
             raise click.UsageError(f"{where} must {'be true or false' if option.is_flag else 'not be true or false'}")
+
+
+def _as_list(value: Any, option: click.Option) -> Any:
+    """One value of an option that may be repeated is a list of it."""
+    return [value] if option.multiple and not isinstance(value, list) else value
 
 
 def _long_flag(option: click.Option) -> str:

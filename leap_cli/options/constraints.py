@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -47,7 +47,12 @@ _OPTIONS = (
         help="Answer with JSON of this schema: a file, JSON text, or 'name, age int, tags list[str]: what they did'.",
     ),
     click.option("--json-schema-multi", metavar="SCHEMA", help="Answer with a JSON list of what SCHEMA describes."),
-    click.option("--choices", metavar="A,B,C", help="Answer with one of these texts (or a JSON list of them)."),
+    click.option(
+        "--choices",
+        multiple=True,
+        metavar="A,B,C",
+        help="Answer with one of these texts (or a JSON list of them); may be repeated.",
+    ),
     click.option("--regex", metavar="PATTERN", help="Answer with a text that the whole regular expression matches."),
     click.option("--grammar", metavar="FILE", help="Answer with a text of this Lark grammar (a file, or the text)."),
     click.option(
@@ -65,7 +70,7 @@ def take_constraint(flags: dict[str, Any], env: Environment) -> dict[str, Any]:
 
     A schema that is invalid raises LeapSchemaError here, before a model is loaded.
     """
-    given = {name: value for name in SHAPES if (value := flags.pop(name)) is not None}
+    given = {name: value for name in SHAPES if (value := flags.pop(name)) not in (None, ())}
     context = click.get_current_context()
     typed = [name for name in given if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE]
     if typed:
@@ -142,7 +147,11 @@ def read_grammar_argument(value: str, env: Environment) -> str:
     return _read(env.cwd / value, value)
 
 
-def _choices(value: str) -> list[str]:
+def _choices(values: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(choice for value in values for choice in _choices_in(value)))
+
+
+def _choices_in(value: str) -> list[str]:
     if value.lstrip().startswith("["):
         try:
             choices = json.loads(value)
@@ -154,4 +163,4 @@ def _choices(value: str) -> list[str]:
         choices = [choice.strip() for choice in value.split(",")]
     if not choices or not all(choices):
         raise click.UsageError("--choices has an empty choice")
-    return list(dict.fromkeys(choices))
+    return [str(choice) for choice in choices]

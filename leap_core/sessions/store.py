@@ -240,12 +240,16 @@ class SessionStore:
             self._forget_messages(id)
             self._run("DELETE FROM sessions WHERE id=?", (id,))
 
+    def untouched(self, older_than: float, *, named: bool = False) -> Sequence[Session]:
+        """The sessions that nothing was written to for so many seconds, those with a name only if ``named``."""
+        before = time.time() - older_than
+        return [each for each in self.list() if each.updated < before and (named or each.name is None)]
+
     def prune(self, older_than: float, *, named: bool = False) -> Sequence[Session]:
         """Forget the sessions that nothing was written to for so many seconds, those with a name only if ``named``.
         Returns what was forgotten."""
         with self._transaction():
-            before = time.time() - older_than
-            old = [each for each in self.list() if each.updated < before and (named or each.name is None)]
+            old = self.untouched(older_than, named=named)
             for session in old:
                 self.remove(session.id)
         return old

@@ -64,7 +64,6 @@ def test_a_repeated_option_in_a_variable_is_split_as_by_a_shell(leap):
         ('[options.generate]\ntop_p = "much"\n', "options.generate.top_p: 'much' is not a valid float."),
         ("[options.generate]\ntop_k = true\n", "options.generate.top_k must not be true or false"),
         ("[options.generate]\nstream = 1\n", "options.generate.stream must be true or false"),
-        ('[options.generate]\nstop = "x"\n', "options.generate.stop must be a list"),
         ("[options.generate]\nseed = [1]\n", "options.generate.seed must be one value"),
         ("options = 1\n", "must be a table"),
         ("[options\n", "config.toml"),

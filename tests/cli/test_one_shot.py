@@ -361,3 +361,9 @@ def test_a_general_wish_to_save_is_not_in_the_way(leap, leap_home, generate, fla
     leap.variables["LEAP_GENERATE_SAVE"] = "true"
     assert generate(*flags, "x").code == 0
     assert not (leap_home / "leap.db").exists()
+
+
+def test_choices_may_be_repeated(leap):
+    leap.script("no")
+    assert leap("generate", "--choices", "yes", "--choices", "no,maybe", "x").code == 0
+    assert leap.runner.requests[0].options.choices_constraint == ["yes", "no", "maybe"]

@@ -98,8 +98,9 @@ def test_remove_forgets_all_or_none(leap, kept, store):
 
 def test_prune_forgets_the_old_ones_without_a_name(leap, kept, store):
     assert leap("sessions", "prune", "--older-than", "1h").stdout == ""
-    assert leap("sessions", "prune", "--older-than", "0s", "--format", "quiet").stdout == f"{kept[0]}\n"
-    assert leap("sessions", "prune", "--older-than", "0s", "--named", "--format", "quiet").stdout == f"{kept[1]}\n"
+    assert leap("sessions", "prune", "--older-than", "0s", "--yes", "--format", "quiet").stdout == f"{kept[0]}\n"
+    done = leap("sessions", "prune", "--older-than", "0s", "--named", "--yes", "--format", "quiet")
+    assert done.stdout == f"{kept[1]}\n"
     done = leap("sessions", "prune")
     assert (done.code, done.stdout) == (2, "") and "--older-than" in done.stderr
 
@@ -123,3 +124,20 @@ def test_an_ambiguous_reference_names_the_candidates(leap, kept, store):
     store._connection.execute("UPDATE sessions SET id=? WHERE id=?", (kept[0][:4] + "zzzz", kept[1]))
     done = leap("sessions", "show", kept[0][:4])
     assert done.code == 2 and f"several sessions begin with '{kept[0][:4]}': " in done.stderr
+
+
+def test_prune_asks_at_a_terminal_and_needs_yes_in_a_script(leap, kept, store):
+    prune = ("sessions", "prune", "--older-than", "0s")
+    done = leap(*prune)
+    assert done.code == 2 and "1 session would be removed: give --yes" in done.stderr
+    done = leap(*prune, "--dry-run", "--format", "quiet")
+    assert (done.code, done.stdout) == (0, f"{kept[0]}\n") and "1 session would be removed" in done.stderr
+    done = leap(*prune, stdin="n\n", terminal=True, stdin_terminal=True)
+    assert done.code == 0 and "remove 1 session? [y/N]" in done.stderr and "nothing was removed" in done.stderr
+    done = leap(*prune, "--format", "quiet", stdin="y\n", terminal=True, stdin_terminal=True)
+    assert (done.code, done.stdout) == (0, f"{kept[0]}\n")
+
+
+def test_prune_refuses_a_time_without_a_unit(leap, kept):
+    done = leap("sessions", "prune", "--older-than", "30", "--yes")
+    assert done.code == 2 and "30 has no unit: write 30s" in done.stderr

@@ -109,8 +109,8 @@ def test_lists_go_through_pipes(submit, shell):
     assert shell("leap jobs list --state succeeded --format quiet | wc -l").stdout.strip() == "3"
     assert len(json.loads(shell("leap jobs list --format json").stdout)) == 3
     assert shell("leap jobs list --format human | head -n 1").stdout.split()[:3] == ["ID", "KIND", "STATE"]
-    assert shell("leap jobs prune -q 2>/dev/null; leap jobs prune --older-than 1d --format quiet").stdout == ""
-    assert set(shell("leap jobs prune --format quiet").stdout.split()) == set(ids)
+    assert shell("leap jobs prune -q 2>/dev/null; leap jobs prune --yes --older-than 1d --format quiet").stdout == ""
+    assert set(shell("leap jobs prune --yes --format quiet").stdout.split()) == set(ids)
     assert shell("leap jobs list --format json").stdout == "[]\n"
 
 
