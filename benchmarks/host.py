@@ -22,7 +22,7 @@ from pathlib import Path
 from harness import Row, alternate, answer, arguments, options, report, runner, user, words
 
 from leap_core.host.client.connection import ModelHost
-from leap_core.host.client.lookup import keep_warm
+from leap_core.host.client.lookup import keep_warm, runner_of
 from leap_core.messages import ChatMessage
 from leap_core.runner.contract import ModelRunner
 
@@ -96,7 +96,7 @@ def main() -> None:
 def _rows(
     model: Path, threads: int, repeat: int, host: ModelHost, held: dict[str, object], variables: dict[str, str]
 ) -> list[Row]:
-    warm = host.runner(held)
+    warm = runner_of(host, held)
 
     def prompt() -> str:
         return words(PROMPT, seed=next(seeds))

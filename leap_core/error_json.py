@@ -6,7 +6,7 @@ from typing import Any
 
 from . import errors
 from .errors import LeapError, LeapGenerationError
-from .responses import GenerationStats
+from .statistics import GenerationStats
 
 JsonObject = dict[str, Any]
 
@@ -21,11 +21,15 @@ def error_from_json(value: object) -> LeapError:
     """The error that was written; what cannot be read becomes a LeapGenerationError that shows it."""
     if not isinstance(value, dict) or not isinstance(value.get("message"), str):
         return LeapGenerationError(f"the host failed: {value!r}")
-    fields = {name: tuple(item) if isinstance(item, list) else item for name, item in value.items()}
+    fields: JsonObject = {name: tuple(item) if isinstance(item, list) else item for name, item in value.items()}
     names = fields.pop("classes", ())
     kind = next((known for name in names if (known := _class(name)) is not None), LeapGenerationError)
-    if isinstance(fields.get("stats"), dict):
-        fields["stats"] = GenerationStats.from_json(fields["stats"])
+    stats = fields.get("stats")
+    if isinstance(stats, dict):
+        try:
+            fields["stats"] = GenerationStats(**stats)
+        except TypeError:  # of another version of leap
+            fields["stats"] = None
     error = kind.__new__(kind)
     error.args = (value["message"],)
     vars(error).update({"hint": None, **fields})

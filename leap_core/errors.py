@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .responses import GenerationStats
+    from .statistics import GenerationStats
 
 
 class LeapError(Exception):

@@ -5,13 +5,14 @@ Every response has a JSON form, ``{"type": "chunk", "text": …}`` and so on, th
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar
 
-from .errors import LeapSerializationError
+from .errors import LeapGenerationError, LeapSerializationError
 from .json_fields import list_at, number_at, object_at, text_at
 from .messages import ChatMessage, LeapFunctionCall
+from .statistics import GenerationStats as GenerationStats
 
 JsonObject = dict[str, Any]
 
@@ -31,36 +32,6 @@ class GenerationFinishReason(str, Enum):
     """The constraint allows nothing more, so the text ended there."""
     ERROR = "error"
     """The generation failed; its partial reply is not in the history."""
-
-
-@dataclass(frozen=True)
-class GenerationStats:
-    """Counts and speed of one generation.
-
-    ``prompt_tokens`` were computed; ``cached_prompt_tokens`` were restored from the cache and are not among them;
-    ``total_tokens`` = prompt_tokens + completion_tokens. ``token_per_second`` is the speed of decoding alone (0.0 when
-    fewer than two tokens were made); ``time_to_first_token`` is in seconds from the request on, queueing included.
-    """
-
-    prompt_tokens: int
-    completion_tokens: int
-    total_tokens: int
-    token_per_second: float
-    cached_prompt_tokens: int = 0
-    time_to_first_token: float = 0.0
-
-    def to_json(self) -> JsonObject:
-        return asdict(self)
-
-    @staticmethod
-    def from_json(value: object, path: str = "stats") -> GenerationStats:
-        given = object_at(value, path)
-        for name, number in given.items():
-            number_at(number, f"{path}.{name}")
-        try:
-            return GenerationStats(**given)
-        except TypeError as error:
-            raise LeapSerializationError(str(error).replace("GenerationStats.__init__() ", ""), path=path) from None
 
 
 class MessageResponse:
@@ -167,6 +138,26 @@ MessageResponse.AudioSample = AudioSample
 MessageResponse.Complete = Complete
 
 
+def stats_from_json(value: object, path: str = "stats") -> GenerationStats:
+    """Read what ``GenerationStats.to_json`` writes. Raises LeapSerializationError."""
+    given = object_at(value, path)
+    for name, number in given.items():
+        number_at(number, f"{path}.{name}")
+    try:
+        return GenerationStats(**given)
+    except TypeError as error:
+        raise LeapSerializationError(str(error).replace("GenerationStats.__init__() ", ""), path=path) from None
+
+
+def require_complete(complete: Complete | None) -> Complete:
+    """The answer, when it came to its end. Raises LeapGenerationError when there is none, or when it failed."""
+    if complete is None:
+        raise LeapGenerationError("the generation ended without an answer")
+    if complete.finish_reason is GenerationFinishReason.ERROR:
+        raise LeapGenerationError("the generation failed before the answer was complete")
+    return complete
+
+
 def _read_chunk(value: JsonObject, path: str) -> MessageResponse:
     return Chunk(text_at(value.get("text"), f"{path}.text"))
 
@@ -200,7 +191,7 @@ def _read_complete(value: JsonObject, path: str) -> MessageResponse:
     return Complete(
         ChatMessage.from_json(value.get("message"), f"{path}.message"),
         GenerationFinishReason(reason),
-        None if stats is None else GenerationStats.from_json(stats, f"{path}.stats"),
+        None if stats is None else stats_from_json(stats, f"{path}.stats"),
         tuple(text_at(warning, f"{where}[{n}]") for n, warning in enumerate(warnings)),
     )
 

@@ -53,10 +53,7 @@ neighbours on one line do not know each other. Imports inside functions and thos
 FACES = {"leap_core", "jobs", "leap_cli", "leap_core.host", "leap_core.host.__main__", "leap_core.models"}
 """Packages whose ``__init__`` is no room: it offers names of the rooms below it, lazily."""
 
-LATER = {
-    ("leap_core.error_json", "leap_core.responses"),
-    ("leap_core.errors", "leap_core.responses"),
-}
+LATER: set[tuple[str, str]] = set()
 """Arrows that still go up: (importing room, imported room)."""
 
 OTHER_PACKAGES = {

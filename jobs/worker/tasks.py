@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from leap_core.errors import LeapError, LeapGenerationError, LeapJobError
+from leap_core.errors import LeapError, LeapJobError
 from leap_core.functions import LeapFunction
 from leap_core.messages import messages_from_json
 from leap_core.models.hub.retries import DownloadStopped
 from leap_core.options import GenerationOptions, ModelLoadingOptions
-from leap_core.responses import Complete, GenerationFinishReason
+from leap_core.responses import Complete, GenerationFinishReason, require_complete
 from leap_core.runner.contract import ModelRunner
 
 from ..submitted_variables import variables_of
@@ -83,8 +83,7 @@ def generate(attempt: Attempt, load: Load) -> Ending:
                 attempt.emit(response.to_json(), {"done": tokens, "unit": "tokens"})
         finally:
             generation.close()
-    if complete is None or complete.finish_reason is GenerationFinishReason.ERROR:
-        raise LeapGenerationError("the generation failed before the answer was complete")
+    complete = require_complete(complete)
     result = {"model": runner.model_id, **{k: v for k, v in complete.to_json().items() if k != "type"}}
     attempt.emit(complete.to_json())
     stopped = complete.finish_reason is GenerationFinishReason.INTERRUPTED

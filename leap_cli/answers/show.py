@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from leap_core.errors import LeapError, LeapGenerationError
+from leap_core.errors import LeapError
 from leap_core.messages import ChatMessage
 from leap_core.responses import (
     Chunk,
@@ -17,6 +17,7 @@ from leap_core.responses import (
     GenerationStats,
     MessageResponse,
     ReasoningChunk,
+    require_complete,
 )
 from leap_core.runner.streams import Stream
 
@@ -67,8 +68,7 @@ def show_answer(
             writer.end()  # what came before the error stays readable
             raise
     writer.end()
-    if complete is None or complete.finish_reason is GenerationFinishReason.ERROR:
-        raise LeapGenerationError("the generation failed before the answer was complete")
+    complete = require_complete(complete)
     if output.format is Format.JSON:
         if not document_only or complete.full_message.function_calls:
             made = {"calls": calls.made} if calls is not None and calls.made else {}

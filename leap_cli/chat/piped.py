@@ -13,9 +13,9 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from leap_core.errors import LeapError, LeapGenerationError, LeapSerializationError
+from leap_core.errors import LeapError, LeapSerializationError
 from leap_core.messages import ChatMessage, ChatMessageRole
-from leap_core.responses import Complete, GenerationFinishReason
+from leap_core.responses import Complete, GenerationFinishReason, require_complete
 from leap_core.runner.streams import Stream
 
 from ..framework.environment import Environment
@@ -58,9 +58,7 @@ def read_through(_dialogue: Dialogue, stream: Stream) -> Complete:
                     complete = response
         finally:
             stream.close()
-    if complete is None or complete.finish_reason is GenerationFinishReason.ERROR:
-        raise LeapGenerationError("the generation failed before the answer was complete")
-    return complete
+    return require_complete(complete)
 
 
 @contextmanager

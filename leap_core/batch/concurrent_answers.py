@@ -6,8 +6,9 @@ import queue
 import threading
 from collections.abc import Iterator, Sequence
 
-from ..errors import LeapError, LeapGenerationError, LeapQueueFullError, LeapUnavailableError
-from ..responses import Complete, GenerationFinishReason
+from ..errors import LeapError, LeapQueueFullError, LeapUnavailableError
+from ..openai.replies import with_one_call
+from ..responses import Complete, GenerationFinishReason, require_complete
 from ..runner.contract import Generation, ModelRunner
 from .lines import Line, Request, RequestReader
 
@@ -17,7 +18,7 @@ QUEUE_SECONDS = 0.1
 """Between two tries where the queue of a warm model is full."""
 
 
-class Crew:
+class AnsweringThreads:
     """Threads that each answer one line at a time over the same runner. A context manager: leaving it stops them."""
 
     def __init__(self, runner: ModelRunner, reader: RequestReader, concurrency: int, stop: threading.Event) -> None:
@@ -51,7 +52,7 @@ class Crew:
                 raise said
             yield n, said
 
-    def __enter__(self) -> Crew:
+    def __enter__(self) -> AnsweringThreads:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -93,10 +94,11 @@ class Crew:
         try:
             if self._ending():
                 return None
-            for response in generation:
-                if isinstance(response, Complete):
-                    return self._sound(response)
-            raise LeapGenerationError("the generation ended without an answer")
+            last = next((response for response in generation if isinstance(response, Complete)), None)
+            complete = require_complete(last)
+            if complete.finish_reason is GenerationFinishReason.INTERRUPTED:
+                return None
+            return with_one_call(complete) if request.single_call else complete
         finally:
             with self._guard:
                 self._running.discard(generation)
@@ -110,13 +112,6 @@ class Crew:
             except LeapQueueFullError:
                 if self._leaving.wait(QUEUE_SECONDS) or self._ending():
                     return None
-
-    def _sound(self, complete: Complete) -> Complete | None:
-        if complete.finish_reason is GenerationFinishReason.INTERRUPTED:
-            return None
-        if complete.finish_reason is GenerationFinishReason.ERROR:
-            raise LeapGenerationError("the generation failed before the answer was complete")
-        return complete
 
     def _ending(self) -> bool:
         return self._stop.is_set() or self._leaving.is_set()

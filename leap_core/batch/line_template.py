@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import LeapSerializationError
 
 
-class PromptTemplate:
+class LineTemplate:
     """A template and the names of its variables. A malformed one raises LeapSerializationError."""
 
     def __init__(self, text: str) -> None:

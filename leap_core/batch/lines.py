@@ -21,36 +21,45 @@ from typing import Any, NoReturn
 
 from ..errors import LeapError, LeapSchemaError, LeapSerializationError
 from ..functions import LeapFunction
-from ..messages import ChatMessage, ChatMessageRole, messages_from_json
-from ..openai.batch_bodies import functions_of, options_of
+from ..messages import ChatMessage, ChatMessageRole
+from ..openai.fields import REFUSE
+from ..openai.parameters import ANY_OBJECT, schema_text
+from ..openai.requests import read_chat
 from ..options import GenerationOptions
-from .line_template import PromptTemplate
+from .line_template import LineTemplate
 
 JsonObject = dict[str, Any]
 
 CHAT_URL = "/v1/chat/completions"
 ID_FIELDS = ("custom_id", "id")
-SHAPES = ("json_schema_constraint", "regex_constraint", "grammar_constraint", "choices_constraint")
 KEY_CHARACTERS = 32
 
 
 @dataclass(frozen=True)
 class Request:
-    """What one line asks. ``custom_id`` is None when the line has none; ``model`` is what an OpenAI body names."""
+    """What one line asks. ``custom_id`` is None when the line has none; ``model`` is what an OpenAI body names;
+    ``single_call``: keep one function call at most."""
 
     custom_id: str | None
     messages: list[ChatMessage]
     functions: list[LeapFunction]
     options: GenerationOptions
     model: str | None = None
+    single_call: bool = False
 
     def digest(self, custom_id: str) -> str:
-        """A name for this request: equal means that the same is asked under the same id."""
+        """A name for this request: equal means that the same is asked under the same id.
+
+        Journals keep it, so it must stay what it was: a change of it answers all lines again.
+        """
+        options = self.options.to_json()
+        if options.get("json_schema_constraint") == ANY_OBJECT:
+            options.pop("inject_schema_into_prompt", None)  # journals know json_object without it
         value = {
             "custom_id": custom_id,
             "messages": [message.to_json() for message in self.messages],
             "tools": [function.to_json_object() for function in self.functions],
-            "options": self.options.to_json(),
+            "options": options,
         }
         return _hash(json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":")))
 
@@ -64,9 +73,9 @@ class Line:
     digest: str
     raw: bytes = field(repr=False)
 
-    def key(self, circumstances: str) -> str:
-        """A name for what is asked under these circumstances (model and loading options): equal means same work."""
-        return _hash(self.digest + circumstances)
+    def key(self, fingerprint: str) -> str:
+        """A name for what is asked under these fingerprint (model and loading options): equal means same work."""
+        return _hash(self.digest + fingerprint)
 
 
 @dataclass(frozen=True)
@@ -87,7 +96,7 @@ class RequestReader:
     options: GenerationOptions = field(default_factory=GenerationOptions)
     functions: tuple[LeapFunction, ...] = ()
     system: str | None = None
-    template: PromptTemplate | None = None
+    template: LineTemplate | None = None
 
     def read(self, raw: bytes) -> Request:
         """Parse one line. Raises LeapSerializationError, LeapOptionsError or LeapSchemaError."""
@@ -102,12 +111,13 @@ class RequestReader:
             )
         return self._of_fields(dict(value), _identifier(value))
 
-    def _of_variables(self, value: JsonObject, template: PromptTemplate) -> Request:
+    def _of_variables(self, value: JsonObject, template: LineTemplate) -> Request:
         prompt = template.fill(value)
         named = {
             name: value[name] for name in ID_FIELDS if value.get(name) != "" and isinstance(value.get(name), (str, int))
         }
-        return self._request(_identifier(named), [ChatMessage(ChatMessageRole.USER, prompt)], self.system, {}, None)
+        body = {"messages": [{"role": "user", "content": prompt}]}
+        return self._request(_identifier(named), body, self.system)
 
     def _of_openai(self, value: JsonObject) -> Request:
         for name in value:
@@ -130,8 +140,8 @@ class RequestReader:
     def _of_fields(self, fields: JsonObject, custom_id: str | None) -> Request:
         if "prompt" in fields and "messages" in fields:
             raise LeapSerializationError("a line has either messages or a prompt", path="prompt")
-        fields.pop("custom_id", None)
-        fields.pop("id", None)
+        for name in ID_FIELDS:
+            fields.pop(name, None)
         system = fields.pop("system", self.system)
         if system is not None and not isinstance(system, str):
             raise LeapSerializationError("expected a string", path="system")
@@ -139,46 +149,23 @@ class RequestReader:
             prompt = fields.pop("prompt")
             if not isinstance(prompt, str) or not prompt.strip():
                 raise LeapSerializationError("expected a text that is not empty", path="prompt")
-            messages = [ChatMessage(ChatMessageRole.USER, prompt)]
-        else:
-            messages = messages_from_json(fields.pop("messages"))
-            if not messages:
-                raise LeapSerializationError("there is no message", path="messages")
-        model = fields.pop("model", None)
-        if model is not None and not (isinstance(model, str) and model):
-            raise LeapSerializationError("expected a model's name", path="model")
-        return self._request(custom_id, messages, system, fields, model)
+            fields["messages"] = [{"role": "user", "content": prompt}]
+        schema = fields.pop("schema", None)
+        if schema is not None:
+            schema_text(schema, "schema")
+            fields["response_format"] = {"type": "json_schema", "json_schema": {"schema": schema}}
+        return self._request(custom_id, fields, system)
 
-    def _request(
-        self,
-        custom_id: str | None,
-        messages: list[ChatMessage],
-        system: str | None,
-        fields: JsonObject,
-        model: str | None,
-    ) -> Request:
+    def _request(self, custom_id: str | None, body: JsonObject, system: str | None) -> Request:
+        asked = read_chat(body, unknown=REFUSE, defaults=self.options, functions=self.functions)
+        if asked.stream:
+            raise LeapSerializationError("true is not supported: results are written whole", path="stream")
+        messages = asked.messages
         if system is not None and messages[0].role is not ChatMessageRole.SYSTEM:
             messages = [ChatMessage(ChatMessageRole.SYSTEM, system), *messages]
-        tools = fields.pop("tools", None)
-        functions = list(self.functions) if tools is None else functions_of(tools)
-        options = self._options(options_of(fields))
-        if tools == [] and "tool_choice" not in fields:
-            options.tool_choice = None  # what the command chooses among is not there
-        choice = options.tool_choice
-        if choice not in (None, "auto", "none", "required", *(function.name for function in functions)):
-            raise LeapSerializationError(f"there is no function {choice!r}", path="tool_choice")
-        if choice not in (None, "auto", "none") and not functions:
-            raise LeapSerializationError("there are no tools to choose from", path="tool_choice")
-        if options.json_schema_constraint is not None:
-            _check_schema(options.json_schema_constraint)
-        return Request(custom_id, messages, functions, options, model)
-
-    def _options(self, given: JsonObject) -> GenerationOptions:
-        merged = {name: getattr(self.options, name) for name in vars(self.options)}
-        if any(name in given for name in SHAPES):
-            merged.update(dict.fromkeys(SHAPES))
-        merged.update(given)
-        return GenerationOptions(**merged)
+        if asked.options.json_schema_constraint is not None:
+            _check_schema(asked.options.json_schema_constraint)
+        return Request(custom_id, messages, asked.functions, asked.options, asked.model, asked.single_call)
 
 
 def check_lines(rows: Iterable[bytes], reader: RequestReader) -> tuple[list[Line], list[Problem], set[str | None]]:

@@ -5,24 +5,25 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 
 from ..models.references.resolving import resolve_local
 from ..options import ModelLoadingOptions
 
+SAMPLING = ("temperature", "top_p", "min_p", "repetition_penalty", "top_k")
+"""Named one by one: a further field with its default must not change the keys of old journals."""
 SAMPLES = 16
 SAMPLE_BYTES = 64 * 1024
 
 
-def circumstances_of(reference: str, loading: ModelLoadingOptions, *, variables: Mapping[str, str], cwd: Path) -> str:
+def fingerprint_of(reference: str, loading: ModelLoadingOptions, *, variables: Mapping[str, str], cwd: Path) -> str:
     """A text that is equal when model and loading are. Raises LeapModelLoadingError when there is no such model."""
-    found = resolve_local(reference, variables=variables, cwd=cwd)
+    model = resolve_local(reference, variables=variables, cwd=cwd)
     value = {
-        "model": _sampled(found.path),
-        "sampling": asdict(found.sampling),
-        "chat_template": loading.chat_template or found.chat_template,
-        "parser": found.parser_name,
+        "model": _sampled(model.path),
+        "sampling": {name: getattr(model.sampling, name) for name in SAMPLING},
+        "chat_template": loading.chat_template or model.chat_template,
+        "parser": model.parser_name,
         "context_size": loading.context_size,
         "kv": [loading.kv_type_k, loading.kv_type_v],
         "seed": loading.random_seed,

@@ -7,26 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .. import errors
-from ..responses import Complete, GenerationFinishReason
+from ..openai.replies import finish_reason, message_body, usage, whole_chat
+from ..responses import Complete
+from ..statistics import GenerationStats
 
 JsonObject = dict[str, Any]
 
 OPENAI, PLAIN = "openai", "plain"
 FORMATS = (OPENAI, PLAIN)
-
-CODES: tuple[tuple[type[errors.LeapError], str], ...] = (
-    (errors.LeapGenerationPromptExceedContextLengthError, "context_length_exceeded"),
-    (errors.LeapConstraintError, "constraint_not_satisfied"),
-    (errors.LeapSchemaError, "invalid_schema"),
-    (errors.LeapOptionsError, "invalid_request"),
-    (errors.LeapSerializationError, "invalid_request"),
-    (errors.LeapGenerationError, "generation_failed"),
-)
-FINISH_REASONS = {
-    GenerationFinishReason.MAX_TOKENS.value: "length",
-    GenerationFinishReason.EXCEED_CONTEXT.value: "length",
-}
+NO_STATS = GenerationStats(0, 0, 0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -74,66 +63,24 @@ class Result:
     def _plain(self) -> JsonObject:
         if self.response is None:
             return {"custom_id": self.custom_id, "error": self.error}
-        message, usage = self.response["message"], self._usage()
-        value = {"custom_id": self.custom_id, "text": _text(message["content"])}
-        if message.get("tool_calls"):
-            value["tool_calls"] = message["tool_calls"]
-        if message.get("reasoning_content"):
-            value["reasoning"] = message["reasoning_content"]
-        value["finish_reason"] = self._finish_reason()
-        value |= {name: usage[name] for name in ("prompt_tokens", "completion_tokens")}
-        return value | self._warnings()
+        complete = Complete.from_json(self.response)
+        assert isinstance(complete, Complete)
+        message = complete.full_message
+        value: JsonObject = {"custom_id": self.custom_id, "text": message.text}
+        if message.function_calls:
+            value["tool_calls"] = message_body(message)["tool_calls"]
+        if message.reasoning_content:
+            value["reasoning"] = message.reasoning_content
+        value["finish_reason"] = finish_reason(complete)
+        counts = usage(complete.stats or NO_STATS) or {}
+        value |= {name: counts[name] for name in ("prompt_tokens", "completion_tokens")}
+        return value | ({"warnings": list(complete.warnings)} if complete.warnings else {})
 
     def _openai(self) -> JsonObject:
         head = {"id": f"batch_req_{self.key}", "custom_id": self.custom_id}
         if self.response is None:
             return {**head, "response": None, "error": self.error}
-        message = {**self.response["message"], "content": _text(self.response["message"]["content"]) or None}
-        if not message.get("tool_calls"):
-            message["content"] = message["content"] or ""
-        body = {
-            "id": f"chatcmpl-{self.key}",
-            "object": "chat.completion",
-            "created": self.created,
-            "model": self.model,
-            "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": self._finish_reason()}],
-            "usage": self._usage(),
-        }
-        response = {"status_code": 200, "request_id": self.key, "body": body | self._warnings()}
-        return {**head, "response": response, "error": None}
-
-    def _finish_reason(self) -> str:
-        assert self.response is not None
-        if self.response["message"].get("tool_calls"):
-            return "tool_calls"
-        return FINISH_REASONS.get(self.response["finish_reason"], "stop")
-
-    def _usage(self) -> JsonObject:
-        assert self.response is not None
-        stats = self.response.get("stats") or {}
-        prompt = stats.get("prompt_tokens", 0) + stats.get("cached_prompt_tokens", 0)
-        completion = stats.get("completion_tokens", 0)
-        return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
-
-    def _warnings(self) -> JsonObject:
-        assert self.response is not None
-        return {"warnings": self.response["warnings"]} if self.response.get("warnings") else {}
-
-
-def error_json(error: errors.LeapError) -> JsonObject:
-    """A failure as a record; the text of an answer that did not fit its constraint is kept."""
-    code = next((code for kind, code in CODES if isinstance(error, kind)), "failed")
-    value: JsonObject = {"code": code, "message": error.message}
-    if error.hint:
-        value["hint"] = error.hint
-    if isinstance(error, errors.LeapConstraintError):
-        value["text"] = error.text
-    return value
-
-
-def _text(content: object) -> str:
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return ""
-    return "".join(part["text"] for part in content if part.get("type") == "text")
+        complete = Complete.from_json(self.response)
+        assert isinstance(complete, Complete)
+        body = whole_chat({"id": f"chatcmpl-{self.key}", "created": self.created, "model": self.model}, complete)
+        return {**head, "response": {"status_code": 200, "request_id": self.key, "body": body}, "error": None}

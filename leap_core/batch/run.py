@@ -9,13 +9,14 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 
 from ..errors import LeapError
+from ..openai.errors import error_record
 from ..responses import Complete
 from ..runner.contract import ModelRunner
-from .concurrent_answers import Crew
+from .concurrent_answers import AnsweringThreads
 from .journal import Journal
 from .lines import Line, RequestReader
 from .output_file import Sink
-from .results import OPENAI, Result, error_json
+from .results import OPENAI, Result
 
 
 @dataclass(frozen=True)
@@ -63,14 +64,14 @@ class Progress:
 class Batch:
     """One batch that can be run: the lines, how to read them, and where the results go.
 
-    ``circumstances`` names model and loading options; results of other circumstances are not taken over.
+    ``fingerprint`` names model and loading options; results of other fingerprint are not taken over.
     ``on_result`` hears of every new result, and may raise to end the batch. ``overwrite``: earlier results are given
     up as soon as the model is loaded, unless they are of an earlier attempt of the run ``run_id``.
     """
 
     lines: Sequence[Line]
     reader: RequestReader
-    circumstances: str
+    fingerprint: str
     sink: Sink
     journal: Journal | None = None
     format: str = OPENAI
@@ -90,7 +91,7 @@ class Batch:
         if not self.lines:  # perhaps whoever should have written them failed: no reason to lose anything
             self.sink.leave()
             return Progress(0)
-        keys = [line.key(self.circumstances) for line in self.lines]
+        keys = [line.key(self.fingerprint) for line in self.lines]
         anew = self.overwrite and self.journal is not None and not self.journal.was_begun_by(self.run_id)
         known = {} if self.journal is None or anew else self.journal.results
         kept = {n: known[key] for n, key in enumerate(keys) if key in known and known[key].succeeded}
@@ -120,10 +121,10 @@ class Batch:
         progress: Progress,
         stop: threading.Event,
     ) -> Progress:
-        crew = Crew(runner, self.reader, self.concurrency, stop)
+        threads = AnsweringThreads(runner, self.reader, self.concurrency, stop)
         started = time.monotonic()
-        with crew:
-            for n, outcome in crew.answers([(n, self.lines[n]) for n in missing]):
+        with threads:
+            for n, outcome in threads.answers([(n, self.lines[n]) for n in missing]):
                 result = self._result(runner, keys[n], self.lines[n].custom_id, outcome)
                 if self.journal is not None:
                     self.journal.append(result)
@@ -141,7 +142,7 @@ class Batch:
     def _result(self, runner: ModelRunner, key: str, custom_id: str, outcome: Complete | LeapError) -> Result:
         created = int(time.time())
         if isinstance(outcome, LeapError):
-            return Result(key, custom_id, runner.model_id, created, error=error_json(outcome))
+            return Result(key, custom_id, runner.model_id, created, error=error_record(outcome))
         return Result(key, custom_id, runner.model_id, created, response=outcome.to_json())
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import LeapModelNotFoundError, LeapSerializationError
-from ..openai.batch_bodies import functions_of
+from ..openai.parameters import functions_of
 from ..options import GenerationOptions, ModelLoadingOptions
 from ..storage.atomic_files import descriptor_of
 from .journal import Journal, is_journal_of, journal_path
-from .line_template import PromptTemplate
+from .line_template import LineTemplate
 from .lines import Line, Problem, RequestReader, check_lines
-from .model_fingerprint import circumstances_of
+from .model_fingerprint import fingerprint_of
 from .output_file import OutputFile, OutputStream, Sink
 from .results import FORMATS, OPENAI
 from .run import Batch, Progress
@@ -88,7 +88,7 @@ class BatchSettings:
             options=GenerationOptions.from_json(self.options),
             functions=tuple(functions_of(self.tools)),
             system=self.system,
-            template=None if self.template is None else PromptTemplate(self.template),
+            template=None if self.template is None else LineTemplate(self.template),
         )
 
     def loading_options(self) -> ModelLoadingOptions:
@@ -156,7 +156,7 @@ class CheckedBatch:
     problems: list[Problem]
     model: str
     named_model: bool
-    circumstances: str
+    fingerprint: str
 
     def open(
         self,
@@ -169,7 +169,7 @@ class CheckedBatch:
         return Batch(
             self.lines,
             self.reader,
-            self.circumstances,
+            self.fingerprint,
             self.settings.sink(write),
             journal,
             format=self.settings.format,
@@ -200,14 +200,14 @@ def check_batch(
     named = settings.model or default_model or _named_by(lines, models)
     loading = settings.loading_options()
     try:
-        circumstances = circumstances_of(named or BUILTIN, loading, variables=variables, cwd=cwd) if lines else ""
+        fingerprint = fingerprint_of(named or BUILTIN, loading, variables=variables, cwd=cwd) if lines else ""
     except LeapModelNotFoundError as error:
         if settings.model or default_model:
             raise
         raise LeapModelNotFoundError(
             f"the lines ask for the model {named!r}: {error.message}", hint="-m MODEL answers every line with one model"
         ) from None
-    return CheckedBatch(settings, reader, lines, problems, named or BUILTIN, named is not None, circumstances)
+    return CheckedBatch(settings, reader, lines, problems, named or BUILTIN, named is not None, fingerprint)
 
 
 def rows_of(path: str) -> Iterable[bytes]:

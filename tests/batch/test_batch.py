@@ -37,7 +37,8 @@ def test_results_have_openais_shape_in_the_order_of_the_input(batch, results):
         "scripted",
         "stop",
     )
-    assert body["usage"] == {"prompt_tokens": 4, "completion_tokens": 1, "total_tokens": 5}
+    counts = {"prompt_tokens": 4, "completion_tokens": 1, "total_tokens": 5}
+    assert body["usage"] == {**counts, "prompt_tokens_details": {"cached_tokens": 0}}
 
 
 def test_plain_results_carry_reasoning_and_calls(batch, results):

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from leap_core.batch.line_template import PromptTemplate
+from leap_core.batch.line_template import LineTemplate
 from leap_core.batch.lines import RequestReader, check_lines
 from leap_core.errors import LeapSerializationError
 from leap_core.functions import LeapFunction
@@ -86,17 +86,17 @@ def test_the_commands_system_prompt_is_for_lines_without_one():
 
 
 def test_a_template_is_filled_with_the_fields_of_a_line():
-    template = PromptTemplate("{{{n}}} of {text}: {tags}")
+    template = LineTemplate("{{{n}}} of {text}: {tags}")
     request = read({"id": 7, "n": 2, "text": "ä{x}", "tags": ["b"], "prompt": "ignored"}, template=template)
     assert (request.custom_id, request.messages[0].text) == ("7", '{2} of ä{x}: ["b"]')
     assert problem({"n": 1}, template=template) == "line 1: the template needs tags, text"
-    assert read({"id": 1.5, "text": "a"}, template=PromptTemplate("{text}")).custom_id is None
+    assert read({"id": 1.5, "text": "a"}, template=LineTemplate("{text}")).custom_id is None
 
 
 @pytest.mark.parametrize("text", ["{", "{}", "{a.b}", "{a!r}", "{a:>5}", "{0}", "no variable"])
 def test_templates_that_cannot_be_used(text):
     with pytest.raises(LeapSerializationError, match="template"):
-        PromptTemplate(text)
+        LineTemplate(text)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_templates_that_cannot_be_used(text):
         ({"prompt": ""}, "prompt: expected a text that is not empty"),
         ({"prompt": 3}, "prompt: expected a text"),
         ({"prompt": "a", "messages": ASK}, "either messages or a prompt"),
-        ({"messages": []}, "messages: there is no message"),
+        ({"messages": []}, "messages: there must be at least one message"),
         ({"messages": [{"role": "oracle", "content": ""}]}, "messages[0].role: unknown role 'oracle'"),
         ({"prompt": "a", "temprature": 1}, "temprature: there is no such field"),
         ({"prompt": "a", "temperature": -1}, "temperature: -1 must be 0 or more"),
@@ -121,9 +121,9 @@ def test_templates_that_cannot_be_used(text):
         ({"prompt": "a", "max_tokens": 0}, "max_tokens: 0 must be 1 or more"),
         ({"prompt": "a", "stop": [1]}, "stop: must be a list of non-empty strings"),
         ({"prompt": "a", "n": 2}, "n: 2 is not supported"),
-        ({"prompt": "a", "stream": True}, "stream: True is not supported"),
+        ({"prompt": "a", "stream": True}, "stream: true is not supported"),
         ({"prompt": "a", "id": ""}, "id: expected a text that is not empty"),
-        ({"prompt": "a", "model": 3}, "model: expected a model's name"),
+        ({"prompt": "a", "model": 3}, "model: expected a string"),
         ({"prompt": "a", "tools": [], "tool_choice": "required"}, "tool_choice: there are no tools"),
         ({"prompt": "a", "tools": {}}, "tools: expected a list"),
         ({"prompt": "a", "tools": [TOOL, TOOL]}, "tools: the function 'look' is declared twice"),
@@ -164,10 +164,10 @@ def test_ids_are_unique_and_lines_are_counted_with_the_blank_ones():
 
 
 def test_what_is_asked_and_with_what_decides_the_key():
-    def key(custom_id="a", circumstances="model", **fields):
+    def key(custom_id="a", fingerprint="model", **fields):
         row = json.dumps({"id": custom_id, "prompt": "Hi", "temperature": 0, **fields}).encode()
         ((line,), _, _) = check_lines([row], RequestReader())
-        return line.key(circumstances)
+        return line.key(fingerprint)
 
-    others = [key("b"), key(circumstances="other"), key(prompt="Ho"), key(temperature=1), key(tools=[TOOL])]
+    others = [key("b"), key(fingerprint="other"), key(prompt="Ho"), key(temperature=1), key(tools=[TOOL])]
     assert key() == key() and len({key(), *others}) == 6

@@ -11,7 +11,7 @@ import pytest
 
 from leap_core import GenerationOptions, Leap, LeapModelLoadingError, ModelLoadingOptions, ModelRunner
 from leap_core.host.client.connection import ModelHost
-from leap_core.host.client.lookup import keep_warm
+from leap_core.host.client.lookup import keep_warm, runner_of, running_or_new_host
 from leap_core.testing import Script, ScriptedModelRunner, Stall
 
 LONG = 300
@@ -90,9 +90,9 @@ class Warm(BuiltIn):
             if context_size is None and held["context_size"] == SMALL:
                 raise LeapModelLoadingError("left by another test")
         except LeapModelLoadingError:  # it is there with another context
-            ModelHost.ensure(self._variables).unload("builtin")
+            running_or_new_host(self._variables).unload("builtin")
             host, held = keep_warm("builtin", variables=self._variables, **wish)
-        return host.runner(held)
+        return runner_of(host, held)
 
 
 SMALL = 64

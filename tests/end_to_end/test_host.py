@@ -376,10 +376,10 @@ def test_the_documentation_s_example_runs(variables, host):
 @pytest.mark.parametrize("end", ["unload", "kill"])
 def test_a_runner_outlives_its_host(variables, host, end):
     """Somebody thinks for longer than the model stays; the next turn loads it again."""
-    from leap_core.host.client.lookup import keep_warm
+    from leap_core.host.client.lookup import keep_warm, runner_of
 
     warm, held = keep_warm("builtin", variables=variables, cpu_threads=1, context_size=512)
-    with warm.runner(held) as runner:
+    with runner_of(warm, held) as runner:
         conversation = runner.create_conversation()
         list(conversation.generate_response("My name is Ada."))
         if end == "kill":

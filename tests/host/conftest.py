@@ -13,10 +13,10 @@ import openai
 import pytest
 
 from leap_core import ModelLoadingOptions, ModelRunner
-from leap_core.host.server.access import Guard, for_local_pages
+from leap_core.host.server.access import AccessCheck, for_local_pages
 from leap_core.host.server.application import build_app
-from leap_core.host.server.generation_endpoints import Answering
-from leap_core.host.server.loaded_models import Residents, Wish
+from leap_core.host.server.generation_endpoints import GenerationEndpoints
+from leap_core.host.server.loaded_models import LoadedModels, LoadRequest
 from leap_core.host.server.uvicorn_server import Server, listen
 from leap_core.models.references.resolving import LocalModel
 from leap_core.testing import ScriptedModelRunner
@@ -30,7 +30,7 @@ class Scripted:
 
     port: int
     runner: ScriptedModelRunner
-    residents: Residents
+    models: LoadedModels
     token: str | None
     open: ExitStack = field(default_factory=ExitStack)
 
@@ -84,16 +84,16 @@ class _Running:
 
     async def _serve(self) -> None:
         self._loop, self._ending = asyncio.get_running_loop(), asyncio.Event()
-        residents = Residents(self._load)
+        models = LoadedModels(self._load)
         listener = listen("127.0.0.1", 0)
-        app = build_app(residents, Answering(residents))
-        guard = Guard(app, token=self._token, pages=self._pages)
+        app = build_app(models, GenerationEndpoints(models))
+        guard = AccessCheck(app, token=self._token, pages=self._pages)
         server = Server.of(for_local_pages(guard) if self._pages else guard)
         serving = asyncio.create_task(server.serve([listener]))
-        await residents.load(Wish("builtin", **self._wish))
-        self._made = Scripted(listener.getsockname()[1], self._runner, residents, self._token)
+        await models.load(LoadRequest("builtin", **self._wish))
+        self._made = Scripted(listener.getsockname()[1], self._runner, models, self._token)
         self._ready.set()
         await self._ending.wait()
-        await residents.close()
+        await models.close()
         server.end()
         await serving

@@ -255,8 +255,8 @@ def test_a_client_that_leaves_ends_its_generation(serve, stream):
     else:
         with pytest.raises(openai.APITimeoutError):
             client.chat.completions.create(**asked)
-    (resident,) = server.residents
-    assert _soon(lambda: resident.active == 0), "its slot is free again"
+    (model,) = server.models
+    assert _soon(lambda: model.active == 0), "its slot is free again"
     assert server.ask().choices[0].message.content == "Yes."
 
 

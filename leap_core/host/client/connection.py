@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...error_json import error_from_json
 from ...errors import (
@@ -20,9 +19,6 @@ from ...errors import (
 from ...storage.directories import Directories
 from ..rendezvous import INSTANCE_HEADER, PROTOCOL, HostFiles, HostState
 from .http import Answer, send
-
-if TYPE_CHECKING:
-    from .runner import RemoteModelRunner
 
 JsonObject = dict[str, Any]
 
@@ -69,16 +65,6 @@ class ModelHost:
         return ModelHost(files, state, files.read_token(), variables)
 
     @staticmethod
-    def ensure(variables: Mapping[str, str] | None = None) -> ModelHost:
-        """The running host, or a new one. Raises LeapUnavailableError when none can be started."""
-        found = ModelHost.running(variables)
-        if found is not None:
-            return found
-        from .starting import start_host
-
-        return start_host(os.environ if variables is None else variables)
-
-    @staticmethod
     def end_by_force(variables: Mapping[str, str] | None = None) -> bool:
         """End a host that cannot be spoken to, by signals to its process; whether there was one."""
         files = HostFiles.of(Directories.from_environment(variables))
@@ -104,13 +90,13 @@ class ModelHost:
         reference: str,
         on_progress: Callable[[float], object] | None = None,
         cwd: str | None = None,
-        **wish: object,
+        **loading: object,
     ) -> JsonObject:
-        """Have a model loaded (see ``residents.Wish``) and wait until it is ready; its line of the status.
+        """Have a model loaded (see ``LoadRequest``) and wait until it is ready; its line of the status.
 
         ``on_progress`` is called with the seconds that it has taken so far. Raises what loading raised.
         """
-        asked = {"reference": reference, "cwd": cwd or str(Path.cwd()), **wish}
+        asked = {"reference": reference, "cwd": cwd or str(Path.cwd()), **loading}
         with self.open("POST", "/leap/load", asked, timeout=END_SECONDS) as answer:
             try:
                 for line in answer.lines():
@@ -126,12 +112,12 @@ class ModelHost:
                     raise
         raise self.lost(LeapModelLoadingError, f"while it loaded {reference}")
 
-    def find(self, reference: str, cwd: str | None = None, **wish: object) -> JsonObject | None:
+    def find(self, reference: str, cwd: str | None = None, **loading: object) -> JsonObject | None:
         """``model``, and in what it ``differs`` from the wish; None when the host does not hold it.
 
         A model that is just being loaded is waited for.
         """
-        asked = {"reference": reference, "cwd": cwd or str(Path.cwd()), **wish}
+        asked = {"reference": reference, "cwd": cwd or str(Path.cwd()), **loading}
         while True:
             try:
                 found = self.ask("POST", "/leap/find", asked)
@@ -140,12 +126,6 @@ class ModelHost:
             if found["model"]["state"] != "loading":
                 return found if found["model"]["state"] == "ready" else None
             time.sleep(LOADING_POLL_SECONDS)
-
-    def runner(self, model: JsonObject) -> RemoteModelRunner:
-        """The runner of a model that ``load`` or ``find`` described."""
-        from .runner import RemoteModelRunner
-
-        return RemoteModelRunner(self, model)
 
     def unload(self, reference: str | None, cwd: str | None = None) -> list[str]:
         """Have one model unloaded, or all; their names. Returns when their memory is free, and the host gone if it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -33,7 +34,7 @@ def warm_runner(
     found = None if host is None else _find(host, reference, options, cwd)
     if host is None or found is None or found["differs"]:
         return None
-    return host.runner(found["model"])
+    return runner_of(host, found["model"])
 
 
 def keep_warm(
@@ -42,19 +43,20 @@ def keep_warm(
     variables: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     on_progress: Callable[[float], object] | None = None,
-    **wish: object,
+    **loading: object,
 ) -> tuple[ModelHost, dict[str, Any]]:
     """Have the host hold this model, starting a host where none runs; the host, and its description of the model.
 
-    ``wish``: ``context_size``, ``cpu_threads``, ``n_gpu_layers``, ``slots``, ``queue``, ``keep_alive`` (seconds without
-    use, 0 until unloaded), ``chat_template``; see ``residents.Wish``. Loading what is loaded begins its time anew.
+    ``loading``: ``context_size``, ``cpu_threads``, ``n_gpu_layers``, ``slots``, ``queue``, ``keep_alive`` (seconds
+    without use, 0 until unloaded), ``chat_template``; see ``LoadRequest``. Loading a loaded model restarts its
+    keep-alive timer.
     Raises LeapModelLoadingError, or LeapUnavailableError when there can be no host. Where loading fails, a host that
     holds nothing else is ended.
     """
     for attempt in range(ATTEMPTS):
-        host = ModelHost.ensure(variables)
+        host = running_or_new_host(variables)
         try:
-            return host, host.load(reference, on_progress, str(cwd or Path.cwd()), **wish)
+            return host, host.load(reference, on_progress, str(cwd or Path.cwd()), **loading)
         except LeapUnavailableError:  # it was just ending
             if attempt == ATTEMPTS - 1 or not host.wait_for_end(1.0):
                 raise
@@ -86,7 +88,30 @@ def demanded_runner(
             f"the model host holds {reference} with {found['differs']}",
             hint=f"`leap unload {reference}`, then `leap load` it so",
         )
-    return host.runner(found["model"])
+    return runner_of(host, found["model"])
+
+
+def running_or_new_host(variables: Mapping[str, str] | None = None) -> ModelHost:
+    """The running host, or a new one. Raises LeapUnavailableError when none can be started."""
+    host = ModelHost.running(variables)
+    if host is not None:
+        return host
+    from .starting import start_host
+
+    return start_host(os.environ if variables is None else variables)
+
+
+def runner_of(host: ModelHost, model: dict[str, Any]) -> RemoteModelRunner:
+    """The runner of a model that the host's ``load`` or ``find`` described."""
+    from .runner import RemoteModelRunner
+
+    return RemoteModelRunner(host, model, _load_again)
+
+
+def _load_again(host: ModelHost, model: dict[str, Any]) -> tuple[ModelHost, dict[str, Any]]:
+    loading = dict(model["wish"])
+    reference, cwd = loading.pop("reference"), loading.pop("cwd")
+    return keep_warm(reference, variables=host.variables, cwd=Path(cwd), **loading)
 
 
 def _find(host: ModelHost, reference: str, options: ModelLoadingOptions, cwd: Path | None) -> dict[str, Any] | None:

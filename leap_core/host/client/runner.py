@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -24,17 +23,21 @@ if TYPE_CHECKING:
 
 JsonObject = dict[str, Any]
 
+LoadAgain = Callable[[ModelHost, JsonObject], tuple[ModelHost, JsonObject]]
+
 STOP_SECONDS = 5.0
 COUNT_SECONDS = 60.0
 UNLOADED = "the model is unloaded"
 
 
 class RemoteModelRunner(ModelRunner):
-    """``model``: its description by the host. ``unload`` only lets go of it: the host keeps it for others."""
+    """``model``: its description by the host. ``load_again`` has the model loaded once more, when the host has let it
+    go. ``unload`` only lets go of it: the host keeps it for others."""
 
-    def __init__(self, host: ModelHost, model: JsonObject) -> None:
+    def __init__(self, host: ModelHost, model: JsonObject, load_again: LoadAgain) -> None:
         self._host = host
         self._model = model
+        self._load_again = load_again
         self._guard = threading.RLock()  # a generation that is collected may let go of itself anywhere
         self._running: WeakSet[RemoteGeneration] = WeakSet()
         self._unloaded = False
@@ -107,13 +110,9 @@ class RemoteModelRunner(ModelRunner):
         return self._host.open("POST", path, {"model": self._model["key"], **asked}, timeout=timeout)
 
     def _revive(self) -> None:
-        """Have the model loaded again as it was: whoever still has this runner wants to go on."""
-        from .lookup import keep_warm
-
-        wish = dict(self._model["wish"])
-        reference, cwd = wish.pop("reference"), wish.pop("cwd")
+        """Load the model again as it was, because this runner is still in use."""
         try:
-            host, model = keep_warm(reference, variables=self._host.variables, cwd=Path(cwd), **wish)
+            host, model = self._load_again(self._host, self._model)
         except LeapError as error:
             message = f"the model is no longer warm and cannot be loaded again: {error.message}"
             raise LeapGenerationError(message, hint=error.hint) from None

@@ -21,7 +21,7 @@ def for_local_pages(app: ASGIApp) -> ASGIApp:
     return CORSMiddleware(app, allow_origin_regex=origins, allow_methods=["GET", "POST"], allow_headers=["*"])
 
 
-class Guard:
+class AccessCheck:
     """ASGI middleware. ``token``: what must follow "Bearer" (None: nothing is asked for). ``any_name``: the server is
     meant to be reached by other names than this machine's own, and then there must be a token. ``open_paths`` need no
     token. ``pages``: requests of web pages that this machine serves itself are allowed. ``stamp`` goes into a header of

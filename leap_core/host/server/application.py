@@ -12,25 +12,27 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from ...errors import LeapError, LeapGenerationError, LeapUnavailableError
-from .generation_endpoints import Answering
+from .generation_endpoints import GenerationEndpoints
 from .http_errors import Refused, answer
-from .loaded_models import Resident, Residents
+from .loaded_models import LoadedModel, LoadedModels
 
 log = logging.getLogger("leap.host")
 
 
-def build_app(residents: Residents, answering: Answering, more_routes: list[Route] | None = None) -> Starlette:
+def build_app(
+    models: LoadedModels, answering: GenerationEndpoints, more_routes: list[Route] | None = None
+) -> Starlette:
     """OpenAI's endpoints over these models, and further routes (see ``management``)."""
 
     async def list_models(_request: Request) -> Response:
-        return JSONResponse({"object": "list", "data": [_described(resident) for resident in residents]})
+        return JSONResponse({"object": "list", "data": [_described(model) for model in models]})
 
     async def one_model(request: Request) -> Response:
-        return JSONResponse(_described(residents.named(request.path_params["model"])))
+        return JSONResponse(_described(models.named(request.path_params["model"])))
 
     async def health(_request: Request) -> Response:
-        loading = any(resident.state == "loading" for resident in residents) or not len(residents)
-        state = {"status": "loading" if loading else "ok", "models": [resident.name for resident in residents]}
+        loading = any(model.state == "loading" for model in models) or not len(models)
+        state = {"status": "loading" if loading else "ok", "models": [model.name for model in models]}
         return JSONResponse(state, 503 if loading else 200)
 
     routes = [
@@ -50,13 +52,13 @@ def build_app(residents: Residents, answering: Answering, more_routes: list[Rout
     return Starlette(routes=routes, exception_handlers=handlers)
 
 
-def _described(resident: Resident) -> dict[str, Any]:
+def _described(model: LoadedModel) -> dict[str, Any]:
     return {
-        "id": resident.name,
+        "id": model.name,
         "object": "model",
-        "created": resident.created,
+        "created": model.created,
         "owned_by": "leap",
-        "leap": {key: value for key, value in resident.to_json().items() if key not in ("key", "path", "wish")},
+        "leap": {key: value for key, value in model.to_json().items() if key not in ("key", "path", "wish")},
     }
 
 

@@ -15,7 +15,7 @@ from ...runner.contract import Generation
 Item: TypeAlias = MessageResponse | LeapError
 
 
-class Relay:
+class GenerationBridge:
     """Runs ``begin`` and then what it returns. Everything but ``begin`` is called on the event loop."""
 
     def __init__(self, begin: Callable[[], Generation]) -> None:
@@ -29,7 +29,7 @@ class Relay:
         self._ended = False
         self._arrived = asyncio.Event()
         self._finished = asyncio.Event()
-        self._thread = threading.Thread(target=self._run, name="leap-relay", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="leap-bridge", daemon=True)
 
     async def start(self) -> None:
         """Start; returns when the request was accepted, and raises the error with which it was refused."""

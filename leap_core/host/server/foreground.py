@@ -12,10 +12,10 @@ from typing import Any
 
 from ...errors import LeapOptionsError, LeapUnavailableError
 from ...loading import load_local
-from .access import LOOPBACK_NAMES, Guard, for_local_pages
+from .access import LOOPBACK_NAMES, AccessCheck, for_local_pages
 from .application import build_app
-from .generation_endpoints import Answering
-from .loaded_models import Residents, Wish
+from .generation_endpoints import GenerationEndpoints
+from .loaded_models import LoadedModels, LoadRequest
 from .uvicorn_server import Server, listen, on_signals
 
 OPEN_PATHS = frozenset({"/health"})
@@ -30,23 +30,23 @@ def serve(
     cwd: Path,
     on_listening: Callable[[str], object],
     on_ready: Callable[[list[str]], object],
-    **wish: Any,
+    **loading: Any,
 ) -> None:
     """Listen, load the models, and answer until SIGINT or SIGTERM.
 
-    ``wish``: see ``residents.Wish``. Raises LeapUnavailableError when it cannot listen there, and what loading raises.
+    ``loading``: see ``LoadRequest``. Raises LeapUnavailableError when it cannot listen there, and what loading raises.
     """
     is_local = address in LOOPBACK_NAMES
     if not is_local and api_key is None:
         raise LeapOptionsError("address", f"{address} can be reached from other machines, so there must be an API key")
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="leap: %(message)s")
-    wishes = [Wish(reference, cwd=cwd, keep_alive=0, **wish) for reference in references]
+    load_requests = [LoadRequest(reference, cwd=cwd, keep_alive=0, **loading) for reference in references]
     with suppress(KeyboardInterrupt):
-        asyncio.run(_serve(wishes, address, port, api_key, is_local, on_listening, on_ready))
+        asyncio.run(_serve(load_requests, address, port, api_key, is_local, on_listening, on_ready))
 
 
 async def _serve(
-    wishes: list[Wish],
+    load_requests: list[LoadRequest],
     address: str,
     port: int,
     api_key: str | None,
@@ -60,9 +60,9 @@ async def _serve(
         raise LeapUnavailableError(
             f"cannot listen on {address} port {port}: {error.strerror or error}", hint="choose another --port"
         ) from None
-    residents = Residents(load_local)
-    app = build_app(residents, Answering(residents))
-    guard = Guard(app, token=api_key, any_name=not is_local, open_paths=OPEN_PATHS, pages=True)
+    models = LoadedModels(load_local)
+    app = build_app(models, GenerationEndpoints(models))
+    guard = AccessCheck(app, token=api_key, any_name=not is_local, open_paths=OPEN_PATHS, pages=True)
     server = Server.of(for_local_pages(guard))
     ending = asyncio.Event()
     on_signals(asyncio.get_running_loop(), ending.set)
@@ -70,7 +70,7 @@ async def _serve(
     shown = f"[{address}]" if ":" in address else address
     try:
         on_listening(f"http://{shown}:{listener.getsockname()[1]}/v1")
-        loading = asyncio.ensure_future(_load(residents, wishes))
+        loading = asyncio.ensure_future(_load(models, load_requests))
         waiting = asyncio.ensure_future(_wait(ending))
         await asyncio.wait([loading, waiting], return_when=asyncio.FIRST_COMPLETED)
         if loading.done():
@@ -78,13 +78,13 @@ async def _serve(
             await waiting
         loading.cancel()
     finally:
-        await residents.close()
+        await models.close()
         server.end()
         await serving
 
 
-async def _load(residents: Residents, wishes: list[Wish]) -> list[str]:
-    return [(await residents.load(wish)).name for wish in wishes]
+async def _load(models: LoadedModels, load_requests: list[LoadRequest]) -> list[str]:
+    return [(await models.load(load_request)).name for load_request in load_requests]
 
 
 async def _wait(event: asyncio.Event) -> list[str]:

@@ -17,13 +17,13 @@ from starlette.types import Receive, Scope, Send
 from ...errors import LeapConstraintError, LeapError, LeapGenerationError, LeapSerializationError
 from ...in_process.validated_generation import CUT
 from ...messages import ChatMessage
-from ...openai.replies import DONE, Reply, frame
-from ...openai.requests import Asked, read_chat, read_completion
+from ...openai.replies import DONE, OpenAIReply, frame
+from ...openai.requests import GenerationRequest, read_chat, read_completion
 from ...responses import Chunk, Complete, GenerationStats, ReasoningChunk
 from ...runner.contract import Generation, ModelRunner
-from .event_loop_bridge import Item, Relay
+from .event_loop_bridge import GenerationBridge, Item
 from .http_errors import Refused, body_of, unacceptable
-from .loaded_models import Resident, Residents
+from .loaded_models import LoadedModel, LoadedModels
 
 JsonObject = dict[str, Any]
 log = logging.getLogger("leap.host")
@@ -32,12 +32,12 @@ LARGEST_BODY = 64 * 1024 * 1024
 GENERATION_HEADER = "X-Leap-Generation"
 
 
-class Answering:
+class GenerationEndpoints:
     """/v1/chat/completions and /v1/completions. ``running`` are the generations by the id in their header."""
 
-    def __init__(self, residents: Residents) -> None:
-        self._residents = residents
-        self.running: MutableMapping[str, Relay] = {}
+    def __init__(self, models: LoadedModels) -> None:
+        self._models = models
+        self.running: MutableMapping[str, GenerationBridge] = {}
 
     async def chat(self, request: Request) -> Response:
         """A conversation's next message."""
@@ -47,49 +47,51 @@ class Answering:
         """The continuation of a text."""
         return await self._answer(request, read_completion(await read_json(request)))
 
-    async def _answer(self, request: Request, asked: Asked) -> Response:
-        resident = self._residents.to_answer(asked.model)
+    async def _answer(self, request: Request, asked: GenerationRequest) -> Response:
+        model = self._models.to_answer(asked.model)
         with ExitStack() as using:
-            runner = using.enter_context(resident.in_use())
-            relay = Relay(_beginning(runner, asked))
+            runner = using.enter_context(model.in_use())
+            bridge = GenerationBridge(_beginning(runner, asked))
             try:
-                await relay.start()
+                await bridge.start()
             except LeapError as error:
                 raise unacceptable(error) from None
             except asyncio.CancelledError:
-                relay.abandon()
+                bridge.abandon()
                 raise
-            reply = Reply(asked, asked.model or resident.name)
-            self.running[reply.id] = relay
+            reply = OpenAIReply(asked, asked.model or model.name)
+            self.running[reply.id] = bridge
             using.callback(self.running.pop, reply.id, None)
-            answer = _Answer(asked, reply, relay, resident)
+            answer = _Answer(asked, reply, bridge, model)
             if asked.stream:
                 return Stream(answer, using.pop_all())
             return await self._whole(request, answer)
 
     async def _whole(self, request: Request, answer: _Answer) -> Response:
-        watcher = asyncio.create_task(_stop_when_gone(request.receive, answer.relay))
+        watcher = asyncio.create_task(_stop_when_gone(request.receive, answer.bridge))
         try:
             complete = await answer.complete()
         finally:
             watcher.cancel()
-            await answer.relay.close()
+            await answer.bridge.close()
         return JSONResponse(answer.reply.whole(complete), headers={GENERATION_HEADER: answer.reply.id})
 
 
 class _Answer:
     """What comes of one request, with the speed of its model measured and the end noted in the log."""
 
-    def __init__(self, asked: Asked, reply: Reply, relay: Relay, resident: Resident) -> None:
-        self.asked, self.reply, self.relay = asked, reply, relay
-        self._resident = resident
+    def __init__(
+        self, asked: GenerationRequest, reply: OpenAIReply, bridge: GenerationBridge, model: LoadedModel
+    ) -> None:
+        self.asked, self.reply, self.bridge = asked, reply, bridge
+        self._model = model
         self._begun = time.monotonic()
         self._said: list[str] = []
         self._counted = 0
 
     async def complete(self) -> Complete:
         """Wait for the end. Raises the error with which the generation failed."""
-        async for batch in self.relay.batches():
+        async for batch in self.bridge.batches():
             for item in batch:
                 self.note(item)
                 if isinstance(item, LeapError):
@@ -102,17 +104,17 @@ class _Answer:
         """Count a response, before it is sent."""
         if isinstance(item, (Chunk, ReasoningChunk)):
             self._counted += 1
-            self._resident.throughput.add(1)
+            self._model.throughput.add(1)
             if isinstance(item, Chunk):
                 self._said.append(item.text)
         elif isinstance(item, Complete):
             stats = item.stats or GenerationStats(0, 0, 0, 0.0)
-            self._resident.throughput.add(stats.completion_tokens - self._counted)  # calls come as no pieces of text
+            self._model.throughput.add(stats.completion_tokens - self._counted)  # calls come as no pieces of text
             counts = (stats.prompt_tokens, stats.cached_prompt_tokens, stats.completion_tokens)
             seconds = time.monotonic() - self._begun
-            log.info("%s: prompt %d+%d, answer %d tokens, %.2f s", self._resident.name, *counts, seconds)
+            log.info("%s: prompt %d+%d, answer %d tokens, %.2f s", self._model.name, *counts, seconds)
         elif isinstance(item, LeapError):
-            log.info("%s: %s", self._resident.name, type(item).__name__)
+            log.info("%s: %s", self._model.name, type(item).__name__)
 
     def as_cut(self, error: LeapError) -> Complete:
         """A constrained answer that was cut short is no error in OpenAI's protocol, but one that ends by ``length``.
@@ -148,19 +150,19 @@ class Stream(Response):
         self.raw_headers = [header for header in self.raw_headers if header[0] != b"content-length"]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        relay = self._answer.relay
-        watcher = asyncio.create_task(_stop_when_gone(receive, relay))
+        bridge = self._answer.bridge
+        watcher = asyncio.create_task(_stop_when_gone(receive, bridge))
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             await _send(send, self._answer.reply.begin())
-            async for batch in relay.batches():
+            async for batch in bridge.batches():
                 await _send(send, b"".join(piece for item in batch for piece in self._frames(item)))
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         except OSError:
             pass  # the reader left
         finally:
             watcher.cancel()
-            await relay.close()
+            await bridge.close()
             self._using.close()
 
     def _frames(self, item: Item) -> list[bytes]:
@@ -181,15 +183,15 @@ async def _send(send: Send, data: bytes) -> None:
         await send({"type": "http.response.body", "body": data, "more_body": True})
 
 
-async def _stop_when_gone(receive: Receive, relay: Relay) -> None:
+async def _stop_when_gone(receive: Receive, bridge: GenerationBridge) -> None:
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            relay.stop()
+            bridge.stop()
             return
 
 
-def _beginning(runner: ModelRunner, asked: Asked) -> Callable[[], Generation]:
+def _beginning(runner: ModelRunner, asked: GenerationRequest) -> Callable[[], Generation]:
     prompt = asked.prompt
     if prompt is None:
         return lambda: runner.start(asked.messages, asked.functions, asked.options)

@@ -24,11 +24,11 @@ from ...storage.directories import Directories
 from ...storage.locks import locked
 from ..client.http import LOOPBACK
 from ..rendezvous import HostFiles, HostState
-from .access import Guard
+from .access import AccessCheck
 from .application import build_app
-from .generation_endpoints import Answering
-from .loaded_models import Residents
-from .management_endpoints import Management
+from .generation_endpoints import GenerationEndpoints
+from .loaded_models import LoadedModels
+from .management_endpoints import ManagementEndpoints
 from .uvicorn_server import Server, listen, on_signals
 
 log = logging.getLogger("leap.host")
@@ -72,12 +72,12 @@ async def _run(files: HostFiles) -> None:
         listener.close()
         raise
     try:
-        residents = Residents(load_local)
+        models = LoadedModels(load_local)
         ending = asyncio.Event()
-        answering = Answering(residents)
-        management = Management(residents, answering, ending.set)
-        app = build_app(residents, answering, management.routes())
-        server = Server.of(Guard(app, token=token, stamp=instance))
+        answering = GenerationEndpoints(models)
+        management = ManagementEndpoints(models, answering, ending.set)
+        app = build_app(models, answering, management.routes())
+        server = Server.of(AccessCheck(app, token=token, stamp=instance))
         on_signals(asyncio.get_running_loop(), ending.set)
         serving = asyncio.create_task(server.serve([listener]))
         _report({})
@@ -90,9 +90,9 @@ async def _run(files: HostFiles) -> None:
             else:  # the directory was removed: nobody can find this host, and another one may come
                 ending.set()
 
-        await _until_not_needed(residents, management, ending, stay_known)
+        await _until_not_needed(models, management, ending, stay_known)
         files.withdraw()
-        await residents.close()
+        await models.close()
         server.end()
         await serving
         log.info("the model host ends")
@@ -101,15 +101,15 @@ async def _run(files: HostFiles) -> None:
 
 
 async def _until_not_needed(
-    residents: Residents, management: Management, ending: asyncio.Event, on_tick: Callable[[], object]
+    models: LoadedModels, management: ManagementEndpoints, ending: asyncio.Event, on_tick: Callable[[], object]
 ) -> None:
     while not ending.is_set():
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(ending.wait(), TICK_SECONDS)
         on_tick()
-        await residents.expire()
-        busy = len(residents) or management.requests
-        if not busy and time.monotonic() - residents.last_change > EMPTY_SECONDS:
+        await models.expire()
+        busy = len(models) or management.requests
+        if not busy and time.monotonic() - models.last_change > EMPTY_SECONDS:
             return
 
 

@@ -1,4 +1,4 @@
-"""Errors as HTTP: which status an error has, and OpenAI's error object around it."""
+"""Errors as HTTP responses, and the requests that are refused with a status of their own."""
 
 from __future__ import annotations
 
@@ -7,22 +7,10 @@ from typing import Any
 from starlette.responses import JSONResponse
 
 from ... import errors
-from ...error_json import error_to_json
 from ...errors import LeapError
+from ...openai.errors import error_object, status_of
 
 JsonObject = dict[str, Any]
-
-STATUSES: tuple[tuple[type[LeapError], int, str, str], ...] = (
-    (errors.LeapGenerationPromptExceedContextLengthError, 413, "invalid_request_error", "context_length_exceeded"),
-    (errors.LeapConstraintError, 422, "constraint_error", "constraint_not_satisfied"),
-    (errors.LeapSchemaError, 400, "invalid_request_error", "invalid_schema"),
-    (errors.LeapOptionsError, 400, "invalid_request_error", "invalid_value"),
-    (errors.LeapSerializationError, 400, "invalid_request_error", "invalid_value"),
-    (errors.LeapModelNotFoundError, 404, "invalid_request_error", "model_not_found"),
-    (errors.LeapUnavailableError, 503, "server_error", "unavailable"),
-    (errors.LeapError, 500, "server_error", "generation_failed"),
-)
-"""The first that fits an error: status, type and code."""
 
 
 class Refused(Exception):
@@ -69,11 +57,8 @@ def body_of(failure: LeapError | Refused) -> tuple[int, JsonObject]:
         status, kind, code, error = failure.status, failure.kind, failure.code, failure.error
     else:
         error = failure
-        status, kind, code = next(row[1:] for row in STATUSES if isinstance(error, row[0]))
-    message = error.message if error.hint is None else f"{error.message} ({error.hint})"
-    param = getattr(error, "option", None) or getattr(error, "path", None) or None
-    shown = {"message": message, "type": kind, "param": param, "code": code, "leap": error_to_json(error)}
-    return status, {"error": shown}
+        status, kind, code = status_of(error)
+    return status, {"error": error_object(error, kind, code)}
 
 
 def answer(failure: LeapError | Refused) -> JSONResponse:

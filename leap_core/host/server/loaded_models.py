@@ -34,7 +34,7 @@ DEFAULT_QUEUE = 256
 
 
 @dataclass(frozen=True)
-class Wish:
+class LoadRequest:
     """How a model is wanted. None means: however it is. ``keep_alive`` in seconds, 0 until unloaded."""
 
     reference: str
@@ -59,19 +59,19 @@ class Wish:
         )
 
 
-class Resident:
+class LoadedModel:
     """One model. ``name`` is what clients call it; ``key`` is its own for this life of the host."""
 
-    def __init__(self, name: str, local: LocalModel, wish: Wish) -> None:
+    def __init__(self, name: str, local: LocalModel, load_request: LoadRequest) -> None:
         self.key = secrets.token_hex(8)
         self.name = name
         self.local = local
-        self.wish = wish
+        self.load_request = load_request
         self.version = _version_of(local.path)
         self.references: set[str] = set()
-        self.options = wish.options()
-        self.queue = DEFAULT_QUEUE if wish.queue is None else wish.queue
-        self.keep_alive = DEFAULT_KEEP_ALIVE if wish.keep_alive is None else wish.keep_alive
+        self.options = load_request.options()
+        self.queue = DEFAULT_QUEUE if load_request.queue is None else load_request.queue
+        self.keep_alive = DEFAULT_KEEP_ALIVE if load_request.keep_alive is None else load_request.keep_alive
         self.runner: ModelRunner | None = None
         self.loading: asyncio.Task[None] | None = None
         self.unloading: asyncio.Task[None] | None = None
@@ -96,18 +96,18 @@ class Resident:
             return None
         return max(0.0, self.last_used + self.keep_alive - time.monotonic())
 
-    def differs(self, wish: Wish) -> str | None:
+    def differs(self, load_request: LoadRequest) -> str | None:
         """In what this model is not as wished, if in anything."""
         if _version_of(self.local.path) != self.version:
             return "an older version of its file"
         context = self.runner.context_size if self.runner else self.options.context_size
-        if wish.context_size is not None and context is not None and wish.context_size != context:
-            return f"a context of {context} tokens, not {wish.context_size}"
+        if load_request.context_size is not None and context is not None and load_request.context_size != context:
+            return f"a context of {context} tokens, not {load_request.context_size}"
         for name, shown in (("cpu_threads", "threads"), ("n_gpu_layers", "GPU layers"), ("slots", "slots")):
-            wanted, present = getattr(wish, name), getattr(self.options, name)
+            wanted, present = getattr(load_request, name), getattr(self.options, name)
             if wanted is not None and wanted != present:
                 return f"{'its own choice of' if present is None else present} {shown}, not {wanted}"
-        if wish.chat_template is not None and wish.chat_template != self.options.chat_template:
+        if load_request.chat_template is not None and load_request.chat_template != self.options.chat_template:
             return "another chat template"
         return None
 
@@ -137,7 +137,7 @@ class Resident:
             self.keep_alive = keep_alive
 
     def to_json(self) -> JsonObject:
-        """What ``leap ps`` shows, and for clients ``key`` and ``wish``. Times in seconds, sizes in bytes."""
+        """What ``leap ps`` shows, and for clients ``key`` and ``load_request``. Times in seconds, sizes in bytes."""
         speed = self.throughput.tokens_per_second()
         return {
             "key": self.key,
@@ -153,8 +153,13 @@ class Resident:
             "tokens_per_second": None if speed is None else round(speed, 1),
             "keep_alive": self.keep_alive,
             "expires_in": None if self.expires_in is None else round(self.expires_in, 1),
-            "wish": {**asdict(self.wish), "cwd": str(self.wish.cwd or ""), "keep_alive": self.keep_alive},
+            "wish": self._to_load_again(),
         }
+
+    def _to_load_again(self) -> JsonObject:
+        """How to have this model loaded once more. Clients of earlier revisions know it as a wish."""
+        request = self.load_request
+        return {**asdict(request), "cwd": str(request.cwd or ""), "keep_alive": self.keep_alive}
 
     def _gone(self) -> Refused:
         return Refused(
@@ -162,86 +167,86 @@ class Resident:
         )
 
 
-class Residents:
+class LoadedModels:
     """All models of a host. ``loader`` makes a runner of files."""
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
-        self._all: dict[str, Resident] = {}
+        self._all: dict[str, LoadedModel] = {}
         self._one_at_a_time = asyncio.Lock()
         self._closing = False
         self._arriving = 0
         self.last_change = time.monotonic()
 
-    def __iter__(self) -> Iterator[Resident]:
+    def __iter__(self) -> Iterator[LoadedModel]:
         return iter(list(self._all.values()))
 
     def __len__(self) -> int:
         return len(self._all)
 
-    async def load(self, wish: Wish) -> Resident:
+    async def load(self, load_request: LoadRequest) -> LoadedModel:
         """The model, loaded now or before. Raises LeapModelLoadingError, also when it is loaded in another way."""
         self._arriving += 1
         try:
-            return await self._load_or_share(wish)
+            return await self._load_or_share(load_request)
         finally:
             self._arriving -= 1
 
-    async def _load_or_share(self, wish: Wish) -> Resident:
-        local = await asyncio.to_thread(resolve_local, wish.reference, cwd=wish.cwd)
+    async def _load_or_share(self, load_request: LoadRequest) -> LoadedModel:
+        local = await asyncio.to_thread(resolve_local, load_request.reference, cwd=load_request.cwd)
         path = str(local.path.resolve())
         while True:
             if self._closing:
                 raise LeapUnavailableError("the model host is ending", hint="try again")
-            resident = self._all.get(path)
-            if resident is None:
-                resident = Resident(self._free_name(local.model_id), local, wish)
-                self._all[path] = resident
-                resident.loading = asyncio.create_task(self._load(path, resident))
-            assert resident.loading is not None
-            await asyncio.shield(resident.loading)
-            if resident.unloading is None:
+            model = self._all.get(path)
+            if model is None:
+                model = LoadedModel(self._free_name(local.model_id), local, load_request)
+                self._all[path] = model
+                model.loading = asyncio.create_task(self._load(path, model))
+            assert model.loading is not None
+            await asyncio.shield(model.loading)
+            if model.unloading is None:
                 break
-            await asyncio.wait({resident.unloading})
-        different = resident.differs(wish)
+            await asyncio.wait({model.unloading})
+        different = model.differs(load_request)
         if different:
             raise LeapModelLoadingError(
-                f"{resident.name} is loaded already, with {different}", hint=f"leap unload {resident.name} first"
+                f"{model.name} is loaded already, with {different}", hint=f"leap unload {model.name} first"
             )
-        resident.references |= {wish.reference, _in_full(wish)}
-        if wish.queue is not None:
-            resident.queue = wish.queue
-        resident.touch(wish.keep_alive)
-        return resident
+        model.references |= {load_request.reference, _in_full(load_request)}
+        if load_request.queue is not None:
+            model.queue = load_request.queue
+        model.touch(load_request.keep_alive)
+        return model
 
-    async def find(self, wish: Wish) -> Resident:
+    async def find(self, load_request: LoadRequest) -> LoadedModel:
         """The model, if it is held. Raises LeapModelNotFoundError."""
         try:
-            local = await asyncio.to_thread(resolve_local, wish.reference, cwd=wish.cwd)
+            local = await asyncio.to_thread(resolve_local, load_request.reference, cwd=load_request.cwd)
         except LeapError:  # a name that it has here, or a file that is there no more
-            is_path = wish.reference.startswith((".", "~", os.sep)) or wish.reference.endswith(".gguf")
-            return self.named(_in_full(wish) if is_path else wish.reference)
+            is_path = load_request.reference.startswith((".", "~", os.sep)) or load_request.reference.endswith(".gguf")
+            return self.named(_in_full(load_request) if is_path else load_request.reference)
         found = self._all.get(str(local.path.resolve()))
         if found is None:
-            raise LeapModelNotFoundError(f"the model {wish.reference!r} is not loaded")
+            raise LeapModelNotFoundError(f"the model {load_request.reference!r} is not loaded")
         return found
 
-    def named(self, name: str | None) -> Resident:
+    def named(self, name: str | None) -> LoadedModel:
         """The model of this name or key; without a name the only one. Raises LeapModelNotFoundError."""
         held = list(self._all.values())
         if name is None and len(held) == 1:
             return held[0]
-        for resident in held:
-            if name == resident.key or (name or "").lower() == resident.name.lower():
-                return resident
-        for resident in held:
-            if name in resident.references:
-                return resident
-        listed = ", ".join(resident.name for resident in held) or "none"
+        for model in held:
+            if name == model.key or (name or "").lower() == model.name.lower():
+                return model
+        for model in held:
+            if name in model.references:
+                return model
+        listed = ", ".join(model.name for model in held) or "none"
         asked = "no model was named" if name is None else f"the model {name!r} is not loaded"
         raise LeapModelNotFoundError(f"{asked}; loaded: {listed}")
 
-    def to_answer(self, name: str | None) -> Resident:
+    def to_answer(self, name: str | None) -> LoadedModel:
         """``named``, for a request that may have come before its model: Refused says so while any is on its way."""
         try:
             return self.named(name)
@@ -250,67 +255,67 @@ class Residents:
                 raise still_loading(name or "the model") from None
             raise
 
-    async def unload(self, resident: Resident) -> None:
+    async def unload(self, model: LoadedModel) -> None:
         """Let go of a model; what runs on it ends with an error. Returns when its memory is free."""
-        if resident.unloading is None:
-            resident.unloading = asyncio.create_task(self._unload(resident))
-        await asyncio.shield(resident.unloading)
+        if model.unloading is None:
+            model.unloading = asyncio.create_task(self._unload(model))
+        await asyncio.shield(model.unloading)
 
-    async def _unload(self, resident: Resident) -> None:
-        if resident.loading is not None:
-            await asyncio.wait({resident.loading})
-        runner, resident.runner = resident.runner, None
+    async def _unload(self, model: LoadedModel) -> None:
+        if model.loading is not None:
+            await asyncio.wait({model.loading})
+        runner, model.runner = model.runner, None
         if runner is not None:
             await asyncio.to_thread(runner.unload)
-            log.info("unloaded %s", resident.name)
-        resident.held.close()
-        self._forget(resident)
+            log.info("unloaded %s", model.name)
+        model.held.close()
+        self._forget(model)
 
     async def expire(self) -> None:
         """Let go of the models whose time is over."""
-        for resident in self:
-            if resident.expires_in == 0.0:
-                log.info("%s was not used for %g s", resident.name, resident.keep_alive)
-                await self.unload(resident)
+        for model in self:
+            if model.expires_in == 0.0:
+                log.info("%s was not used for %g s", model.name, model.keep_alive)
+                await self.unload(model)
 
     async def close(self) -> None:
         """Let go of all, and take no more."""
         self._closing = True
-        await asyncio.gather(*(self.unload(resident) for resident in self))
+        await asyncio.gather(*(self.unload(model) for model in self))
 
-    async def _load(self, path: str, resident: Resident) -> None:
+    async def _load(self, path: str, model: LoadedModel) -> None:
         try:
             async with self._one_at_a_time:
-                log.info("loading %s from %s", resident.name, resident.local.path)
+                log.info("loading %s from %s", model.name, model.local.path)
                 before, begun = resident_bytes(), time.monotonic()
-                resident.held.enter_context(hold(resident.local.path))
-                runner = await asyncio.to_thread(self._loader, resident.local, resident.options)
+                model.held.enter_context(hold(model.local.path))
+                runner = await asyncio.to_thread(self._loader, model.local, model.options)
                 after = resident_bytes()
                 if before is not None and after is not None:
-                    resident.memory = max(after - before, _size_of(resident.local.path))
-                log.info("loaded %s in %.2f s", resident.name, time.monotonic() - begun)
+                    model.memory = max(after - before, _size_of(model.local.path))
+                log.info("loaded %s in %.2f s", model.name, time.monotonic() - begun)
         except BaseException as error:
-            log.info("cannot load %s: %s", resident.name, error)
-            resident.held.close()
-            self._forget(resident)
+            log.info("cannot load %s: %s", model.name, error)
+            model.held.close()
+            self._forget(model)
             raise
-        resident.runner = runner
-        resident.touch(None)
+        model.runner = runner
+        model.touch(None)
         self.last_change = time.monotonic()
 
-    def _forget(self, resident: Resident) -> None:
-        self._all = {path: other for path, other in self._all.items() if other is not resident}
+    def _forget(self, model: LoadedModel) -> None:
+        self._all = {path: other for path, other in self._all.items() if other is not model}
         self.last_change = time.monotonic()
 
     def _free_name(self, name: str) -> str:
-        taken = {resident.name.lower() for resident in self}
+        taken = {model.name.lower() for model in self}
         names = [name, *(f"{name}-{number}" for number in range(2, len(taken) + 3))]
         return next(each for each in names if each.lower() not in taken)
 
 
-def _in_full(wish: Wish) -> str:
+def _in_full(load_request: LoadRequest) -> str:
     """The reference as a path that means the same in any directory."""
-    return os.path.abspath((wish.cwd or Path.cwd()) / wish.reference)
+    return os.path.abspath((load_request.cwd or Path.cwd()) / load_request.reference)
 
 
 def _version_of(path: Path) -> tuple[int, int, int] | None:

@@ -19,18 +19,18 @@ from ...background.process_identity import resident_bytes
 from ...error_json import error_to_json
 from ...errors import LeapError, LeapModelLoadingError, LeapSerializationError
 from ...openai.requests import read_chat, read_completion
-from .generation_endpoints import Answering, read_json
-from .loaded_models import Residents, Wish
+from .generation_endpoints import GenerationEndpoints, read_json
+from .loaded_models import LoadedModels, LoadRequest
 
 JsonObject = dict[str, Any]
 PROGRESS_SECONDS = 0.5
 
 
-class Management:
+class ManagementEndpoints:
     """What ``leap load``, ``ps``, ``unload`` and the remote runner ask for. ``end`` ends the host."""
 
-    def __init__(self, residents: Residents, answering: Answering, end: Callable[[], object]) -> None:
-        self._residents = residents
+    def __init__(self, models: LoadedModels, answering: GenerationEndpoints, end: Callable[[], object]) -> None:
+        self._models = models
         self._answering = answering
         self._end = end
         self.requests = 0
@@ -48,18 +48,18 @@ class Management:
         ]
 
     async def status(self, _request: Request) -> Response:
-        models = [resident.to_json() for resident in self._residents]
+        models = [model.to_json() for model in self._models]
         return _json({"pid": os.getpid(), "memory": resident_bytes(), "models": models})
 
     async def load(self, request: Request) -> Response:
         """Lines of JSON: ``{"loading": seconds}`` now and then, at the end ``{"model": …}`` or ``{"error": …}``."""
-        wish = _wish(await read_json(request))
-        return StreamingResponse(self._load(wish), media_type="application/x-ndjson")
+        load_request = _load_request(await read_json(request))
+        return StreamingResponse(self._load(load_request), media_type="application/x-ndjson")
 
-    async def _load(self, wish: Wish) -> AsyncIterator[bytes]:
+    async def _load(self, load_request: LoadRequest) -> AsyncIterator[bytes]:
         self.requests += 1
         begun = time.monotonic()
-        loading = asyncio.ensure_future(self._residents.load(wish))
+        loading = asyncio.ensure_future(self._models.load(load_request))
         try:
             while not (await asyncio.wait({loading}, timeout=PROGRESS_SECONDS))[0]:
                 yield _line({"loading": round(time.monotonic() - begun, 1)})
@@ -67,36 +67,36 @@ class Management:
         except LeapError as error:
             yield _line({"error": error_to_json(error)})
         except Exception as error:
-            failure = LeapModelLoadingError(f"{wish.reference}: {type(error).__name__}: {error}")
+            failure = LeapModelLoadingError(f"{load_request.reference}: {type(error).__name__}: {error}")
             yield _line({"error": error_to_json(failure)})
         finally:
             self.requests -= 1
 
     async def find(self, request: Request) -> Response:
         """The model, and in what it differs from how it is wanted, if in anything."""
-        wish = _wish(await read_json(request))
-        resident = await self._residents.find(wish)
-        return _json({"model": resident.to_json(), "differs": resident.differs(wish)})
+        load_request = _load_request(await read_json(request))
+        model = await self._models.find(load_request)
+        return _json({"model": model.to_json(), "differs": model.differs(load_request)})
 
     async def unload(self, request: Request) -> Response:
         """Let go of one model, or of all with ``{"all": true}``. Tells their names, and whether the host now ends."""
         asked = await read_json(request)
         if isinstance(asked, dict) and asked.get("all") is True:
-            found = list(self._residents)
+            found = list(self._models)
         else:
-            found = [await self._residents.find(_wish(asked))]
-        await asyncio.gather(*(self._residents.unload(resident) for resident in found))
-        ends = not len(self._residents)
+            found = [await self._models.find(_load_request(asked))]
+        await asyncio.gather(*(self._models.unload(model) for model in found))
+        ends = not len(self._models)
         if ends:
             self._end()
-        return _json({"unloaded": [resident.name for resident in found], "ends": ends})
+        return _json({"unloaded": [model.name for model in found], "ends": ends})
 
     async def tokens(self, request: Request) -> Response:
         """How many tokens the prompt of a chat request has."""
         body = await read_json(request)
         add_bos = body.pop("add_bos_token", True) is True if isinstance(body, dict) else True
         asked = read_chat(body)
-        with self._residents.named(asked.model).in_use(answers=False) as runner:
+        with self._models.named(asked.model).in_use(answers=False) as runner:
             count = await asyncio.to_thread(runner.get_prompt_tokens_size, asked.messages, add_bos, asked.functions)
         return _json({"tokens": count})
 
@@ -105,33 +105,33 @@ class Management:
         body = await read_json(request)
         asked = read_completion(body) if isinstance(body, dict) and "prompt" in body else read_chat(body)
         wanted = asked.messages if asked.prompt is None else asked.prompt
-        with self._residents.named(asked.model).in_use(answers=False) as runner:
+        with self._models.named(asked.model).in_use(answers=False) as runner:
             rendered = await asyncio.to_thread(runner.render, wanted, asked.functions, asked.options)
         return _json({"text": rendered.text, "tokens": rendered.tokens})
 
     async def stop(self, request: Request) -> Response:
         """End a generation within a token; its stream goes on to its end."""
-        relay = self._answering.running.get(request.path_params["generation"])
-        if relay is not None:
-            relay.stop()
-        return _json({"running": relay is not None})
+        bridge = self._answering.running.get(request.path_params["generation"])
+        if bridge is not None:
+            bridge.stop()
+        return _json({"running": bridge is not None})
 
     async def end(self, _request: Request) -> Response:
         """End the host, if it holds no model and nobody is loading one."""
-        ends = not len(self._residents) and not self.requests
+        ends = not len(self._models) and not self.requests
         if ends:
             self._end()
         return _json({"ends": ends})
 
 
-def _wish(value: object) -> Wish:
+def _load_request(value: object) -> LoadRequest:
     if not isinstance(value, dict) or not isinstance(value.get("reference"), str):
         raise LeapSerializationError("expected a reference to a model", path="reference")
-    known = {field.name for field in fields(Wish)}
+    known = {field.name for field in fields(LoadRequest)}
     given = {name: item for name, item in value.items() if name in known}
     if given.get("cwd") is not None:
         given["cwd"] = Path(given["cwd"])
-    return Wish(**given)
+    return LoadRequest(**given)
 
 
 def _json(value: object) -> Response:

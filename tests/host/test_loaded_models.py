@@ -12,7 +12,7 @@ import pytest
 from leap_core import LeapModelLoadingError, LeapModelNotFoundError
 from leap_core.builtin import model_path
 from leap_core.host.server.http_errors import Refused
-from leap_core.host.server.loaded_models import Residents, Wish
+from leap_core.host.server.loaded_models import LoadedModels, LoadRequest
 from leap_core.host.server.throughput import Throughput
 from leap_core.testing import ScriptedModelRunner
 
@@ -41,35 +41,35 @@ def loader():
 
 def test_two_who_want_it_at_once_get_the_same(loader):
     async def main():
-        residents = Residents(loader)
+        models = LoadedModels(loader)
         loader.gate.clear()
-        wanted = [asyncio.create_task(residents.load(Wish("builtin"))) for _ in range(3)]
+        wanted = [asyncio.create_task(models.load(LoadRequest("builtin"))) for _ in range(3)]
         await asyncio.sleep(0)
         with pytest.raises(Refused, match="still being loaded"):
-            residents.to_answer("builtin")
+            models.to_answer("builtin")
         await asyncio.sleep(0.05)
-        with pytest.raises(Refused, match="still being loaded") as caught, residents.named("builtin").in_use():
+        with pytest.raises(Refused, match="still being loaded") as caught, models.named("builtin").in_use():
             pass
         assert caught.value.status == 503
         loader.gate.set()
         assert len(set(await asyncio.gather(*wanted))) == 1 == len(loader.made)
         with pytest.raises(LeapModelNotFoundError):
-            residents.to_answer("gpt-4")
+            models.to_answer("gpt-4")
 
     asyncio.run(main())
 
 
 def test_it_is_found_by_every_name(loader):
     async def main():
-        residents = Residents(loader)
-        held = await residents.load(Wish("builtin"))
+        models = LoadedModels(loader)
+        held = await models.load(LoadRequest("builtin"))
         for name in ("builtin", "BUILTIN", held.key, None):
-            assert residents.named(name) is held
+            assert models.named(name) is held
         for reference in ("builtin", str(model_path()), "model.gguf"):
-            assert await residents.find(Wish(reference, cwd=Path(model_path()).parent)) is held
+            assert await models.find(LoadRequest(reference, cwd=Path(model_path()).parent)) is held
         for reference in ("gpt-4", "/no/such.gguf"):
             with pytest.raises(LeapModelNotFoundError, match="loaded: builtin"):
-                await residents.find(Wish(reference))
+                await models.find(LoadRequest(reference))
 
     asyncio.run(main())
 
@@ -80,67 +80,67 @@ def test_files_of_one_name_get_names_of_their_own(loader, tmp_path):
         (tmp_path / directory / "tiny.gguf").write_bytes(Path(model_path()).read_bytes()[:100])
 
     async def main():
-        residents = Residents(loader)
-        return [(await residents.load(Wish(str(tmp_path / name / "tiny.gguf")))).name for name in ("a", "b")]
+        models = LoadedModels(loader)
+        return [(await models.load(LoadRequest(str(tmp_path / name / "tiny.gguf")))).name for name in ("a", "b")]
 
     assert asyncio.run(main()) == ["tiny", "tiny-2"]
 
 
 def test_a_failure_to_load_leaves_nothing(loader):
     async def main():
-        residents = Residents(loader)
+        models = LoadedModels(loader)
         loader.failure = LeapModelLoadingError("it is damaged")
         for _ in range(2):
             with pytest.raises(LeapModelLoadingError, match="damaged"):
-                await residents.load(Wish("builtin"))
-            assert len(residents) == 0
+                await models.load(LoadRequest("builtin"))
+            assert len(models) == 0
         loader.failure = None
-        assert (await residents.load(Wish("builtin"))).state == "ready"
+        assert (await models.load(LoadRequest("builtin"))).state == "ready"
 
     asyncio.run(main())
 
 
 def test_time_without_use_ends_it_and_loading_begins_it_anew(loader):
     async def main():
-        residents = Residents(loader)
-        held = await residents.load(Wish("builtin", keep_alive=100))
-        await residents.expire()
+        models = LoadedModels(loader)
+        held = await models.load(LoadRequest("builtin", keep_alive=100))
+        await models.expire()
         assert 99 < held.expires_in <= 100
         held.last_used -= 50
         assert held.expires_in < 51
-        assert await residents.load(Wish("builtin")) is held and held.expires_in > 99
+        assert await models.load(LoadRequest("builtin")) is held and held.expires_in > 99
         held.last_used -= 200
         with held.in_use():
             assert held.expires_in is None
-            await residents.expire()
-            assert len(residents) == 1, "it is in use"
+            await models.expire()
+            assert len(models) == 1, "it is in use"
         assert held.expires_in > 99
         held.last_used -= 200
-        await residents.expire()
-        assert len(residents) == 0 and loader.made[0].is_unloaded
+        await models.expire()
+        assert len(models) == 0 and loader.made[0].is_unloaded
 
     asyncio.run(main())
 
 
 def test_with_no_keep_alive_it_stays(loader):
     async def main():
-        residents = Residents(loader)
-        held = await residents.load(Wish("builtin", keep_alive=0))
+        models = LoadedModels(loader)
+        held = await models.load(LoadRequest("builtin", keep_alive=0))
         held.last_used -= 1e9
-        await residents.expire()
-        assert held.expires_in is None and len(residents) == 1
+        await models.expire()
+        assert held.expires_in is None and len(models) == 1
 
     asyncio.run(main())
 
 
 def test_a_model_that_is_there_otherwise_is_not_taken_for_the_wanted_one(loader):
     async def main():
-        residents = Residents(loader)
-        held = await residents.load(Wish("builtin", cpu_threads=2))
+        models = LoadedModels(loader)
+        held = await models.load(LoadRequest("builtin", cpu_threads=2))
         with pytest.raises(LeapModelLoadingError, match="a context of 4096 tokens, not 64"):
-            await residents.load(Wish("builtin", context_size=64))
-        assert held.differs(Wish("builtin", cpu_threads=3)) == "2 threads, not 3"
-        assert held.differs(Wish("builtin", cpu_threads=2, context_size=4096)) is None
+            await models.load(LoadRequest("builtin", context_size=64))
+        assert held.differs(LoadRequest("builtin", cpu_threads=3)) == "2 threads, not 3"
+        assert held.differs(LoadRequest("builtin", cpu_threads=2, context_size=4096)) is None
 
     asyncio.run(main())
 
@@ -150,13 +150,13 @@ def test_a_file_that_was_replaced_is_another_model(loader, tmp_path):
     file.write_bytes(b"GGUF")
 
     async def main():
-        residents = Residents(loader)
-        held = await residents.load(Wish(str(file)))
-        assert held.differs(Wish(str(file))) is None
+        models = LoadedModels(loader)
+        held = await models.load(LoadRequest(str(file)))
+        assert held.differs(LoadRequest(str(file))) is None
         fresh = tmp_path / "fresh"
         fresh.write_bytes(b"GGUF")
         fresh.replace(file)
-        assert held.differs(Wish(str(file))) == "an older version of its file"
+        assert held.differs(LoadRequest(str(file))) == "an older version of its file"
 
     asyncio.run(main())
 
@@ -184,13 +184,13 @@ def test_a_path_means_the_file_that_it_leads_to_from_there(loader, tmp_path):
         shutil.copy(model_path(), place / "m.gguf")
 
     async def main():
-        residents = Residents(loader)
-        held = await residents.load(Wish("./m.gguf", cwd=here))
-        assert await residents.find(Wish("./m.gguf", cwd=here)) is held
-        assert await residents.find(Wish("m", cwd=there)) is held
+        models = LoadedModels(loader)
+        held = await models.load(LoadRequest("./m.gguf", cwd=here))
+        assert await models.find(LoadRequest("./m.gguf", cwd=here)) is held
+        assert await models.find(LoadRequest("m", cwd=there)) is held
         for _ in range(2):
             with pytest.raises(LeapModelNotFoundError):
-                await residents.find(Wish("./m.gguf", cwd=there))
+                await models.find(LoadRequest("./m.gguf", cwd=there))
             (there / "m.gguf").unlink(missing_ok=True)
 
     asyncio.run(main())
@@ -198,16 +198,16 @@ def test_a_path_means_the_file_that_it_leads_to_from_there(loader, tmp_path):
 
 def test_who_wants_a_model_that_is_just_let_go_gets_a_new_one(loader):
     async def main():
-        residents = Residents(loader)
-        first = await residents.load(Wish("builtin"))
+        models = LoadedModels(loader)
+        first = await models.load(LoadRequest("builtin"))
         let_go = threading.Event()
         loader.made[0].unload = lambda: let_go.wait(20)
-        unloading = [asyncio.create_task(residents.unload(first)) for _ in range(2)]
+        unloading = [asyncio.create_task(models.unload(first)) for _ in range(2)]
         await asyncio.sleep(0.05)
         with pytest.raises(Refused) as caught, first.in_use():
             pass
         assert caught.value.status == 404 and isinstance(caught.value.error, LeapModelNotFoundError)
-        wanted = asyncio.create_task(residents.load(Wish("builtin")))
+        wanted = asyncio.create_task(models.load(LoadRequest("builtin")))
         await asyncio.sleep(0.05)
         assert not wanted.done() and not any(task.done() for task in unloading)
         let_go.set()
@@ -219,8 +219,8 @@ def test_who_wants_a_model_that_is_just_let_go_gets_a_new_one(loader):
 
 def test_another_length_of_the_queue_holds_from_then_on(loader):
     async def main():
-        residents = Residents(loader)
-        held = await residents.load(Wish("builtin"))
-        assert (await residents.load(Wish("builtin", queue=0))).queue == 0 == held.queue
+        models = LoadedModels(loader)
+        held = await models.load(LoadRequest("builtin"))
+        assert (await models.load(LoadRequest("builtin", queue=0))).queue == 0 == held.queue
 
     asyncio.run(main())
