@@ -173,7 +173,7 @@ def test_work_outlives_the_terminal_and_everybody_in_it(start, program, long_bat
     os.killpg(shell.pid, signal.SIGHUP)
     os.killpg(shell.pid, signal.SIGKILL)
     shell.communicate()
-    assert program("jobs", "wait", id, "--timeout", "60").returncode == 0
+    assert program("jobs", "wait", id, "--timeout", "60s").returncode == 0
     assert len(ids_of(tmp_path / "out.jsonl")) == 300
 
 
@@ -207,7 +207,7 @@ def test_wrong_usage_and_names_of_nothing(program, tmp_path):
     for arguments, code, told in [
         (["jobs", "status", "nojob"], 8, "there is no job 'nojob'"),
         (["jobs", "cancel"], 2, "give a JOB, or --all"),
-        (["jobs", "wait", "x", "--timeout", "soon"], 2, "is not a time such as"),
+        (["jobs", "wait", "x", "--timeout", "soon"], 2, "is not a length of time such as"),
         (["jobs", "worker", "--stop", "--foreground"], 2, "exclude each other"),
         (["batch", "in.jsonl", "--background", "-m", "builtin"], 2, "needs -o FILE"),
         (["batch", "in.jsonl", "-o", "in.jsonl", "--background", "-m", "builtin"], 2, "input and output at once"),

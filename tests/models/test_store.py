@@ -185,7 +185,7 @@ def test_removing_a_link_to_a_model_leaves_the_model(imported, store, tmp_path):
 LOOK = """
 import sys
 from pathlib import Path
-from leap_core.locks import is_locked
+from leap_core.storage.locks import is_locked
 print(sum(is_locked(Path(sys.argv[1]), shared=bool(sys.argv[2])) for _ in range(int(sys.argv[3]))))
 """
 
