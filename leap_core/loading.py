@@ -80,11 +80,14 @@ class LeapClient:
 
 
 def load_local(model: LocalModel, options: ModelLoadingOptions) -> ModelRunner:
-    """Load files that were found, after a check of the GGUF's header. Raises LeapModelLoadingError."""
+    """Load files that were found; a GGUF that is new here is tried in a child process before. Raises
+    LeapModelLoadingError."""
     from .in_process.runner import InProcessRunner
-    from .models.gguf.header import read_gguf_header
+    from .models.trial.subject import Subject
+    from .models.trial.trying import require_sound
 
-    read_gguf_header(model.path)
+    replaced = options.chat_template or model.chat_template
+    require_sound(Subject(model.path), own_template=replaced is not None)
     if options.chat_template is None and model.chat_template is not None:
         options = replace(options, chat_template=model.chat_template)
     return InProcessRunner(model.path, model.model_id, options, defaults=model.sampling, parser_name=model.parser_name)

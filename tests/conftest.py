@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,8 @@ from leap_cli.main import main
 from leap_core.options import ModelLoadingOptions
 from leap_core.runner.contract import ModelRunner
 from leap_core.testing import ScriptedModelRunner
+
+os.environ.setdefault("LEAP_TRY_MODELS", "0")  # each test's home would pay for its trial; tests of the trial turn it on
 
 
 def pytest_unconfigure() -> None:

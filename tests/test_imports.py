@@ -36,7 +36,7 @@ LEVELS = {
         in_process models.maintenance
         batch engine models.download speech
         llama host.client tools sessions testing models.references
-        constraints chat_format openai runner models.store
+        constraints chat_format openai runner models.store models.trial
         functions models.manifests
         options responses
         messages host.rendezvous background

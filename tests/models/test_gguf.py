@@ -158,7 +158,7 @@ def test_arrays_that_llama_cpp_reads_unchecked_must_fit_the_tokens(tmp_path: Pat
         (lambda w: w.add_layer_norm_rms_eps(-1.0), "layer_norm_rms_epsilon is -1.0"),
         (lambda w: w.add_layer_norm_rms_eps(float("nan")), "layer_norm_rms_epsilon is nan"),
         (lambda w: w.add_token_list(["a", "b", "a"]), "b'a' occurs twice"),
-        (lambda w: sentencepiece(w, [f"<0x{n:02X}>" for n in range(255)]), "no token for the byte <0xFF>"),
+        (lambda w: sentencepiece(w, [f"<0x{n:02X}>" for n in range(256) if n != 0xE2]), "no token for the byte <0xE2>"),
         (lambda w: sentencepiece(w, [f"t{n}" for n in range(3000)]), "no token for the byte <0x00>"),
         (lambda w: w.add_token_list([f"t{n % 2999}" for n in range(3000)]), "b't0' occurs twice"),
     ],

@@ -28,6 +28,8 @@ MAGIC = b"GGUF"
 VERSIONS = (2, 3)
 MOST_DIMENSIONS = 4
 LONGEST_KEY = 65_535
+MOST_STRINGS = 16 * 1024**2
+"""In one array: fifty times the largest vocabulary."""
 LONGEST_TENSOR_NAME = 63
 LONGEST_KEPT_STRING = 16 * 1024**2
 LARGEST_KEPT_ARRAY = 1024
@@ -53,7 +55,8 @@ U32, U64 = Struct("<I"), Struct("<Q")
 
 @dataclass(frozen=True)
 class SkippedArray:
-    """An array too large to keep: the name of its elements' type, and how many there are."""
+    """An array too large to keep: the name of its elements' type, and how many there are. A text that is too long
+    counts as an array of bytes."""
 
     type: str
     count: int
@@ -86,6 +89,8 @@ class GGUFHeader:
     size_bytes: int
     metadata: dict[str, Any]
     tensors: tuple[TensorInfo, ...]
+    data_start: int = 0
+    """Where the header ends and the tensors' bytes begin."""
 
     @property
     def architecture(self) -> str:
@@ -239,7 +244,7 @@ def _read(path: Path, data: mmap.mmap, size: int) -> GGUFHeader:
     check_metadata(metadata, cursor.array_types, cursor.lacking)
     tensors = tuple(_tensors(cursor, tensor_count, metadata.get("general.alignment", DEFAULT_ALIGNMENT)))
     _check_overlap(tensors)
-    return GGUFHeader(path, version, size, metadata, tensors)
+    return GGUFHeader(path, version, size, metadata, tensors, cursor.position)
 
 
 class _Cursor:
@@ -274,10 +279,7 @@ class _Cursor:
         length = self.scalar(U64)
         if not 0 < length <= longest:
             raise Damaged(f"{what} at byte {self.position - 8} claims a length of {length} bytes")
-        try:
-            return self.bytes(length).decode("utf-8")
-        except UnicodeDecodeError:
-            raise Damaged(f"{what} at byte {self.position - length} is not UTF-8") from None
+        return self.bytes(length).decode("utf-8", "backslashreplace")
 
     def value(self, key: str, kind: int) -> Any:
         if kind in SCALARS:
@@ -288,10 +290,13 @@ class _Cursor:
             return self._array(key)
         raise Damaged(f"{key!r} has the unknown value type {kind}")
 
-    def _string(self, key: str) -> str:
+    def _string(self, key: str) -> str | SkippedArray:
         length = self.scalar(U64)
+        if length > self.size - self.position:
+            raise Damaged(f"{key!r} claims a text of {length} bytes, more than the file has left to give")
         if length > LONGEST_KEPT_STRING:
-            raise Damaged(f"{key!r} claims a text of {length} bytes")
+            self.position += length
+            return SkippedArray("byte", length)
         return self.bytes(length).decode("utf-8", "replace")
 
     def _array(self, key: str) -> list[Any] | SkippedArray:
@@ -313,6 +318,8 @@ class _Cursor:
         return [self.value(key, kind) for _ in range(count)]
 
     def _skip_strings(self, key: str, count: int) -> None:
+        if count > MOST_STRINGS:
+            raise Damaged(f"{key!r} claims {count} texts")
         data, position, length_at = self.data, self.position, U64.unpack_from
         ends = [position]
         try:
@@ -352,17 +359,18 @@ def _tensors(cursor: _Cursor, count: int, alignment: int) -> Iterator[TensorInfo
 def _tensor_record(cursor: _Cursor) -> tuple[str, TensorType, tuple[int, ...], int]:
     name = cursor.name("the name of a tensor", LONGEST_TENSOR_NAME)
     dimensions = cursor.scalar(U32)
-    if not 1 <= dimensions <= MOST_DIMENSIONS:
+    if dimensions > MOST_DIMENSIONS:
         raise Damaged(f"the tensor {name!r} claims {dimensions} dimensions")
     shape = tuple(cursor.scalar(U64) for _ in range(dimensions))
     number = cursor.scalar(U32)
     kind = TENSOR_TYPES.get(number)
     if kind is None:
         raise Damaged(f"the tensor {name!r} has the unknown type {number}, of a newer llama.cpp or of none")
-    if not all(shape) or prod(shape) >= 2**63:
+    if any(size >= 2**63 for size in shape) or prod(size for size in shape if size) >= 2**63:
         raise Damaged(f"the tensor {name!r} claims the shape {shape}")
-    if shape[0] % kind.block:
-        raise Damaged(f"the tensor {name!r} has rows of {shape[0]}, no multiple of {kind.name}'s {kind.block}")
+    row = shape[0] if shape else 1
+    if row % kind.block:
+        raise Damaged(f"the tensor {name!r} has rows of {row}, no multiple of {kind.name}'s {kind.block}")
     return name, kind, shape, cursor.scalar(U64)
 
 

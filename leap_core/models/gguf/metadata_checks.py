@@ -11,12 +11,14 @@ MOST_BLOCKS = 512
 TOKENS = "tokenizer.ggml.tokens"
 TOKENIZER_ARRAYS = {
     TOKENS: ("string",),
-    "tokenizer.ggml.scores": ("float32",),
+    "tokenizer.ggml.scores": ("float32", "int32"),
     "tokenizer.ggml.token_type": ("int32", "uint32"),
     "tokenizer.ggml.merges": ("string",),
 }
 MODEL = "tokenizer.ggml.model"
 SENTENCEPIECE = "llama"
+BYTES_OF_TEXT = (*range(0xC0), *range(0xC2, 0xF5))
+"""UTF-8 uses no others."""
 AS_LONG_AS_TOKENS = ("tokenizer.ggml.scores", "tokenizer.ggml.token_type")
 """llama.cpp reads these arrays by token id without looking at their own lengths."""
 
@@ -42,7 +44,7 @@ def check_metadata(metadata: dict[str, Any], array_types: dict[str, str], lackin
         raise Damaged(f"it claims {blocks!r} layers ({architecture}.block_count)")
     for name in ("layer_norm_epsilon", "layer_norm_rms_epsilon"):
         epsilon = metadata.get(f"{architecture}.attention.{name}", 0.0)
-        if not isinstance(epsilon, (int, float)) or not 0.0 <= epsilon < 1.0:
+        if not isinstance(epsilon, (int, float)) or not epsilon >= 0.0:  # nor not a number
             raise Damaged(f"{architecture}.attention.{name} is {epsilon!r}")
     if lacking and metadata.get(MODEL) == SENTENCEPIECE:
         raise Damaged(f"{MODEL} is {SENTENCEPIECE}, but {TOKENS} has no token for the byte <0x{min(lacking):02X}>")
@@ -62,4 +64,4 @@ def check_tokens(tokens: Iterable[bytes]) -> frozenset[int]:
         if token and token in seen:
             raise Damaged(f"the token {token!r} occurs twice in {TOKENS}")
         seen.add(token)
-    return frozenset(byte for byte in range(256) if seen.isdisjoint((b"<0x%02X>" % byte, bytes([byte]))))
+    return frozenset(byte for byte in BYTES_OF_TEXT if seen.isdisjoint((b"<0x%02X>" % byte, bytes([byte]))))

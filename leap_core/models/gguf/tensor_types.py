@@ -25,7 +25,7 @@ TENSOR_TYPES = {
     6: TensorType("Q5_0", 32, 22),
     7: TensorType("Q5_1", 32, 24),
     8: TensorType("Q8_0", 32, 34),
-    9: TensorType("Q8_1", 32, 40),
+    9: TensorType("Q8_1", 32, 36),
     10: TensorType("Q2_K", 256, 84),
     11: TensorType("Q3_K", 256, 110),
     12: TensorType("Q4_K", 256, 144),
@@ -52,6 +52,7 @@ TENSOR_TYPES = {
     39: TensorType("MXFP4", 32, 17),
     40: TensorType("NVFP4", 64, 36),
     41: TensorType("Q1_0", 128, 18),
+    42: TensorType("Q2_0", 64, 18),
 }
 
 FILE_TYPES = {
@@ -90,4 +91,5 @@ FILE_TYPES = {
     38: "MXFP4",
     39: "NVFP4",
     40: "Q1_0",
+    41: "Q2_0",
 }
