@@ -102,7 +102,7 @@ def test_a_changed_file_is_tried_again(lfm2: Path, tmp_path: Path) -> None:
         lambda file: file.set(".rope.scaling.type", b"sideways", STRING),
         lambda file: file.set(".rope.dimension_count", 9999),
     ],
-    ids="I32 F64 norm conv null experts scaling rope".split(),
+    ids=["I32", "F64", "norm", "conv", "null", "experts", "scaling", "rope"],
 )
 def test_what_ends_llama_cpp_ends_the_child_only(mutant, change) -> None:
     path = mutant(change)
@@ -175,9 +175,9 @@ def _computing(path: str) -> bool:
     """Whether a process other than the parent has the file mapped."""
     for entry in Path("/proc").iterdir():
         try:
-            if entry.name.isdigit() and b"trial_process" in (entry / "cmdline").read_bytes():
-                if path in (entry / "maps").read_text():
-                    return True
+            is_trial = entry.name.isdigit() and b"trial_process" in (entry / "cmdline").read_bytes()
+            if is_trial and path in (entry / "maps").read_text():
+                return True
         except OSError:
             continue
     return False
