@@ -19,7 +19,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from ...storage.directories import child_environment, packages_directory
+from ...background.child_environment import child_environment
+from ...storage.directories import packages_directory
 from .limits import Limits
 from .subject import Subject
 from .verdict import CRASH, HANG, MEMORY, REFUSED, SOUND, Verdict
