@@ -34,6 +34,7 @@ EXAMPLES = {
     "models info": "leap models info Mine-Q8_0 --format json",
     "models path": "leap models path Mine-Q8_0",
     "models verify": "leap models verify Mine-Q8_0",
+    "models check": "leap models check Mine-Q8_0",
     "models manifest create": "leap models manifest create model.gguf --temperature 0.3 -o model.json",
     "models manifest check": "leap models manifest check model.json",
     "models gc": "leap models gc --dry-run",

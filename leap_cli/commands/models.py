@@ -15,10 +15,12 @@ from ..framework.output import Format, Output
 from ..framework.sizes import in_bytes
 from ..options.output_format import FormatChoice
 from ..options.value_types import InstalledModelName, ModelName
+from .manifests import manifest
 
 if TYPE_CHECKING:
     from leap_core.models.gguf.header import GGUFHeader
     from leap_core.models.store import InstalledModel, Store
+    from leap_core.models.trial.verdict import Verdict
 
 format_option = click.option(
     "--format",
@@ -151,6 +153,43 @@ def verify(env: Environment, /, names: tuple[str, ...], format: str) -> ExitCode
     return ExitCode.DOWNLOAD if damaged else ExitCode.DONE
 
 
+@command.command("check", short_help="Try whether llama.cpp runs a model.")
+@click.argument("models", metavar="[MODEL]...", nargs=-1, type=ModelName())
+@format_option
+@click.pass_obj
+def check_models(env: Environment, /, models: tuple[str, ...], format: str) -> ExitCode:
+    """Try in a process of its own whether llama.cpp runs MODEL: load it, read its vocabulary, cut text into tokens,
+    compute two tokens, and render its chat template, all within limits of time and memory.
+
+    leap does this by itself before it loads a file that is new to it, and remembers what came of it; this command tries
+    the file anew. Without a MODEL all installed ones are tried. Exit code 3 when one cannot be loaded.
+    """
+    from leap_core.errors import LeapModelLoadingError
+    from leap_core.models.references.resolving import resolve_local
+    from leap_core.models.trial.subject import Subject
+    from leap_core.models.trial.trying import verdict_on
+    from leap_core.models.trial.verdict import REFUSED, Verdict
+
+    output = Output(env, format)
+    records = []
+    for name in models or tuple(model.name for model in _store(env).installed() if model.state == "ready"):
+        found = resolve_local(name, variables=env.variables, cwd=env.cwd)
+        output.progress(f"trying {found.model_id}")
+        try:
+            verdict = verdict_on(Subject(found.path), again=True, variables=env.variables)
+        except LeapModelLoadingError as error:  # its header is damaged: the others are still tried
+            verdict = Verdict(REFUSED, "reading its header", error.message)
+        assert verdict is not None
+        records.append(_tried(found.model_id, found.path, verdict))
+    output.records(records, ["name", "verdict", "stage", "problem", "seconds", "memory"], name="name")
+    bad = [record for record in records if record["verdict"] != "sound"]
+    if bad:
+        output.error(f"{len(bad)} of {len(records)} models cannot be loaded", bad[0]["problem"])
+    elif not records and output.format is Format.TEXT:
+        output.note("no model is installed")
+    return ExitCode.MODEL if bad else ExitCode.DONE
+
+
 @command.command("remove", short_help="Remove installed models.")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, type=InstalledModelName())
 @click.option("--dry-run", is_flag=True, help="Tell what would be removed.")
@@ -212,83 +251,13 @@ def import_file(env: Environment, /, file: Path, name: str | None, quant: str | 
         mode=mode,
         force=force,
         variables=env.variables,
+        on_notice=output.warning,
     )
     output.text(f"{installed.path}\n")
     output.note(f"{installed.name} is installed ({how})")
 
 
-@command.group("manifest", short_help="Write and check manifests.")
-def manifest() -> None:
-    """Write and check the LEAP SDK's manifests: which files belong to a model, and how to sample."""
-
-
-@manifest.command("check")
-@click.argument("file", type=click.Path(path_type=Path))
-@format_option
-@click.pass_obj
-def check(env: Environment, /, file: Path, format: str) -> ExitCode:
-    """Tell everything that is wrong with the manifest FILE, with the keys that were probably meant."""
-    from leap_core.models.manifests.manifest import problems_of
-
-    output = Output(env, format)
-    problems = problems_of(_read(env, file), str(file))
-    records = [
-        {"key": problem.path or None, "level": "error" if problem.is_error else "warning", "message": problem.message}
-        for problem in problems
-    ]
-    output.records(records, ["level", "key", "message"], name="key")
-    errors = sum(problem.is_error for problem in problems)
-    if errors:
-        output.error(f"{file} has {errors} error{'s' if errors > 1 else ''}")
-        return ExitCode.USAGE
-    if output.format is Format.TEXT:
-        output.note(f"{file} is a sound manifest")
-    return ExitCode.DONE
-
-
-@manifest.command("create")
-@click.argument("model", type=click.Path(path_type=Path))
-@click.option("-o", "--output", "target", type=click.Path(path_type=Path), help="Write it there; stdout by default.")
-@click.option("--temperature", type=float)
-@click.option("--top-p", type=float)
-@click.option("--min-p", type=float)
-@click.option("--top-k", type=int)
-@click.option("--repetition-penalty", type=float)
-@click.option(
-    "--chat-template", type=click.Path(path_type=Path), metavar="FILE", help="Jinja that replaces the model's."
-)
-@click.option("--threads", type=click.IntRange(1), help="Decoding threads that it recommends.")
-@click.pass_obj
-def create(
-    env: Environment,
-    /,
-    model: Path,
-    target: Path | None,
-    chat_template: Path | None,
-    threads: int | None,
-    **sampling: Any,
-) -> None:
-    """Write a manifest for the GGUF file MODEL and the companions beside it."""
-    from leap_core.models.maintenance.manifest_creation import create_manifest
-    from leap_core.options import SamplingDefaults
-
-    template = None if chat_template is None else _read(env, chat_template).decode("utf-8", "replace")
-    made = create_manifest(
-        env.cwd / os.path.expanduser(model),
-        None if target is None else env.cwd / os.path.expanduser(target),
-        sampling=SamplingDefaults(**sampling),
-        chat_template=template,
-        threads=threads,
-        variables=env.variables,
-    )
-    Output(env).text(made.dumps() if target is None else f"{target}\n")
-
-
-def _read(env: Environment, file: Path) -> bytes:
-    try:
-        return (env.cwd / os.path.expanduser(file)).read_bytes()
-    except OSError as error:
-        raise click.UsageError(f"cannot read {file}: {error.strerror}") from None
+command.add_command(manifest)
 
 
 def _store(env: Environment) -> Store:
@@ -317,6 +286,23 @@ def _named(env: Environment, names: tuple[str, ...]) -> list[InstalledModel]:
                 model = store.at(local.path.parent) if local.path.parent.parent == store.root else store.named(name)
         found.append(model or store.named(name))
     return found
+
+
+def _tried(name: str, path: Path, verdict: Verdict) -> dict[str, Any]:
+    facts = verdict.facts
+    memory = facts.get("memory_bytes")
+    return {
+        "name": name,
+        "verdict": verdict.outcome,
+        "stage": None if verdict.is_sound else verdict.stage,
+        "problem": verdict.message or (f"chat template: {verdict.template}" if verdict.template else None),
+        "seconds": facts.get("load_seconds"),
+        "memory": in_bytes(memory) if memory else None,
+        "memory_bytes": memory,
+        "template": verdict.template,
+        "facts": dict(facts),
+        "path": str(path),
+    }
 
 
 def _summary(model: InstalledModel) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -13,13 +14,17 @@ import pytest
 
 from leap_core import Leap
 from leap_core.errors import LeapModelLoadingError
+from leap_core.models.maintenance.importing import import_model
+from leap_core.models.store import Store
 from leap_core.models.trial.child import run_child
 from leap_core.models.trial.limits import Limits
 from leap_core.models.trial.subject import Subject
 from leap_core.models.trial.trying import require_sound, verdict_on
 from leap_core.models.trial.verdict import CRASH, HANG, REFUSED, SOUND
+from leap_core.testing.hub import FakeHub
 from leap_core.testing.random_models import TINY_LLAMA, write_random_model
 
+from .conftest import Downloads
 from .gguf_file import STRING, GGUFFile, Value
 
 SHORT = Limits(cpu_seconds=2, seconds=60, memory_bytes=6 * 1024**3)
@@ -188,3 +193,37 @@ def _wait_for(condition) -> None:
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+def test_an_import_ends_with_the_trial(lfm2: Path, mutant, leap_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(leap_home / "models")
+    with pytest.raises(LeapModelLoadingError, match="not safe to load"):
+        import_model(mutant(retype(b"blk.0.ffn_up.weight", 26)), store)
+    assert store.installed() == []
+    installed, _ = import_model(lfm2, store)
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")  # the first use needs no trial any more
+    assert verdict_on(Subject(installed.path)).is_sound
+
+
+def test_a_download_ends_with_the_trial(
+    lfm2: Path, mutant, hub: FakeHub, download: Downloads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.add_file("me/Good-GGUF", "Good-F16.gguf", lfm2)
+    hub.add_file("me/Bad-GGUF", "Bad-F16.gguf", mutant(retype(b"blk.0.ffn_up.weight", 26)))
+    bad = download("me/Bad-GGUF")
+    assert "not safe to load" in download.notices
+    good = download("me/Good-GGUF")
+    assert download.notices == ""
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    assert verdict_on(Subject(good.path)).is_sound
+    assert verdict_on(Subject(bad.path)).outcome == CRASH
+
+
+def test_models_check_says_what_it_found(leap, lfm2: Path, mutant) -> None:
+    done = leap("models", "check", str(lfm2), "--format", "json")
+    assert done.code == 0 and json.loads(done.stdout)[0]["verdict"] == "sound"
+    bad = mutant(retype(b"blk.0.ffn_up.weight", 26))
+    done = leap("models", "check", str(lfm2), str(bad), "--format", "json")
+    assert done.code == 3
+    assert [record["verdict"] for record in json.loads(done.stdout)] == ["sound", "crash"]
+    assert "1 of 2 models cannot be loaded" in done.stderr and "Traceback" not in done.stderr

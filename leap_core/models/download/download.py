@@ -31,6 +31,7 @@ from ..references.reference_syntax import Builtin, InstalledName, LocalPath, Ref
 from ..references.resolving import LocalModel, resolve_local
 from ..safe_names import REPOSITORY
 from ..store import PART, WRITE_LOCK, Store, free_space, size_on_disk
+from ..trial.trying import problem_after_fetching
 from .events import Event, FileFinished, Finished, Listener, Notice, Planned, Speedometer
 from .part_file import PartFile, discard_part, hash_file, sync_directory
 from .plan import DownloadPlan, PlannedFile, Planner
@@ -226,6 +227,9 @@ class Download:
         with locked(plan.directory / WRITE_LOCK, while_waiting=while_waiting):
             hashes = self._fetch_files(web, plan, force=self.options.force and not waited)
             self._write_manifest(plan, hashes)
+        problem = problem_after_fetching(plan.model_path, variables=self.variables, stop=self.stop)
+        if problem is not None:
+            self._tell(Notice(problem))
         self._tell(Finished(plan.name, plan.model_path))
         return resolve_local(str(plan.directory), variables=self.variables)
 

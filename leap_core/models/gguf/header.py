@@ -211,7 +211,7 @@ def _check_opening(path: Path, opening: bytes, size: int) -> None:
     version = U32.unpack(opening[4:])[0]
     if version in VERSIONS:
         return
-    if version & 0xFFFF == 0:
+    if version and version & 0xFFFF == 0:
         raise LeapModelLoadingError(f"{path} is a big-endian GGUF file, and this machine reads little-endian ones")
     raise LeapModelLoadingError(
         f"{path} has GGUF version {version}; versions 2 and 3 can be read",

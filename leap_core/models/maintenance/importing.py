@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ...errors import LeapError, LeapModelLoadingError
@@ -15,6 +15,9 @@ from ..manifests.manifest import Manifest, read_manifest, write_manifest
 from ..references.resolving import LocalModel, resolve_local
 from ..safe_names import directory_name
 from ..store import InstalledModel, Store
+from ..trial.subject import Subject
+from ..trial.trying import error_of, problem_after_fetching, verdict_on
+from ..trial.verdict import CRASH, HANG
 
 MODES = ("auto", "hard link", "reflink", "copy")
 
@@ -28,12 +31,14 @@ def import_model(
     mode: str = "auto",
     force: bool = False,
     variables: Mapping[str, str] | None = None,
+    on_notice: Callable[[str], object] | None = None,
 ) -> tuple[InstalledModel, str]:
     """Put a GGUF file, a manifest's files or a directory's into the store as ``<name>-<quantization>``; the installed
     model, and how it was done: "hard link", "reflink" (neither takes space) or "copy".
 
     Name and quantization come from the file's name, the quantization else from its header. Raises
-    LeapModelNotFoundError or LeapModelLoadingError for what is no model, LeapError where one of that name is.
+    LeapModelNotFoundError or LeapModelLoadingError for what is no model, or ends llama.cpp, and LeapError where one of
+    that name is. ``on_notice`` hears of what else is wrong with it.
     """
     found = resolve_local(str(path.absolute()), variables=variables)
     header = read_gguf_header(found.path)
@@ -49,6 +54,12 @@ def import_model(
     there = store.find(directory.name)
     if there is not None and not force:
         raise LeapError(f"there is a model {there.name} already", hint="choose another with --name, or use --force")
+    verdict = verdict_on(Subject(found.path), variables=variables)
+    if verdict is not None and verdict.outcome in (CRASH, HANG):
+        raise error_of(Subject(found.path), verdict)
+    problem = problem_after_fetching(found.path, variables=variables)
+    if problem is not None and on_notice is not None:
+        on_notice(problem)
     directory.mkdir(parents=True, exist_ok=True)
     how = mode
     with store.writing(directory, f"import {directory.name}"):

@@ -86,6 +86,22 @@ def _try(subject: Subject, variables: Mapping[str, str], stop: threading.Event |
     return run_child(subject, Limits.of(size), variables, stop)
 
 
+def problem_after_fetching(
+    path: Path, *, variables: Mapping[str, str] | None = None, stop: threading.Event | None = None
+) -> str | None:
+    """Try a model that has just come here, so that its first use does not wait; what to tell, or None."""
+    subject = Subject(path)
+    try:
+        verdict = verdict_on(subject, variables=variables, stop=stop)
+    except LeapModelLoadingError as error:
+        return error.message
+    if verdict is None or (verdict.is_sound and verdict.template is None):
+        return None
+    if verdict.is_sound:
+        return f"the chat template in {path.name} cannot be used: {verdict.template}"
+    return error_of(subject, verdict).message
+
+
 def error_of(subject: Subject, verdict: Verdict) -> LeapModelLoadingError:
     """The error for a file that is not sound."""
     if verdict.outcome == REFUSED:
