@@ -1,12 +1,14 @@
 """Markdown for a terminal, while it comes: bold, italics, code, headings and lists; everything else stays as it is.
 
 Text is held back only where a marker may still turn out to be one, at most to the end of its line. A marker that is
-never closed is shown. Knows nothing of widths: the terminal wraps lines, also after it was resized.
+never closed is shown. Lines are broken between words, but those of code.
 """
 
 from __future__ import annotations
 
 import re
+
+from ..framework.wrapping import WordWrap
 
 BOLD, NOT_BOLD = "\x1b[1m", "\x1b[22m"
 ITALIC, NOT_ITALIC = "\x1b[3m", "\x1b[23m"
@@ -33,10 +35,13 @@ _SPANS = (
 class MarkdownStream:
     """Takes an answer's text piece by piece, and gives what a terminal is to show of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, columns: int | None = None) -> None:
+        """``columns``: where lines are broken; None leaves them as they are."""
+        self._columns = columns
         self._restart()
 
     def _restart(self) -> None:
+        self._wrap = None if self._columns is None else WordWrap(self._columns)
         self._line = ""
         self._shown = 0
         self._begun = False
@@ -58,12 +63,19 @@ class MarkdownStream:
     def end(self) -> str:
         """What was held back, and the end of every style."""
         shown = self._advance(ends=True, feed="") if self._line else ""
+        if self._wrap is not None:
+            shown += self._wrap.end()
         self._restart()
         return shown
 
     def _advance(self, *, ends: bool, feed: str = "\n") -> str:
         if self._fence or (not self._begun and _FENCE.match(self._line)):
-            return self._code_line(ends, feed)
+            code = self._code_line(ends, feed)
+            return code if self._wrap is None else self._wrap.verbatim(code)
+        text = self._text_line(ends, feed)
+        return text if self._wrap is None else self._wrap.feed(text)
+
+    def _text_line(self, ends: bool, feed: str) -> str:
         shown = "" if self._begun else self._begin(ends)
         if self._begun:
             text, self._shown = _inline(self._line, self._shown, ends, bold=not self._heading)

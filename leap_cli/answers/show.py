@@ -23,6 +23,7 @@ from leap_core.runner.streams import Stream
 
 from ..framework.interrupts import stopping_on_interrupt
 from ..framework.output import CONTROLS, Format, Output
+from ..framework.wrapping import WordWrap
 from .markdown import MarkdownStream
 
 CUT_SHORT = {
@@ -119,7 +120,10 @@ class _Writer:
         self._streaming = streaming
         self._show_thinking = show_thinking
         self._shown_calls = calls
-        self._markdown = MarkdownStream() if markdown and output.shows_styles else None
+        self._markdown = MarkdownStream(output.columns) if markdown and output.shows_styles else None
+        wraps = output.format is Format.TEXT
+        self._wrap = WordWrap(output.columns) if wraps and output.columns is not None else None
+        self._wrap_aside = WordWrap(output.aside_columns) if output.aside_columns is not None else None
         self._open_text = False
         self._open_aside = False
 
@@ -148,8 +152,12 @@ class _Writer:
 
     def end(self) -> None:
         """Close the line that is open."""
+        if self._wrap_aside is not None:
+            self._output.aside(self._wrap_aside.end())
         if self._open_aside:
             self._output.aside("\n")
+        if self._wrap is not None:
+            self._output.text(self._wrap.end())
         if self._markdown is not None:
             self._output.styled(self._markdown.end())
         if self._open_text:
@@ -170,11 +178,11 @@ class _Writer:
         if self._markdown is not None:
             self._output.styled(self._markdown.feed(piece.translate(CONTROLS)))
         else:
-            self._output.text(piece)
+            self._output.text(piece if self._wrap is None else self._wrap.feed(piece))
         self._open_text = not piece.endswith("\n")
 
     def _aside(self, piece: str) -> None:
-        self._output.aside(piece)
+        self._output.aside(piece if self._wrap_aside is None else self._wrap_aside.feed(piece))
         self._open_aside = not piece.endswith("\n")
 
     def _calls(self, calls: FunctionCalls) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import shutil
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -70,6 +71,11 @@ class Environment:
         """Whether that terminal can show an editor: it moves its cursor where it is told to."""
         able = os.name == "nt" or self.variables.get("TERM", "dumb") not in ("", "dumb", "unknown")
         return self.is_own_terminal and able
+
+    @property
+    def terminal_columns(self) -> int:
+        """The width of the terminal."""
+        return shutil.get_terminal_size().columns
 
     def read_typed_line(self, prompt: str) -> str:
         """A line from the terminal, with line editing where Python has it. Ctrl-D raises EOFError."""

@@ -12,6 +12,8 @@ from enum import Enum
 from typing import Any
 
 from .environment import Environment
+from .wrapping import columns as columns_of
+from .wrapping import fitted_cell, fitting_widths, wrapped
 
 DIM, PLAIN, CLEAR_LINE = "\x1b[2m", "\x1b[0m", "\r\x1b[K"
 
@@ -40,6 +42,10 @@ class Output:
         self._dim_notes = env.use_color(env.stderr_is_terminal)
         self._live_notes = env.stderr_is_terminal and env.variables.get("TERM") != "dumb"
         self._progress_shown = False
+        self.columns = env.terminal_columns if env.stdout_is_terminal else None
+        """The width that text for people is wrapped to; None where stdout is no terminal."""
+        self.aside_columns = env.terminal_columns if env.stderr_is_terminal else None
+        """The same for stderr."""
 
     def text(self, piece: str) -> None:
         """A piece of the data itself: as it is, but without control characters for a terminal."""
@@ -67,7 +73,8 @@ class Output:
             self.text("" if record[name] is None else f"{record[name]}\n")
         else:
             width = max(len(key) for key in record)
-            self.text("".join(f"{key:<{width}}  {_cell(value)}\n" for key, value in record.items()))
+            lines = (f"{key:<{width}}  {_cell(value)}" for key, value in record.items())
+            self.text("".join(f"{self._fitted(line, ' ' * (width + 2))}\n" for line in lines))
 
     def records(self, records: Iterable[Mapping[str, Any]], columns: Sequence[str], *, name: str) -> None:
         """Many things with fields. Text shows ``columns`` in a table with a heading, json all fields in an array."""
@@ -84,16 +91,16 @@ class Output:
 
     def note(self, message: str) -> None:
         """One line for the person at the keyboard."""
-        self._write_note(f"leap: {one_line(message)}\n")
+        self._write_line(f"leap: {one_line(message)}")
 
     def warning(self, message: str) -> None:
         """One line about something that was not done as asked."""
-        self._write_note(f"leap: warning: {one_line(message)}\n")
+        self._write_line(f"leap: warning: {one_line(message)}")
 
     def error(self, message: str, hint: str | None = None) -> None:
         """One line about what failed, and what to do about it."""
         advice = f" (hint: {one_line(hint)})" if hint else ""
-        self._write_note(f"leap: error: {one_line(message)}{advice}\n")
+        self._write_line(f"leap: error: {one_line(message)}{advice}")
 
     def aside(self, piece: str) -> None:
         """Text beside the data, such as reasoning, dimmed on a terminal."""
@@ -112,14 +119,27 @@ class Output:
             return
         rows = [[column.replace("_", " ").upper() for column in columns]]
         rows += [[_cell(record.get(column)) for column in columns] for record in records]
-        widths = [max(len(row[n]) for row in rows) for n in range(len(columns))]
-        lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+        widths = [max(columns_of(row[n]) for row in rows) for n in range(len(columns))]
+        if self.columns is not None:
+            widths = fitting_widths(widths, self.columns)
+        lines = ("  ".join(fitted_cell(cell, width) for cell, width in zip(row, widths, strict=False)) for row in rows)
         self.text("".join(line.rstrip() + "\n" for line in lines))
+        hidden = columns[len(widths) :]
+        if hidden:
+            self.note(f"not shown for lack of room: {', '.join(hidden)} (--format json has all)")
 
     def _write_data(self, text: str) -> None:
         self._end_progress()
         self._out.write(text)
         self._out.flush()
+
+    def _write_line(self, line: str) -> None:
+        if self.aside_columns is not None:
+            line = wrapped(line, self.aside_columns, " " * len("leap: "))
+        self._write_note(line + "\n")
+
+    def _fitted(self, line: str, indent: str) -> str:
+        return line if self.columns is None else wrapped(line, self.columns, indent)
 
     def _write_note(self, text: str) -> None:
         self._end_progress()

@@ -182,7 +182,6 @@ def test_what_is_wrong_is_one_line(leap, leap_home, args, says):
         ('options = "x"', "mine.toml: options must be a table"),
         ("[options]\ntemprature = 1", "there is no option options.generate.temprature; did you mean temperature?"),
         ("[options]\ntemperature = 'hot'", "mine.toml: temperature: 'hot' is not a valid float"),
-        ("[options]\nstop = 'END'", "mine.toml: stop must be a list"),
         ("[options]\nstats = 1", "mine.toml: stats must be true or false"),
         ("[options]\nsession = 'x'", "mine.toml: the option session cannot stand in a template"),
     ],
