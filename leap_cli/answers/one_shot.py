@@ -74,7 +74,6 @@ class Question:
                 show_thinking=self.asked.thinking is Thinking.SHOW,
                 show_stats=show_stats,
                 markdown=count == 1 and not self.asked.raw and not is_shaped(options),
-                document_only=count == 1 and options.json_schema_constraint is not None,
                 calls=shown_calls(self.tools),
                 before_first=before_first,
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -40,14 +39,12 @@ def show_answer(
     streaming: bool = True,
     show_thinking: bool = False,
     show_stats: bool = False,
-    document_only: bool = False,
     markdown: bool = False,
     calls: Calls | None = None,
     before_first: Callable[[], object] | None = None,
 ) -> Complete:
     """Generate and show. Ctrl-C ends the answer early and what has come is kept.
 
-    ``document_only``: the answer is a JSON document, and the format json shows it and nothing else.
     ``markdown``: the text is Markdown, and a terminal shows it so.
     ``calls``: how calls of functions are shown, when leap runs them itself; None prints them as the answer.
     ``before_first`` runs once the model has begun to answer, so that a request it refuses gives nothing but the error.
@@ -71,11 +68,8 @@ def show_answer(
     writer.end()
     complete = require_complete(complete)
     if output.format is Format.JSON:
-        if not document_only or complete.full_message.function_calls:
-            made = {"calls": calls.made} if calls is not None and calls.made else {}
-            output.document({"model": model, **made, **_without_type(complete)})
-        elif complete.finish_reason is not GenerationFinishReason.INTERRUPTED:  # a part of a document is none
-            output.document(json.loads(complete.full_message.text))
+        made = {"calls": calls.made} if calls is not None and calls.made else {}
+        output.document({"model": model, **made, **_without_type(complete)})
     for warning in warnings:
         output.warning(warning)
     _remark(complete, output, show_stats)

@@ -5,6 +5,7 @@ Knows nothing of what the commands do.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -103,9 +104,9 @@ class CommandTable(LeapGroup):
     def with_default(self, args: list[str]) -> list[str]:
         """The line with the command that it leaves out.
 
-        Its first word decides: with a space in it, or as the ``-`` of standard input, it is a prompt; any other is a
-        command's name, so that a mistyped one is never answered by a model. Raises UsageError for such a word after
-        options.
+        Its first word decides: one that cannot be a command's name, or the ``-`` of standard input, is a prompt; any
+        other is a command's name, so that a mistyped one is never answered by a model. Raises UsageError for such a
+        word after options.
         """
         if not args or args[0] in self.table or args[0] in self._own_options:
             return args
@@ -114,7 +115,7 @@ class CommandTable(LeapGroup):
             if self._is_option_of_default(begin):
                 self._check_first_word(args)
                 return [self.default, *args]
-            return [self.default, "--", *args] if is_prompt(begin) else args
+            return [self.default, "--", *args] if any(map(str.isspace, begin)) else args
         first = args[1] if begin == "--" and len(args) > 1 else begin
         return [self.default, *args] if is_prompt(first) else args
 
@@ -190,8 +191,8 @@ class CommandTable(LeapGroup):
 
 
 def is_prompt(word: str) -> bool:
-    """Whether a word at the beginning of a line is a prompt and no command's name."""
-    return word == "-" or any(char.isspace() for char in word)
+    """Whether a word at the beginning of a line is a prompt: no command's name looks like it."""
+    return word == "-" or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", word)
 
 
 leap_command: Callable[..., Callable[[Callable[..., Any]], LeapCommand]] = partial(

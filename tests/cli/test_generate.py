@@ -183,3 +183,11 @@ def test_usage_errors_are_one_line_and_exit_2(leap, args, stdin, says):
     assert says in done.stderr
     assert done.stderr.startswith("leap: error: ") and done.stderr.count("\n") == 1
     assert leap.loaded == [], "nothing was loaded for a request that is wrong"
+
+
+def test_json_has_one_shape_with_a_schema_too(leap):
+    leap.script('{"age": 3}')
+    document = json.loads(leap("generate", "--json-schema", "age int", "--format", "json", "x").stdout)
+    assert json.loads(document["message"]["content"]) == {"age": 3} and document["finish_reason"] == "stop"
+    leap.script('{"age": 3}')
+    assert json.loads(leap("generate", "--json-schema", "age int", "x").stdout) == {"age": 3}

@@ -110,3 +110,15 @@ def test_a_group_alone_lists(leap, group):
 
 def test_a_group_with_nothing_to_list_shows_its_help(leap):
     assert leap("schema").stdout == leap("schema", "--help").stdout != ""
+
+
+@pytest.mark.parametrize("prompt", ["法国的首都是什么？", "Hello?", "2+2=", "¿Qué?", "C'est-à-dire…"])
+def test_what_cannot_be_a_command_is_a_prompt(leap, prompt):
+    leap.script("yes")
+    assert leap(prompt).stdout == "yes\n"
+    assert leap.runner.requests[0].messages[-1].text == prompt
+
+
+@pytest.mark.parametrize("word", ["genrate", "--modle=x", "Hello"])
+def test_a_mistyped_command_or_option_is_no_prompt(leap, word):
+    assert leap(word).code == 2

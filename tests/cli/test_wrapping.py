@@ -85,5 +85,5 @@ def test_answers_notes_and_errors_are_wrapped_at_a_terminal_only(leap, monkeypat
     assert done.stdout.split() == long.split() and max(map(columns, done.stdout.splitlines())) <= 30
     leap.script(long)
     assert leap("generate", "x").stdout == f"{long}\n"
-    done = leap("generate", "--session", "a/b", "x", terminal=True)
+    done = leap("jobs", "wait", "--timeout", "30", terminal=True)
     assert done.code == 2 and max(map(columns, done.stderr.splitlines())) <= 30
