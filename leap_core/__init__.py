@@ -75,6 +75,7 @@ _MODULES = {
         "Text",
         "leap_object_hook",
         "messages_from_json",
+        "Speech",
     ),
     "models.download.sdk": (
         "DownloadInProgress",
@@ -162,6 +163,7 @@ if TYPE_CHECKING:
         Text as Text,
         leap_object_hook as leap_object_hook,
         messages_from_json as messages_from_json,
+        Speech as Speech,
     )
     from .models.download.sdk import (
         DownloadInProgress as DownloadInProgress,

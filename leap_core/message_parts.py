@@ -1,7 +1,8 @@
 """The parts of a message: text, a JPEG picture, WAV sound, raw samples; and their JSON.
 
 The JSON is that of OpenAI's chat completions, as the LEAP SDK writes it: pictures as ``image_url`` with a data URI,
-sound as ``input_audio``. One thing goes beyond it: ``input_audio`` of format ``pcm_f32le`` with its ``sample_rate``.
+sound as ``input_audio``. Two things go beyond it: ``input_audio`` of format ``pcm_f32le`` with its ``sample_rate``,
+and ``speech`` beside the ``input_audio`` of what a model said aloud.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .errors import LeapSerializationError
-from .json_fields import kind_of, object_at, text_at
+from .json_fields import kind_of, list_at, object_at, text_at
 from .media.fetching import UrlAccess
 from .media.sniffing import JPEG_START
 from .media.wav import WavFormat, as_float32, check_samples, check_wav, wav_from_samples
@@ -27,7 +28,7 @@ JsonObject = dict[str, Any]
 
 
 class ChatMessageContent:
-    """One part of a message: Text, Image, Audio or AudioPcmF32. Parts are immutable and compare by value."""
+    """One part of a message: Text, Image, Audio, Speech or AudioPcmF32. Parts are immutable and compare by value."""
 
     Text: ClassVar[type[Text]]
     Image: ClassVar[type[Image]]
@@ -183,6 +184,25 @@ class Audio(ChatMessageContent):
 
 
 @dataclass(frozen=True)
+class Speech(Audio):
+    """What a model said aloud: the sound, and ``turn``, with which the same model reads its answer back.
+
+    ``turn`` has the answer in order: the id of each token, and for each frame of sound its codes.
+    """
+
+    turn: tuple[int | tuple[int, ...], ...] = field(default=(), repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        turn = tuple(item if isinstance(item, int) else tuple(item) for item in self.turn)
+        object.__setattr__(self, "turn", turn)
+
+    def to_json(self) -> JsonObject:
+        turn = [item if isinstance(item, int) else list(item) for item in self.turn]
+        return {**super().to_json(), "speech": {"turn": turn}}
+
+
+@dataclass(frozen=True)
 class AudioPcmF32(ChatMessageContent):
     """Raw mono sound: float samples in [-1, 1] (kept as float32) at ``sample_rate`` Hz."""
 
@@ -227,7 +247,7 @@ def _read_audio(part: JsonObject, path: str) -> ChatMessageContent:
     kind = audio.get("format")
     try:
         if kind == "wav":
-            return Audio(data)
+            return Audio(data) if part.get("speech") is None else Speech(data, _read_turn(part["speech"], path))
         if kind == "pcm_f32le":
             return _pcm_from_bytes(data, audio.get("sample_rate"))
     except LeapSerializationError as error:
@@ -237,6 +257,17 @@ def _read_audio(part: JsonObject, path: str) -> ChatMessageContent:
         path=f"{where}.format",
         hint="convert it to WAV first",
     )
+
+
+def _read_turn(speech: object, path: str) -> tuple[int | tuple[int, ...], ...]:
+    where = f"{path}.speech.turn"
+    turn: list[int | tuple[int, ...]] = []
+    for n, item in enumerate(list_at(object_at(speech, f"{path}.speech").get("turn"), where)):
+        codes = item if isinstance(item, list) else [item]
+        if not codes or not all(isinstance(code, int) and not isinstance(code, bool) and code >= 0 for code in codes):
+            raise LeapSerializationError("expected a token id or a list of codes", path=f"{where}[{n}]")
+        turn.append(tuple(codes) if isinstance(item, list) else codes[0])
+    return tuple(turn)
 
 
 def _pcm_from_bytes(data: bytes, sample_rate: object) -> AudioPcmF32:

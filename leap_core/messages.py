@@ -18,6 +18,7 @@ from .message_parts import Audio as Audio
 from .message_parts import AudioPcmF32 as AudioPcmF32
 from .message_parts import ChatMessageContent as ChatMessageContent
 from .message_parts import Image as Image
+from .message_parts import Speech as Speech
 from .message_parts import Text as Text
 
 JsonObject = dict[str, Any]

@@ -48,6 +48,9 @@ class GenerationOptions:
     last ``repeat_last_n`` tokens (-1 = the whole context, 0 = none; 64 by default); ``logit_bias`` adds to the logits
     of token ids; ``rng_seed`` makes sampling repeatable.
 
+    Speech, for models that speak: ``audio_temperature`` >= 0 and ``audio_top_k`` >= 0 (0 = all) choose the codes of
+    the sound as ``temperature`` and ``top_k`` choose tokens; by default they follow the kind of speech.
+
     Ending: ``max_tokens`` >= 1; ``stop`` strings, looked for in the text alone and not part of it.
 
     Shape: at most one of ``json_schema_constraint`` (JSON text), ``regex_constraint``, ``grammar_constraint`` (Lark)
@@ -85,6 +88,8 @@ class GenerationOptions:
     regex_constraint: str | None = None
     grammar_constraint: str | None = None
     choices_constraint: Sequence[str] | None = None
+    audio_temperature: float | None = None
+    audio_top_k: int | None = None
 
     def __post_init__(self) -> None:
         self.validate()
@@ -190,13 +195,14 @@ LARGEST = 2**64 - 1
 """Of whole numbers."""
 _NUMBERS = (
     ("temperature", 0.0, math.inf),
+    ("audio_temperature", 0.0, math.inf),
     ("top_p", 0.0, 1.0),
     ("min_p", 0.0, 1.0),
     ("repetition_penalty", 0.0, math.inf),
     ("frequency_penalty", -2.0, 2.0),
     ("presence_penalty", -2.0, 2.0),
 )
-_INTEGERS = (("top_k", 0), ("max_tokens", 1), ("repeat_last_n", -1), ("rng_seed", 0))
+_INTEGERS = (("top_k", 0), ("audio_top_k", 0), ("max_tokens", 1), ("repeat_last_n", -1), ("rng_seed", 0))
 _CONSTRAINTS = ("json_schema_constraint", "regex_constraint", "grammar_constraint", "choices_constraint")
 
 

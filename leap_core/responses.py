@@ -5,12 +5,16 @@ Every response has a JSON form, ``{"type": "chunk", "text": …}`` and so on, th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import base64
+import binascii
+import struct
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar
 
 from .errors import LeapGenerationError, LeapSerializationError
 from .json_fields import list_at, number_at, object_at, text_at
+from .media.wav import as_float32
 from .messages import ChatMessage, LeapFunctionCall
 from .statistics import GenerationStats as GenerationStats
 
@@ -93,16 +97,22 @@ class FunctionCalls(MessageResponse):
 
 @dataclass(frozen=True)
 class AudioSample(MessageResponse):
-    """Mono float samples in [-1, 1] at ``sample_rate`` Hz."""
+    """A piece of what the model says aloud: mono samples, as float32 holds them, at ``sample_rate`` Hz. They are in
+    [-1, 1] but for what a model overdoes.
 
-    samples: tuple[float, ...]
+    In JSON the samples are base64 of little-endian float32; a list of numbers is read too.
+    """
+
+    samples: tuple[float, ...] = field(repr=False)
     sample_rate: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "samples", tuple(self.samples))
+        object.__setattr__(self, "samples", as_float32(self.samples))
 
     def to_json(self) -> JsonObject:
-        return {"type": "audio_sample", "samples": list(self.samples), "sample_rate": self.sample_rate}
+        packed = struct.pack(f"<{len(self.samples)}f", *self.samples)
+        samples = base64.b64encode(packed).decode("ascii")
+        return {"type": "audio_sample", "samples": samples, "sample_rate": self.sample_rate}
 
 
 @dataclass(frozen=True)
@@ -173,12 +183,20 @@ def _read_calls(value: JsonObject, path: str) -> MessageResponse:
 
 
 def _read_sample(value: JsonObject, path: str) -> MessageResponse:
-    where = f"{path}.samples"
-    samples = [number_at(item, f"{where}[{n}]") for n, item in enumerate(list_at(value.get("samples"), where))]
     rate = number_at(value.get("sample_rate"), f"{path}.sample_rate")
     if not isinstance(rate, int):
         raise LeapSerializationError("expected a whole number of Hz", path=f"{path}.sample_rate")
-    return AudioSample(tuple(samples), rate)
+    return AudioSample(_samples(value.get("samples"), f"{path}.samples"), rate)
+
+
+def _samples(value: object, path: str) -> tuple[float, ...]:
+    if not isinstance(value, str):
+        return tuple(number_at(item, f"{path}[{n}]") for n, item in enumerate(list_at(value, path)))
+    try:
+        data = base64.b64decode(value, validate=True)
+        return struct.unpack(f"<{len(data) // 4}f", data)
+    except (binascii.Error, ValueError, struct.error):
+        raise LeapSerializationError("expected base64 of float32 samples", path=path) from None
 
 
 def _read_complete(value: JsonObject, path: str) -> MessageResponse:

@@ -37,8 +37,8 @@ LEVELS = {
         batch engine models.download speech
         llama host.client tools sessions testing models.references
         constraints chat_format openai runner models.store models.trial
-        functions models.manifests
-        options responses
+        functions models.manifests spoken_files
+        options responses voices
         messages host.rendezvous background
         message_parts
         schemas media storage models.gguf models.hub models.file_names models.safe_names json_fields error_json

@@ -86,6 +86,8 @@ def test_json_holds_only_what_differs_and_reads_back_equal():
         repeat_last_n=32,
         logit_bias={5: -1.5},
         tool_choice="required",
+        audio_temperature=0.9,
+        audio_top_k=4,
     )
     text = json.dumps(options.to_json())
     assert GenerationOptions.from_json(json.loads(text)) == options

@@ -98,3 +98,10 @@ def test_unknown_shapes_are_named_by_their_path(value, path):
 def test_lists_become_tuples():
     calls = [LeapFunctionCall("f")]
     assert FunctionCalls(calls) == FunctionCalls(tuple(calls)) and AudioSample([0.5], 8000).samples == (0.5,)
+
+
+def test_samples_are_written_as_base64_and_read_as_a_list_too() -> None:
+    sample = AudioSample((0.0, 0.5, -1.0), 24000)
+    assert sample.to_json()["samples"] == "AAAAAAAAAD8AAIC/"
+    listed = {"type": "audio_sample", "samples": [0.0, 0.5, -1], "sample_rate": 24000}
+    assert MessageResponse.from_json(listed) == sample

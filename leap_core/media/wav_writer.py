@@ -1,0 +1,77 @@
+"""Sound written while it comes: 16-bit mono, as WAV or bare samples."""
+
+from __future__ import annotations
+
+import io
+import struct
+import sys
+from array import array
+from collections.abc import Sequence
+from typing import BinaryIO
+
+from .wav import PCM
+
+UNKNOWN_LENGTH = 0xFFFF_FFFF
+"""What programs read as "to the end", as ffmpeg writes it into a pipe."""
+BYTES_A_SAMPLE = 2
+HEADER_BYTES = 44
+
+
+class WavWriter:
+    """Writes mono sound of ``sample_rate`` Hz to ``stream``, which stays open.
+
+    ``header``: False leaves the bare little-endian samples. The header's lengths are unknown until ``finish``, and stay
+    so in a stream that cannot be sought.
+    """
+
+    def __init__(self, stream: BinaryIO, sample_rate: int, *, header: bool = True) -> None:
+        self._stream = stream
+        self._rate = sample_rate
+        self._header = header
+        self.samples = 0
+        """Samples written so far."""
+        if header:
+            stream.write(wav_header(UNKNOWN_LENGTH, sample_rate))
+
+    def write(self, samples: Sequence[float]) -> None:
+        """Add samples in [-1, 1]; louder ones are cut off."""
+        self._stream.write(pcm16(samples))
+        self._stream.flush()
+        self.samples += len(samples)
+
+    def finish(self) -> None:
+        """Put the length into the header where the stream allows it."""
+        if self._header and self._stream.seekable():
+            end = self._stream.tell()
+            self._stream.seek(end - HEADER_BYTES - self.samples * BYTES_A_SAMPLE)
+            self._stream.write(wav_header(self.samples * BYTES_A_SAMPLE, self._rate))
+            self._stream.seek(end)
+        self._stream.flush()
+
+
+def wav_header(data_bytes: int, sample_rate: int) -> bytes:
+    """The head of a WAV file of 16-bit mono samples."""
+    layout = struct.pack("<HHIIHH", PCM, 1, sample_rate, sample_rate * BYTES_A_SAMPLE, BYTES_A_SAMPLE, 16)
+    riff = min(UNKNOWN_LENGTH, data_bytes + HEADER_BYTES - 8)
+    return (
+        struct.pack("<4sI4s4sI", b"RIFF", riff, b"WAVE", b"fmt ", 16)
+        + layout
+        + struct.pack("<4sI", b"data", data_bytes)
+    )
+
+
+def pcm16(samples: Sequence[float]) -> bytes:
+    """Samples in [-1, 1] as little-endian 16-bit numbers; louder ones are cut off."""
+    values = array("h", (round(max(-1.0, min(1.0, sample)) * 32767) for sample in samples))
+    if sys.byteorder == "big":
+        values.byteswap()
+    return values.tobytes()
+
+
+def wav_of(samples: Sequence[float], sample_rate: int) -> bytes:
+    """A whole WAV file of 16-bit samples."""
+    file = io.BytesIO()
+    writer = WavWriter(file, sample_rate)
+    writer.write(samples)
+    writer.finish()
+    return file.getvalue()
