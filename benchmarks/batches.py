@@ -32,7 +32,7 @@ from leap_core.batch.output_file import OutputFile
 from leap_core.batch.results import Result
 from leap_core.batch.run import Batch
 from leap_core.batch.settings import DEFAULT_CONCURRENCY
-from leap_core.loading import Leap
+from leap_core.opening import Leap
 from leap_core.options import GenerationOptions, ModelLoadingOptions
 from leap_core.runner.contract import ModelRunner
 

@@ -22,7 +22,7 @@ from harness import Row, alternate, arguments, options, report, runner, words
 from leap_core.constraints import compile_constraint
 from leap_core.constraints.contract import TokenConstraint
 from leap_core.engine.prompt import Prompt
-from leap_core.engine.request import Finished, Sequence
+from leap_core.engine.request import Finished, Request
 from leap_core.engine.sampler import RUNTIME_DEFAULTS, Sampler
 from leap_core.in_process.runner import InProcessRunner
 from leap_core.llama.model import LlamaModel
@@ -98,7 +98,7 @@ def decode_speed(model: InProcessRunner, constraint: TokenConstraint | None) -> 
     """Tokens a second of one sequence, after its first token."""
     asked = options(TOKENS).with_defaults(RUNTIME_DEFAULTS)
     ids = model.model.tokenize(words(PROMPT_TOKENS), parse_special=False)
-    sequence = Sequence(Prompt.of_tokens(ids, ()), Sampler(asked, ids), max_tokens=TOKENS, constraint=constraint)
+    sequence = Request(Prompt.of_tokens(ids, ()), Sampler(asked, ids), max_tokens=TOKENS, constraint=constraint)
     model.scheduler.submit(sequence)
     while not isinstance(event := sequence.events.get(), Finished):
         pass

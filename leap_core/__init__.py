@@ -19,7 +19,8 @@ __version__ = "0.1.0"
 
 _MODULES = {
     "schemas.response_types": ("Guide", "parse_result", "schema_of"),
-    "runner.conversation": ("Conversation", "ResponseStream"),
+    "runner.conversation": ("Conversation",),
+    "runner.response_stream": ("ResponseStream",),
     "errors": (
         "LeapConstraintError",
         "LeapError",
@@ -62,7 +63,7 @@ _MODULES = {
     "tools.run": ("FunctionRun", "run_functions"),
     "tools.policy": ("FunctionPolicy", "ToolPolicy"),
     "functions.signatures": ("declare",),
-    "loading": ("Leap", "LeapClient", "Result"),
+    "opening": ("HostUse", "Leap", "LeapClient", "Result", "open_runner"),
     "messages": (
         "Audio",
         "AudioPcmF32",
@@ -95,10 +96,10 @@ _MODULES = {
         "Complete",
         "FunctionCalls",
         "GenerationFinishReason",
-        "GenerationStats",
         "MessageResponse",
         "ReasoningChunk",
     ),
+    "statistics": ("GenerationStats",),
     "runner.contract": ("Generation", "GenerationHandler", "ModelRunner", "RenderedPrompt"),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
@@ -107,7 +108,8 @@ __all__ = ["__version__", *sorted(_HOME)]  # noqa: PLE0604
 
 if TYPE_CHECKING:
     from .schemas.response_types import Guide as Guide, parse_result as parse_result, schema_of as schema_of
-    from .runner.conversation import Conversation as Conversation, ResponseStream as ResponseStream
+    from .runner.conversation import Conversation as Conversation
+    from .runner.response_stream import ResponseStream as ResponseStream
     from .errors import (
         LeapConstraintError as LeapConstraintError,
         LeapError as LeapError,
@@ -150,7 +152,13 @@ if TYPE_CHECKING:
     from .tools.run import FunctionRun as FunctionRun, run_functions as run_functions
     from .tools.policy import FunctionPolicy as FunctionPolicy, ToolPolicy as ToolPolicy
     from .functions.signatures import declare as declare
-    from .loading import Leap as Leap, LeapClient as LeapClient, Result as Result
+    from .opening import (
+        HostUse as HostUse,
+        Leap as Leap,
+        LeapClient as LeapClient,
+        Result as Result,
+        open_runner as open_runner,
+    )
     from .messages import (
         Audio as Audio,
         AudioPcmF32 as AudioPcmF32,
@@ -188,10 +196,10 @@ if TYPE_CHECKING:
         Complete as Complete,
         FunctionCalls as FunctionCalls,
         GenerationFinishReason as GenerationFinishReason,
-        GenerationStats as GenerationStats,
         MessageResponse as MessageResponse,
         ReasoningChunk as ReasoningChunk,
     )
+    from .statistics import GenerationStats as GenerationStats
     from .runner.contract import (
         Generation as Generation,
         GenerationHandler as GenerationHandler,

@@ -14,11 +14,11 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from leap_core.errors import LeapUnavailableError
+from leap_core.opening import HostUse, open_runner
 from leap_core.options import ModelLoadingOptions
 from leap_core.runner.contract import ModelRunner
 
@@ -30,27 +30,6 @@ from .attempt import Attempt, Attempts
 from .log import log
 from .outcomes import run_attempt
 from .tasks import OpenModel, batch, generate
-
-
-def open_model(
-    reference: str, options: ModelLoadingOptions, *, variables: Mapping[str, str], use_host: bool
-) -> ModelRunner:
-    """The runner of a model for a job: the warm host's when it holds the model, else one of this process."""
-    from leap_core.loading import load_local
-    from leap_core.models.references.resolving import resolve_local
-
-    warm = _warm(reference, options) if use_host else None
-    return warm or load_local(resolve_local(reference, variables=variables), options)
-
-
-def _warm(reference: str, options: ModelLoadingOptions) -> ModelRunner | None:
-    from leap_core.host.client.lookup import warm_runner
-
-    try:
-        return warm_runner(reference, options)
-    except LeapUnavailableError as error:
-        log(f"the model host is not used: {error}")
-        return None
 
 
 class Models:
@@ -106,7 +85,8 @@ def main(owner: str) -> None:
 
 def _task(attempt: Attempt, models: Models) -> partial[Ending]:
     parameters = attempt.job.parameters
-    opening = partial(open_model, variables=variables_of(parameters), use_host=parameters.get("host", True))
+    host = HostUse.USE if parameters.get("host", True) else HostUse.NEVER
+    opening = partial(open_runner, host=host, variables=variables_of(parameters), on_warning=log)
     if attempt.job.kind == BATCH:
         return partial(batch, open_model=opening)
     return partial(generate, load=partial(models.lend, open_model=opening))

@@ -13,12 +13,12 @@ from leap_core.responses import (
     Complete,
     FunctionCalls,
     GenerationFinishReason,
-    GenerationStats,
     MessageResponse,
     ReasoningChunk,
     require_complete,
 )
 from leap_core.runner.streams import Stream
+from leap_core.statistics import GenerationStats
 
 from ..framework.interrupts import stopping_on_interrupt
 from ..framework.output import CONTROLS, Format, Output

@@ -23,7 +23,7 @@ def engine() -> dict[str, Any]:
 
 def generation() -> dict[str, Any]:
     """One answer of the built-in model, and how long everything took."""
-    from leap_core.loading import Leap
+    from leap_core.opening import Leap
     from leap_core.responses import Complete
 
     begun = time.monotonic()

@@ -26,7 +26,7 @@ ModelLoader = Callable[[str, "ModelLoadingOptions"], "ModelRunner"]
 
 def load_model(reference: str, options: ModelLoadingOptions) -> ModelRunner:
     """The loader of a real process."""
-    from leap_core.loading import Leap
+    from leap_core.opening import Leap
 
     return Leap.load(reference, options)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from leap_core.errors import LeapModelLoadingError, LeapUnavailableError
+from leap_core.errors import LeapModelLoadingError
 
 from ..framework.environment import Environment
 from ..framework.output import Output
@@ -101,20 +102,20 @@ def warm_or_load(env: Environment, reference: str, options: ModelLoadingOptions,
     ``--host`` demands the host's and ``--no-host`` forbids it; both are found in click's context. ``quiet`` leaves the
     host aside unless it is demanded: llama.cpp's log is to be seen here.
     """
+    from leap_core.opening import HostUse, open_runner
+
     context = click.get_current_context(silent=True)
     use_host = context.meta.get(USE_HOST) if context is not None else None
-    if use_host is False or (quiet and use_host is None):
-        return _load_here(env, reference, options)
-    from leap_core.host.client.lookup import demanded_runner, warm_runner
-
-    if use_host:
-        return demanded_runner(reference, options, variables=env.variables, cwd=env.cwd)
-    try:
-        warm = warm_runner(reference, options, variables=env.variables, cwd=env.cwd)
-    except LeapUnavailableError as error:
-        Output(env).warning(f"the model host is not used: {error.message}")
-        warm = None
-    return warm or _load_here(env, reference, options)
+    host = HostUse.DEMAND if use_host else HostUse.NEVER if quiet or use_host is False else HostUse.USE
+    return open_runner(
+        reference,
+        options,
+        host=host,
+        variables=env.variables,
+        cwd=env.cwd,
+        on_warning=Output(env).warning,
+        load=partial(_load_here, env),
+    )
 
 
 def host_for_job() -> bool:

@@ -14,10 +14,10 @@ from ..responses import (
     Complete,
     FunctionCalls,
     GenerationFinishReason,
-    GenerationStats,
     MessageResponse,
     ReasoningChunk,
 )
+from ..statistics import GenerationStats
 from .chat_template import THINK_END, THINK_START
 from .reply_text import ReasoningSplitter, StopStrings, Utf8Decoder
 

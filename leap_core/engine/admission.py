@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from .prompt import common_prefix
-from .request import Sequence
+from .request import Request
 from .slots import Slot, SlotMemory, checkpoints_for
 from .snapshots import SnapshotStore
 
@@ -24,42 +24,42 @@ class Admission:
         self._snapshots = snapshots
         self._eog = eog_tokens
 
-    def admit(self, waiting: deque[Sequence], ticks: Iterator[int]) -> None:
+    def admit(self, waiting: deque[Request], ticks: Iterator[int]) -> None:
         """Start as many waiting requests as there are free slots, in order; one that would compute what a running
         request is just computing lets the others pass."""
-        for sequence in list(waiting):
-            idle = [slot for slot in self._memory.slots if slot.sequence is None]
+        for request in list(waiting):
+            idle = [slot for slot in self._memory.slots if slot.request is None]
             if not idle:
                 return
-            source, position = self._best_source(sequence)
-            if self._should_wait(sequence, position):
+            source, position = self._best_source(request)
+            if self._should_wait(request, position):
                 continue
-            waiting.remove(sequence)
-            slot = self._prepare(sequence, idle, source, position)
-            slot.sequence = sequence
+            waiting.remove(request)
+            slot = self._prepare(request, idle, source, position)
+            slot.request, slot.variant = request, request.variant
             slot.last_used = next(ticks)
             start = len(slot.keys)
-            if not sequence.generated:
-                sequence.cached = start
+            if not request.generated:
+                request.cached = start
             if self._memory.needs_checkpoints or self._snapshots.on_disk:
-                sequence.checkpoints_due = checkpoints_for(sequence.prompt, start)
+                request.checkpoints_due = checkpoints_for(request.prompt, start)
 
-    def _best_source(self, sequence: Sequence) -> tuple[Slot | None, int]:
+    def _best_source(self, request: Request) -> tuple[Slot | None, int]:
         best: Slot | None = None
         most = 0
         for slot in self._memory.slots:
-            position = self._memory.reusable(slot, sequence.target)
+            position = self._memory.reusable(slot, request)
             # An idle slot that ends there is continued in place, which keeps other slots' contents.
-            if position > most or (position == most > 0 and best and best.sequence and not slot.sequence):
+            if position > most or (position == most > 0 and best and best.request and not slot.request):
                 best, most = slot, position
         return best, most
 
-    def _should_wait(self, sequence: Sequence, position: int) -> bool:
+    def _should_wait(self, request: Request, position: int) -> bool:
         for slot in self._memory.slots:
-            other = slot.sequence
-            if other is None or len(slot.keys) >= len(other.prompt):
+            other = slot.request
+            if other is None or other.variant != request.variant or len(slot.keys) >= len(other.prompt):
                 continue
-            shared = min(common_prefix(other.target, sequence.target), len(sequence.target) - 1)
+            shared = min(common_prefix(other.target, request.target), len(request.target) - 1)
             if shared <= len(slot.keys) or shared - position < WORTH_WAITING:
                 continue
             due = [p for p in other.checkpoints_due if p <= shared]
@@ -68,36 +68,36 @@ class Admission:
             return True
         return False
 
-    def _prepare(self, sequence: Sequence, idle: list[Slot], source: Slot | None, position: int) -> Slot:
+    def _prepare(self, request: Request, idle: list[Slot], source: Slot | None, position: int) -> Slot:
         """An idle slot that holds as much of the prompt as possible."""
-        stored = self._stored(sequence, position)
+        stored = self._stored(request, position)
         if stored is not None:
-            found, state = stored
+            length, state = stored
             slot = self._take(idle, keep=source)
-            if self._memory.load(slot, sequence.target[:found], state):
+            if self._memory.load(slot, request.target[:length], request.variant, state):
                 return slot
         if source is None or position == 0:
             slot = self._take(idle)
             self._memory.clear(slot)
             return slot
-        if source.sequence is None and (len(idle) == 1 or position * 2 >= len(source.keys)):
+        if source.request is None and (len(idle) == 1 or position * 2 >= len(source.keys)):
             self._memory.cut(source, position)
             return source
         slot = self._take(idle, keep=source)
         self._memory.share(source, slot, position)
         return slot
 
-    def _stored(self, sequence: Sequence, position: int) -> tuple[int, bytes] | None:
+    def _stored(self, request: Request, position: int) -> tuple[int, bytes] | None:
         """The longest snapshot of the prompt beyond ``position``: (positions, state)."""
-        keys = sequence.target
+        keys = request.target
         ends = [n for n, key in enumerate(keys) if key in self._eog and n > 0]
         limit = len(keys) - 1
-        places = [p for p in (*sequence.prompt.boundaries, *ends) if p <= limit]
-        return next(self._snapshots.find(keys, places, above=position), None)
+        places = [p for p in (*request.prompt.boundaries, *ends) if p <= limit]
+        return next(self._snapshots.find(keys, places, request.variant, above=position), None)
 
     def _take(self, idle: list[Slot], keep: Slot | None = None) -> Slot:
         """The idle slot that was used longest ago; what it held is remembered if that is worth it."""
         slot = min((s for s in idle if s is not keep or len(idle) == 1), key=lambda s: (bool(s.keys), s.last_used))
         if self._snapshots.enabled and len(slot.keys) >= WORTH_KEEPING:
-            self._snapshots.keep_in_memory(slot.keys, self._memory.whole_state(slot))
+            self._snapshots.keep_in_memory(slot.keys, self._memory.whole_state(slot), slot.variant)
         return slot

@@ -7,6 +7,7 @@ the other model is idle. One thread for all keeps one pool, and models take turn
 
 from __future__ import annotations
 
+import atexit
 import threading
 from typing import Protocol
 
@@ -22,6 +23,14 @@ class Steps(Protocol):
         """Do the next step; raises nothing."""
         ...
 
+    def interrupt(self) -> None:
+        """End the step that runs as soon as possible. From any thread."""
+        ...
+
+    def close(self) -> None:
+        """End all work and leave the loop."""
+        ...
+
 
 class ComputeLoop:
     """Runs the steps of every registered scheduler in turn. ``changed`` is the lock of their queues: notify it when
@@ -32,6 +41,7 @@ class ComputeLoop:
         self._members: list[Steps] = []
         self._current: Steps | None = None
         self._thread: threading.Thread | None = None
+        self._ended = False
 
     def add(self, member: Steps) -> None:
         """Let a scheduler take part."""
@@ -40,6 +50,21 @@ class ComputeLoop:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="leap-compute", daemon=True)
                 self._thread.start()
+                atexit.register(self._end)
+
+    def _end(self) -> None:
+        """A thread that comes back from llama.cpp's C++ while the interpreter ends would end the process with
+        std::terminate."""
+        with self.changed:
+            self._ended = True
+            for member in self._members:
+                member.interrupt()
+            self.changed.notify_all()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+        for member in list(self._members):
+            member.close()  # its readers would wait for ever
 
     def remove(self, member: Steps) -> None:
         """Take a scheduler out; returns when none of its steps runs any more."""
@@ -53,7 +78,9 @@ class ComputeLoop:
             with self.changed:
                 self._current = None
                 self.changed.notify_all()
-                self.changed.wait_for(lambda: any(member.has_work() for member in self._members))
+                self.changed.wait_for(lambda: self._ended or any(member.has_work() for member in self._members))
+                if self._ended:
+                    return
                 member = next(member for member in self._members if member.has_work())
                 self._members.append(self._members.pop(self._members.index(member)))  # the others go first next time
                 self._current = member

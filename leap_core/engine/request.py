@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..errors import LeapGenerationError
-from ..responses import GenerationFinishReason, GenerationStats
+from ..responses import GenerationFinishReason
+from ..statistics import GenerationStats
 from .prompt import Prompt
 from .sampler import Sampler
 
@@ -19,14 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Finished:
-    """The last event of a sequence. ``error`` is set exactly when ``reason`` is ERROR."""
+    """The last event of a request. ``error`` is set exactly when ``reason`` is ERROR."""
 
     reason: GenerationFinishReason
     stats: GenerationStats
     error: LeapGenerationError | None = None
 
 
-class Sequence:
+class Request:
     """A request and its progress. The scheduler's thread writes; the caller reads ``events`` and may ``cancel``."""
 
     def __init__(
@@ -36,8 +37,12 @@ class Sequence:
         *,
         max_tokens: int | None = None,
         constraint: TokenConstraint | None = None,
+        variant: bytes = b"",
     ) -> None:
+        """``variant`` names what changes the meaning of equal keys, such as the adapters that compute them: no state
+        is shared between variants."""
         self.prompt = prompt
+        self.variant = variant
         self.sampler = sampler
         self.max_tokens = max_tokens
         self.constraint = constraint
@@ -50,7 +55,7 @@ class Sequence:
         self.cached = 0
         self.cancelled = False
         self.ended = False
-        self.wake: Callable[[Sequence], None] = lambda _: None
+        self.wake: Callable[[Request], None] = lambda _: None
         self._created = time.perf_counter()
         self._first_token: float | None = None
         self._last_token = 0.0

@@ -1,5 +1,5 @@
 """Many requests over one context: each step decodes one batch that mixes chunks of prompts with the next token of
-every live sequence.
+every live request.
 
 A request waits in order for a slot, starts from the longest prefix that any slot or snapshot holds, and is prefilled
 in chunks, so that a long prompt delays running answers by one chunk at most. All work on the context happens in the
@@ -18,7 +18,7 @@ from ..responses import GenerationFinishReason as Reason
 from .admission import Admission
 from .batch_plan import Part, plan_step
 from .compute_loop import compute_loop
-from .request import Sequence
+from .request import Request
 from .slots import Slot, SlotMemory
 from .snapshots import SnapshotStore
 from .threads import ThreadGovernor
@@ -28,7 +28,7 @@ LONG_STEP = 32
 
 
 class Scheduler:
-    """Runs sequences over ``context``; ``context_size`` is the most tokens of one sequence."""
+    """Runs requests over ``context``; ``context_size`` is the most tokens of one request."""
 
     def __init__(self, context: LlamaContext, snapshots: SnapshotStore, *, context_size: int, threads: int) -> None:
         self._context = context
@@ -38,25 +38,25 @@ class Scheduler:
         self._admission = Admission(self._memory, snapshots, context.model.eog_tokens)
         self._governor = ThreadGovernor(threads)
         self._eog = context.model.eog_tokens
-        self._waiting: deque[Sequence] = deque()
+        self._waiting: deque[Request] = deque()
         self._changed = compute_loop.changed
         self._closing = False
-        self._interruptible: frozenset[Sequence] = frozenset()
+        self._interruptible: frozenset[Request] = frozenset()
         self._admissions_held = False
         self._ticks = count(1)
         compute_loop.add(self)
 
-    def submit(self, sequence: Sequence) -> None:
+    def submit(self, request: Request) -> None:
         """Queue a request. Raises before any work when its prompt is longer than the context, or after ``close``."""
-        if len(sequence.prompt) > self.context_size:
-            raise LeapGenerationPromptExceedContextLengthError(len(sequence.prompt), self.context_size)
-        if not len(sequence.prompt):
+        if len(request.prompt) > self.context_size:
+            raise LeapGenerationPromptExceedContextLengthError(len(request.prompt), self.context_size)
+        if not len(request.prompt):
             raise LeapGenerationError("the prompt is empty")
-        sequence.wake = self._wake
+        request.wake = self._wake
         with self._changed:
             if self._closing:
                 raise LeapGenerationError("the model is unloaded")
-            self._waiting.append(sequence)
+            self._waiting.append(request)
             self._changed.notify_all()
 
     def close(self) -> None:
@@ -66,8 +66,8 @@ class Scheduler:
             self._context.abort()
         compute_loop.remove(self)
         gone = LeapGenerationError("the model was unloaded during the generation")
-        for sequence in [slot.sequence for slot in self._running() if slot.sequence] + list(self._waiting):
-            sequence.finish(Reason.ERROR, gone)
+        for request in [slot.request for slot in self._running() if slot.request] + list(self._waiting):
+            request.finish(Reason.ERROR, gone)
         self._snapshots.close()
 
     @property
@@ -81,17 +81,21 @@ class Scheduler:
         return len(self._waiting)
 
     def _running(self) -> list[Slot]:
-        return [slot for slot in self._memory.slots if slot.sequence is not None]
+        return [slot for slot in self._memory.slots if slot.request is not None]
 
-    def _wake(self, sequence: Sequence) -> None:
-        """A sequence was cancelled: interrupt the prefill it takes part in; the next step does the rest."""
+    def _wake(self, request: Request) -> None:
+        """A request was cancelled: interrupt the prefill it takes part in; the next step does the rest."""
         with self._changed:
-            if sequence in self._interruptible:
+            if request in self._interruptible:
                 self._context.abort()
 
     def has_work(self) -> bool:
         """Whether anything waits or runs."""
-        return bool(self._waiting) or any(slot.sequence is not None for slot in self._memory.slots)
+        return bool(self._waiting) or any(slot.request is not None for slot in self._memory.slots)
+
+    def interrupt(self) -> None:
+        """End the running decode at once. From any thread."""
+        self._context.abort()
 
     def step(self) -> None:
         """Admit, decode one batch, deliver. For the compute loop."""
@@ -120,11 +124,11 @@ class Scheduler:
             self._advance(part)
 
     def _drop_cancelled(self) -> None:
-        for sequence in [s for s in list(self._waiting) if s.cancelled]:  # others append meanwhile
-            self._waiting.remove(sequence)
-            sequence.finish(Reason.INTERRUPTED)
+        for request in [s for s in list(self._waiting) if s.cancelled]:  # others append meanwhile
+            self._waiting.remove(request)
+            request.finish(Reason.INTERRUPTED)
         for slot in self._running():
-            if slot.sequence and slot.sequence.cancelled:
+            if slot.request and slot.request.cancelled:
                 self._finish(slot, Reason.INTERRUPTED)
 
     def _decode(self, parts: list[Part]) -> bool:
@@ -139,8 +143,8 @@ class Scheduler:
             return self._settle(self._context.decode(), parts, {})
         states = {part.slot: self._memory.partial_state(part.slot) for part in parts}
         with self._changed:
-            self._interruptible = frozenset(part.sequence for part in prefilling)
-            if any(part.sequence.cancelled for part in prefilling):
+            self._interruptible = frozenset(part.request for part in prefilling)
+            if any(part.request.cancelled for part in prefilling):
                 return False
         try:
             code = self._context.decode()
@@ -152,7 +156,7 @@ class Scheduler:
 
     def _settle(self, code: int, parts: list[Part], states: dict[Slot, bytes | None]) -> bool:
         if code == ABORTED:
-            for part in parts:  # some of the batch may have run: bring every sequence back to before it
+            for part in parts:  # some of the batch may have run: bring every request back to before it
                 self._memory.roll_back(part.slot, len(part.slot.keys), states.get(part.slot))
             return False
         if code == NO_KV_SLOT:
@@ -163,54 +167,54 @@ class Scheduler:
     def _make_room(self, parts: list[Part]) -> None:
         """The shared cells are full: forget idle slots, oldest first; then send the youngest request back to wait; the
         last one left has met the end of the context."""
-        idle = [slot for slot in self._memory.slots if slot.sequence is None and slot.keys]
+        idle = [slot for slot in self._memory.slots if slot.request is None and slot.keys]
         if idle:
             self._memory.clear(min(idle, key=lambda slot: slot.last_used))
             return
         running = self._running()
         youngest = max(running, key=lambda slot: slot.last_used)
-        sequence = youngest.sequence
-        assert sequence is not None
+        request = youngest.request
+        assert request is not None
         if len(running) == 1:
             self._finish(youngest, Reason.EXCEED_CONTEXT)
             return
-        youngest.sequence = None
+        youngest.request = None
         self._memory.clear(youngest)
-        self._waiting.appendleft(sequence)
-        self._admissions_held = True  # until a sequence ends, or it would be sent back again at once
+        self._waiting.appendleft(request)
+        self._admissions_held = True  # until a request ends, or it would be sent back again at once
 
     def _advance(self, part: Part) -> None:
-        slot, sequence = part.slot, part.sequence
-        slot.keys += sequence.target[part.start : part.start + part.count]
-        if sequence.checkpoints_due and sequence.checkpoints_due[0] == len(slot.keys):
-            sequence.checkpoints_due.pop(0)
+        slot, request = part.slot, part.request
+        slot.keys += request.target[part.start : part.start + part.count]
+        if request.checkpoints_due and request.checkpoints_due[0] == len(slot.keys):
+            request.checkpoints_due.pop(0)
             self._memory.checkpoint(slot)
-            if slot.keys and sequence.prompt.boundaries[:1] == (len(slot.keys),):
+            if slot.keys and request.prompt.boundaries[:1] == (len(slot.keys),):
                 self._keep_on_disk(slot)
         if part.output is None:
             return
         try:
-            token = sequence.sampler.sample(self._context.logits(part.output), sequence.constraint)
-            self._accept(slot, sequence, token)
+            token = request.sampler.sample(self._context.logits(part.output), request.constraint)
+            self._accept(slot, request, token)
         except Exception as error:
             failure = error if isinstance(error, LeapGenerationError) else LeapGenerationError(f"sampling: {error}")
             self._fail(slot, failure)
 
-    def _accept(self, slot: Slot, sequence: Sequence, token: int) -> None:
+    def _accept(self, slot: Slot, request: Request, token: int) -> None:
         """Take a sampled token, and with it the tokens that its constraint leaves no choice about."""
-        constraint = sequence.constraint
-        sequence.note_time()
+        constraint = request.constraint
+        request.note_time()
         tokens = deque([token])
         while tokens:
             token = tokens.popleft()
             if token in self._eog:
                 return self._finish(slot, Reason.STOP)
-            sequence.emit(token)
+            request.emit(token)
             if constraint is not None:
                 constraint.accept(token)
-            if sequence.max_tokens is not None and sequence.generated >= sequence.max_tokens:
+            if request.max_tokens is not None and request.generated >= request.max_tokens:
                 return self._finish(slot, Reason.MAX_TOKENS)
-            if len(sequence.target) > self.context_size:
+            if len(request.target) > self.context_size:
                 return self._finish(slot, Reason.EXCEED_CONTEXT)
             if constraint is not None and not tokens:
                 if constraint.finished:
@@ -219,25 +223,25 @@ class Scheduler:
         return None
 
     def _finish(self, slot: Slot, reason: Reason) -> None:
-        sequence = slot.sequence
-        assert sequence is not None
+        request = slot.request
+        assert request is not None
         self._release(slot)
-        sequence.finish(reason)
+        request.finish(reason)
         if reason is not Reason.INTERRUPTED:
             self._keep_on_disk(slot)
 
     def _fail(self, slot: Slot, error: LeapGenerationError) -> None:
-        sequence = slot.sequence
-        assert sequence is not None
+        request = slot.request
+        assert request is not None
         self._release(slot)
         self._memory.clear(slot)
-        sequence.finish(Reason.ERROR, error)
+        request.finish(Reason.ERROR, error)
 
     def _release(self, slot: Slot) -> None:
-        slot.sequence = None
+        slot.request = None
         slot.last_used = next(self._ticks)
         self._admissions_held = False
 
     def _keep_on_disk(self, slot: Slot) -> None:
-        if self._snapshots.on_disk and not self._snapshots.has_on_disk(slot.keys):
-            self._snapshots.keep_on_disk(slot.keys, self._memory.whole_state(slot))
+        if self._snapshots.on_disk and not self._snapshots.has_on_disk(slot.keys, slot.variant):
+            self._snapshots.keep_on_disk(slot.keys, self._memory.whole_state(slot), slot.variant)

@@ -11,7 +11,7 @@ from collections.abc import Sequence as Keys
 
 from ..llama.context import LlamaContext
 from .prompt import Prompt, common_prefix
-from .request import Sequence
+from .request import Request
 
 MOST_CHECKPOINTS = 64
 LATEST_BOUNDARIES = 3
@@ -26,8 +26,10 @@ class Slot:
     def __init__(self, index: int) -> None:
         self.index = index
         self.keys: list[int] = []
+        self.variant = b""
+        """Of the requests that computed the positions."""
         self.checkpoints: dict[int, bytes] = {}
-        self.sequence: Sequence | None = None
+        self.request: Request | None = None
         self.last_used = 0
 
 
@@ -40,9 +42,12 @@ class SlotMemory:
         self.needs_checkpoints = self._hybrid
         self.slots = [Slot(index) for index in range(context.slots)]
 
-    def reusable(self, slot: Slot, keys: Keys[int]) -> int:
-        """How many positions of a prompt ``slot`` can provide. The last position is always computed anew: its logits
+    def reusable(self, slot: Slot, request: Request) -> int:
+        """How many positions of a request ``slot`` can provide. The last position is always computed anew: its logits
         are wanted."""
+        keys = request.target
+        if slot.variant != request.variant:
+            return 0
         shared = min(common_prefix(slot.keys, keys), len(keys) - 1)
         if not self._hybrid or shared == len(slot.keys):
             return max(0, shared)
@@ -71,7 +76,7 @@ class SlotMemory:
     def share(self, source: Slot, target: Slot, position: int) -> bool:
         """Let ``target`` begin with the first ``position`` positions of ``source``, without computing or copying."""
         self._context.copy(source.index, target.index)
-        target.keys = list(source.keys)
+        target.keys, target.variant = list(source.keys), source.variant
         target.checkpoints = dict(source.checkpoints)
         return self.cut(target, position)
 
@@ -98,13 +103,13 @@ class SlotMemory:
         """Everything a slot holds, for a snapshot."""
         return self._context.save(slot.index, partial=False)
 
-    def load(self, slot: Slot, keys: Keys[int], state: bytes) -> bool:
+    def load(self, slot: Slot, keys: Keys[int], variant: bytes, state: bytes) -> bool:
         """Fill a slot from a snapshot of ``keys``; False (and the slot empty) when llama.cpp refuses it."""
         self.clear(slot)
         if not self._context.restore(slot.index, state, partial=False):
             self.clear(slot)
             return False
-        slot.keys = list(keys)
+        slot.keys, slot.variant = list(keys), variant
         self.checkpoint(slot)
         return True
 

@@ -1,8 +1,9 @@
 """Prompt snapshots: the state of a sequence after the beginning of a prompt, in memory and on disk.
 
 A snapshot is found by content alone: its name is a hash over everything that its bytes depend on (model file, memory
-layout, llama.cpp build) and the exact keys of its positions. There is no index to damage, and processes may share a
-directory: files appear by rename and may vanish at any time. Whatever is not exactly right is a miss.
+layout, llama.cpp build, the request's variant) and the exact keys of its positions. There is no index to damage, and
+processes may share a directory: files appear by rename and may vanish at any time. Whatever is not exactly right is a
+miss.
 
 File: MAGIC, BLAKE2b-256 of all that follows, scope (16 bytes), name (16 bytes), positions (u32), then the state.
 """
@@ -57,13 +58,15 @@ class SnapshotStore:
         """Whether snapshots outlive the process."""
         return self._directory is not None
 
-    def find(self, keys: Sequence[int], positions: Iterable[int], above: int) -> Iterator[tuple[int, bytes]]:
+    def find(
+        self, keys: Sequence[int], positions: Iterable[int], variant: bytes = b"", *, above: int
+    ) -> Iterator[tuple[int, bytes]]:
         """Snapshots of ``keys[:position]`` for the given positions above ``above``, longest first, each as
         (position, state)."""
         if not self.enabled:
             return
-        wanted = [p for p in sorted(set(positions)) if p > above and p >= SHORTEST]
-        for position, name in reversed(list(self._names(keys, wanted))):
+        useful = [p for p in sorted(set(positions)) if p > above and p >= SHORTEST]
+        for position, name in reversed(list(self._names(keys, useful, variant))):
             state = self._memory.get(name)
             if state is not None:
                 self._memory.move_to_end(name)
@@ -72,9 +75,9 @@ class SnapshotStore:
             if state is not None:
                 yield position, state
 
-    def keep_in_memory(self, keys: Sequence[int], state: bytes) -> None:
+    def keep_in_memory(self, keys: Sequence[int], state: bytes, variant: bytes = b"") -> None:
         """Remember a snapshot of all of ``keys`` in this process."""
-        name = self._name(keys)
+        name = self._name(keys, variant)
         self._memory_bytes += len(state) - len(self._memory.pop(name, b""))
         self._memory[name] = state
         limits = self._options
@@ -84,7 +87,7 @@ class SnapshotStore:
             _, dropped = self._memory.popitem(last=False)
             self._memory_bytes -= len(dropped)
 
-    def keep_on_disk(self, keys: Sequence[int], state: bytes) -> None:
+    def keep_on_disk(self, keys: Sequence[int], state: bytes, variant: bytes = b"") -> None:
         """Write a snapshot of all of ``keys`` for other processes, in the background; dropped when the disk cannot keep
         up."""
         if self._directory is None or len(keys) < SHORTEST:
@@ -93,11 +96,11 @@ class SnapshotStore:
             self._writer = threading.Thread(target=self._write_all, name="leap-snapshots", daemon=True)
             self._writer.start()
         with suppress(queue.Full):
-            self._writes.put_nowait((self._name(keys), len(keys), state))
+            self._writes.put_nowait((self._name(keys, variant), len(keys), state))
 
-    def has_on_disk(self, keys: Sequence[int]) -> bool:
+    def has_on_disk(self, keys: Sequence[int], variant: bytes = b"") -> bool:
         """Whether a file for all of ``keys`` is there, sound or not."""
-        return self._directory is not None and self._path(self._name(keys)).exists()
+        return self._directory is not None and self._path(self._name(keys, variant)).exists()
 
     def close(self) -> None:
         """Finish writing, forget what is in memory."""
@@ -108,12 +111,12 @@ class SnapshotStore:
         self._memory.clear()
         self._memory_bytes = 0
 
-    def _name(self, keys: Sequence[int]) -> bytes:
-        return next(name for _, name in self._names(keys, [len(keys)]))
+    def _name(self, keys: Sequence[int], variant: bytes = b"") -> bytes:
+        return next(name for _, name in self._names(keys, [len(keys)], variant))
 
-    def _names(self, keys: Sequence[int], positions: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+    def _names(self, keys: Sequence[int], positions: Sequence[int], variant: bytes) -> Iterator[tuple[int, bytes]]:
         """(position, name) for increasing positions, hashing every key once."""
-        digest = blake2b(self._scope, digest_size=16)
+        digest = blake2b(self._scope + variant, digest_size=16)  # keys follow in 8 bytes each, variants have 16 or none
         done = 0
         for position in positions:
             digest.update(array("q", keys[done:position]).tobytes())
@@ -178,14 +181,14 @@ class SnapshotStore:
             with suppress(OSError):
                 if time.time() - path.stat().st_mtime > ABANDONED_SECONDS:
                     path.unlink()
-        found = []
+        files = []
         for path in self._directory.parent.glob("*/*.snapshot"):
             with suppress(OSError):
                 stat = path.stat()
-                found.append((stat.st_mtime_ns, stat.st_size, path))
-        found.sort(reverse=True)
+                files.append((stat.st_mtime_ns, stat.st_size, path))
+        files.sort(reverse=True)
         total = 0
-        for count, (_, size, path) in enumerate(found, 1):
+        for count, (_, size, path) in enumerate(files, 1):
             total += size
             if count > self._options.disk_entries or total > self._options.max_bytes_disk:
                 with suppress(OSError):

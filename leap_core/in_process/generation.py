@@ -1,4 +1,4 @@
-"""One generation in this process: the tokens of a sequence become responses, in the thread that iterates."""
+"""One generation in this process: the tokens of a request become responses, in the thread that iterates."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections import deque
 from collections.abc import Callable
 
 from ..chat_format.reply_builder import Reply
-from ..engine.request import Finished, Sequence
+from ..engine.request import Finished, Request
 from ..responses import GenerationFinishReason, MessageResponse
 from ..runner.contract import Generation
 
 
 class InProcessGeneration(Generation):
-    """Reads a submitted ``sequence`` and builds its ``reply``. ``remember`` is called once that has ended well."""
+    """Reads a submitted ``request`` and builds its ``reply``. ``remember`` is called once that has ended well."""
 
-    def __init__(self, sequence: Sequence, reply: Reply, remember: Callable[[], None]) -> None:
-        self._sequence = sequence
+    def __init__(self, request: Request, reply: Reply, remember: Callable[[], None]) -> None:
+        self._sequence = request
         self._reply = reply
         self._remember = remember
         self._ready: deque[MessageResponse] = deque()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import sys
@@ -53,6 +54,7 @@ def library() -> Any:
 
             _log_callback = llama_cpp.llama_log_callback(_receive_log)
             llama_cpp.llama_log_set(_log_callback, ctypes.c_void_p(0))
+            atexit.register(_keep_log_out_of_python)
             decline_amx(llama_cpp._lib)
             llama_cpp.llama_backend_init()
             _library = llama_cpp
@@ -83,6 +85,13 @@ def _receive_log(level: int, text: bytes, _user_data: object) -> None:
         sys.stderr.flush()
     if _last_level in (GGML_LOG_LEVEL_WARN, GGML_LOG_LEVEL_ERROR):
         _lines.append(line)
+
+
+def _keep_log_out_of_python() -> None:
+    """While the interpreter ends, a thread that calls into Python ends there and then, and the process with it when
+    that happens inside C++. C's ``labs`` takes the log's arguments and does nothing."""
+    libc = ctypes.CDLL("msvcrt") if sys.platform == "win32" else ctypes.CDLL(None)
+    _library.llama_log_set(ctypes.cast(libc.labs, _library.llama_log_callback), ctypes.c_void_p(0))
 
 
 def state_version() -> str:

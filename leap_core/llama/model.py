@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import LeapGenerationError, LeapModelLoadingError
-from ..models.store import hold
 from .library import forget_errors, last_errors, library
 
 FINGERPRINT_SAMPLES = 32
@@ -34,10 +33,8 @@ class LlamaModel:
         params.n_gpu_layers = n_gpu_layers
         params.load_mode = self._lib.LLAMA_LOAD_MODE_MMAP if use_mmap else self._lib.LLAMA_LOAD_MODE_NONE
         forget_errors()
-        self._in_use = hold(path)  # `leap models remove` leaves it alone
         self.pointer: Any = self._lib.llama_model_load_from_file(os.fsencode(path), params)
         if not self.pointer:
-            self._in_use.close()
             raise LeapModelLoadingError(f"llama.cpp cannot load {path}: {last_errors() or 'no reason given'}")
         self.llama_vocab: Any = self._lib.llama_model_get_vocab(self.pointer)
         if self._lib.llama_vocab_type(self.llama_vocab) == self._lib.LLAMA_VOCAB_TYPE_NONE:
@@ -54,7 +51,6 @@ class LlamaModel:
             pointer, self.pointer = self.pointer, None
             if pointer:
                 self._lib.llama_model_free(pointer)
-                self._in_use.close()
 
     @cached_property
     def is_hybrid(self) -> bool:

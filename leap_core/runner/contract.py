@@ -16,7 +16,8 @@ from ..responses import MessageResponse
 
 if TYPE_CHECKING:
     from ..functions import LeapFunction
-    from .conversation import Conversation, ResponseStream
+    from .conversation import Conversation
+    from .response_stream import ResponseStream
 
 
 class Generation(ABC):

@@ -1,25 +1,23 @@
-"""A conversation: its history, its functions, and the stream of one reply."""
+"""A conversation: its history and its functions."""
 
 from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ..messages import ChatMessage, ChatMessageRole
 from ..options import GenerationOptions
 from ..responses import Complete, GenerationFinishReason, MessageResponse
-from .contract import Generation, ModelRunner
+from .contract import ModelRunner
+from .response_stream import ResponseStream
 
 if TYPE_CHECKING:
     from ..functions import LeapFunction
 
 TURN_POLL_SECONDS = 0.05
-READER_POLL_SECONDS = 0.5
 
 
 class Conversation:
@@ -123,139 +121,3 @@ class Conversation:
 def _with_own_arguments(message: ChatMessage) -> ChatMessage:
     """Arguments are the one part of a message that can be changed."""
     return replace(message, function_calls=copy.deepcopy(message.function_calls))
-
-
-class ResponseStream:
-    """The responses of one generation, ending with Complete. It can be iterated once."""
-
-    def __init__(self, run: Callable[[ResponseStream], Iterator[MessageResponse]]) -> None:
-        self._run = run
-        self._guard = threading.Lock()
-        self._generation: Generation | None = None
-        self._started = False
-        self._own: Iterator[MessageResponse] | None = None
-        self._reader = threading.Condition()
-        self._unread = 0
-        self._is_gone: Callable[[], bool] = lambda: False
-        self.stopped = False
-        """True once ``stop()`` was called."""
-        self.abandoned = False
-        """True once the stream was closed early: its reply is not kept."""
-
-    def attach(self, generation: Generation) -> None:
-        """Called by the conversation when generation has begun."""
-        with self._guard:
-            self._generation = generation
-            stopped = self.stopped
-        if stopped:
-            generation.stop()
-
-    def was_read(self) -> bool:
-        """Called by the conversation before it keeps the reply: whether its reader stayed to the end of it.
-
-        An asynchronous reader lags behind the thread that generates, so this waits until it has caught up or left.
-        """
-        with self._reader:
-            while not self._reader.wait_for(lambda: self._unread == 0 or self.abandoned, READER_POLL_SECONDS):
-                if self._is_gone():
-                    self.abandoned = True
-            return not self.abandoned
-
-    def stop(self) -> None:
-        """End the reply within one token, from any thread; Complete follows with INTERRUPTED and the partial reply."""
-        with self._guard:
-            self.stopped = True
-            generation = self._generation
-        if generation is not None:
-            generation.stop()
-
-    def close(self) -> None:
-        """Give the reply up: generation stops and the history stays as it was."""
-        self._abandon()
-        self.stop()
-        if self._own is not None:
-            with suppress(ValueError):  # the stream is being iterated by another thread, which ends it
-                self._own.close()  # type: ignore[attr-defined]
-
-    def __iter__(self) -> Iterator[MessageResponse]:
-        if self._own is not None:  # goes on where next() was
-            return self._own
-        with self._guard:
-            if self._started:
-                raise RuntimeError("a response stream can be iterated only once")
-            self._started = True
-        return self._iterate()
-
-    def _iterate(self) -> Iterator[MessageResponse]:
-        inner = self._run(self)
-        try:
-            yield from inner
-        except GeneratorExit:
-            self._abandon()
-            raise
-
-    def _abandon(self) -> None:
-        with self._reader:
-            self.abandoned = True
-            self._reader.notify_all()
-
-    def __next__(self) -> MessageResponse:
-        if self._own is None:
-            own = iter(self)
-            self._own = own
-        return next(self._own)
-
-    def __enter__(self) -> ResponseStream:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aiter__(self) -> AsyncIterator[MessageResponse]:
-        """Iterate without blocking the event loop: a thread generates, the loop receives."""
-        import asyncio  # here, because every start of a command would pay for it
-
-        loop = asyncio.get_running_loop()
-        received: asyncio.Queue[MessageResponse | BaseException | None] = asyncio.Queue()
-        responses = iter(self)
-        self._is_gone = loop.is_closed
-
-        def hand_over(item: MessageResponse | BaseException | None) -> None:
-            with self._reader:
-                self._unread += 1
-            try:
-                loop.call_soon_threadsafe(received.put_nowait, item)
-            except RuntimeError:  # the loop is gone, and with it whoever listened
-                self.close()
-
-        def generate() -> None:
-            try:
-                for response in responses:
-                    hand_over(response)
-                    if not isinstance(response, Complete) and not self.was_read():
-                        self.close()  # never ahead of the reader, so that stop() ends what it sees
-            except BaseException as error:
-                hand_over(error)
-            else:
-                hand_over(None)
-
-        thread = threading.Thread(target=generate, name="leap-async", daemon=True)
-        thread.start()
-        finished = False
-        try:
-            while (item := await received.get()) is not None:
-                if isinstance(item, BaseException):
-                    finished = True
-                    raise item
-                finished = isinstance(item, Complete)
-                yield item
-                with self._reader:  # the reader came back for more
-                    self._unread -= 1
-                    self._reader.notify_all()
-        finally:
-            if not finished:
-                self._abandon()
-            await asyncio.to_thread(self.stop)  # which asks the host, where the model is warm
-            await asyncio.to_thread(thread.join)

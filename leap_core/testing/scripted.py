@@ -26,11 +26,11 @@ from ..responses import (
     Complete,
     FunctionCalls,
     GenerationFinishReason,
-    GenerationStats,
     MessageResponse,
     ReasoningChunk,
 )
 from ..runner.contract import Generation, ModelRunner, RenderedPrompt
+from ..statistics import GenerationStats
 
 if TYPE_CHECKING:
     from ..functions import LeapFunction

@@ -12,9 +12,9 @@ from leap_core.responses import (
     Complete,
     FunctionCalls,
     GenerationFinishReason,
-    GenerationStats,
     ReasoningChunk,
 )
+from leap_core.statistics import GenerationStats
 
 MARKERS = ["<think>", "</think>", "<|tool_call_start|>", "<|tool_call_end|>", "<|im_end|>"]
 CALL = ["<|tool_call_start|>", '[f(a="', "x", '")]', "<|tool_call_end|>"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from leap_core.llama.model import LlamaModel
-from leap_core.loading import Leap
+from leap_core.opening import Leap
 from leap_core.options import ModelLoadingOptions
 from leap_core.runner.contract import ModelRunner
 from leap_core.testing.random_models import TINY_LFM2, write_random_model

@@ -14,10 +14,10 @@ from leap_core.responses import (
     Complete,
     FunctionCalls,
     GenerationFinishReason,
-    GenerationStats,
     MessageResponse,
     ReasoningChunk,
 )
+from leap_core.statistics import GenerationStats
 
 END = {"type": "complete", "message": {"role": "assistant"}, "finish_reason": "stop"}
 STATS = GenerationStats(12, 5, 17, 80.5, 30, 0.25)

@@ -8,8 +8,8 @@ import signal
 
 import pytest
 
-from leap_core.loading import Leap
 from leap_core.messages import messages_from_json
+from leap_core.opening import Leap
 from leap_core.sessions.store import SessionStore
 
 from .conftest import LONG, QUESTION

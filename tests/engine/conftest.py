@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from leap_core.engine.prompt import Prompt
-from leap_core.engine.request import Finished, Sequence
+from leap_core.engine.request import Finished, Request
 from leap_core.engine.sampler import Sampler
 from leap_core.engine.scheduler import Scheduler
 from leap_core.engine.snapshots import SnapshotStore
@@ -69,14 +69,14 @@ def make_scheduler(model: LlamaModel) -> Iterator[Callable[..., Scheduler]]:
         context.close()
 
 
-def request(ids: list[int], max_tokens: int | None = 16, boundaries: tuple[int, ...] = (), **given: object) -> Sequence:
+def request(ids: list[int], max_tokens: int | None = 16, boundaries: tuple[int, ...] = (), **given: object) -> Request:
     """A greedy request, unless options say otherwise."""
     neutral = {"temperature": 0.0, "top_p": 1.0, "min_p": 0.0, "top_k": 0, "repetition_penalty": 1.0}
     options = GenerationOptions(**(neutral | given))  # type: ignore[arg-type]
-    return Sequence(Prompt.of_tokens(ids, boundaries), Sampler(options, ids), max_tokens=max_tokens)
+    return Request(Prompt.of_tokens(ids, boundaries), Sampler(options, ids), max_tokens=max_tokens)
 
 
-def finish(sequence: Sequence) -> tuple[list[int], Finished]:
+def finish(sequence: Request) -> tuple[list[int], Finished]:
     """All tokens of a submitted request, and how it ended."""
     tokens: list[int] = []
     while not isinstance(event := sequence.events.get(timeout=60), Finished):

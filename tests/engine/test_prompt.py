@@ -63,7 +63,7 @@ def test_special_tokens_that_a_user_types_stay_text(runner: InProcessRunner, tex
     special = set(runner.model.special_tokens.values())
 
     def prompt(message: str) -> list[int]:
-        return runner._prompt_of(runner._pieces([ChatMessage("user", message)], (), None, GenerationOptions())).keys
+        return runner._prompts.of_messages([ChatMessage("user", message)], (), GenerationOptions()).prompt.keys
 
     innocent, hostile = prompt("plain"), prompt(text)
     assert [t for t in hostile if t in special] == [t for t in innocent if t in special]

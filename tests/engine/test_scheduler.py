@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from leap_core.engine.prompt import Embeddings, Prompt, Tokens
-from leap_core.engine.request import Sequence
+from leap_core.engine.request import Request
 from leap_core.engine.scheduler import Scheduler
 from leap_core.errors import LeapGenerationError, LeapGenerationPromptExceedContextLengthError
 from leap_core.llama.model import LlamaModel
@@ -27,7 +27,7 @@ def words(count: int, seed: int = 0) -> list[int]:
     return [rng.randrange(300, 1000) for _ in range(count)]
 
 
-def run(scheduler: Scheduler, sequence: Sequence) -> tuple[list[int], int, int]:
+def run(scheduler: Scheduler, sequence: Request) -> tuple[list[int], int, int]:
     """Tokens, computed and cached prompt tokens of a request that must end well."""
     scheduler.submit(sequence)
     tokens, ended = finish(sequence)
@@ -240,14 +240,14 @@ def test_embeddings_stand_for_their_tokens(make_scheduler: Make, model: LlamaMod
     ids = words(60)
     segments = (Tokens(tuple(ids[:20])), Embeddings(table[ids[20:50]], b"picture"), Tokens(tuple(ids[50:])))
     sequence = request(ids, max_tokens=8)
-    mixed = Sequence(Prompt(segments, boundaries=(35,)), sequence.sampler, max_tokens=8)
+    mixed = Request(Prompt(segments, boundaries=(35,)), sequence.sampler, max_tokens=8)
     scheduler = make_scheduler()
     tokens, computed, cached = run(scheduler, mixed)
     assert computed == 60
     assert tokens == run(make_scheduler(), request(ids, max_tokens=8))[0]
-    again = Sequence(Prompt(segments, boundaries=(35,)), request(ids).sampler, max_tokens=8)
+    again = Request(Prompt(segments, boundaries=(35,)), request(ids).sampler, max_tokens=8)
     assert run(scheduler, again)[0] == tokens and again.cached >= 35
-    other = Sequence(
+    other = Request(
         Prompt((segments[0], Embeddings(table[ids[20:50]], b"another"), segments[2])),
         request(ids).sampler,
         max_tokens=1,

@@ -19,7 +19,8 @@ from leap_core import (
 )
 from leap_core.in_process.validated_generation import CUT
 from leap_core.messages import ChatMessage
-from leap_core.responses import GenerationFinishReason, GenerationStats
+from leap_core.responses import GenerationFinishReason
+from leap_core.statistics import GenerationStats
 from leap_core.testing import Script, Stall
 
 from .conftest import PROMPTLY

@@ -22,7 +22,7 @@ from leap_core import (
     ReasoningChunk,
 )
 from leap_core.errors import LeapConstraintError, LeapGenerationPromptExceedContextLengthError, LeapOptionsError
-from leap_core.runner.conversation import ResponseStream
+from leap_core.runner.response_stream import ResponseStream
 from leap_core.testing import ScriptedModelRunner, Stall
 
 CALL = LeapFunctionCall("weather", {"city": "Bern"})

@@ -1,0 +1,149 @@
+"""From a reference to a runner: the warm host's where it holds the model, else one of this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from .errors import LeapError, LeapUnavailableError
+from .options import ModelLoadingOptions
+from .runner.contract import ModelRunner
+
+Value = TypeVar("Value")
+
+
+class HostUse(str, Enum):
+    """Whether a model that ``leap load`` keeps warm may answer."""
+
+    USE = "use"
+    """Where the host holds the model as the options say; else it is loaded into this process."""
+    DEMAND = "demand"
+    """Only the host may answer."""
+    NEVER = "never"
+    """The model is loaded into this process."""
+
+
+def open_runner(
+    reference: str,
+    options: ModelLoadingOptions | None = None,
+    *,
+    host: HostUse | str = HostUse.USE,
+    variables: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    on_warning: Callable[[str], object] | None = None,
+    load: Callable[[str, ModelLoadingOptions], ModelRunner] | None = None,
+) -> ModelRunner:
+    """The runner of a model that is on this machine.
+
+    ``variables``: the environment that says where models and the host are, by default this process's. ``cwd``: where
+    a relative path begins. ``on_warning`` gets a sentence when there is a host that cannot be used. ``load`` loads the
+    model here in another way. Raises what ``Leap.load`` raises, and LeapUnavailableError when the host is demanded and
+    cannot answer.
+    """
+    options, host = options or ModelLoadingOptions(), HostUse(host)
+    if host is not HostUse.NEVER:
+        from .host.client.lookup import demanded_runner, warm_runner
+
+        if host is HostUse.DEMAND:
+            return demanded_runner(reference, options, variables=variables, cwd=cwd)
+        try:
+            warm = warm_runner(reference, options, variables=variables, cwd=cwd)
+        except LeapUnavailableError as error:
+            warm = None
+            if on_warning is not None:
+                on_warning(f"the model host is not used: {error.message}")
+        if warm is not None:
+            return warm
+    if load is not None:
+        return load(reference, options)
+    return _load(reference, options, variables)
+
+
+def _load(reference: str, options: ModelLoadingOptions, variables: Mapping[str, str] | None) -> ModelRunner:
+    from .loading import load_local
+    from .models.references.resolving import resolve_local
+
+    return load_local(resolve_local(reference, variables=variables), options)
+
+
+@dataclass(frozen=True)
+class Result(Generic[Value]):
+    """Either a value or the LeapError that came instead of it."""
+
+    value: Value | None = None
+    error: LeapError | None = None
+
+    @property
+    def is_success(self) -> bool:
+        return self.error is None
+
+    def get(self) -> Value:
+        """The value; raises the error when there is none."""
+        if self.error is not None:
+            raise self.error
+        assert self.value is not None
+        return self.value
+
+
+class Leap:
+    """The entry point: ``Leap.load("builtin")``, ``Leap.load("model.gguf")``, ``Leap.load("LFM2.5-1.2B-Instruct")``."""
+
+    @staticmethod
+    def load(
+        reference: str | PathLike[str],
+        options: ModelLoadingOptions | None = None,
+        *,
+        host: HostUse | str = HostUse.NEVER,
+    ) -> ModelRunner:
+        """Load a model that is on this machine: a file, a manifest, a directory, a name, or ``builtin``.
+
+        ``host``: "use" takes the model that ``leap load`` keeps warm where it is held as the options say, "demand"
+        takes nothing else, "never" (the default) loads it into this process. Raises LeapModelNotFoundError when
+        nothing on disk answers to the reference (its hint says how to download it), LeapModelLoadingError when the
+        file is damaged or not runnable, and LeapUnavailableError when a host is demanded that cannot answer.
+        """
+        return open_runner(fspath(reference), options, host=host)
+
+    @staticmethod
+    async def load_async(
+        reference: str | PathLike[str],
+        options: ModelLoadingOptions | None = None,
+        *,
+        host: HostUse | str = HostUse.NEVER,
+    ) -> ModelRunner:
+        """``load`` without blocking the event loop."""
+        import asyncio  # here, because every start of a command would pay for it
+
+        return await asyncio.to_thread(Leap.load, reference, options, host=host)
+
+
+class LeapClient:
+    """The Android SDK's spelling of the same."""
+
+    @staticmethod
+    def load_model(path: str | PathLike[str], options: ModelLoadingOptions | None = None) -> ModelRunner:
+        """See ``Leap.load``."""
+        return Leap.load(path, options)
+
+    @staticmethod
+    def load_model_as_result(
+        path: str | PathLike[str], options: ModelLoadingOptions | None = None
+    ) -> Result[ModelRunner]:
+        """See ``Leap.load``; a LeapError is returned instead of raised."""
+        return _as_result(lambda: Leap.load(path, options))
+
+    @staticmethod
+    async def load_model_async(path: str | PathLike[str], options: ModelLoadingOptions | None = None) -> ModelRunner:
+        """See ``Leap.load_async``."""
+        return await Leap.load_async(path, options)
+
+
+def _as_result(action: Callable[[], Value]) -> Result[Value]:
+    try:
+        return Result(value=action())
+    except LeapError as error:
+        return Result(error=error)
