@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
+import re
 import sys
 import threading
 from collections import deque
@@ -13,10 +14,14 @@ from typing import Any
 from .amx import decline_amx
 
 LAST_LINES = 40
+LONGEST_REASON = 500
+REPEATS_THE_FAILURE = "failed to load model"
+"""What llama.cpp says after the reason."""
+FUNCTION = re.compile(r"^[a-z_0-9]+: (error loading model: )?(error loading model [a-z]+: )?")
 GGML_LOG_LEVEL_WARN, GGML_LOG_LEVEL_ERROR, GGML_LOG_LEVEL_CONT = 3, 4, 5
 
 _guard = threading.Lock()
-_lines: deque[str] = deque(maxlen=LAST_LINES)
+_lines: deque[tuple[int, str]] = deque(maxlen=LAST_LINES)
 _verbose = False
 _library: Any = None
 _multimodal: Any = None
@@ -31,9 +36,17 @@ def set_verbose(verbose: bool) -> None:
 
 
 def last_errors() -> str:
-    """llama.cpp's latest warnings and errors in one line, for a message; empty when it said nothing."""
-    text = "; ".join(line.strip() for line in list(_lines)[-3:] if line.strip())
-    return text[:500]
+    """Why llama.cpp's last operation failed, for a message: its latest errors without the names of its functions, or
+    where it logged none, its latest warning; empty when it said nothing."""
+    lines = [(level, _without_function(line)) for level, line in list(_lines)]
+    errors = [line for level, line in lines if level == GGML_LOG_LEVEL_ERROR and REPEATS_THE_FAILURE not in line]
+    reasons = errors[-2:] or [line for _, line in lines[-1:]]
+    return "; ".join(reason for reason in reasons if reason)[:LONGEST_REASON]
+
+
+def _without_function(line: str) -> str:
+    """``llama_model_load: error loading model: x`` is told as ``x``."""
+    return FUNCTION.sub("", line.strip())
 
 
 def forget_errors() -> None:
@@ -84,7 +97,7 @@ def _receive_log(level: int, text: bytes, _user_data: object) -> None:
         sys.stderr.write(line)
         sys.stderr.flush()
     if _last_level in (GGML_LOG_LEVEL_WARN, GGML_LOG_LEVEL_ERROR):
-        _lines.append(line)
+        _lines.append((_last_level, line))
 
 
 def _keep_log_out_of_python() -> None:

@@ -88,7 +88,7 @@ def _wait(process: subprocess.Popen[bytes], request: bytes, seconds: float, stop
 
 
 def _verdict(answers: bytes, last_words: str, code: int | None, limits: Limits) -> Verdict:
-    stage, facts, error, finished = "starting", dict[str, Any](), None, False
+    stage, facts, error, finished = "", dict[str, Any](), None, False
     for line in answers.splitlines():
         with suppress(ValueError):
             answer = json.loads(line)
@@ -102,6 +102,8 @@ def _verdict(answers: bytes, last_words: str, code: int | None, limits: Limits) 
     if error is not None:
         return Verdict(MEMORY if error.get("memory") else REFUSED, stage, error["message"], facts=facts)
     outcome, reason = _end(code, last_words, limits)
+    if not stage:  # this says nothing of the file
+        return Verdict(REFUSED, stage, f"cannot try it: {reason}", facts=facts)
     if stage == TEMPLATE_STAGE:  # the model itself has run
         return Verdict(SOUND, stage, template=reason, facts=facts)
     return Verdict(outcome, stage, reason, facts=facts)
