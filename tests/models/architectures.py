@@ -197,9 +197,7 @@ SSM = tuple(
 )
 ARCHITECTURES = {
     "llama": Architecture(_llama),
-    "llama-moe": Architecture(
-        _mixture, keys=((".expert_count", 4, U32), (".expert_used_count", 2, U32)), name="llama"
-    ),
+    "llama-moe": Architecture(_mixture, keys=((".expert_count", 4, U32), (".expert_used_count", 2, U32)), name="llama"),
     "qwen2": Architecture(_qwen2),
     "qwen3": Architecture(_qwen3),
     "gemma": Architecture(_llama),
@@ -216,7 +214,11 @@ ARCHITECTURES = {
         _bert,
         heads_kv=HEADS,
         outer=_bert_outer,
-        keys=((".attention.causal", False, BOOL), (".pooling_type", 1, U32), ("tokenizer.ggml.token_type_count", 2, U32)),
+        keys=(
+            (".attention.causal", False, BOOL),
+            (".pooling_type", 1, U32),
+            ("tokenizer.ggml.token_type_count", 2, U32),
+        ),
     ),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
@@ -49,7 +50,7 @@ class Mutants:
             change(chance, file)
         try:
             return name, file.encoded()
-        except (ArithmeticError, ValueError, Exception) as error:  # a value that its type cannot hold
+        except (struct.error, TypeError, ZeroDivisionError) as error:  # a value that its type cannot hold
             return f"{name} ({type(error).__name__})", one_byte(chance, self.sound[label])
 
 
@@ -125,7 +126,8 @@ def text(chance: random.Random, file: GGUFFile) -> None:
 
 def other_architecture(chance: random.Random, file: GGUFFile) -> None:
     old = file.architecture
-    new = chance.choice(["t5", "rwkv6", "clip", "deepseek2", "gemma3n", "lfm2moe", "bert", "qwen2vl", "dflash", *ARCHITECTURES])
+    others = ("t5", "rwkv6", "clip", "deepseek2", "gemma3n", "lfm2moe", "bert", "qwen2vl", "dflash")
+    new = chance.choice([*others, *ARCHITECTURES])
     file.values = {
         (new + key.decode()[len(old) :]).encode() if key.startswith(old.encode() + b".") else key: value
         for key, value in file.values.items()
@@ -173,7 +175,9 @@ def tensor_shape(chance: random.Random, file: GGUFFile) -> None:
 
 def tensor_name(chance: random.Random, file: GGUFFile) -> None:
     tensor = chance.choice(file.tensors)
-    tensor.name = chance.choice((b"", b"x", tensor.name + b"x", tensor.name[:-1], b"output.weight", b"rope_freqs.weight"))
+    tensor.name = chance.choice(
+        (b"", b"x", tensor.name + b"x", tensor.name[:-1], b"output.weight", b"rope_freqs.weight")
+    )
 
 
 def tensor_gone(chance: random.Random, file: GGUFFile) -> None:

@@ -64,8 +64,6 @@ class Torture:
         self.home.mkdir(parents=True, exist_ok=True)
         self.variables = {**os.environ, "LEAP_HOME": str(self.home / "leap-home"), "PYTHONPATH": str(ROOT)}
         self.variables.pop("LEAP_TRY_MODELS", None)
-        os.environ.update(self.variables)
-        os.environ.pop("LEAP_TRY_MODELS", None)
         self.verdicts = Verdicts(self.home / "leap-home" / "cache" / DIRECTORY)
         self.mutants = Mutants(self.seed, self.home)
         numbers: dict[str, list[int]] = {victim: [] for victim in (LEAP, HOST, WORKER)}
@@ -133,9 +131,13 @@ class Torture:
         process.communicate()
 
     def _loader(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-c", f"from {__name__ if __name__ != '__main__' else 'tests.models.torture'} import load_all; load_all()"]
         return subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT, env=self.variables
+            [sys.executable, "-c", "from tests.models.torture import load_all; load_all()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=ROOT,
+            env=self.variables,
         )
 
     def _host(self, numbers: list[int]) -> None:

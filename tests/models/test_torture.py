@@ -1,0 +1,19 @@
+"""The short form of the torture by mutated model files: see torture.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .torture import HOST, LEAP, WORKER, Torture
+
+
+def test_no_mutant_ends_leap_a_host_or_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LEAP_TRY_MODELS", raising=False)
+    monkeypatch.setenv("LEAP_HOME", str(tmp_path / "leap-home"))  # restored afterwards
+    report = Torture(tmp_path, 24, seed=3, shares=(LEAP, LEAP, LEAP, HOST, WORKER)).run()
+    assert report["deaths"] == []
+    assert sum(report["outcomes"].values()) == 24
+    assert not [outcome for outcome in report["outcomes"] if "BUG" in outcome]
+    assert report["slowest_health_seconds"] < 5, "1 s on a machine with nothing else to do"
