@@ -1,12 +1,18 @@
-"""What goes into one decode: the next token of every live request, then chunks of prompts by age."""
+"""What goes into one step: the next position of every live request, then chunks of prompts by age."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
 
 from ..llama.context import LlamaContext
 from .request import Request
 from .slots import Slot
+
+if TYPE_CHECKING:
+    from numpy import float32
+    from numpy.typing import NDArray
 
 FEW = 16
 """Positions that count as decoding: the next token, and those that a constraint forced before it."""
@@ -14,41 +20,63 @@ CHUNK_BESIDE_ANSWERS = 128
 """Most prompt positions of a step while answers are running, so that none of them waits longer than that."""
 
 
+class Output(Enum):
+    """What is read after the last position of a run."""
+
+    NOTHING = "nothing"
+    LOGITS = "logits"
+    HIDDEN = "hidden"
+
+
 @dataclass(eq=False)
 class Part:
-    """A run of positions of one request within a step: ``target[start : start + count]``.
+    """A run of positions of one request within a step: ``target[start : start + count]``, all tokens or all
+    embeddings.
 
-    ``wants_logits`` when it reaches the end of the target; ``output`` is then the index to read them at.
+    ``output`` is NOTHING unless it reaches the end of the target; ``index`` is then where to read it.
     """
 
     slot: Slot
     request: Request
     start: int
     count: int
-    wants_logits: bool
-    output: int | None = None
+    output: Output
+    index: int | None = None
 
     def add_to(self, context: LlamaContext) -> None:
         """Append the run to the context's batch."""
-        end = self.start + self.count
-        for start, stop, segment in self.request.prompt.embedding_ranges:
-            if start <= self.start < stop:
-                rows = segment.rows[self.start - start : end - start]
-                index = context.add_embeddings(self.slot.index, self.start, rows, output=self.wants_logits)
-                break
+        slot, wanted = self.slot.index, self.output is not Output.NOTHING
+        rows = self._rows()
+        if rows is None:
+            tokens = self.request.target[self.start : self.start + self.count]
+            index = context.add(slot, self.start, tokens, output=wanted)
         else:
-            tokens = self.request.target[self.start : end]
-            index = context.add(self.slot.index, self.start, tokens, output=self.wants_logits)
-        self.output = index if self.wants_logits else None
+            index = context.add_embeddings(slot, self.start, rows, output=wanted)
+        self.index = index if wanted else None
 
     @property
-    def is_embeddings(self) -> bool:
-        """Whether the run is made of embeddings, which cannot share a batch with tokens."""
-        return any(start <= self.start < stop for start, stop, _ in self.request.prompt.embedding_ranges)
+    def group(self) -> tuple[bool, bool]:
+        """Parts that differ in it cannot share a decode: (are embeddings, want the hidden state)."""
+        return _is_embeddings(self.request, self.start), self.output is Output.HIDDEN
+
+    def _rows(self) -> NDArray[float32] | None:
+        """The run's embeddings, shape [count, width]; None for tokens."""
+        request, end = self.request, self.start + self.count
+        for first, last, segment in request.prompt.embedding_ranges:
+            if first <= self.start < last:
+                return segment.rows[self.start - first : end - first]
+        if not _is_embeddings(request, self.start):
+            return None
+        import numpy as np
+
+        assert request.speech is not None
+        rows: NDArray[float32] = np.stack([request.speech.rows[position] for position in range(self.start, end)])
+        return rows
 
 
-def plan_step(running: list[Slot], batch_size: int) -> list[Part]:
-    """The parts of the next decode, at most ``batch_size`` positions together."""
+def plan_step(running: list[Slot], batch_size: int) -> list[list[Part]]:
+    """The decodes of the next step in order, at most ``batch_size`` positions together. llama.cpp reads either tokens
+    or embeddings in a decode, and gives either logits or hidden states, so there are up to four."""
     answering: list[Slot] = []
     reading: list[Slot] = []
     for slot in sorted(running, key=lambda slot: slot.last_used):
@@ -64,7 +92,10 @@ def plan_step(running: list[Slot], batch_size: int) -> list[Part]:
         room = min(room, CHUNK_BESIDE_ANSWERS)
     for slot in reading:
         room -= _append(parts, slot, room)
-    return _of_one_kind(parts)
+    groups: dict[tuple[bool, bool], list[Part]] = {}
+    for part in parts:
+        groups.setdefault(part.group, []).append(part)
+    return list(groups.values())
 
 
 def _append(parts: list[Part], slot: Slot, room: int) -> int:
@@ -74,7 +105,10 @@ def _append(parts: list[Part], slot: Slot, room: int) -> int:
     start = len(slot.keys)
     end = min(_next_stop(request, start) or len(request.target), start + room)
     if end > start:
-        parts.append(Part(slot, request, start, end - start, wants_logits=end == len(request.target)))
+        output = Output.NOTHING
+        if end == len(request.target):
+            output = Output.HIDDEN if request.wants_frame else Output.LOGITS
+        parts.append(Part(slot, request, start, end - start, output))
     return max(0, end - start)
 
 
@@ -83,13 +117,14 @@ def _next_stop(request: Request, start: int) -> int | None:
     stops = [position for position in request.checkpoints_due if position > start][:1]
     for first, last, _ in request.prompt.embedding_ranges:
         stops += [edge for edge in (first, last) if edge > start]
+    if request.speech is not None and request.speech.rows:
+        frames = request.speech.rows
+        begin = max(start, len(request.prompt))
+        stops += [p for p in range(begin + 1, len(request.target)) if (p in frames) != (p - 1 in frames)][:1]
     return min(stops, default=None)
 
 
-def _of_one_kind(parts: list[Part]) -> list[Part]:
-    """Tokens and embeddings take turns: the kind of the oldest reading slot's run is decoded now."""
-    embeddings = [part for part in parts if part.is_embeddings]
-    if not embeddings:
-        return parts
-    tokens = [part for part in parts if not part.is_embeddings]
-    return embeddings[:1] if len(embeddings) == len(parts) or parts[0].is_embeddings else tokens or embeddings[:1]
+def _is_embeddings(request: Request, position: int) -> bool:
+    if request.speech is not None and position in request.speech.rows:
+        return True
+    return any(first <= position < last for first, last, _ in request.prompt.embedding_ranges)

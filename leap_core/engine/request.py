@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ..errors import LeapGenerationError
 from ..responses import GenerationFinishReason
 from ..statistics import GenerationStats
+from .frames import Frame, Speech, frame_key
 from .prompt import Prompt
 from .sampler import Sampler
 
@@ -38,6 +39,7 @@ class Request:
         max_tokens: int | None = None,
         constraint: TokenConstraint | None = None,
         variant: bytes = b"",
+        speech: Speech | None = None,
     ) -> None:
         """``variant`` names what changes the meaning of equal keys, such as the adapters that compute them: no state
         is shared between variants."""
@@ -46,8 +48,9 @@ class Request:
         self.sampler = sampler
         self.max_tokens = max_tokens
         self.constraint = constraint
-        self.events: queue.SimpleQueue[int | Finished] = queue.SimpleQueue()
-        """Token ids in order, then one Finished."""
+        self.speech = speech
+        self.events: queue.SimpleQueue[int | Frame | Finished] = queue.SimpleQueue()
+        """Token ids and frames in order, then one Finished."""
         self.target = list(prompt.keys)
         """All that must be in memory before the next token can be sampled: the prompt, then what was generated."""
         self.checkpoints_due: list[int] = []
@@ -62,7 +65,7 @@ class Request:
 
     @property
     def generated(self) -> int:
-        """Tokens generated so far; the end-of-turn token is not counted."""
+        """Tokens and frames generated so far; the end-of-turn token is not counted."""
         return len(self.target) - len(self.prompt)
 
     def cancel(self) -> None:
@@ -80,7 +83,22 @@ class Request:
         """Deliver a generated token."""
         self.target.append(token)
         self.sampler.accept(token)
+        if self.speech is not None:
+            self.speech.turn.take_token(token)
         self.events.put(token)
+
+    def emit_frame(self, frame: Frame) -> None:
+        """Deliver a frame, and let the model read it next."""
+        speech = self.speech
+        assert speech is not None
+        speech.rows[len(self.target)] = speech.source.embedding(frame)
+        self.target.append(frame_key(frame, speech.source.fingerprint))
+        self.events.put(frame)
+
+    @property
+    def wants_frame(self) -> bool:
+        """Whether the next output is read as a frame and not as a token."""
+        return self.speech is not None and self.speech.turn.wants_frame
 
     def finish(self, reason: GenerationFinishReason, error: LeapGenerationError | None = None) -> None:
         """Deliver the end; only the first counts."""

@@ -51,7 +51,8 @@ class Sampler:
         penalised = self._repetition != 1.0 or self._frequency != 0.0 or self._presence != 0.0
         self._recent: deque[int] | None = None
         if penalised and window != 0:
-            self._recent = deque(context, maxlen=None if window < 0 else window)
+            tokens = (key for key in context if key >= 0)  # the others stand for embeddings
+            self._recent = deque(tokens, maxlen=None if window < 0 else window)
             self._counts = Counter(self._recent)
 
     def accept(self, token: int) -> None:

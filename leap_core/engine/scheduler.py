@@ -1,5 +1,8 @@
-"""Many requests over one context: each step decodes one batch that mixes chunks of prompts with the next token of
-every live request.
+"""Many requests over one context: each step decodes chunks of prompts together with the next token of every live
+request.
+
+Requests that speak make frames of sound from hidden states where others sample tokens from logits; llama.cpp gives one
+or the other, so a step with both has a decode for each.
 
 A request waits in order for a slot, starts from the longest prefix that any slot or snapshot holds, and is prefilled
 in chunks, so that a long prompt delays running answers by one chunk at most. All work on the context happens in the
@@ -16,7 +19,7 @@ from ..errors import LeapGenerationError, LeapGenerationPromptExceedContextLengt
 from ..llama.context import ABORTED, NO_KV_SLOT, LlamaContext
 from ..responses import GenerationFinishReason as Reason
 from .admission import Admission
-from .batch_plan import Part, plan_step
+from .batch_plan import Output, Part, plan_step
 from .compute_loop import compute_loop
 from .request import Request
 from .slots import Slot, SlotMemory
@@ -110,18 +113,16 @@ class Scheduler:
         self._drop_cancelled()
         if not self._admissions_held:
             self._admission.admit(self._waiting, self._ticks)
-        running = self._running()
-        parts = plan_step(running, self._context.batch_size)
-        if not parts:
-            return
-        started = time.perf_counter()
-        if not self._decode(parts):
-            return
-        size = sum(part.count for part in parts)
-        if size <= LONG_STEP:
-            self._governor.observe(size, time.perf_counter() - started)
-        for part in parts:
-            self._advance(part)
+        for parts in plan_step(self._running(), self._context.batch_size):
+            started = time.perf_counter()
+            if not self._decode(parts):
+                return  # the other decodes were planned for a memory that is different now
+            size = sum(part.count for part in parts)
+            if size <= LONG_STEP:
+                self._governor.observe(size, time.perf_counter() - started)
+            for part in parts:
+                self._advance(part)
+            self._speak([part for part in parts if part.output is Output.HIDDEN])
 
     def _drop_cancelled(self) -> None:
         for request in [s for s in list(self._waiting) if s.cancelled]:  # others append meanwhile
@@ -139,15 +140,16 @@ class Scheduler:
         prefilling = [part for part in parts if part.count > LONG_STEP]
         governor = self._governor
         self._context.set_threads(governor.threads_for_long_step() if prefilling else governor.threads)
+        hidden = parts[0].output is Output.HIDDEN
         if not prefilling:
-            return self._settle(self._context.decode(), parts, {})
+            return self._settle(self._context.decode(hidden=hidden), parts, {})
         states = {part.slot: self._memory.partial_state(part.slot) for part in parts}
         with self._changed:
             self._interruptible = frozenset(part.request for part in prefilling)
             if any(part.request.cancelled for part in prefilling):
                 return False
         try:
-            code = self._context.decode()
+            code = self._context.decode(hidden=hidden)
         finally:
             with self._changed:
                 self._interruptible = frozenset()
@@ -191,10 +193,10 @@ class Scheduler:
             self._memory.checkpoint(slot)
             if slot.keys and request.prompt.boundaries[:1] == (len(slot.keys),):
                 self._keep_on_disk(slot)
-        if part.output is None:
+        if part.output is not Output.LOGITS or part.index is None:
             return
         try:
-            token = request.sampler.sample(self._context.logits(part.output), request.constraint)
+            token = request.sampler.sample(self._context.logits(part.index), request.constraint)
             self._accept(slot, request, token)
         except Exception as error:
             failure = error if isinstance(error, LeapGenerationError) else LeapGenerationError(f"sampling: {error}")
@@ -221,6 +223,36 @@ class Scheduler:
                     return self._finish(slot, Reason.STOP)
                 tokens.extend(constraint.forced_tokens())
         return None
+
+    def _speak(self, parts: list[Part]) -> None:
+        """Make the next frames of requests from their hidden states, as many at once as share a source."""
+        by_source: dict[int, list[Part]] = {}
+        for part in parts:
+            assert part.request.speech is not None
+            by_source.setdefault(id(part.request.speech.source), []).append(part)
+        for group in by_source.values():
+            try:
+                self._make_frames(group)
+            except Exception as error:
+                failure = error if isinstance(error, LeapGenerationError) else LeapGenerationError(f"speaking: {error}")
+                for part in group:
+                    if part.slot.request is part.request:
+                        self._fail(part.slot, failure)
+
+    def _make_frames(self, parts: list[Part]) -> None:
+        import numpy as np
+
+        speeches = [part.request.speech for part in parts if part.request.speech is not None]
+        hidden = np.stack([self._context.hidden_state(part.index or 0) for part in parts])
+        frames = speeches[0].source.frames(hidden, [speech.sampler for speech in speeches])
+        for part, speech, frame in zip(parts, speeches, frames, strict=True):
+            request = part.request
+            request.note_time()
+            request.emit_frame(speech.turn.take_frame(frame))
+            if request.max_tokens is not None and request.generated >= request.max_tokens:
+                self._finish(part.slot, Reason.MAX_TOKENS)
+            elif len(request.target) > self.context_size:
+                self._finish(part.slot, Reason.EXCEED_CONTEXT)
 
     def _finish(self, slot: Slot, reason: Reason) -> None:
         request = slot.request

@@ -38,7 +38,7 @@ class InProcessGeneration(Generation):
                 raise event.error
             self._remember()
             self._ready.extend(self._reply.finish(self._reason(event), event.stats))
-        elif not (self._stopped or self._met_stop_string):
+        elif isinstance(event, int) and not (self._stopped or self._met_stop_string):
             self._ready.extend(self._reply.feed(event))
             if self._reply.met_stop_string:
                 self._met_stop_string = True

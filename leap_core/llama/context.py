@@ -48,6 +48,7 @@ class LlamaContext:
         params.n_threads = params.n_threads_batch = threads
         params.flash_attn_type = int(flash_attention)
         params.type_k, params.type_v = GGML_TYPES[kv_type_k], GGML_TYPES[kv_type_v]
+        params.pooling_type = lib.LLAMA_POOLING_TYPE_NONE  # a hidden state is that of a position, not of a sequence
         params.kv_unified = True  # sequences share cells: a common prefix is held once, and copying it costs nothing
         params.offload_kqv = params.op_offload = True
         self._abort_flag = ctypes.create_string_buffer(b"\0\0", 2)
@@ -65,6 +66,7 @@ class LlamaContext:
         self.cells = int(lib.llama_n_ctx(self.pointer))
         self._memory = lib.llama_get_memory(self.pointer)
         self._threads = threads
+        self._gives_hidden = False
         self._logits_views: dict[int, NDArray[float32]] = {}
         self._batch = _Batch(lib, batch_size, model.width)
 
@@ -94,8 +96,14 @@ class LlamaContext:
         """Append rows of embeddings; a batch holds either tokens or embeddings."""
         return self._batch.add_embeddings(sequence, position, rows, output)
 
-    def decode(self) -> int:
-        """Run the batch: 0, NO_KV_SLOT (nothing changed) or ABORTED (some of it ran). Raises on a real failure."""
+    def decode(self, *, hidden: bool = False) -> int:
+        """Run the batch: 0, NO_KV_SLOT (nothing changed) or ABORTED (some of it ran). Raises on a real failure.
+
+        Afterwards there are logits, or with ``hidden`` hidden states; llama.cpp never gives both.
+        """
+        if hidden is not self._gives_hidden:
+            self._lib.llama_set_embeddings(self.pointer, hidden)
+            self._gives_hidden = hidden
         forget_errors()
         code = int(self._lib.llama_decode(self.pointer, self._batch.struct()))
         if code < 0:
@@ -114,6 +122,15 @@ class LlamaContext:
 
             view = self._logits_views[address] = np.ctypeslib.as_array(pointer, (self.model.n_tokens,))
         return view
+
+    def hidden_state(self, index: int) -> NDArray[float32]:
+        """A copy of the last layer's normalised output at batch position ``index``, shape [width]."""
+        import numpy as np
+
+        pointer = self._lib.llama_get_embeddings_ith(self.pointer, index)
+        if not pointer:
+            raise LeapGenerationError("llama.cpp returned no hidden state")
+        return np.array(np.ctypeslib.as_array(pointer, (self.model.width,)))
 
     def abort(self, wanted: bool = True) -> None:
         """From any thread: make the running decode end at once (on a CPU), until called with False."""
