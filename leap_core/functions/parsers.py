@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ..messages import LeapFunctionCall
 from . import pythonic
+from .call_list import read_calls
 
 
 class LeapFunctionCallParser:
@@ -36,10 +37,13 @@ class LeapFunctionCallParser:
 
         Raises ValueError when it cannot be read.
         """
-        text = self._collected if body is None else body
-        for marker in (self.start_marker, self.end_marker):
-            text = text.strip().removeprefix(marker).removesuffix(marker)
-        return self._read(text)
+        text = (self._collected if body is None else body).strip()
+        if not text.startswith(self.start_marker):
+            return self._read(text.removesuffix(self.end_marker))
+        calls: list[LeapFunctionCall] = []
+        for block in text.split(self.start_marker)[1:]:
+            calls += self._read(block.strip().removesuffix(self.end_marker))
+        return calls
 
     def dump(self, calls: Sequence[LeapFunctionCall]) -> str:
         """The text, markers included, with which the model would have made these calls."""
@@ -61,7 +65,8 @@ class LFMFunctionCallParser(LeapFunctionCallParser):
         return f"{self.start_marker}{pythonic.write_calls(calls)}{self.end_marker}" if calls else ""
 
     def _read(self, body: str) -> list[LeapFunctionCall]:
-        return pythonic.read_calls(body)
+        marked = self.start_marker in body or self.end_marker in body  # within a string, or two calls run together
+        return read_calls(body, repair=not marked)
 
 
 class HermesFunctionCallParser(LeapFunctionCallParser):

@@ -1,35 +1,32 @@
 """Reads and writes calls as LFM2 models write them: a Python list of calls, such as ``[f(a="x"), g(b=[1, 2])]``.
 
 Reading takes what models really write: both kinds of quotes, escapes, line breaks inside strings, True and true, None
-and null, numbers in every form, nested lists, tuples and dicts, dotted names, Python's keywords as names of parameters,
-and JSON where a value or a whole call is JSON. Nothing is evaluated. Positions in errors count characters from 0.
+and null, numbers in every form, nested lists, tuples, sets and dicts, comments, dotted names, Python's keywords as
+names of parameters, and JSON where a value or a whole call is JSON. Nothing is evaluated. Positions in errors count
+characters from 0.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..messages import LeapFunctionCall
+from .number_literal import read_number
 
 DEEPEST = 100
 """Levels of nesting; a text with more is not a call."""
 
-SPACE = re.compile(r"\s*")
+SPACE = re.compile(r"(?:\s+|#[^\n]*)*")
+"""White space, and comments."""
 NAME = re.compile(r"\w[\w-]*(?:\.\w[\w-]*)*")
 ARGUMENT = re.compile(r"[\w$][\w$.-]*")
 KEY = re.compile(r"[^\W\d][\w-]*")
-NUMBER = re.compile(
-    r"[+-]?\s*(?:0[xX]_*[0-9a-fA-F][0-9a-fA-F_]*|0[oO]_*[0-7][0-7_]*|0[bB]_*[01][01_]*"
-    r"|(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d[\d_]*)?)(?![\w.])"
-)
 STRING_START = re.compile(r"([rRuU]?)('''|\"\"\"|'|\")")
-WORDS = {"True": True, "true": True, "False": False, "false": False, "None": None, "null": None}
-MOST_DIGITS = 3000
-"""Digits of a number, with which it stays below Python's limit when it is written in decimals."""
+WORDS: dict[str, bool | None] = {"True": True, "true": True, "TRUE": True, "False": False, "false": False}
+WORDS |= {"FALSE": False, "None": None, "null": None, "NULL": None}
 
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "a": "\a", "v": "\v", "/": "/", "\n": ""}
 ESCAPES |= {"\\": "\\", "'": "'", '"': '"'}
@@ -37,38 +34,21 @@ ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|U([0-9a-fA-F]{8})
 
 
 class PythonicSyntaxError(ValueError):
-    """``position`` is where reading stopped. ``unfinished``: the text ended too early, but was right until there;
-    ``in_string``: it ended within a string."""
+    """``position`` is where reading stopped. ``in_string``: the text ended within a string. ``readable``: the calls of
+    the list that can be read all the same, and ``unreadable`` the text of those that cannot."""
 
-    def __init__(self, position: int, reason: str, *, unfinished: bool = False, in_string: bool = False) -> None:
+    def __init__(self, position: int, reason: str, *, in_string: bool = False) -> None:
         super().__init__(f"syntax error at {position}: {reason}")
         self.position = position
         self.reason = reason
-        self.unfinished = unfinished
         self.in_string = in_string
-
-
-def read_calls(text: str) -> list[LeapFunctionCall]:
-    """All calls of a text that holds nothing else: ``[f(), g()]``, ``f(), g()``, or JSON calls.
-
-    Raises PythonicSyntaxError.
-    """
-    reader = _Reader(text)
-    calls = reader.calls_in_brackets() if reader.sees("[") else reader.calls_until("")
-    reader.expect_end()
-    return calls
-
-
-def read_call_list(text: str, start: int) -> tuple[list[LeapFunctionCall], int]:
-    """The list of calls that begins with the bracket at ``start``, and the position after it. What follows it is not
-    looked at. Raises PythonicSyntaxError."""
-    reader = _Reader(text, start)
-    return reader.calls_in_brackets(), reader.position
+        self.readable: list[LeapFunctionCall] = []
+        self.unreadable = ""
 
 
 def read_value(text: str) -> Any:
     """One value that fills the text: Python's or JSON's spelling. Raises PythonicSyntaxError."""
-    reader = _Reader(text)
+    reader = Reader(text)
     value = reader.value(0)
     reader.expect_end()
     return value
@@ -79,7 +59,7 @@ def write_calls(calls: Sequence[LeapFunctionCall]) -> str:
     return "[" + ", ".join(_write_call(call) for call in calls) + "]"
 
 
-class _Reader:
+class Reader:
     """Reads from a position onwards, by recursive descent."""
 
     def __init__(self, text: str, position: int = 0) -> None:
@@ -93,35 +73,38 @@ class _Reader:
 
     def calls_in_brackets(self) -> list[LeapFunctionCall]:
         self._take("[")
-        calls = self.calls_until("]")
+        calls = [] if self.sees("]") else self.calls_until("]")
         self._take("]")
         return calls
 
     def calls_until(self, closing: str) -> list[LeapFunctionCall]:
         calls: list[LeapFunctionCall] = []
         while True:
-            if calls and (self._at_end() if not closing else self.sees(closing)):
+            if calls and (self.at_end() if not closing else self.sees(closing)):
                 return calls  # a comma may stand before the end
-            calls.append(self._json_call() if self.sees("{") else self._call())
-            if not self._passes(",") and not self.sees("{"):  # JSON calls may stand line by line
+            calls.append(self.one_call())
+            if not self.passes(",") and not self.sees("{"):  # JSON calls may stand line by line
                 return calls
 
+    def one_call(self) -> LeapFunctionCall:
+        return self._json_call() if self.sees("{") else self._call()
+
     def expect_end(self) -> None:
-        if not self._at_end():
-            raise self._error(f"unexpected {self.text[self.position]!r}")
+        if not self.at_end():
+            raise self.error(f"unexpected {self.text[self.position]!r}")
 
     def _call(self) -> LeapFunctionCall:
         name = self._match(NAME, "the name of a function")
         self._take("(")
         arguments: dict[str, Any] = {}
         while not self.sees(")"):
-            if self._passes("**"):
+            if self.passes("**"):
                 self._add_spread(arguments)
             else:
                 key = self._string(0) if self._string_ahead() else self._match(ARGUMENT, "the name of an argument")
                 self._take("=", ": arguments are given by name")
                 self._add(arguments, key, self.value(1))
-            if not self._passes(","):
+            if not self.passes(","):
                 break
         self._take(")")
         return LeapFunctionCall(name, arguments)
@@ -129,13 +112,13 @@ class _Reader:
     def _add_spread(self, arguments: dict[str, Any]) -> None:
         given = self.value(1)
         if not isinstance(given, dict):
-            raise self._error("** needs a dict")
+            raise self.error("** needs a dict")
         for key, value in given.items():
             self._add(arguments, key, value)
 
     def _add(self, arguments: dict[str, Any], key: str, value: Any) -> None:
         if key in arguments:
-            raise self._error(f"the argument {key!r} is given twice")
+            raise self.error(f"the argument {key!r} is given twice")
         arguments[key] = value
 
     def _json_call(self) -> LeapFunctionCall:
@@ -143,7 +126,7 @@ class _Reader:
 
     def value(self, depth: int) -> Any:
         if depth > DEEPEST:
-            raise self._error(f"nested deeper than {DEEPEST} levels")
+            raise self.error(f"nested deeper than {DEEPEST} levels")
         self._skip_space()
         char = self.text[self.position : self.position + 1]
         if char == "[":
@@ -151,7 +134,7 @@ class _Reader:
         if char == "(":
             return self._parenthesis(depth)
         if char == "{":
-            return self._dict(depth)
+            return self._braces(depth)
         if self._string_ahead():
             return self._string(depth)
         if char and (char in "+-." or char.isdigit()):
@@ -163,7 +146,7 @@ class _Reader:
         items: list[Any] = []
         while not self.sees(closing):
             items.append(self.value(depth + 1))
-            if not self._passes(","):
+            if not self.passes(","):
                 break
         self._take(closing)
         return items
@@ -175,17 +158,31 @@ class _Reader:
         last = self.text[start : self.position - 1].rstrip()[-1:]
         return items[0] if len(items) == 1 and last != "," else items
 
-    def _dict(self, depth: int) -> dict[str, Any]:
+    def _braces(self, depth: int) -> dict[str, Any] | list[Any]:
+        """A dict, or a set, which JSON has as a list."""
+        start = self.position
         self._take("{")
-        found: dict[str, Any] = {}
+        value: dict[str, Any] = {}
         while not self.sees("}"):
-            key = self._key(depth)
+            key_start = self.position
+            try:
+                key = self._key(depth)
+                is_pair = self.sees(":")
+            except PythonicSyntaxError:
+                if value:
+                    raise
+                is_pair = False
+            if not is_pair and not value:
+                self.position = start
+                return self._items("{", "}", depth)
+            if not is_pair:
+                self.position = key_start
             self._take(":")
-            found[key] = self.value(depth + 1)
-            if not self._passes(","):
+            value[key] = self.value(depth + 1)
+            if not self.passes(","):
                 break
         self._take("}")
-        return found
+        return value
 
     def _key(self, depth: int) -> str:
         """A key: a string, a bare word, or a number, which JSON can only have as text."""
@@ -203,10 +200,10 @@ class _Reader:
 
     def _string(self, depth: int) -> str:
         """A string; several in a row are one, as in Python."""
-        text = ""
-        while self._string_ahead():
-            text += self._one_string()
-        return _joined_surrogates(text)
+        pieces = [self._one_string()]
+        while self._string_ahead() and self.text[self.position] in "'\"":
+            pieces.append(self._one_string())
+        return _joined_surrogates("".join(pieces))
 
     def _one_string(self) -> str:
         start = self.position
@@ -222,7 +219,7 @@ class _Reader:
             place = slash + 2
         if end < 0:
             self.position = start
-            raise self._error("the string does not end", unfinished=True, in_string=True)
+            raise self.error("the string does not end", in_string=True)
         body = self.text[opening.end() : end]
         self.position = end + len(quote)
         return body if raw else ESCAPE.sub(lambda match: self._escape(match, start), body)
@@ -238,36 +235,19 @@ class _Reader:
 
     def _number(self) -> int | float:
         self._skip_space()
-        match = NUMBER.match(self.text, self.position)
-        if match is None:
-            raise self._error("expected a number", unfinished=self._rest_could_be_number())
-        self.position = match.end()
-        text = "".join(match[0].split()).replace("_", "")
-        sign = -1 if text.startswith("-") else 1
-        digits = text.lstrip("+-").lower()
-        if len(digits) > MOST_DIGITS:
-            raise self._error("the number is too long")
-        if digits[:2] in ("0x", "0o", "0b"):
-            return sign * int(digits, 0)
-        if digits.isdecimal():
-            return sign * int(digits)
-        value = sign * float(digits)
-        if not math.isfinite(value):
-            raise self._error("the number is too large")
+        try:
+            value, self.position = read_number(self.text, self.position)
+        except ValueError as error:
+            raise self.error(str(error)) from None
         return value
 
-    def _rest_could_be_number(self) -> bool:
-        rest = self.text[self.position :]
-        return all(char in "+-._eExXoO" or char.isalnum() for char in rest)
-
     def _word(self) -> Any:
-        if self._at_end():
-            raise self._error("expected a value", unfinished=True)
+        if self.at_end():
+            raise self.error("expected a value")
         word = KEY.match(self.text, self.position)
         if word is None or word[0] not in WORDS:
-            found = word[0] if word else self.text[self.position]
-            ended = word is not None and word.end() == len(self.text)
-            raise self._error(f"expected a value, found {found!r}", unfinished=ended)
+            stranger = word[0] if word else self.text[self.position]
+            raise self.error(f"expected a value, found {stranger[:50]!r}")
         self.position = word.end()
         return WORDS[word[0]]
 
@@ -275,21 +255,21 @@ class _Reader:
         self._skip_space()
         match = pattern.match(self.text, self.position)
         if match is None:
-            raise self._error(f"expected {meaning}", unfinished=self._at_end())
+            raise self.error(f"expected {meaning}")
         self.position = match.end()
         return match[0]
 
     def _take(self, wanted: str, reason: str = "") -> None:
-        if not self._passes(wanted):
-            raise self._error(f"expected {wanted!r}{reason}", unfinished=self._at_end())
+        if not self.passes(wanted):
+            raise self.error(f"expected {wanted!r}{reason}")
 
-    def _passes(self, wanted: str) -> bool:
+    def passes(self, wanted: str) -> bool:
         if self.sees(wanted):
             self.position += len(wanted)
             return True
         return False
 
-    def _at_end(self) -> bool:
+    def at_end(self) -> bool:
         self._skip_space()
         return self.position >= len(self.text)
 
@@ -298,8 +278,8 @@ class _Reader:
         assert match is not None
         self.position = match.end()
 
-    def _error(self, reason: str, *, unfinished: bool = False, in_string: bool = False) -> PythonicSyntaxError:
-        return PythonicSyntaxError(self.position, reason, unfinished=unfinished, in_string=in_string)
+    def error(self, reason: str, *, in_string: bool = False) -> PythonicSyntaxError:
+        return PythonicSyntaxError(self.position, reason, in_string=in_string)
 
 
 def call_of_object(value: Any, position: int = 0) -> LeapFunctionCall:
@@ -312,6 +292,8 @@ def call_of_object(value: Any, position: int = 0) -> LeapFunctionCall:
     arguments = value.get("arguments", value.get("parameters"))
     if isinstance(arguments, str):
         arguments = read_value(arguments or "{}")
+    elif arguments is None:  # a function without parameters
+        arguments = {}
     if not isinstance(arguments, dict):
         raise PythonicSyntaxError(position, "missing or invalid 'arguments' field")
     return LeapFunctionCall(value["name"].strip(), arguments)

@@ -49,3 +49,10 @@ def test_parsers_by_name():
     assert parser_named("lfm").name == "lfm" and parser_named("hermes").start_marker == "<tool_call>"
     with pytest.raises(ValueError, match="known are lfm, hermes"):
         parser_named("qwen")
+
+
+@pytest.mark.parametrize("parser", [LFMFunctionCallParser(), HermesFunctionCallParser()])
+def test_several_calls_that_were_written_are_collected_again(parser):
+    parser.clear()
+    parser.append(parser.dump([CALL, LeapFunctionCall("g")]))
+    assert parser.parse() == [CALL, LeapFunctionCall("g")]

@@ -1,0 +1,88 @@
+"""Repairs lists of calls in which quotes within strings are not escaped, as in ``[sh(cmd='sed -n '3,5p' f.py')]``.
+
+LFM2.5's own chat template writes arguments so, and models learn it. A quote ends its string only where what follows
+completes the list: the next argument, item, bracket or call. A reading that leaves a doubt is none: an odd number of
+inner quotes before another argument could end in two places. A quote between two letters is an apostrophe and pairs
+with nothing.
+"""
+
+from __future__ import annotations
+
+import re
+
+ARGUMENT_FOLLOWS = re.compile(r",\s*(?:[\w$][\w$.-]*\s*=(?!=)|\*\*|(['\"])[^'\"]*\1\s*=(?!=)|\))")
+CALL_FOLLOWS = re.compile(r"\)\s*(?:\]?\s*\Z|,\s*\w[\w.-]*\s*\(|,\s*[\]{])")
+LAST = re.compile(r"[)\]}\s,]*\Z")
+ITEM_FOLLOWS = re.compile(r"\s*(?:['\"\[({+.\-\d]|True|true|TRUE|False|false|FALSE|None|null|NULL|[\])}])")
+CLOSED = re.compile(r"[\])}]\s*(?:[,\])}]|\Z)")
+PAIR_FOLLOWS = re.compile(r",\s*(?:['\"\w]|\})|:")
+NAME_BEFORE = re.compile(r"[\w$-]\s*\Z")
+SPACE = re.compile(r"\s*")
+
+
+def escape_inner_quotes(text: str) -> str | None:
+    """The list with its inner quotes escaped; None where there are none or they leave a doubt."""
+    pieces: list[str] = []
+    brackets: list[str] = []
+    copied = place = 0
+    while place < len(text):
+        char = text[place]
+        if char in "'\"":
+            if text.startswith(char * 3, place):
+                end = text.find(char * 3, place + 3)
+                if end < 0:
+                    return None
+                place = end + 3
+                continue
+            string = _string_end(text, place, brackets)
+            if string is None:
+                return None
+            end, inner = string
+            for quote in inner:
+                pieces.append(text[copied:quote] + "\\")
+                copied = quote
+            place = end
+        elif char == "(":
+            brackets.append("call" if NAME_BEFORE.search(text, max(place - 20, 0), place) else "(")
+        elif char in "[{":
+            brackets.append(char)
+        elif char in ")]}" and brackets:
+            brackets.pop()
+        place += 1
+    return "".join([*pieces, text[copied:]]) if pieces else None
+
+
+def _string_end(text: str, start: int, brackets: list[str]) -> tuple[int, list[int]] | None:
+    """Where the string that begins at ``start`` ends, and its inner quotes; None where that is in doubt."""
+    inner: list[int] = []
+    quote, unpaired, misplaced = text[start], 0, False
+    place = start + 1
+    while place < len(text):
+        if text[place] == "\\":
+            place += 2
+            continue
+        if text[place] == quote:
+            if _ends_string(text, place + 1, brackets[-1] if brackets else ""):
+                in_doubt = (unpaired % 2 == 1 or misplaced) and not LAST.match(text, place + 1)
+                return None if in_doubt else (place, inner)
+            inner.append(place)
+            letters = text[place - 1].isalpha() and text[place + 1 : place + 2].isalpha()
+            if not (letters and quote == "'"):
+                unpaired += 1
+                misplaced = misplaced or (unpaired % 2 == 1 and text[place + 1 : place + 2].isspace())  # opens nothing
+        place += 1
+    return None
+
+
+def _ends_string(text: str, place: int, bracket: str) -> bool:
+    """Whether what stands at ``place`` goes on with the list after a string."""
+    space = SPACE.match(text, place)
+    assert space is not None
+    place = space.end()
+    if bracket == "call":
+        return bool(ARGUMENT_FOLLOWS.match(text, place) or CALL_FOLLOWS.match(text, place))
+    if CLOSED.match(text, place):
+        return True
+    if bracket == "{":
+        return PAIR_FOLLOWS.match(text, place) is not None
+    return text.startswith(",", place) and ITEM_FOLLOWS.match(text, place + 1) is not None
