@@ -20,13 +20,14 @@ from ..responses import (
 from ..statistics import GenerationStats
 from .chat_template import THINK_END, THINK_START
 from .reply_text import ReasoningSplitter, StopStrings, Utf8Decoder
+from .thought_calls import ThoughtCalls
 
 if TYPE_CHECKING:
     from ..functions import LeapFunction
     from ..schemas.grammar_matcher import Vocabulary
 
 
-class Reply:
+class ReplyBuilder:
     """Builds one assistant message while its tokens arrive.
 
     ``inside_reasoning``: the template has opened the think tag. ``warnings`` are passed on with Complete.
@@ -47,13 +48,13 @@ class Reply:
         markers = {THINK_START, THINK_END}
         if parser is not None:
             markers |= {parser.start_marker, parser.end_marker}
-        # Other control tokens are turn markers and the like; text for nobody. With no parser everything is wanted raw.
+        # Other control tokens are turn markers and the like and are not shown. Without a parser the raw text is kept.
         self._is_raw = parser is None
+        self._thought_calls = None if parser is None else ThoughtCalls(parser)
         special = vocabulary.special_tokens
         shown = {special.get(marker) for marker in markers}
         self._hidden = vocabulary.control_tokens - shown if parser is not None else frozenset[int]()
         self._opens_reasoning, self._ends_reasoning = special.get(THINK_START), special.get(THINK_END)
-        self._marks_calls = {special.get(marker) for marker in markers - {THINK_START, THINK_END}}
         self._decoder = Utf8Decoder()
         self._splitter = ReasoningSplitter(inside=inside_reasoning)
         self._stop = StopStrings(options.stop)
@@ -84,18 +85,18 @@ class Reply:
         if self._is_raw:
             return False
         if self._splitter.inside:
-            return token == self._opens_reasoning or token in self._marks_calls
+            return token == self._opens_reasoning
         return token == self._ends_reasoning and not self._calls.is_open
 
     def finish(self, reason: GenerationFinishReason, stats: GenerationStats) -> list[MessageResponse]:
         """What was held back, then Complete."""
         found = self._route(self._splitter.finish())
+        found += self._finish_reasoning()
         found += self._events(self._calls.finish())
         if self._stop.met and reason is GenerationFinishReason.MAX_TOKENS:  # the last token completed a stop string
             reason = GenerationFinishReason.STOP
         found += self._text_of(self._stop.finish())
-        if self._inline_tag_open:
-            found.append(Chunk(THINK_END))
+        found += self._close_inline_tag()
         message = ChatMessage(
             ChatMessageRole.ASSISTANT,
             [Text(text)] if (text := "".join(self._text)) else [],
@@ -108,19 +109,42 @@ class Reply:
     def _route(self, pieces: Iterable[tuple[str, str]]) -> list[MessageResponse]:
         found: list[MessageResponse] = []
         for kind, text in pieces:
+            thought = self._thought_calls
             if kind == "text":
-                if self._inline_tag_open:
-                    found.append(Chunk(THINK_END))
-                    self._inline_tag_open = False
+                found += self._think(thought.end_of_reasoning() if thought else "")
+                found += self._close_inline_tag()
                 found += self._events(self._calls.feed(text))
-                continue
-            self._reasoning.append(text)
-            if self._options.inline_thinking_tags:
-                found.append(Chunk(text if self._inline_tag_open else THINK_START + text))
-                self._inline_tag_open = True
-            elif self._options.enable_thinking:
-                found.append(ReasoningChunk(text))
+            else:
+                found += self._think(thought.feed(text) if thought else text)
         return found
+
+    def _finish_reasoning(self) -> list[MessageResponse]:
+        """What was held back within reasoning: in a reply that ends there, a call is a call."""
+        thought = self._thought_calls
+        if thought is None:
+            return []
+        if not self._splitter.inside:
+            return self._think(thought.end_of_reasoning())
+        reasoning, calls = thought.end_of_reply()
+        found = self._think(reasoning)
+        events = [*self._calls.feed(calls), *self._calls.finish()] if calls else []
+        found += self._think("".join(event.text for event in events if isinstance(event, CallText)))
+        found += self._close_inline_tag()
+        return found + self._events([event for event in events if not isinstance(event, CallText)])
+
+    def _think(self, text: str) -> list[MessageResponse]:
+        if not text:
+            return []
+        self._reasoning.append(text)
+        if self._options.inline_thinking_tags:
+            chunk = Chunk(text if self._inline_tag_open else THINK_START + text)
+            self._inline_tag_open = True
+            return [chunk]
+        return [ReasoningChunk(text)] if self._options.enable_thinking else []
+
+    def _close_inline_tag(self) -> list[MessageResponse]:
+        was_open, self._inline_tag_open = self._inline_tag_open, False
+        return [Chunk(THINK_END)] if was_open else []
 
     def _events(self, events: Sequence[CallEvent]) -> list[MessageResponse]:
         found: list[MessageResponse] = []

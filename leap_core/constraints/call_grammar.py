@@ -22,10 +22,24 @@ if TYPE_CHECKING:
 
 JsonObject = dict[str, Any]
 
-TERMINALS = r"""
-DOUBLE: /"([^"\\]|\\["'\\nrtbf\/]|\\u[0-9a-fA-F]{4})*"/
-SINGLE: /'([^'\\]|\\["'\\nrtbf\/]|\\u[0-9a-fA-F]{4})*'/
-INTEGER: /-?(0|[1-9][0-9]{0,18})/
+ESCAPED = r"""\\["'\\nrtbf\/]|\\u[0-9a-fA-F]{4}"""
+SPACES = r"\x00-\x20\x7f-\xa0\u1680\u2000-\u200f\u2028-\u202f\u205f\u3000"
+NO_END = rf"""[ \t]*[^{SPACES}"'\\#,:)\]}}]"""
+"""What after an unescaped quote shows that it ended nothing, so that the parser reads it as the model meant it."""
+
+
+def _string(quote: str, apostrophe: str = "") -> str:
+    """A string in these quotes. Others of the same kind may stand in it unescaped, in pairs, as models write them."""
+    plain = rf"([^{quote}\\]|{ESCAPED}{apostrophe})"
+    pair = rf"{quote}[^{SPACES}\"'\\#,:)\]}}]([^{quote}\\]|{ESCAPED})*{quote}"
+    return rf"/{quote}({plain}|{pair}{NO_END})*({pair})?{quote}/"
+
+
+TERMINALS = rf"""
+DOUBLE: {_string('"')}
+SINGLE: {_string("'", "|[a-zA-Z]'[a-zA-Z]")}
+"""
+TERMINALS += r"""INTEGER: /-?(0|[1-9][0-9]{0,18})/
 NUMBER: /-?(0|[1-9][0-9]{0,18})(\.[0-9]{1,18})?([eE][+-]?[0-9]{1,2})?/
 ARGUMENT_NAME: /[a-zA-Z_][a-zA-Z0-9_]{0,63}/
 string: DOUBLE | SINGLE

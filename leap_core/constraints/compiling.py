@@ -57,7 +57,9 @@ def compile_constraint(
         constraint, more = _with_calls(constraint, choice, functions, vocabulary, parser)
         warnings = (*warnings, *more)
     if constraint is not None and not isinstance(constraint, ForbiddenTokens):
-        constraint = _after_reasoning(constraint, vocabulary, reasoning_open)
+        makes_calls = isinstance(constraint, CallsConstraint) and parser is not None
+        call_start = vocabulary.special_tokens.get(parser.start_marker) if makes_calls and parser else None
+        constraint = _after_reasoning(constraint, vocabulary, reasoning_open, call_start)
     calls = choice not in (None, "auto", "none")
     return replace(shape or CompiledConstraint(None), constraint=constraint, warnings=warnings, calls=calls)
 
@@ -244,8 +246,10 @@ def _prefixed(grammar: str, prefix: str) -> str:
     return grammar.replace("start: ", f"start: {prefix} ", 1) if prefix else grammar
 
 
-def _after_reasoning(constraint: TokenConstraint, vocabulary: Vocabulary, reasoning_open: bool) -> TokenConstraint:
+def _after_reasoning(
+    constraint: TokenConstraint, vocabulary: Vocabulary, reasoning_open: bool, call_start: int | None
+) -> TokenConstraint:
     start, end = (vocabulary.special_tokens.get(tag) for tag in (THINK_START, THINK_END))
     if start is None or end is None:
         return constraint
-    return AfterReasoning(constraint, start, end, vocabulary.eog_tokens, thinking=reasoning_open)
+    return AfterReasoning(constraint, start, end, vocabulary.eog_tokens, thinking=reasoning_open, call_start=call_start)

@@ -66,7 +66,8 @@ class AfterReasoning:
     The first token may open reasoning (``think_start``), which is free until ``think_end``; otherwise the constraint
     holds at once. It may only where the model, left to itself, would most likely do so: among the few tokens that a
     constraint leaves, the tag would otherwise be tempting to a model that never thinks. ``thinking``: the prompt has
-    opened the reasoning already.
+    opened the reasoning already. ``call_start``: a call ends the reasoning, too, for models that forget the tag before
+    it.
     """
 
     def __init__(
@@ -77,8 +78,10 @@ class AfterReasoning:
         eog_tokens: Collection[int],
         *,
         thinking: bool,
+        call_start: int | None = None,
     ) -> None:
         self._inner = inner
+        self._call_start = call_start
         self._start = think_start
         self._end = think_end
         self._eog = list(eog_tokens)
@@ -104,6 +107,9 @@ class AfterReasoning:
         if self._state == "thinking":
             if token == self._end:
                 self._state = "after"
+            elif token == self._call_start:
+                self._state = "after"
+                self._inner.accept(token)
         elif self._state == "first" and token == self._start:
             self._state = "thinking"
         else:

@@ -2,8 +2,8 @@
 
 LFM2.5's own chat template writes arguments so, and models learn it. A quote ends its string only where what follows
 completes the list: the next argument, item, bracket or call. A reading that leaves a doubt is none: an odd number of
-inner quotes before another argument could end in two places. A quote between two letters is an apostrophe and pairs
-with nothing.
+inner quotes before another argument could end in two places. A quote between two letters may be an apostrophe, which
+pairs with nothing.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ ITEM_FOLLOWS = re.compile(r"\s*(?:['\"\[({+.\-\d]|True|true|TRUE|False|false|FAL
 CLOSED = re.compile(r"[\])}]\s*(?:[,\])}]|\Z)")
 PAIR_FOLLOWS = re.compile(r",\s*(?:['\"\w]|\})|:")
 NAME_BEFORE = re.compile(r"[\w$-]\s*\Z")
+NAME_COMES = re.compile(r"[(,]\s*\Z")
+QUOTED_NAME = re.compile(r"(['\"])(?:[^\\'\"]|\\.)*\1(?=\s*=)", re.DOTALL)
 SPACE = re.compile(r"\s*")
 
 
@@ -33,6 +35,11 @@ def escape_inner_quotes(text: str) -> str | None:
                 if end < 0:
                     return None
                 place = end + 3
+                continue
+            is_name = brackets[-1:] == ["call"] and NAME_COMES.search(text, max(place - 20, 0), place)
+            name = QUOTED_NAME.match(text, place) if is_name else None
+            if name is not None:
+                place = name.end()
                 continue
             string = _string_end(text, place, brackets)
             if string is None:
@@ -55,7 +62,7 @@ def escape_inner_quotes(text: str) -> str | None:
 def _string_end(text: str, start: int, brackets: list[str]) -> tuple[int, list[int]] | None:
     """Where the string that begins at ``start`` ends, and its inner quotes; None where that is in doubt."""
     inner: list[int] = []
-    quote, unpaired, misplaced = text[start], 0, False
+    quote, unpaired, apostrophes, misplaced = text[start], 0, 0, False
     place = start + 1
     while place < len(text):
         if text[place] == "\\":
@@ -63,13 +70,18 @@ def _string_end(text: str, start: int, brackets: list[str]) -> tuple[int, list[i
             continue
         if text[place] == quote:
             if _ends_string(text, place + 1, brackets[-1] if brackets else ""):
-                in_doubt = (unpaired % 2 == 1 or misplaced) and not LAST.match(text, place + 1)
+                odd = unpaired % 2 == 1 and not apostrophes
+                in_doubt = (odd or misplaced) and not LAST.match(text, place + 1)
                 return None if in_doubt else (place, inner)
             inner.append(place)
             letters = text[place - 1].isalpha() and text[place + 1 : place + 2].isalpha()
-            if not (letters and quote == "'"):
+            if letters and quote == "'":
+                apostrophes += 1
+            else:
                 unpaired += 1
-                misplaced = misplaced or (unpaired % 2 == 1 and text[place + 1 : place + 2].isspace())  # opens nothing
+                misplaced = misplaced or (
+                    not apostrophes and unpaired % 2 == 1 and text[place + 1 : place + 2].isspace()
+                )  # opens nothing
         place += 1
     return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from ..chat_format.reply_builder import Reply
+from ..chat_format.reply_builder import ReplyBuilder
 from ..engine.request import Finished, Request
 from ..responses import GenerationFinishReason, MessageResponse
 from ..runner.contract import Generation
@@ -14,7 +14,7 @@ from ..runner.contract import Generation
 class InProcessGeneration(Generation):
     """Reads a submitted ``request`` and builds its ``reply``. ``remember`` is called once that has ended well."""
 
-    def __init__(self, request: Request, reply: Reply, remember: Callable[[], None]) -> None:
+    def __init__(self, request: Request, reply: ReplyBuilder, remember: Callable[[], None]) -> None:
         self._sequence = request
         self._reply = reply
         self._remember = remember

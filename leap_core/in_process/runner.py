@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..chat_format.reply_builder import Reply
+from ..chat_format.reply_builder import ReplyBuilder
 from ..engine.request import Request
 from ..engine.sampler import RUNTIME_DEFAULTS, Sampler
 from ..errors import LeapModelLoadingError
@@ -123,7 +123,7 @@ class InProcessRunner(ModelRunner):
             max_tokens=options.max_tokens,
             constraint=constraint.constraint if constraint else None,
         )
-        reply = Reply(
+        reply = ReplyBuilder(
             self.model,
             options,
             parser,

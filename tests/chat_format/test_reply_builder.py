@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leap_core.chat_format.reply_builder import Reply
+from leap_core.chat_format.reply_builder import ReplyBuilder
 from leap_core.functions import LFMFunctionCallParser
 from leap_core.options import GenerationOptions
 from leap_core.responses import (
@@ -41,7 +41,7 @@ class Spelling:
 def responses(*texts, parser=True, special=True, reason=GenerationFinishReason.STOP, **options):
     vocabulary = Spelling(special=special)
     known = LFMFunctionCallParser() if parser else None
-    reply = Reply(vocabulary, GenerationOptions(**options), known, functions=[])
+    reply = ReplyBuilder(vocabulary, GenerationOptions(**options), known, functions=[])
     found = []
     for text in texts:
         found += reply.feed(vocabulary.token(text))
@@ -107,3 +107,24 @@ def test_without_a_parser_everything_is_raw():
 def test_a_character_that_the_end_cuts_is_left_out():
     *_, end = responses("a", "é".encode()[:1], reason=GenerationFinishReason.MAX_TOKENS)
     assert end.full_message.text == "a"
+
+
+@pytest.mark.parametrize("special", [True, False])
+@pytest.mark.parametrize("before", [["<think>", "let me look"], ["<think>", "so", "</think>"], ["<think>"], []])
+def test_a_call_counts_whether_or_not_the_reasoning_before_it_was_closed(before, special):
+    *rest, end = responses(*before, *CALL, special=special, enable_thinking=True)
+    assert [call.arguments for call in end.full_message.function_calls] == [{"a": "x"}]
+    assert end.full_message.text == "" and not any(isinstance(response, Chunk) for response in rest)
+    thought = "".join(text for text in before if "think>" not in text)
+    assert (end.full_message.reasoning_content or "") == thought
+
+
+def test_what_follows_a_call_in_unclosed_reasoning_is_reasoning():
+    *_, end = responses("<think>", "so ", *CALL, " and more", "<|im_end|>", inline_thinking_tags=True)
+    assert len(end.full_message.function_calls) == 1 and end.full_message.reasoning_content == "so  and more"
+
+
+def test_an_unreadable_call_in_unclosed_reasoning_is_warned_of():
+    *_, end = responses("<think>", "so ", "<|tool_call_start|>", "[f(", "<|tool_call_end|>")
+    assert end.full_message.function_calls is None and end.full_message.reasoning_content == "so [f("
+    assert "could not be read" in end.warnings[0]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+
+import numpy as np
 import pytest
 from llguidance import LLMatcher
 
@@ -98,6 +101,11 @@ def follows(body: str, *, style: str = "lfm", many: bool = True) -> bool:
         '[dial(level=3, day="2024-02-29", any={"x": [1, None, {}]}, "a b"=null)]',
         "[free()]",
         "[free(anything=1, more='x')]",
+        "[mail.send(to='sed -n '360,450p' f.py', size=1)]",
+        "[mail.send(to='it's ok', from='me')]",
+        '[mail.send(to="say "hi" now")]',
+        "[mail.send(to='echo 'hi'')]",
+        "[dial(level=3, \"a b\"='x 'y' z')]",
     ],
 )
 def test_calls_that_can_be_written_can_be_read(body: str):
@@ -202,3 +210,21 @@ def test_what_would_overflow_the_stack_is_refused():
         declared = LeapFunction.from_openai({"type": "function", "function": {"name": "f", "parameters": schema}})
         with pytest.raises(LeapSchemaError, match="properties; at most"):
             pythonic_grammar([declared], "END", many=True)
+
+
+def test_whatever_the_grammar_allows_can_be_read():
+    """Random calls, with quotes and brackets where they hurt."""
+    chance = random.Random(7)
+    grammar = LLMatcher.grammar_from_lark(pythonic_grammar([SEND, RANGED], f'"{END}"', many=True))
+    for _ in range(40):
+        matcher = byte_tokenizer().matcher(grammar)
+        written = b""
+        while not matcher.is_stopped() and len(written) < 300:
+            bits = np.unpackbits(np.frombuffer(matcher.compute_bitmask(), dtype=np.uint8), bitorder="little")
+            allowed = [int(byte) for byte in np.nonzero(bits)[0] if byte < 256]
+            likely = "'\")]<" if len(written) > 150 else "'\" a,)("
+            weights = [20 if chr(byte) in likely else 1 if 32 <= byte < 127 else 0.1 for byte in allowed]
+            written += bytes(chance.choices(allowed, weights))
+            matcher.consume_token(written[-1])
+        if matcher.is_stopped():
+            assert parser_named("lfm").parse(written.decode("utf-8", "replace").removesuffix(END))

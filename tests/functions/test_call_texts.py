@@ -304,7 +304,8 @@ def test_a_reply_in_one_piece(row: Row):
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: f"{row.parser}: {row.text[:50]!r}")
 def test_a_reply_cut_at_every_position(row: Row):
     whole = played(row, [row.text])
-    for cut in range(len(row.text) + 1):
+    step = len(row.text) // 400 + 1  # a long row is long in one thing only
+    for cut in range(0, len(row.text) + 1, step):
         assert played(row, [row.text[:cut], row.text[cut:]]) == whole, f"cut at {cut}"
     assert played(row, list(row.text)) == whole
 
