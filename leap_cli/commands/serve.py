@@ -19,7 +19,9 @@ from ..options.value_types import ModelName
     "--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0 takes any that is free."
 )
 @click.option("--address", default="127.0.0.1", show_default=True, help="Where to listen; others need --api-key.")
-@click.option("--api-key", metavar="KEY", help="What clients must send; $LEAP_API_KEY by default.")
+@click.option("--api-key", metavar="KEY", help="What clients must send; $LEAP_API_KEY by default. Others see it in ps.")
+@click.option("--api-key-file", metavar="FILE", help="The file whose first line is the key.")
+@click.option("--max-connections", type=click.IntRange(1), metavar="N", help="Open at once; 1000 by default.")
 @click.option("--context-size", type=int, metavar="N", help="Most tokens of prompt and answer together.")
 @click.option("--threads", "cpu_threads", type=int, metavar="N", help="CPU threads.")
 @click.option("--gpu-layers", "n_gpu_layers", type=int, metavar="N", help="Layers on a GPU; -1 is all.")
@@ -27,7 +29,15 @@ from ..options.value_types import ModelName
 @click.option("--queue", type=click.IntRange(0), metavar="N", help="Requests that may wait; 256 by default.")
 @click.pass_obj
 def command(
-    env: Environment, /, models: tuple[str, ...], port: int, address: str, api_key: str | None, **wish: Any
+    env: Environment,
+    /,
+    models: tuple[str, ...],
+    port: int,
+    address: str,
+    api_key: str | None,
+    api_key_file: str | None,
+    max_connections: int | None,
+    **loading: Any,
 ) -> None:
     """Serve MODELs to other programs over OpenAI's protocol: /v1/chat/completions, /v1/completions, /v1/models.
 
@@ -36,20 +46,38 @@ def command(
     from leap_core.host.server.foreground import serve
     from leap_core.options import ModelLoadingOptions
 
-    given = {name: value for name, value in wish.items() if value is not None}
+    given = {name: value for name, value in loading.items() if value is not None}
     ModelLoadingOptions(**{name: value for name, value in given.items() if name != "queue"})
-    api_key = api_key if api_key is not None else env.variables.get("LEAP_API_KEY") or None
-    if api_key is not None and not (api_key.isascii() and api_key.isprintable() and api_key.strip()):
-        raise click.UsageError("--api-key must be printable ASCII, and not empty")
+    key = _read_key(env, api_key, api_key_file)
     output = Output(env)
     with telling_the_default(env, models[0] if models else None):
         serve(
             models or (default_model(env) or BUILTIN,),
             address,
             port,
-            api_key=api_key.strip() if api_key else None,
+            api_key=key,
+            most_connections=max_connections,
             cwd=env.cwd,
             on_listening=lambda url: output.text(f"{url}\n"),
             on_ready=lambda names: output.note(f"{', '.join(names)} ready; Ctrl-C ends it"),
             **given,
         )
+
+
+def _read_key(env: Environment, given: str | None, file: str | None) -> str | None:
+    """The key from the option, the file or the variable, whichever there is."""
+    if given is not None and file is not None:
+        raise click.UsageError("--api-key and --api-key-file cannot be combined")
+    key = given if given is not None else env.variables.get("LEAP_API_KEY") or None
+    if file is not None:
+        try:
+            with open(env.cwd / file, encoding="ascii", errors="replace") as stream:
+                key = stream.readline()
+        except OSError as error:
+            raise click.UsageError(f"cannot read {file}: {error.strerror}") from None
+    if key is None:
+        return None
+    key = key.strip()
+    if not (key and key.isascii() and key.isprintable()):
+        raise click.UsageError("the API key must be printable ASCII, and not empty")
+    return key

@@ -118,6 +118,14 @@ def test_what_openai_s_client_does(serve):
     assert answers == [whole.choices[0].message.content] * 8
 
 
+def test_an_api_key_that_other_users_do_not_see(serve, tmp_path):
+    (tmp_path / "key").write_text("s3cret\n")
+    _, client = serve("--api-key-file", "key", api_key="s3cret")
+    assert client.models.list().data
+    with pytest.raises(openai.AuthenticationError):
+        client.with_options(api_key="wrong").models.list()
+
+
 def test_an_api_key(serve):
     _, client = serve("--api-key", "s3cret", api_key="s3cret")
     assert "Paris" in ask(client).choices[0].message.content

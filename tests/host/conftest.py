@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -13,15 +14,22 @@ import openai
 import pytest
 
 from leap_core import ModelLoadingOptions, ModelRunner
+from leap_core.host.client.connection import ModelHost
+from leap_core.host.client.lookup import runner_of
+from leap_core.host.client.runner import RemoteModelRunner
+from leap_core.host.rendezvous import HostFiles, HostState
 from leap_core.host.server.access import AccessCheck, for_local_pages
 from leap_core.host.server.application import build_app
 from leap_core.host.server.generation_endpoints import GenerationEndpoints
 from leap_core.host.server.loaded_models import LoadedModels, LoadRequest
+from leap_core.host.server.management_endpoints import ManagementEndpoints
 from leap_core.host.server.uvicorn_server import Server, listen
 from leap_core.models.references.resolving import LocalModel
+from leap_core.storage.directories import Directories
 from leap_core.testing import ScriptedModelRunner
 
 PROMPTLY = 20.0
+INSTANCE = "this-server"
 
 
 @dataclass
@@ -32,7 +40,19 @@ class Scripted:
     runner: ScriptedModelRunner
     models: LoadedModels
     token: str | None
+    instance: str = ""
     open: ExitStack = field(default_factory=ExitStack)
+
+    @property
+    def host(self) -> ModelHost:
+        """The server as leap's own client sees it."""
+        files = HostFiles.of(Directories.from_environment())
+        return ModelHost(files, HostState(os.getpid(), None, self.port, self.instance), self.token or "")
+
+    @property
+    def warm(self) -> RemoteModelRunner:
+        """Its model as a runner."""
+        return runner_of(self.host, next(iter(self.models)).to_json())
 
     @property
     def url(self) -> str:
@@ -53,16 +73,32 @@ def serve() -> Iterator[Callable[..., Scripted]]:
     """Start a server whose model plays these scripts."""
     with ExitStack() as running:
 
-        def start(*scripts: Any, token: str | None = "secret", pages: bool = False, **wish: Any) -> Scripted:
-            return running.enter_context(_Running(scripts, token, pages, wish))
+        def start(
+            *scripts: Any,
+            token: str | None = "secret",
+            pages: bool = False,
+            bounds: dict[str, Any] | None = None,
+            private: bool = False,
+            **loading: Any,
+        ) -> Scripted:
+            return running.enter_context(_Running(scripts, token, pages, loading, bounds or {}, private))
 
         yield start
 
 
 class _Running:
-    def __init__(self, scripts: Any, token: str | None, pages: bool, wish: dict[str, Any]) -> None:
-        self._runner = ScriptedModelRunner(*scripts, model_id="builtin", context_size=wish.pop("context_size", 4096))
-        self._token, self._pages, self._wish = token, pages, wish
+    def __init__(
+        self,
+        scripts: Any,
+        token: str | None,
+        pages: bool,
+        loading: dict[str, Any],
+        bounds: dict[str, Any],
+        private: bool,
+    ) -> None:
+        self._bounds, self._private = bounds, private
+        self._runner = ScriptedModelRunner(*scripts, model_id="builtin", context_size=loading.pop("context_size", 4096))
+        self._token, self._pages, self._loading = token, pages, loading
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
         self._ready = threading.Event()
         self._made: Scripted | None = None
@@ -86,12 +122,14 @@ class _Running:
         self._loop, self._ending = asyncio.get_running_loop(), asyncio.Event()
         models = LoadedModels(self._load)
         listener = listen("127.0.0.1", 0)
-        app = build_app(models, GenerationEndpoints(models))
-        guard = AccessCheck(app, token=self._token, pages=self._pages)
-        server = Server.of(for_local_pages(guard) if self._pages else guard)
+        endpoints = GenerationEndpoints(models)
+        routes = ManagementEndpoints(models, endpoints, self._ending.set).routes() if self._private else []
+        app = build_app(models, endpoints, routes)
+        guard = AccessCheck(app, token=self._token, pages=self._pages, stamp=INSTANCE)
+        server = Server.of(for_local_pages(guard) if self._pages else guard, **self._bounds)
         serving = asyncio.create_task(server.serve([listener]))
-        await models.load(LoadRequest("builtin", **self._wish))
-        self._made = Scripted(listener.getsockname()[1], self._runner, models, self._token)
+        await models.load(LoadRequest("builtin", **self._loading))
+        self._made = Scripted(listener.getsockname()[1], self._runner, models, self._token, INSTANCE)
         self._ready.set()
         await self._ending.wait()
         await models.close()

@@ -181,9 +181,10 @@ class ModelHost:
             return answer
         with answer:
             try:
-                raise error_from_json(answer.json()["error"]["leap"])
+                written = answer.json()["error"]["leap"]
             except (OSError, KeyError, TypeError, ValueError):
                 raise LeapUnavailableError(f"the model host's port {self.state.port} is another program's") from None
+        raise error_from_json(written)
 
     def lost(self, kind: type[LeapError] = LeapGenerationError, when: str = "") -> LeapError:
         """The error to raise when the connection broke: what became of the host. Cleans up behind one that is gone."""

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from ...error_json import error_from_json
-from ...errors import LeapError, LeapGenerationError, LeapModelNotFoundError, LeapUnavailableError
+from ...errors import (
+    LeapError,
+    LeapGenerationError,
+    LeapModelNotFoundError,
+    LeapOptionsError,
+    LeapUnavailableError,
+)
+from ...functions.parsers import PARSERS
 from ...messages import ChatMessage
 from ...options import GenerationOptions
 from ...responses import Complete, MessageResponse
@@ -134,6 +141,11 @@ def _chat(messages: Sequence[ChatMessage], functions: Sequence[LeapFunction]) ->
 def _extension(options: GenerationOptions | None) -> JsonObject:
     options = options or GenerationOptions()
     options.validate()
+    parser = options.function_call_parser
+    if parser is not None and not isinstance(parser, str) and type(parser) is not PARSERS.get(parser.name):
+        raise LeapOptionsError(
+            "function_call_parser", f"{parser.name!r} is an object of this program, which a model host cannot run"
+        )
     return {"events": True, "options": options.to_json()}
 
 

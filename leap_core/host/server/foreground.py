@@ -30,6 +30,7 @@ def serve(
     cwd: Path,
     on_listening: Callable[[str], object],
     on_ready: Callable[[list[str]], object],
+    most_connections: int | None = None,
     **loading: Any,
 ) -> None:
     """Listen, load the models, and answer until SIGINT or SIGTERM.
@@ -42,7 +43,7 @@ def serve(
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="leap: %(message)s")
     load_requests = [LoadRequest(reference, cwd=cwd, keep_alive=0, **loading) for reference in references]
     with suppress(KeyboardInterrupt):
-        asyncio.run(_serve(load_requests, address, port, api_key, is_local, on_listening, on_ready))
+        asyncio.run(_serve(load_requests, address, port, api_key, is_local, on_listening, on_ready, most_connections))
 
 
 async def _serve(
@@ -53,6 +54,7 @@ async def _serve(
     is_local: bool,
     on_listening: Callable[[str], object],
     on_ready: Callable[[list[str]], object],
+    most_connections: int | None,
 ) -> None:
     try:
         listener = listen(address, port)
@@ -63,7 +65,7 @@ async def _serve(
     models = LoadedModels(load_local)
     app = build_app(models, GenerationEndpoints(models))
     guard = AccessCheck(app, token=api_key, any_name=not is_local, open_paths=OPEN_PATHS, pages=True)
-    server = Server.of(for_local_pages(guard))
+    server = Server.of(for_local_pages(guard), most_connections=most_connections)
     ending = asyncio.Event()
     on_signals(asyncio.get_running_loop(), ending.set)
     serving = asyncio.create_task(server.serve([listener]))

@@ -8,7 +8,7 @@ import logging
 import time
 from collections.abc import Callable, MutableMapping
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
@@ -26,9 +26,13 @@ from .http_errors import Refused, body_of, unacceptable
 from .loaded_models import LoadedModel, LoadedModels
 
 JsonObject = dict[str, Any]
+Read = TypeVar("Read")
 log = logging.getLogger("leap.host")
 
 LARGEST_BODY = 64 * 1024 * 1024
+MOST_VALUES = 200_000
+"""Python parses JSON without letting other threads run: these take some hundredths of a second."""
+QUICK_BODY = 64 * 1024
 GENERATION_HEADER = "X-Leap-Generation"
 
 
@@ -41,24 +45,19 @@ class GenerationEndpoints:
 
     async def chat(self, request: Request) -> Response:
         """A conversation's next message."""
-        return await self._answer(request, read_chat(await read_json(request)))
+        return await self._answer(request, await read_body(request, read_chat))
 
     async def completion(self, request: Request) -> Response:
         """The continuation of a text."""
-        return await self._answer(request, read_completion(await read_json(request)))
+        return await self._answer(request, await read_body(request, read_completion))
 
     async def _answer(self, request: Request, asked: GenerationRequest) -> Response:
         model = self._models.to_answer(asked.model)
         with ExitStack() as using:
             runner = using.enter_context(model.in_use())
             bridge = GenerationBridge(_beginning(runner, asked))
-            try:
-                await bridge.start()
-            except LeapError as error:
-                raise unacceptable(error) from None
-            except asyncio.CancelledError:
-                bridge.abandon()
-                raise
+            if not await _start(bridge, request.receive):
+                return Response()  # the client left
             reply = OpenAIReply(asked, asked.model or model.name)
             self.running[reply.id] = bridge
             using.callback(self.running.pop, reply.id, None)
@@ -191,6 +190,30 @@ async def _stop_when_gone(receive: Receive, bridge: GenerationBridge) -> None:
             return
 
 
+async def _start(bridge: GenerationBridge, receive: Receive) -> bool:
+    """Start a generation; whether its client stayed until it was accepted. Raises the error with which it was refused.
+
+    What has to be done before (a schema to compile, a template to render) may take a while, and ends with its client.
+    """
+    starting = asyncio.ensure_future(bridge.start())
+    watcher = asyncio.create_task(_stop_when_gone(receive, bridge))
+    try:
+        await asyncio.wait({starting, watcher}, return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            await bridge.close()
+            starting.cancel()
+            return False
+        starting.result()
+        return True
+    except LeapError as error:
+        raise unacceptable(error) from None
+    except asyncio.CancelledError:
+        bridge.abandon()
+        raise
+    finally:
+        watcher.cancel()
+
+
 def _beginning(runner: ModelRunner, asked: GenerationRequest) -> Callable[[], Generation]:
     prompt = asked.prompt
     if prompt is None:
@@ -198,8 +221,20 @@ def _beginning(runner: ModelRunner, asked: GenerationRequest) -> Callable[[], Ge
     return lambda: runner.start_text(prompt, asked.options)
 
 
+async def read_body(request: Request, read: Callable[[Any], Read]) -> Read:
+    """What ``read`` makes of the request's body. What takes long happens in a thread, so that others are answered."""
+    body = await _whole_body(request)
+    if len(body) <= QUICK_BODY:
+        return read(_parse(body))
+    return await asyncio.to_thread(lambda: read(_parse(body)))
+
+
 async def read_json(request: Request) -> Any:
     """The request's body. Raises Refused when it is too large, LeapSerializationError when it is not JSON."""
+    return await read_body(request, lambda value: value)
+
+
+async def _whole_body(request: Request) -> bytes:
     body = bytearray()
     try:
         async for piece in request.stream():
@@ -207,8 +242,15 @@ async def read_json(request: Request) -> Any:
             if len(body) > LARGEST_BODY:
                 error = LeapSerializationError(f"the request is larger than {LARGEST_BODY // 1024**2} MiB")
                 raise Refused(413, "request_too_large", error)
-    except ClientDisconnect:  # nobody is there to read this
+    except ClientDisconnect:  # nothing can be answered any more
         raise LeapSerializationError("the connection ended within the request", path="body") from None
+    return bytes(body)
+
+
+def _parse(body: bytes) -> Any:
+    if body.count(b",") + body.count(b"[") + body.count(b"{") > MOST_VALUES:
+        error = LeapSerializationError(f"the request has more than {MOST_VALUES} values", path="body")
+        raise Refused(413, "request_too_large", error)
     try:
         return json.loads(body)
     except (ValueError, RecursionError) as error:

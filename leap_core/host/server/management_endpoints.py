@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import time
 from collections.abc import AsyncIterator, Callable
@@ -18,12 +19,21 @@ from starlette.routing import Route
 from ...background.process_identity import resident_bytes
 from ...error_json import error_to_json
 from ...errors import LeapError, LeapModelLoadingError, LeapSerializationError
+from ...json_fields import number_at
 from ...openai.requests import read_chat, read_completion
 from .generation_endpoints import GenerationEndpoints, read_json
 from .loaded_models import LoadedModels, LoadRequest
 
 JsonObject = dict[str, Any]
 PROGRESS_SECONDS = 0.5
+WHOLE_NUMBERS: dict[str, tuple[int, int | None]] = {
+    "context_size": (8, None),
+    "cpu_threads": (1, 512),
+    "n_gpu_layers": (-1, None),
+    "slots": (1, 256),
+    "queue": (0, None),
+}
+"""Fields of a request to load, and their ranges."""
 
 
 class ManagementEndpoints:
@@ -127,11 +137,29 @@ class ManagementEndpoints:
 def _load_request(value: object) -> LoadRequest:
     if not isinstance(value, dict) or not isinstance(value.get("reference"), str):
         raise LeapSerializationError("expected a reference to a model", path="reference")
-    known = {field.name for field in fields(LoadRequest)}
-    given = {name: item for name, item in value.items() if name in known}
-    if given.get("cwd") is not None:
-        given["cwd"] = Path(given["cwd"])
-    return LoadRequest(**given)
+    names = {field.name for field in fields(LoadRequest)}
+    known = {name: item for name, item in value.items() if name in names}
+    for name in ("cwd", "chat_template"):
+        if not isinstance(known.get(name), (str, type(None))):
+            raise LeapSerializationError("expected a string", path=name)
+    for name, (lowest, most) in WHOLE_NUMBERS.items():
+        _check_whole(known.get(name), name, lowest, most)
+    keep_alive = known.get("keep_alive")
+    if keep_alive is not None and not (number_at(keep_alive, "keep_alive") >= 0 and math.isfinite(keep_alive)):
+        raise LeapSerializationError("must be 0 seconds or more", path="keep_alive")
+    if known.get("cwd") is not None:
+        known["cwd"] = Path(known["cwd"])
+    return LoadRequest(**known)
+
+
+def _check_whole(value: object, name: str, lowest: int, most: int | None) -> None:
+    if value is None:
+        return
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise LeapSerializationError("expected a whole number", path=name)
+    if value < lowest or (most is not None and value > most):
+        limits = f"{lowest} or more" if most is None else f"between {lowest} and {most}"
+        raise LeapSerializationError(f"{value} must be {limits}", path=name)
 
 
 def _json(value: object) -> Response:

@@ -11,24 +11,31 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
+from .slow_clients import BoundedProtocol
+
 SHUTDOWN_SECONDS = 5
 BACKLOG = 512
+MOST_CONNECTIONS = 1000
+OTHER_FILES = 128
+"""Open files that are no connections: models, logs, locks, libraries."""
 
 
 class Server(uvicorn.Server):
-    """A server that leaves signals to whoever runs it."""
+    """A server that leaves signals to its caller."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
     @staticmethod
-    def of(app: ASGIApp) -> Server:
+    def of(app: ASGIApp, *, most_connections: int | None = None, **seconds: float) -> Server:
+        """``most_connections``: as many as open files allow when None. ``seconds``: other timeouts than the usual."""
+        limit = most_connections or connections_allowed()
         return Server(
             uvicorn.Config(
                 app,
                 loop="asyncio",
-                http="h11",
+                http=BoundedProtocol.with_limit(limit, **seconds),
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -41,6 +48,16 @@ class Server(uvicorn.Server):
     def end(self) -> None:
         """Take no more requests, and return from ``serve`` when those that run are answered."""
         self.should_exit = True
+
+
+def connections_allowed() -> int:
+    """Connections that the limit on open files leaves room for."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return MOST_CONNECTIONS
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return MOST_CONNECTIONS if files == resource.RLIM_INFINITY else max(8, min(MOST_CONNECTIONS, files - OTHER_FILES))
 
 
 def listen(address: str, port: int) -> socket.socket:
