@@ -13,9 +13,10 @@ class ExitCode(IntEnum):
     UNEXPECTED = 1
     """An error without a code of its own: a failed write, a failed generation, or a bug (its traceback is kept)."""
     USAGE = 2
-    """An option, an argument, the configuration or input data is wrong; nothing was done."""
+    """An option, an argument, the configuration or input data is wrong, or nothing answers to a name: a model, session,
+    template, tool, job or file; nothing was done."""
     MODEL = 3
-    """The model was not found, or cannot be loaded."""
+    """The model is known and not on this machine, or cannot be loaded."""
     DOWNLOAD = 4
     """A download or its verification failed; what arrived is kept and resumed."""
     CONTEXT = 5

@@ -1,8 +1,10 @@
 """Every error leap raises on purpose. The tree:
 
 LeapError
+├── LeapNotFoundError                  nothing answers to a name; each subclass is also of its kind
 ├── LeapModelLoadingError              a model cannot be read, understood or run
 │   └── LeapModelNotFoundError         nothing answers to the name that was given
+│       └── LeapModelNotDownloadedError    a known model that is not on this machine
 ├── LeapGenerationError                a generation failed; the conversation's history is unchanged
 │   ├── LeapGenerationPromptExceedContextLengthError   the prompt alone does not fit the context
 │   └── LeapConstraintError            the finished text does not satisfy its schema or grammar
@@ -15,7 +17,9 @@ LeapError
 │   ├── LeapModelDownloadSizeMismatchError
 │   └── LeapModelDownloadSha256MismatchError
 ├── LeapToolError                      a tool was denied, unknown, or failed
+│   └── LeapToolNotFoundError
 ├── LeapJobError                       a background job that failed, or does not exist
+│   └── LeapJobNotFoundError
 ├── LeapSessionError                   no session answers to this name or id, or the name cannot be given
 └── LeapUnavailableError               the warm host or the worker cannot be reached
 
@@ -54,12 +58,20 @@ def _restored(kind: type[LeapError], arguments: tuple[object, ...], state: dict[
     return error
 
 
+class LeapNotFoundError(LeapError):
+    """Nothing answers to a name, an id or a path; with the kind of thing as its other class."""
+
+
 class LeapModelLoadingError(LeapError):
     """A model file cannot be read, is damaged, or llama.cpp refuses it."""
 
 
-class LeapModelNotFoundError(LeapModelLoadingError):
+class LeapModelNotFoundError(LeapModelLoadingError, LeapNotFoundError):
     """No model file, catalogue entry or repository answers to this reference."""
+
+
+class LeapModelNotDownloadedError(LeapModelNotFoundError):
+    """A known model of which this machine has no, or only some, files; ``leap download`` fetches them."""
 
 
 class LeapGenerationError(LeapError):
@@ -158,8 +170,16 @@ class LeapToolError(LeapError):
     """A tool was denied by policy, is unknown, timed out, or failed."""
 
 
+class LeapToolNotFoundError(LeapToolError, LeapNotFoundError):
+    """No tool, or no file of tools, answers to a name."""
+
+
 class LeapJobError(LeapError):
     """A background job failed, was cancelled, or does not exist."""
+
+
+class LeapJobNotFoundError(LeapJobError, LeapNotFoundError):
+    """No job, or more than one, answers to an id or its beginning."""
 
 
 class LeapSessionError(LeapError):

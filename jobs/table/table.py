@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from leap_core.errors import LeapJobError
+from leap_core.errors import LeapJobError, LeapJobNotFoundError
 from leap_core.storage.atomic_files import text_of
 
 from .job import FINAL, Event, Job, JsonObject, State
@@ -100,9 +100,9 @@ class Table:
         if len(rows) == 1:
             return Job.of_row(rows[0])
         if not rows:
-            raise LeapJobError(f"there is no job {prefix!r}", hint="leap jobs list shows the jobs")
+            raise LeapJobNotFoundError(f"there is no job {prefix!r}", hint="leap jobs list shows the jobs")
         matches = ", ".join(row["id"] for row in rows[:3])
-        raise LeapJobError(f"several jobs begin with {prefix!r}: {matches}", hint="give more of the id")
+        raise LeapJobNotFoundError(f"several jobs begin with {prefix!r}: {matches}", hint="give more of the id")
 
     def jobs(
         self, *, states: Collection[State] = (), kinds: Collection[str] = (), limit: int | None = None
@@ -322,7 +322,7 @@ class Table:
     def _existing(self, id: str) -> Job:
         job = self.get(id)
         if job is None:
-            raise LeapJobError(f"there is no job {id!r}", hint="leap jobs list shows the jobs")
+            raise LeapJobNotFoundError(f"there is no job {id!r}", hint="leap jobs list shows the jobs")
         return job
 
     def _rows(self, sql: str, values: Sequence[object] = ()) -> list[sqlite3.Row]:

@@ -19,6 +19,8 @@ from .environment import Environment
 from .output import Output
 
 EXIT_CODES: tuple[tuple[type[errors.LeapError], ExitCode], ...] = (
+    (errors.LeapModelNotDownloadedError, ExitCode.MODEL),
+    (errors.LeapNotFoundError, ExitCode.USAGE),
     (errors.LeapOptionsError, ExitCode.USAGE),
     (errors.LeapSerializationError, ExitCode.USAGE),
     (errors.LeapSessionError, ExitCode.USAGE),

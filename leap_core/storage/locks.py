@@ -12,15 +12,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 POLL_SECONDS = 0.05
-GLANCE_SECONDS = 0.05
-"""Longer than `is_locked` holds a lock to find out, shorter than anybody would notice."""
+GLANCE_SECONDS = 0.2
+"""Longer than `is_locked` holds a lock to find out, also on a busy machine; short enough not to be noticed."""
 
 MOST_VANISHED = 10
 """Times that the directory of a lock can be removed between its making and the lock's."""
 
 
 class Busy(Exception):
-    """Somebody else has the lock on ``path``."""
+    """Another process has the lock on ``path``."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(f"{path} is locked")
@@ -45,7 +45,7 @@ def locked(
 
 
 def is_locked(path: Path, *, shared: bool = False) -> bool:
-    """Whether somebody holds a lock on ``path``, shared or not; with ``shared``, one that is not.
+    """Whether any process holds a lock on ``path``, shared or not; with ``shared``, one that is not.
 
     To find out takes the lock for a moment, so others who look must be let pass: where ``shared`` will do, take it.
     """
@@ -56,7 +56,7 @@ def is_locked(path: Path, *, shared: bool = False) -> bool:
             return False
     except Busy:
         return True
-    except OSError:  # a read-only place: nobody can lock there
+    except OSError:  # a read-only place: no lock can be taken there
         return False
 
 

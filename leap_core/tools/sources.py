@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import LeapSerializationError, LeapToolError
+from ..errors import LeapSerializationError, LeapToolError, LeapToolNotFoundError
 from ..functions.declaration import LeapFunction
 from ..storage.atomic_files import changing, replace_text
 from .execution import run_process
@@ -30,7 +30,7 @@ def functions_of_file(path: Path) -> list[LeapFunction]:
 def functions_of_python(path: Path) -> list[LeapFunction]:
     """The public functions that a Python file defines. The file is run in a child process, never in this one."""
     if not path.is_file():
-        raise LeapToolError(f"there is no file {path}")
+        raise LeapToolNotFoundError(f"there is no file {path}")
     source = PythonFunction("", file=path.resolve())
     request = json.dumps({"file": str(source.file), "declare": True}).encode()
     output, code, complaint = run_process(source, request, timeout=DECLARE_SECONDS, most_output=MOST_DECLARATIONS_BYTES)
@@ -156,7 +156,7 @@ def choose(names: Sequence[str], offered: Sequence[LeapFunction]) -> list[LeapFu
         known.setdefault(function.name, function)
     for name in names:
         if name not in known:
-            raise LeapToolError(f"there is no tool {name}", hint=f"known are {', '.join(known) or 'none'}")
+            raise LeapToolNotFoundError(f"there is no tool {name}", hint=f"known are {', '.join(known) or 'none'}")
     return [known[name] for name in dict.fromkeys(names)]
 
 

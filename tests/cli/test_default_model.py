@@ -64,7 +64,7 @@ def test_a_default_that_cannot_be_loaded_is_told_with_where_it_is_named(leap, co
     def hint(*arguments):
         leap.load_error = LeapModelNotFoundError("there is no such model", hint="look for it")
         done = leap(*command, *arguments)
-        assert (done.code, done.stderr.count("\n")) == (3, 1)
+        assert (done.code, done.stderr.count("\n")) == (2, 1)
         return done.stderr.partition("(hint: ")[2]
 
     configure(leap, 'default_model = "nosuch"\n')
@@ -80,7 +80,7 @@ def test_a_default_that_cannot_be_loaded_is_told_with_where_it_is_named(leap, co
 def test_every_command_tells_where_a_default_that_is_missing_is_named(leap, command):
     leap.variables["LEAP_MODEL"] = "/nosuch.gguf"
     done = leap(*command, stdin='{"prompt": "hi"}\n')
-    assert done.code == 3
+    assert done.code == 2
     assert done.stderr == "leap: error: there is no file /nosuch.gguf (hint: $LEAP_MODEL names this model)\n"
 
 

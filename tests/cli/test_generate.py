@@ -142,7 +142,7 @@ def test_an_error_in_the_middle_keeps_what_came(leap):
 def test_a_missing_model(leap):
     leap.load_error = LeapModelNotFoundError("there is no model 'x'", hint="leap models lists them")
     done = leap("generate", "-m", "x", "hello")
-    assert (done.code, done.stdout) == (3, "")
+    assert (done.code, done.stdout) == (2, "")
     assert done.stderr == "leap: error: there is no model 'x' (hint: leap models lists them)\n"
 
 

@@ -87,10 +87,10 @@ def test_a_dry_run_lists_and_fetches_nothing(program: Program, hub, content, lea
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["LFM2-35M"], 3, "there is no model 'LFM2-35M' (hint: did you mean LFM2-350M"),
-        (["LFM2-350M:Q2_K"], 3, "no quantization Q2_K (hint: it has Q4_K_M)"),
+        (["LFM2-35M"], 2, "there is no model 'LFM2-35M' (hint: did you mean LFM2-350M"),
+        (["LFM2-350M:Q2_K"], 2, "no quantization Q2_K (hint: it has Q4_K_M)"),
         (["x.bundle"], 3, "ExecuTorch bundle"),
-        (["./nowhere.gguf"], 3, "there is no file"),
+        (["./nowhere.gguf"], 2, "there is no file"),
         (["nobody/nothing"], 4, "has no repository nobody/nothing (404)"),
         ([NAME, "--connections", "0"], 2, "--connections"),
         ([], 2, "Missing argument"),
@@ -259,7 +259,7 @@ def test_importing_checking_and_collecting(program: Program, leap_home, tmp_path
     missing = program("models", "manifest", "check", "nowhere.json")
     assert missing.returncode == 2 and "cannot read nowhere.json: No such file" in missing.stderr
     assert program("models", "gc").returncode == 0
-    assert program("models", "verify", "nothing").returncode == 3
+    assert program("models", "verify", "nothing").returncode == 2
 
 
 @needs_builtin

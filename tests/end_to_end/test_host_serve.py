@@ -160,5 +160,5 @@ def test_what_serve_refuses(program, tmp_path):
     open_to_all = program("serve", "builtin", "--address", "0.0.0.0", "--port", "0")
     assert open_to_all.returncode == 2 and "API key" in open_to_all.stderr
     missing = program("serve", "missing.gguf", "--port", "0")
-    assert missing.returncode == 3 and "missing.gguf" in missing.stderr
+    assert missing.returncode == 2 and "missing.gguf" in missing.stderr
     assert program("serve", "builtin", "--slots", "0").returncode == 2

@@ -205,13 +205,13 @@ def test_a_download_survives_its_worker_and_its_cancellation(program, submit, hu
 def test_wrong_usage_and_names_of_nothing(program, tmp_path):
     (tmp_path / "in.jsonl").write_text('{"prompt": "a"}\n')
     for arguments, code, told in [
-        (["jobs", "status", "nojob"], 8, "there is no job 'nojob'"),
+        (["jobs", "status", "nojob"], 2, "there is no job 'nojob'"),
         (["jobs", "cancel"], 2, "give a JOB, or --all"),
         (["jobs", "wait", "x", "--timeout", "soon"], 2, "is not a length of time such as"),
         (["jobs", "worker", "--stop", "--foreground"], 2, "exclude each other"),
         (["batch", "in.jsonl", "--background", "-m", "builtin"], 2, "needs -o FILE"),
         (["batch", "in.jsonl", "-o", "in.jsonl", "--background", "-m", "builtin"], 2, "input and output at once"),
-        (["generate", "--background", "-m", "nosuch", "hi"], 3, "nosuch"),
+        (["generate", "--background", "-m", "nosuch", "hi"], 2, "nosuch"),
         (["generate", "--background", "-m", "builtin", "--top-p", "7", "hi"], 2, "top_p"),
     ]:
         done = program(*arguments)

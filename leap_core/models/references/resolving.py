@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NoReturn
 
-from ...errors import LeapModelLoadingError, LeapModelNotFoundError, LeapSerializationError
+from ...errors import LeapModelLoadingError, LeapModelNotDownloadedError, LeapModelNotFoundError, LeapSerializationError
 from ...options import AUTO, SamplingDefaults
 from ...storage.directories import Directories
 from ..file_names import (
@@ -152,7 +152,7 @@ class _Resolver:
         """A model of the store. Raises LeapModelNotFoundError when its download was not finished."""
         if model.state != "ready" or model.path is None:
             again = model.name if model.origin or self.catalogue.exact(model.model) else "its reference"
-            raise LeapModelNotFoundError(
+            raise LeapModelNotDownloadedError(
                 f"the model {model.name} is not complete ({model.state})", hint=f"leap download {again} completes it"
             )
         if model.manifest is None:
@@ -203,7 +203,7 @@ class _Resolver:
         for model in self.store.installed():
             if model.manifest is not None and model.manifest.original_url == path.as_uri():
                 return self.of_installed(model)
-        raise LeapModelNotFoundError(
+        raise LeapModelNotDownloadedError(
             f"the files of {path} are on another machine", hint=f"leap download {path} gets them"
         )
 
@@ -266,7 +266,7 @@ class _Resolver:
         message = f"the model {reference}{wanted} is not on this machine"
         if installed:
             message += f" (it is there in {', '.join(sorted(installed))})"
-        raise LeapModelNotFoundError(message, hint=f"leap download {reference}{wanted}")
+        raise LeapModelNotDownloadedError(message, hint=f"leap download {reference}{wanted}")
 
     def _missing_path(self, path: Path, reference: str) -> NoReturn:
         near: list[str] = []
