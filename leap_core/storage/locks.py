@@ -61,7 +61,7 @@ def is_locked(path: Path, *, shared: bool = False) -> bool:
 
 
 def _acquire(path: Path, shared: bool, seconds: float, while_waiting: Callable[[], object] | None) -> int:
-    poll = min(POLL_SECONDS, seconds / 10)
+    poll = min(POLL_SECONDS, seconds / 60)  # so that many who look at once all get their turn
     deadline = time.monotonic() + seconds
     vanished = 0
     while True:
