@@ -67,7 +67,8 @@ _MODULES = {
     "tools.run": ("FunctionRun", "run_functions"),
     "tools.policy": ("FunctionPolicy", "ToolPolicy"),
     "functions.signatures": ("declare",),
-    "opening": ("HostUse", "Leap", "LeapClient", "Result", "open_runner"),
+    "opening": ("HostUse", "Leap", "LeapClient", "Result", "open_embedding_runner", "open_runner"),
+    "runner.embedding": ("EmbeddingKind", "EmbeddingRunner", "Pooling", "TooLong"),
     "messages": (
         "Audio",
         "AudioPcmF32",
@@ -165,7 +166,14 @@ if TYPE_CHECKING:
         Leap as Leap,
         LeapClient as LeapClient,
         Result as Result,
+        open_embedding_runner as open_embedding_runner,
         open_runner as open_runner,
+    )
+    from .runner.embedding import (
+        EmbeddingKind as EmbeddingKind,
+        EmbeddingRunner as EmbeddingRunner,
+        Pooling as Pooling,
+        TooLong as TooLong,
     )
     from .messages import (
         Audio as Audio,

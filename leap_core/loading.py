@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from .options import ModelLoadingOptions
 from .runner.contract import ModelRunner
+from .runner.embedding import EmbeddingRunner
 
 if TYPE_CHECKING:
     from .models.references.resolving import LocalModel
@@ -29,6 +30,22 @@ def load_local(model: LocalModel, options: ModelLoadingOptions) -> ModelRunner:
         return InProcessRunner(
             model.path, model.model_id, options, defaults=model.sampling, parser_name=model.parser_name, hold=held
         )
+    except BaseException:
+        held.close()
+        raise
+
+
+def load_local_for_embedding(model: LocalModel, options: ModelLoadingOptions) -> EmbeddingRunner:
+    """Load files that were found, to make vectors. Like ``load_local``."""
+    from .in_process.embedding_runner import InProcessEmbeddingRunner
+    from .models.store import hold
+    from .models.trial.subject import Subject
+    from .models.trial.trying import require_sound
+
+    require_sound(Subject(model.path), own_template=True)
+    held = hold(model.path)
+    try:
+        return InProcessEmbeddingRunner(model.path, model.model_id, options, hold=held)
     except BaseException:
         held.close()
         raise

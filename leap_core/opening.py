@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 from .errors import LeapError, LeapUnavailableError
 from .options import ModelLoadingOptions
 from .runner.contract import ModelRunner
+from .runner.embedding import EmbeddingRunner
 
 Value = TypeVar("Value")
 
@@ -70,6 +71,19 @@ def _load(reference: str, options: ModelLoadingOptions, variables: Mapping[str, 
     return load_local(resolve_local(reference, variables=variables), options)
 
 
+def open_embedding_runner(
+    reference: str,
+    options: ModelLoadingOptions | None = None,
+    *,
+    variables: Mapping[str, str] | None = None,
+) -> EmbeddingRunner:
+    """A model that is on this machine, loaded into this process to make vectors. Raises what ``Leap.load`` raises."""
+    from .loading import load_local_for_embedding
+    from .models.references.resolving import resolve_local
+
+    return load_local_for_embedding(resolve_local(reference, variables=variables), options or ModelLoadingOptions())
+
+
 @dataclass(frozen=True)
 class Result(Generic[Value]):
     """Either a value or the LeapError that came instead of it."""
@@ -119,6 +133,24 @@ class Leap:
         import asyncio  # here, because every start of a command would pay for it
 
         return await asyncio.to_thread(Leap.load, reference, options, host=host)
+
+
+    @staticmethod
+    def load_for_embedding(
+        reference: str | PathLike[str], options: ModelLoadingOptions | None = None
+    ) -> EmbeddingRunner:
+        """Load a model that is on this machine to make vectors of texts. ``options.context_size`` is the most tokens
+        of a text. Raises what ``load`` raises."""
+        return open_embedding_runner(fspath(reference), options)
+
+    @staticmethod
+    async def load_for_embedding_async(
+        reference: str | PathLike[str], options: ModelLoadingOptions | None = None
+    ) -> EmbeddingRunner:
+        """``load_for_embedding`` without blocking the event loop."""
+        import asyncio  # here, because every start of a command would pay for it
+
+        return await asyncio.to_thread(Leap.load_for_embedding, reference, options)
 
 
 class LeapClient:

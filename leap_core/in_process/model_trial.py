@@ -51,7 +51,7 @@ def try_model(path: Path, beside: Mapping[str, Path], stage: Callable[..., None]
         "memory_bytes": _peak_memory(),
         "answers_numbers": finite,
         "has_template": model.chat_template is not None,
-        "can_generate": model.can_decode,
+        "can_generate": model.can_generate,
     }
     stage(TEMPLATE_STAGE, **facts, template_ends_process=True)
     return {"template_problem": _render(model), "template_ends_process": False}

@@ -48,8 +48,11 @@ class InProcessRunner(ModelRunner):
         self._defaults = (defaults or SamplingDefaults()).over(RUNTIME_DEFAULTS)
         self.model = open_model(path, options)
         try:
-            if not self.model.can_decode:
-                raise LeapModelLoadingError(f"{path.name} is an encoder and cannot generate text")
+            if not self.model.can_generate:
+                raise LeapModelLoadingError(
+                    f"{path.name} makes embeddings and cannot answer a prompt",
+                    hint="give another model with -m; `leap embed` uses this one",
+                )
             self._prompts = PromptMaker(self.model, options.chat_template, parser_name)
             self._context_size = context_size_for(self.model, model_id, options.context_size)
             context = open_context(self.model, options, self._context_size)

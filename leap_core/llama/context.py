@@ -51,10 +51,8 @@ class LlamaContext:
         params.pooling_type = lib.LLAMA_POOLING_TYPE_NONE  # a hidden state is that of a position, not of a sequence
         params.kv_unified = True  # sequences share cells: a common prefix is held once, and copying it costs nothing
         params.offload_kqv = params.op_offload = True
-        self._abort_flag = ctypes.create_string_buffer(b"\0\0", 2)
-        self._abort_callback = _abort_callback()
-        params.abort_callback = self._abort_callback
-        params.abort_callback_data = ctypes.cast(self._abort_flag, ctypes.c_void_p)
+        self._abort = AbortFlag()
+        params.abort_callback, params.abort_callback_data = self._abort.callback, self._abort.data
         forget_errors()
         self.pointer: Any = lib.llama_init_from_model(model.pointer, params)
         if not self.pointer:
@@ -132,9 +130,9 @@ class LlamaContext:
             raise LeapGenerationError("llama.cpp returned no hidden state")
         return np.array(np.ctypeslib.as_array(pointer, (self.model.width,)))
 
-    def abort(self, wanted: bool = True) -> None:
+    def abort(self, abort: bool = True) -> None:
         """From any thread: make the running decode end at once (on a CPU), until called with False."""
-        self._abort_flag[0] = b"\1" if wanted else b"\0"
+        self._abort.set(abort)
 
     # The state of sequences.
 
@@ -228,9 +226,19 @@ def _pointer(array: Any, kind: Any) -> Any:
     return ctypes.cast(array.ctypes.data, ctypes.POINTER(kind))
 
 
-def _abort_callback() -> Any:
-    """llama.cpp asks ``bool callback(void *data)`` before every node of its graph. A Python callback would take the
-    GIL hundreds of times a token; C's ``strlen`` answers the same question about our flag: 0 while its first byte is
-    0, and 1 (true) once it is set."""
-    libc = ctypes.CDLL("msvcrt") if sys.platform == "win32" else ctypes.CDLL(None)
-    return ctypes.cast(libc.strlen, library().ggml_abort_callback)
+class AbortFlag:
+    """What llama.cpp asks before every node of its graph: ``bool callback(void *data)``.
+
+    A Python callback would take the GIL hundreds of times a token; C's ``strlen`` answers the same question about a
+    flag in memory: 0 while its first byte is 0, and 1 (true) once it is set.
+    """
+
+    def __init__(self) -> None:
+        libc = ctypes.CDLL("msvcrt") if sys.platform == "win32" else ctypes.CDLL(None)
+        self._flag = ctypes.create_string_buffer(b"\0\0", 2)
+        self.callback = ctypes.cast(libc.strlen, library().ggml_abort_callback)
+        self.data = ctypes.cast(self._flag, ctypes.c_void_p)
+
+    def set(self, abort: bool) -> None:
+        """From any thread."""
+        self._flag[0] = b"\1" if abort else b"\0"

@@ -14,6 +14,9 @@ from typing import Any
 from ..errors import LeapGenerationError, LeapModelLoadingError
 from .library import forget_errors, last_errors, library
 
+POOLINGS = ("none", "mean", "cls", "last", "rank")
+"""By llama.cpp's numbers."""
+METADATA_BYTES = 4096
 FINGERPRINT_SAMPLES = 32
 FINGERPRINT_SAMPLE_BYTES = 32 * 1024
 
@@ -57,10 +60,41 @@ class LlamaModel:
         """Whether the memory has a state that cannot be cut at any position (LFM2's convolutions)."""
         return bool(self._lib.llama_model_is_hybrid(self.pointer) or self._lib.llama_model_is_recurrent(self.pointer))
 
+    def metadata(self, key: str) -> str | None:
+        """A value of the file's header as llama.cpp spells it; None where it has none. ``key`` may begin with
+        ``ARCH.``, which stands for the model's architecture."""
+        if key.startswith("ARCH."):
+            key = f"{self.metadata('general.architecture')}{key[4:]}"
+        buffer = ctypes.create_string_buffer(METADATA_BYTES)
+        size = self._lib.llama_model_meta_val_str(self.pointer, key.encode(), buffer, len(buffer))
+        return None if size < 0 else buffer.value.decode("utf-8", "replace")
+
     @cached_property
-    def can_decode(self) -> bool:
-        """False for encoders and embedding models, which cannot generate text."""
-        return bool(self._lib.llama_model_has_decoder(self.pointer))
+    def pooling(self) -> str | None:
+        """How the file says that vectors of tokens become one of the text: none, mean, cls, last or rank; None for a
+        model that was not made for embeddings."""
+        number = self.metadata("ARCH.pooling_type")
+        if number is not None and number.isdigit() and int(number) < len(POOLINGS):
+            pooling = POOLINGS[int(number)]
+            if pooling != "none" or not self.is_causal:
+                return pooling
+        return None if self.is_causal else "none"
+
+    @cached_property
+    def is_causal(self) -> bool:
+        """Whether a token sees only those before it. Encoders see the whole text."""
+        has_decoder = bool(self._lib.llama_model_has_decoder(self.pointer))
+        return has_decoder and self.metadata("ARCH.attention.causal") != "false"
+
+    @cached_property
+    def can_generate(self) -> bool:
+        """False for encoders and for models made for embeddings."""
+        return self.is_causal and self.pooling is None
+
+    @cached_property
+    def output_width(self) -> int:
+        """Numbers of an embedding."""
+        return int(self._lib.llama_model_n_embd_out(self.pointer))
 
     @cached_property
     def chat_template(self) -> str | None:
@@ -120,16 +154,18 @@ class LlamaModel:
         """Spelling of the closing token, for chat templates."""
         return self.token_text(int(self._lib.llama_vocab_eos(self.llama_vocab)))
 
-    def tokenize(self, text: str, *, parse_special: bool) -> list[int]:
-        """Token ids of a text, without an opening token. With ``parse_special``, spelled-out special tokens become
-        tokens; without, they are text like any other."""
+    def tokenize(self, text: str, *, parse_special: bool, add_special: bool = False) -> list[int]:
+        """Token ids of a text. With ``parse_special``, spelled-out special tokens become tokens; without, they are text
+        like any other. ``add_special`` opens and closes the text as the model's vocabulary says."""
         raw = text.encode("utf-8", "surrogatepass")
         room = len(raw) + 8
         buffer = (ctypes.c_int32 * room)()
-        count = self._lib.llama_tokenize(self.llama_vocab, raw, len(raw), buffer, room, False, parse_special)
+        count = self._lib.llama_tokenize(self.llama_vocab, raw, len(raw), buffer, room, add_special, parse_special)
         if count < 0:
             buffer = (ctypes.c_int32 * -count)()
-            count = self._lib.llama_tokenize(self.llama_vocab, raw, len(raw), buffer, -count, False, parse_special)
+            count = self._lib.llama_tokenize(
+                self.llama_vocab, raw, len(raw), buffer, -count, add_special, parse_special
+            )
         return list(buffer[:count])
 
     def piece(self, token: int) -> bytes:

@@ -18,6 +18,7 @@ CONTROL_TOKENS = (
     *("<|im_start|>", "<|im_end|>", "<|tool_list_start|>", "<|tool_list_end|>", "<|tool_call_start|>"),
     *("<|tool_call_end|>", "<|tool_response_start|>", "<|tool_response_end|>", "<think>", "</think>"),
 )
+COLBERT_MARKERS = ("[Q] ", "[D] ")
 TEMPLATE = (
     "{{- bos_token -}}{%- for message in messages -%}{{- '<|im_start|>' + message.role + '\\n' + message.content +"
     " '<|im_end|>\\n' -}}{%- endfor -%}{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}"
@@ -49,7 +50,26 @@ TINY_LLAMA = Shape(2, 64, 4, 2, 128, frozenset({0, 1}), 1024, 4096)
 KERNEL = 3
 
 
-def write_random_model(path: Path, shape: Shape = TINY_LFM2, quantization: str = "f16", seed: int = 7) -> Path:
+@dataclass(frozen=True)
+class Encoder:
+    """What makes a model one for embeddings. ``pooling``: none, mean, cls or last. ``causal``: tokens see only those
+    before them. ``projection``: width of a last matrix over the vectors, as ColBERT models have it. ``markers``: the
+    vocabulary has ColBERT's tokens for queries and documents. ``prefixes``: of queries and documents, in the header."""
+
+    pooling: str = "cls"
+    causal: bool = False
+    projection: int | None = None
+    markers: bool = False
+    prefixes: tuple[str, str] | None = None
+
+
+def write_random_model(
+    path: Path,
+    shape: Shape = TINY_LFM2,
+    quantization: str = "f16",
+    seed: int = 7,
+    encoder: Encoder | None = None,
+) -> Path:
     """Write a model of this shape; ``quantization`` is f32, f16, q8_0 or q4_0 (row lengths multiples of 32)."""
     import gguf
 
@@ -59,8 +79,13 @@ def write_random_model(path: Path, shape: Shape = TINY_LFM2, quantization: str =
     writer.add_file_type(names.ALL_F32 if quantization == "f32" else names[f"MOSTLY_{quantization.upper()}"])
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
     _write_hyperparameters(writer, shape)
-    _write_tokenizer(writer, shape)
-    _Weights(writer, shape, gguf.GGMLQuantizationType[quantization.upper()], seed).write()
+    _write_tokenizer(writer, shape, COLBERT_MARKERS if encoder is not None and encoder.markers else ())
+    weights = _Weights(writer, shape, gguf.GGMLQuantizationType[quantization.upper()], seed)
+    weights.write()
+    if encoder is not None:
+        _write_encoder(writer, encoder)
+        if encoder.projection is not None:
+            weights.projection(encoder.projection)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -85,15 +110,28 @@ def _write_hyperparameters(writer: Any, shape: Shape) -> None:
         writer.add_shortconv_l_cache(KERNEL)
 
 
-def _write_tokenizer(writer: Any, shape: Shape) -> None:
+def _write_encoder(writer: Any, encoder: Encoder) -> None:
     import gguf
 
-    tokens, merges = _vocabulary(shape.vocabulary)
+    writer.add_pooling_type(gguf.PoolingType[encoder.pooling.upper()])
+    writer.add_causal_attention(encoder.causal)
+    if encoder.projection is not None:
+        writer.add_uint32(f"{writer.arch}.embedding_length_out", encoder.projection)
+    if encoder.prefixes is not None:
+        writer.add_string("leap.embedding.query_prefix", encoder.prefixes[0])
+        writer.add_string("leap.embedding.document_prefix", encoder.prefixes[1])
+
+
+def _write_tokenizer(writer: Any, shape: Shape, markers: tuple[str, ...]) -> None:
+    import gguf
+
+    special = (*CONTROL_TOKENS, *markers)
+    tokens, merges = _vocabulary(shape.vocabulary, special)
     control, normal = gguf.TokenType.CONTROL, gguf.TokenType.NORMAL
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("lfm2")
     writer.add_token_list(tokens)
-    writer.add_token_types([control if n < len(CONTROL_TOKENS) else normal for n in range(len(tokens))])
+    writer.add_token_types([control if n < len(special) else normal for n in range(len(tokens))])
     writer.add_token_merges(merges)
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(7)
@@ -110,9 +148,9 @@ def byte_alphabet() -> list[str]:
     return [stand_ins[byte] for byte in range(256)]
 
 
-def _vocabulary(size: int) -> tuple[list[str], list[str]]:
+def _vocabulary(size: int, special: tuple[str, ...] = CONTROL_TOKENS) -> tuple[list[str], list[str]]:
     """Tokens and merges: control tokens, bytes, then words of two, three and four letters."""
-    tokens = [*CONTROL_TOKENS, *byte_alphabet()]
+    tokens = [*special, *byte_alphabet()]
     merges = []
     words = itertools.chain.from_iterable(itertools.product(string.ascii_lowercase, repeat=n) for n in (2, 3, 4))
     for letters in itertools.islice(words, size - len(tokens)):
@@ -136,6 +174,10 @@ class _Weights:
         self._ones("output_norm.weight" if shape.is_llama else "token_embd_norm.weight", shape.width)
         for layer in range(shape.layers):
             self._layer(f"blk.{layer}.", layer in shape.attention)
+
+    def projection(self, rows: int) -> None:
+        """The last matrix of an encoder."""
+        self._matrix("dense_2.weight", rows, self._shape.width)
 
     def _layer(self, prefix: str, attention: bool) -> None:
         shape = self._shape

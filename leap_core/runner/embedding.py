@@ -1,0 +1,147 @@
+"""The contract of a model that turns texts into vectors."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from enum import Enum
+from types import TracebackType
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from numpy import float32
+    from numpy.typing import NDArray
+
+
+Value = TypeVar("Value")
+
+
+class EmbeddingKind(str, Enum):
+    """What a text is: retrieval models read a prefix that tells questions from what may answer them."""
+
+    QUERY = "query"
+    DOCUMENT = "document"
+
+
+class Pooling(str, Enum):
+    """How the vectors of a text's tokens become one."""
+
+    MEAN = "mean"
+    CLS = "cls"
+    """The first token's."""
+    LAST = "last"
+
+
+class TooLong(str, Enum):
+    """What happens to a text of more tokens than the model takes."""
+
+    REFUSE = "refuse"
+    CUT = "cut"
+    """Its end is left out."""
+
+
+class EmbeddingRunner(ABC):
+    """A loaded model for embeddings. Any thread may call; calls of several threads take turns."""
+
+    @property
+    @abstractmethod
+    def model_id(self) -> str:
+        """The name of the model, for people and records."""
+
+    @property
+    @abstractmethod
+    def fingerprint(self) -> bytes:
+        """Tells models apart whose vectors cannot be compared (16 bytes)."""
+
+    @property
+    @abstractmethod
+    def dimensions(self) -> int:
+        """Numbers of a vector."""
+
+    @property
+    @abstractmethod
+    def most_tokens(self) -> int:
+        """Tokens that a text may have, prefix included."""
+
+    @property
+    @abstractmethod
+    def pools(self) -> bool:
+        """Whether ``embed`` works without ``pooling``. False for models of late interaction, made for
+        ``embed_tokens``."""
+
+    @abstractmethod
+    def count_tokens(self, texts: Sequence[str], kind: EmbeddingKind | str = EmbeddingKind.DOCUMENT) -> list[int]:
+        """Tokens of each text, prefix included."""
+
+    @abstractmethod
+    def embed(
+        self,
+        texts: Sequence[str],
+        kind: EmbeddingKind | str = EmbeddingKind.DOCUMENT,
+        *,
+        pooling: Pooling | str | None = None,
+        dimensions: int | None = None,
+        prefix: str | None = None,
+        too_long: TooLong | str = TooLong.REFUSE,
+        on_progress: Callable[[int], object] | None = None,
+        cancelled: threading.Event | None = None,
+    ) -> NDArray[float32]:
+        """One vector of unit length for each text, shape [texts, dimensions], float32.
+
+        ``pooling``: None is the model's own. ``dimensions``: only so many of a vector's first numbers, brought to unit
+        length again (for models trained for that). ``prefix``: instead of the model's own for this ``kind``.
+        ``on_progress`` gets the count of texts that are done, from another thread. Setting ``cancelled`` ends the call
+        with LeapGenerationError. Raises LeapOptionsError for options that the model cannot follow and for a text that
+        is too long, LeapGenerationError after ``unload``.
+        """
+
+    @abstractmethod
+    def embed_tokens(
+        self,
+        texts: Sequence[str],
+        kind: EmbeddingKind | str = EmbeddingKind.DOCUMENT,
+        *,
+        prefix: str | None = None,
+        too_long: TooLong | str = TooLong.REFUSE,
+        on_progress: Callable[[int], object] | None = None,
+        cancelled: threading.Event | None = None,
+    ) -> list[NDArray[float32]]:
+        """Vectors of unit length for the tokens of each text, shape [tokens, dimensions], for late interaction: the
+        score of a document is the sum over the query's tokens of the best product with one of the document's. Options
+        as in ``embed``."""
+
+    @abstractmethod
+    def unload(self) -> None:
+        """Free the model; calls that run end with LeapGenerationError. Harmless when repeated."""
+
+    async def embed_async(
+        self, texts: Sequence[str], kind: EmbeddingKind | str = EmbeddingKind.DOCUMENT, **options: object
+    ) -> NDArray[float32]:
+        """``embed`` without blocking the event loop; cancelling the task ends the work."""
+        return await _in_thread(lambda cancelled: self.embed(texts, kind, cancelled=cancelled, **options))  # type: ignore[arg-type]
+
+    async def embed_tokens_async(
+        self, texts: Sequence[str], kind: EmbeddingKind | str = EmbeddingKind.DOCUMENT, **options: object
+    ) -> list[NDArray[float32]]:
+        """``embed_tokens`` without blocking the event loop; cancelling the task ends the work."""
+        return await _in_thread(lambda cancelled: self.embed_tokens(texts, kind, cancelled=cancelled, **options))  # type: ignore[arg-type]
+
+    def __enter__(self) -> EmbeddingRunner:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.unload()
+
+
+async def _in_thread(work: Callable[[threading.Event], Value]) -> Value:
+    import asyncio  # here, because every start of a command would pay for it
+
+    cancelled = threading.Event()
+    try:
+        return await asyncio.to_thread(work, cancelled)
+    except asyncio.CancelledError:
+        cancelled.set()
+        raise
