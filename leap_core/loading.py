@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 def load_local(model: LocalModel, options: ModelLoadingOptions) -> ModelRunner:
     """Load files that were found; a GGUF that is new here is tried in a child process before. While the model is
-    loaded, ``leap models remove`` leaves its files alone. Raises LeapModelLoadingError."""
+    loaded, ``leap models remove`` leaves its files alone.
+
+    A vocoder beside the model that belongs to a generation which this version cannot speak with leaves the model mute;
+    one that the options name is an error. Raises LeapModelLoadingError."""
     from .in_process.runner import InProcessRunner
     from .models.store import hold
     from .models.trial.subject import Subject
@@ -25,10 +28,17 @@ def load_local(model: LocalModel, options: ModelLoadingOptions) -> ModelRunner:
     require_sound(Subject(model.path), own_template=replaced is not None)
     if options.chat_template is None and model.chat_template is not None:
         options = replace(options, chat_template=model.chat_template)
+    options, mute = _with_voice(model, options)
     held = hold(model.path)
     try:
         return InProcessRunner(
-            model.path, model.model_id, options, defaults=model.sampling, parser_name=model.parser_name, hold=held
+            model.path,
+            model.model_id,
+            options,
+            defaults=model.sampling,
+            parser_name=model.parser_name,
+            hold=held,
+            mute=mute,
         )
     except BaseException:
         held.close()
@@ -49,3 +59,17 @@ def load_local_for_embedding(model: LocalModel, options: ModelLoadingOptions) ->
     except BaseException:
         held.close()
         raise
+
+
+def _with_voice(model: LocalModel, options: ModelLoadingOptions) -> tuple[ModelLoadingOptions, str | None]:
+    """The options with the vocoder that lies beside the model, or the reason why that one is left alone."""
+    if options.audio_decoder_path is not None or model.audio_decoder_path is None:
+        return options, None
+    from .speech.companions import OtherGenerationError, check_generation
+
+    tokenizer = options.audio_tokenizer_path or model.audio_tokenizer_path
+    try:
+        check_generation(model.audio_decoder_path, tokenizer)
+    except OtherGenerationError as error:
+        return replace(options, audio_tokenizer_path=None), error.message
+    return replace(options, audio_decoder_path=model.audio_decoder_path, audio_tokenizer_path=tokenizer), None

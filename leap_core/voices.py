@@ -29,6 +29,11 @@ def voice_prompt(voice: str) -> str:
     return prompt
 
 
+def asks_to_speak(system_prompt: str) -> bool:
+    """Whether a system prompt asks for sound at all."""
+    return is_interleaved(system_prompt) or "perform tts" in system_prompt.lower()
+
+
 def is_interleaved(system_prompt: str) -> bool:
     """Whether a system prompt asks for text and sound in turns."""
     return "interleaved" in system_prompt.lower()

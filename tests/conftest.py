@@ -94,3 +94,11 @@ class CommandLine:
 def leap(leap_home: Path) -> CommandLine:
     """The command line, in this process."""
     return CommandLine(leap_home)
+
+
+@pytest.fixture(scope="session")
+def miniature(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The miniature speech model, its vocoder beside it."""
+    from leap_core.testing.miniature_speech import write_miniature_speech_model
+
+    return write_miniature_speech_model(tmp_path_factory.mktemp("miniature"))

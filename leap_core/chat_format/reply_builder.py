@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ..functions.call_stream import CallEvent, CallsFound, CallStream, CallText
-from ..messages import ChatMessage, ChatMessageRole, LeapFunctionCall, Text
+from ..messages import ChatMessage, ChatMessageRole, LeapFunctionCall, Speech, Text
 from ..options import FunctionCallParser, GenerationOptions
 from ..responses import (
     Chunk,
@@ -63,6 +63,7 @@ class ReplyBuilder:
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._function_calls: list[LeapFunctionCall] = []
+        self._speech: Speech | None = None
         self._warnings = list(warnings)
 
     @property
@@ -88,6 +89,10 @@ class ReplyBuilder:
             return token == self._opens_reasoning
         return token == self._ends_reasoning and not self._calls.is_open
 
+    def add_speech(self, speech: Speech | None) -> None:
+        """What was said aloud belongs to the message too."""
+        self._speech = speech
+
     def finish(self, reason: GenerationFinishReason, stats: GenerationStats) -> list[MessageResponse]:
         """What was held back, then Complete."""
         found = self._route(self._splitter.finish())
@@ -99,7 +104,7 @@ class ReplyBuilder:
         found += self._close_inline_tag()
         message = ChatMessage(
             ChatMessageRole.ASSISTANT,
-            [Text(text)] if (text := "".join(self._text)) else [],
+            [*([Text(text)] if (text := "".join(self._text)) else []), *([self._speech] if self._speech else [])],
             reasoning_content="".join(self._reasoning).rstrip() or None,
             function_calls=self._function_calls or None,
         )

@@ -9,15 +9,20 @@ from ..chat_format.reply_builder import ReplyBuilder
 from ..engine.request import Finished, Request
 from ..responses import GenerationFinishReason, MessageResponse
 from ..runner.contract import Generation
+from .voice import Listener
 
 
 class InProcessGeneration(Generation):
-    """Reads a submitted ``request`` and builds its ``reply``. ``remember`` is called once that has ended well."""
+    """Reads a submitted ``request`` and builds its ``reply``. ``remember`` is called once that has ended well.
+    ``listener``: for a request that speaks."""
 
-    def __init__(self, request: Request, reply: ReplyBuilder, remember: Callable[[], None]) -> None:
+    def __init__(
+        self, request: Request, reply: ReplyBuilder, remember: Callable[[], None], listener: Listener | None = None
+    ) -> None:
         self._sequence = request
         self._reply = reply
         self._remember = remember
+        self._listener = listener
         self._ready: deque[MessageResponse] = deque()
         self._ended = False
         self._stopped = False
@@ -37,8 +42,18 @@ class InProcessGeneration(Generation):
             if event.error is not None:
                 raise event.error
             self._remember()
+            if self._listener is not None:
+                self._ready.extend(self._listener.end())
+                self._reply.add_speech(self._listener.speech)
             self._ready.extend(self._reply.finish(self._reason(event), event.stats))
-        elif isinstance(event, int) and not (self._stopped or self._met_stop_string):
+        elif self._stopped or self._met_stop_string:
+            return
+        elif isinstance(event, tuple):
+            assert self._listener is not None
+            self._ready.extend(self._listener.take_frame(event))
+        else:
+            if self._listener is not None:
+                self._listener.take_token(event)
             self._ready.extend(self._reply.feed(event))
             if self._reply.met_stop_string:
                 self._met_stop_string = True
@@ -61,3 +76,5 @@ class InProcessGeneration(Generation):
         while not self._ended:  # nothing goes on behind the caller's back
             self._ended = isinstance(self._sequence.events.get(), Finished)
         self._ready.clear()
+        if self._listener is not None:
+            self._listener.close()

@@ -13,6 +13,7 @@ from ..errors import LeapGenerationError
 from ..llama.model import LlamaModel
 from ..messages import ChatMessage
 from ..options import AUTO, FunctionCallParser, GenerationOptions
+from .voice import as_text
 
 if TYPE_CHECKING:
     from ..functions import LeapFunction
@@ -56,7 +57,7 @@ class PromptMaker:
             )
         parser = self.parser_for(options) or self._parser
         pieces = self._template.render(
-            _with_schema(messages, options), functions, parser=parser, enable_thinking=options.enable_thinking
+            _with_schema(as_text(messages), options), functions, parser=parser, enable_thinking=options.enable_thinking
         )
         return self._made(pieces)
 

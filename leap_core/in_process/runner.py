@@ -10,13 +10,15 @@ from ..chat_format.reply_builder import ReplyBuilder
 from ..engine.request import Request
 from ..engine.sampler import RUNTIME_DEFAULTS, Sampler
 from ..errors import LeapModelLoadingError
-from ..messages import ChatMessage
+from ..messages import ChatMessage, ChatMessageRole
 from ..options import AUTO, FunctionCallParser, GenerationOptions, ModelLoadingOptions, SamplingDefaults
 from ..runner.contract import Generation, ModelRunner, RenderedPrompt
+from ..voices import asks_to_speak, is_interleaved
 from .generation import InProcessGeneration
 from .loaded_model import Closing, LoadedModel, context_size_for, open_context, open_model, open_scheduler
 from .prompt_maker import MadePrompt, PromptMaker
 from .validated_generation import CheckedGeneration
+from .voice import TEXT_DEFAULTS, ModelVoice, open_voice
 
 if TYPE_CHECKING:
     from ..constraints import CompiledConstraint
@@ -28,7 +30,8 @@ class InProcessRunner(ModelRunner):
 
     ``path``: a GGUF that ``models.gguf.read_gguf_header`` found sound. ``defaults``: sampling that the manifest or the
     catalogue recommends. ``parser_name``: how the model writes calls, "auto" to tell by its vocabulary. ``hold`` is
-    closed with the model: what keeps the file from being removed meanwhile. Raises LeapModelLoadingError.
+    closed with the model: what keeps the file from being removed meanwhile. ``mute``: why the model has no voice
+    although one lies beside it. Raises LeapModelLoadingError.
     """
 
     def __init__(
@@ -40,13 +43,17 @@ class InProcessRunner(ModelRunner):
         defaults: SamplingDefaults | None = None,
         parser_name: str = AUTO,
         hold: Closing | None = None,
+        mute: str | None = None,
     ) -> None:
         self._model_id = model_id
         self._options = options = options.with_extras()
-        if options.mm_proj_path or options.audio_decoder_path or options.audio_tokenizer_path:
+        if options.mm_proj_path:
             raise LeapModelLoadingError("pictures and sound are not supported yet", hint="load the text model alone")
-        self._defaults = (defaults or SamplingDefaults()).over(RUNTIME_DEFAULTS)
+        own = TEXT_DEFAULTS if options.audio_decoder_path else SamplingDefaults()
+        self._defaults = (defaults or SamplingDefaults()).over(own).over(RUNTIME_DEFAULTS)
         self.model = open_model(path, options)
+        self._voice: ModelVoice | None = None
+        self._mute = mute
         try:
             if not self.model.can_generate:
                 raise LeapModelLoadingError(
@@ -55,12 +62,17 @@ class InProcessRunner(ModelRunner):
                 )
             self._prompts = PromptMaker(self.model, options.chat_template, parser_name)
             self._context_size = context_size_for(self.model, model_id, options.context_size)
+            if options.audio_decoder_path is not None:
+                self._voice = open_voice(options.audio_decoder_path, options.audio_tokenizer_path, self.model)
             context = open_context(self.model, options, self._context_size)
         except BaseException:
+            if self._voice is not None:
+                self._voice.close()
             self.model.close()
             raise
         self.scheduler = open_scheduler(context, options, self._context_size)
-        self._loaded = LoadedModel(self.scheduler, context, self.model, *([hold] if hold else []))
+        own_parts = [part for part in (self._voice, context, self.model, hold) if part is not None]
+        self._loaded = LoadedModel(self.scheduler, *own_parts)
         self._loaded.unload_with(self)
 
     @property
@@ -70,6 +82,10 @@ class InProcessRunner(ModelRunner):
     @property
     def context_size(self) -> int:
         return self._context_size
+
+    @property
+    def speaks(self) -> bool:
+        return self._voice is not None
 
     def start(
         self,
@@ -82,10 +98,11 @@ class InProcessRunner(ModelRunner):
         def make(more: Sequence[ChatMessage]) -> MadePrompt:
             return self._prompts.of_messages([*messages, *more], functions, complete)
 
-        return self._start(make, functions, complete)
+        system = "\n".join(message.text for message in messages if message.role is ChatMessageRole.SYSTEM)
+        return self._start(make, functions, complete, instruction=system)
 
     def start_text(self, text: str, options: GenerationOptions | None = None) -> Generation:
-        return self._start(lambda _: self._prompts.of_text(text), (), self._complete(options))
+        return self._start(lambda _: self._prompts.of_text(text), (), self._complete(options), instruction=text)
 
     def _complete(self, options: GenerationOptions | None) -> GenerationOptions:
         """The options with nothing left open that generation needs."""
@@ -99,13 +116,16 @@ class InProcessRunner(ModelRunner):
         make: Callable[[Sequence[ChatMessage]], MadePrompt],
         functions: Sequence[LeapFunction],
         options: GenerationOptions,
+        *,
+        instruction: str,
     ) -> Generation:
-        """``make`` gives the prompt; it gets further messages when an answer has to be repaired."""
+        """``make`` gives the prompt; it gets further messages when an answer has to be repaired. ``instruction``: the
+        text that says how the model is to speak."""
         parser = self._prompts.parser_for(options)
 
         def begin(more: Sequence[ChatMessage] = ()) -> tuple[Generation, CompiledConstraint | None]:
             with self._loaded.in_use():
-                return self._submit(make(more), functions, parser, options)
+                return self._submit(make(more), functions, parser, options, instruction)
 
         generation, constraint = begin()
         if constraint is None:
@@ -118,13 +138,17 @@ class InProcessRunner(ModelRunner):
         functions: Sequence[LeapFunction],
         parser: FunctionCallParser | None,
         options: GenerationOptions,
+        instruction: str,
     ) -> tuple[Generation, CompiledConstraint | None]:
         constraint = self._compile_constraint(made, functions, parser, options)
+        voice = self._voice if constraint is None else None  # what has a shape is text
+        speech = voice.begin(options, interleaved=is_interleaved(instruction)) if voice is not None else None
         request = Request(
             made.prompt,
             Sampler(options, made.prompt.keys),
             max_tokens=options.max_tokens,
             constraint=constraint.constraint if constraint else None,
+            speech=speech,
         )
         reply = ReplyBuilder(
             self.model,
@@ -132,14 +156,28 @@ class InProcessRunner(ModelRunner):
             parser,
             functions=() if options.tool_choice == "none" else functions,
             inside_reasoning=made.opens_reasoning,
-            warnings=(*(constraint.warnings if constraint else ()), *self._prompts.warnings(functions)),
+            warnings=(
+                *(constraint.warnings if constraint else ()),
+                *self._prompts.warnings(functions),
+                *self._speech_warnings(instruction),
+            ),
         )
         self.scheduler.submit(request)
 
         def keep_reply() -> None:
-            self._prompts.keep_reply(made, request.target)
+            if speech is None or not speech.rows:  # what was spoken is read back from its message
+                self._prompts.keep_reply(made, request.target)
 
-        return InProcessGeneration(request, reply, keep_reply), constraint  # keep_reply keeps this runner loaded
+        listener = voice.listen() if voice is not None else None
+        # keep_reply keeps this runner loaded
+        return InProcessGeneration(request, reply, keep_reply, listener), constraint
+
+    def _speech_warnings(self, instruction: str) -> tuple[str, ...]:
+        if not asks_to_speak(instruction):
+            return ()
+        if self._voice is None:
+            return (f"the model does not speak: {self._mute}",) if self._mute else ()
+        return (self._voice.warning,) if self._voice.warning else ()
 
     def _compile_constraint(
         self,

@@ -78,6 +78,11 @@ class ModelRunner(ABC):
     def context_size(self) -> int:
         """Most tokens of one conversation, prompt and answer together."""
 
+    @property
+    def speaks(self) -> bool:
+        """Whether the model can answer aloud, in AudioSamples; its system prompt makes it do so (``voices``)."""
+        return False
+
     @abstractmethod
     def start(
         self,

@@ -9,6 +9,11 @@ from ..models.gguf.header import GGUFHeader, read_gguf_header
 from .tensor_file import TensorFile
 from .vocoder import Vocoder, is_merged
 
+
+class OtherGenerationError(LeapModelLoadingError):
+    """The files are sound, and of a generation whose speech this version cannot make."""
+
+
 VOCODER, DETOKENIZER, PROJECTOR, LANGUAGE_MODEL = "vocoder", "audio tokenizer", "projector", "language model"
 DETOKENIZER_LAYER = "blk.0.attn_norm.weight"
 
@@ -20,9 +25,8 @@ def open_vocoder(decoder: Path, tokenizer: Path | None, *, model: Path, width: i
     when it is None and needed. Raises LeapModelLoadingError for files that are missing, damaged, swapped, of another
     model or of a generation that this version cannot speak with.
     """
-    _refuse_other_generations(decoder)
-    header = read_gguf_header(decoder)
-    role = _role(header)
+    check_generation(decoder, tokenizer)
+    role = _role(read_gguf_header(decoder))
     if role == DETOKENIZER and tokenizer is not None and _role_of_file(tokenizer) == VOCODER:
         raise LeapModelLoadingError(
             f"the files are swapped: {tokenizer.name} is the vocoder and {decoder.name} the audio tokenizer",
@@ -32,10 +36,8 @@ def open_vocoder(decoder: Path, tokenizer: Path | None, *, model: Path, width: i
         raise _unexpected(decoder, role, VOCODER)
     file = TensorFile(decoder)
     if not is_merged(file):
-        if "emb.emb.weight" not in file:
-            raise _first_generation(decoder)
         tokenizer = tokenizer or _sibling(decoder)
-        _refuse_other_generations(tokenizer)
+        check_generation(decoder, tokenizer)
         if (role := _role(read_gguf_header(tokenizer))) != DETOKENIZER:
             raise _unexpected(tokenizer, role, DETOKENIZER)
     vocoder = Vocoder(decoder, tokenizer)
@@ -75,25 +77,37 @@ def _role(header: GGUFHeader) -> str | None:
     return LANGUAGE_MODEL if "token_embd.weight" in names else None
 
 
-def _refuse_other_generations(path: Path) -> None:
-    """Refuse LFM2-Audio 1.0, whose sound is made by another codec (Mimi), and LFM3-Audio."""
-    if not path.is_file():
-        raise LeapModelNotFoundError(f"there is no file {path}", hint="download it, or name the file that there is")
+def check_generation(decoder: Path, tokenizer: Path | None) -> None:
+    """Refuse LFM2-Audio 1.0, whose sound is made by another codec (Mimi), and LFM3-Audio, with OtherGenerationError.
+
+    Raises LeapModelLoadingError for a file that is missing or damaged.
+    """
+    for path in (decoder, tokenizer):
+        if path is None:
+            continue
+        if not path.is_file():
+            raise LeapModelNotFoundError(f"there is no file {path}", hint="download it, or name the file that there is")
+        if _is_safetensors(path):
+            raise _first_generation(path)
+        header = read_gguf_header(path)
+        if any("lfm3" in text.lower() for text in (path.name, header.architecture, header.name or "")):
+            raise OtherGenerationError(
+                f"{path.name} belongs to LFM3-Audio, whose speech codec this version cannot run",
+                hint="use LFM2.5-Audio",
+            )
+    names = {tensor.name for tensor in read_gguf_header(decoder).tensors}
+    if "depth_linear.weight" in names and "emb.emb.weight" not in names:
+        raise _first_generation(decoder)
+
+
+def _is_safetensors(path: Path) -> bool:
     with path.open("rb") as file:
         opening = file.read(9)
-    is_safetensors = opening[8:9] == b"{" and opening[:4] != b"GGUF"
-    if path.suffix == ".safetensors" or is_safetensors:
-        raise _first_generation(path)
-    header = read_gguf_header(path)
-    if any("lfm3" in text.lower() for text in (path.name, header.architecture, header.name or "")):
-        raise LeapModelLoadingError(
-            f"{path.name} belongs to LFM3-Audio, whose speech codec this version cannot run",
-            hint="use LFM2.5-Audio",
-        )
+    return path.suffix == ".safetensors" or (opening[8:9] == b"{" and opening[:4] != b"GGUF")
 
 
-def _first_generation(path: Path) -> LeapModelLoadingError:
-    return LeapModelLoadingError(
+def _first_generation(path: Path) -> OtherGenerationError:
+    return OtherGenerationError(
         f"{path.name} belongs to LFM2-Audio 1.0, whose sound is made by the Mimi codec, which this version cannot run",
         hint="use LFM2.5-Audio",
     )

@@ -30,6 +30,7 @@ class Speaker:
 
     def __init__(self, vocoder: Vocoder, cache: Path | None, *, threads: int = 1) -> None:
         self._vocoder = vocoder
+        self.fingerprint = vocoder.file.fingerprint
         self._threads = threads
         self.warning: str | None = None
         self._models = self._load(cache)
