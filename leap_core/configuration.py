@@ -19,6 +19,8 @@ from typing import Any
 
 from .errors import LeapSerializationError
 
+KEYS = ("default_model", "keep_alive", "queue_url", "jobs", "tools", "options")
+"""What may stand at the top of the file."""
 JOBS_AT_ONCE = {"download": 2, "generate": 4, "batch": 1}
 """Defaults of ``jobs.download`` and so on, by kind of job."""
 MOST_JOBS_AT_ONCE = 64

@@ -166,6 +166,12 @@ def find(key: str) -> Setting:
     for setting in options:
         if setting.key.replace("-", "_") == wanted:
             return setting
+    if len(parts) == 2 and parts[0] == TABLE:
+        for setting in options:
+            if setting.key.rpartition(".")[2] == parts[1].replace("-", "_"):
+                meaning = f"{setting.meaning} For every command that has --{parts[1].replace('_', '-')}."
+                name = f"{TABLE}.{parts[1].replace('-', '_')}"
+                return Setting(name, meaning, setting.type, None, None, setting.many, setting.option)
     known = [setting.key for setting in (*GENERAL, *options)]
     near = [each for each in known if each.endswith(f".{wanted}")] or get_close_matches(key, known, 3, 0.6)
     meant = f"; did you mean {' or '.join(near[:3])}?" if near else "; leap config list --all shows the keys"

@@ -16,6 +16,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from .environment import Environment
+from .output import Output
 from .text_arguments import check_texts
 
 CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
@@ -56,6 +57,8 @@ class LeapCommand(click.Command):
         try:
             rest = super().parse_args(ctx, args)
             check_texts(ctx)
+            for warning in defaults.warnings:
+                Output(ctx.ensure_object(Environment)).warning(warning)
             return rest
         except click.BadParameter as error:
             name = str(error.param.name) if error.param is not None else ""

@@ -5,6 +5,7 @@
     [options.generate]
     temperature = 0.2
 
+Straight below ``[options]`` it is the value of every command that has such an option.
 A variable of an option that may be repeated is split as a shell would split it. Knows nothing of what options mean.
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import shlex
 from collections import UserDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -34,17 +35,24 @@ class OptionDefaults(UserDict[str, Any]):
         self._command, self._path, self._env, self._repairs = command, path, env, repairs
         self.origins: dict[str, str] = {}
         """Where each value comes from, by the parameter's name."""
+        self.warnings: list[str] = []
+        """What looks like a setting and is none."""
 
     @cached_property
     def data(self) -> dict[str, Any]:  # type: ignore[override]
         file = self._env.directories.config_file
         configured = self._read(file)
+        self._warn_of_keys(configured, file)
+        shared: dict[str, Any] = {}
         for name in (TABLE, *self._path.split()):
             configured = configured.get(name, {})
             if not isinstance(configured, dict):
                 raise click.UsageError(f"{file}: {option_key(self._path)} must be a table")
+            if name == TABLE:
+                shared = {key: value for key, value in configured.items() if not isinstance(value, dict)}
         values: dict[str, Any] = {}
         known = {option_name(option): option for option in options_of(self._command)}
+        self._warn_of_variables(known)
         for name in configured:
             if name not in known:
                 raise click.UsageError(f"{file}: {_unknown(name, self._path, known)}")
@@ -59,7 +67,27 @@ class OptionDefaults(UserDict[str, Any]):
                 check_shape(configured[name], option, where)
                 values[parameter] = _as_list(configured[name], option)
                 self.origins[parameter] = where
+            elif name in shared:
+                where = f"{file}: {TABLE}.{name}"
+                check_shape(shared[name], option, where)
+                values[parameter] = _as_list(shared[name], option)
+                self.origins[parameter] = where
         return values
+
+    def _warn_of_keys(self, configured: Mapping[str, Any], file: Path) -> None:
+        from leap_core.configuration import KEYS
+
+        for key in () if self._repairs else configured:  # those look at the whole file themselves
+            if key not in KEYS:
+                self.warnings.append(f"{file}: there is no setting {key!r}{_meant(key, KEYS)}")
+
+    def _warn_of_variables(self, known: Mapping[str, click.Option]) -> None:
+        """Variables that name this command and none of its options."""
+        begin = "_".join(["LEAP", *self._path.split(), ""]).upper().replace("-", "_")
+        variables = {option_variable(self._path, option) for option in known.values()}
+        for name in self._env.variables:
+            if name.startswith(begin) and name not in variables:
+                self.warnings.append(f"${name} is the variable of no option{_meant(name, variables)}")
 
     def _read(self, file: Path) -> dict[str, Any]:
         """The file's content; nothing where a command that repairs it meets one that is no TOML."""
@@ -135,8 +163,11 @@ def _long_flag(option: click.Option) -> str:
 
 
 def _unknown(name: str, path: str, known: dict[str, click.Option]) -> str:
+    return f"there is no option {option_key(path)}.{name}{_meant(name, known)}"
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
     from difflib import get_close_matches
 
-    near = get_close_matches(name, known, 1)
-    meant = f"; did you mean {near[0]}?" if near else ""
-    return f"there is no option {option_key(path)}.{name}{meant}"
+    near = get_close_matches(name, list(known), 1)
+    return f"; did you mean {near[0]}?" if near else ""

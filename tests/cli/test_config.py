@@ -317,3 +317,30 @@ def test_another_setting_leaves_the_broken_line_and_says_so(leap, broken):
 def test_other_commands_name_the_line_and_the_repair(leap, broken):
     done = leap("generate", "hi")
     assert done.code == 2 and "line 2" in done.stderr and "leap config edit" in done.stderr
+
+
+def test_an_option_can_be_set_for_all_commands(leap):
+    assert leap("config", "set", "options.temperature", "0.3").code == 0
+    leap.script("a")
+    leap("generate", "x")
+    assert leap.runner.requests[0].options.temperature == 0.3
+    leap("config", "set", "options.generate.temperature", "0.5")
+    leap.script("a")
+    leap("generate", "x")
+    assert leap.runner.requests[0].options.temperature == 0.5
+    leap.script("a")
+    leap("chat", stdin="x\n")
+    assert leap.runner.requests[0].options.temperature == 0.3
+    assert leap("config", "get", "options.temperature").stdout == "0.3\n"
+    assert leap("config", "set", "options.temprature", "0.3").code == 2
+
+
+def test_misspelt_keys_and_variables_are_named(leap):
+    leap.home.mkdir(exist_ok=True)
+    (leap.home / "config.toml").write_text('defualt_model = "x"\n')
+    leap.variables["LEAP_GENERATE_TEMPRATURE"] = "1"
+    leap.script("a")
+    done = leap("generate", "-m", "builtin", "x")
+    assert done.code == 0 and done.stderr.count("\n") == 2
+    assert "there is no setting 'defualt_model'; did you mean default_model?" in done.stderr
+    assert "did you mean LEAP_GENERATE_TEMPERATURE?" in done.stderr
