@@ -112,7 +112,7 @@ def check(env: Environment, /, names: tuple[str, ...], tools_file: tuple[str, ..
     from leap_core.tools.sources import choose
 
     output = Output(env, format)
-    offered = _offered(env, tools_file)
+    offered = _offered(env, tools_file, names)
     records = []
     for function in choose(names, offered) if names else offered:
         problems, warnings = _problems(function)
@@ -163,17 +163,17 @@ def call(env: Environment, /, name: str, arguments: str, tools_file: tuple[str, 
     return ExitCode.DONE
 
 
-def _offered(env: Environment, files: tuple[str, ...]) -> list[LeapFunction]:
+def _offered(env: Environment, files: tuple[str, ...], names: tuple[str, ...] = ()) -> list[LeapFunction]:
     from leap_core.tools.sources import choose
 
-    functions = [*configured_tools(env).functions_of_files(files), *known_tools(env)]
+    functions = [*configured_tools(env).functions_of_files(files, names, Output(env).warning), *known_tools(env)]
     return choose([function.name for function in functions], functions)
 
 
 def _find(env: Environment, name: str, files: tuple[str, ...]) -> LeapFunction:
     from leap_core.tools.sources import choose
 
-    return choose([name], _offered(env, files))[0]
+    return choose([name], _offered(env, files, (name,)))[0]
 
 
 def _source(function: LeapFunction) -> str:

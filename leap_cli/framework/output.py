@@ -162,6 +162,11 @@ def one_line(text: str) -> str:
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in " ".join(text.split()))
 
 
+def printable(text: str) -> str:
+    """The text as it is, but for characters that a terminal would obey or hide, which are spelled out."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
 def _cell(value: object) -> str:
     if value is None:
         return "-"

@@ -13,7 +13,7 @@ from leap_core.errors import LeapOptionsError
 
 from ..framework.environment import Environment
 from ..framework.interrupts import raising_on_interrupt
-from ..framework.output import one_line
+from ..framework.output import Output, printable
 
 if TYPE_CHECKING:
     from leap_core.functions import LeapFunction, LeapFunctionCall
@@ -63,16 +63,19 @@ def take_tools(flags: dict[str, Any], env: Environment) -> Tools:
     names, files = list(flags.pop("tool")), list(flags.pop("tools_file"))
     allowed, choice, show = list(flags.pop("allow_tool")), flags.pop("tool_choice"), flags.pop("show_calls")
     if not names and not files:
+        if allowed:
+            raise click.UsageError(f"--allow-tool {allowed[0]} needs tools: give --tool or --tools-file")
         if choice not in (None, "auto", "none"):
             raise click.UsageError(f"--tool-choice {choice} needs tools: give --tool or --tools-file")
         return Tools(choice=choice)
     from leap_core.tools.sources import choose
 
-    from_files = configured_tools(env).functions_of_files(files)
+    from_files = configured_tools(env).functions_of_files(files, names, Output(env).warning)
     if names:
         functions = choose(names, [*from_files, *known_tools(env)])
     else:
         functions = choose([function.name for function in from_files], from_files)
+    choose(allowed, functions)
     policy = replace(read_policy(env, functions).allowing(allowed), ask=asker(env))
     return Tools(functions, policy, allowed, choice, show)
 
@@ -131,8 +134,7 @@ def asker(env: Environment) -> Callable[[LeapFunction, LeapFunctionCall], bool] 
             return True
         from leap_core.functions.pythonic import write_calls
 
-        shown = one_line(write_calls([call])[1:-1])
-        env.stderr.write(f"the model calls {shown}\n")
+        env.stderr.write(f"the model calls {printable(write_calls([call])[1:-1])}\n")
         env.stderr.flush()
         try:
             with raising_on_interrupt():

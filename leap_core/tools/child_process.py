@@ -13,13 +13,14 @@ import inspect
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from types import ModuleType
 from typing import Any, get_type_hints
 
 from ..errors import LeapGeneratableDeserializationError, LeapSchemaError, LeapToolError
 
 JsonObject = dict[str, Any]
+MOST_FAILURE_BYTES = 10_000
 CUT_NOTE = "\n[cut: the output was longer than {limit} bytes]"
 
 
@@ -31,22 +32,28 @@ def main() -> None:
     request = json.loads(sys.stdin.buffer.read())
     sys.stdin = open(os.devnull)  # noqa: SIM115  (a function that asks for input gets none)
     try:
-        answer = {"functions": _declared(request)} if request.get("declare") else {"result": _result(request)}
+        answer = _declared(request) if request.get("declare") else {"result": _result(request)}
     except BaseException as error:
-        answer = {"error": failure_text(error)}
+        answer = {"error": failure_text(error, request.get("limit", MOST_FAILURE_BYTES))}
     answer_to.write(json.dumps(answer).encode())
     answer_to.close()
     sys.stderr.flush()
     os._exit(0)  # threads that the function left behind are not waited for
 
 
-def failure_text(error: BaseException) -> str:
-    """What the model is told of an exception."""
+def failure_text(error: BaseException, limit: int) -> str:
+    """What the model is told of an exception, cut at ``limit`` bytes."""
+    try:
+        said = str(error)
+    except Exception:  # its own code fails
+        said = ""
     if isinstance(error, LeapToolError):
-        return error.message
-    if isinstance(error, SystemExit):
-        return f"it ended the program with {error}" if str(error) else "it ended the program"
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        text = error.message
+    elif isinstance(error, SystemExit):
+        text = f"it ended the program with {said}" if said else "it ended the program"
+    else:
+        text = f"{type(error).__name__}: {said}" if said else type(error).__name__
+    return cut_text(text.encode("utf-8", "replace"), limit)
 
 
 def call_function(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
@@ -62,7 +69,17 @@ def call_function(function: Callable[..., Any], arguments: Mapping[str, Any]) ->
         import asyncio
 
         value = asyncio.run(value)
+    if inspect.isgenerator(value):
+        return list(value)
+    if inspect.isasyncgen(value):
+        import asyncio
+
+        return asyncio.run(_collected(value))
     return value
+
+
+async def _collected(items: AsyncIterator[Any]) -> list[Any]:
+    return [item async for item in items]
 
 
 def _hints_of(function: Callable[..., Any]) -> JsonObject:
@@ -134,8 +151,9 @@ def _module(request: JsonObject) -> ModuleType:
     return module
 
 
-def _declared(request: JsonObject) -> list[JsonObject]:
-    """The public functions that the file itself defines (or lists in ``__all__``), declared."""
+def _declared(request: JsonObject) -> JsonObject:
+    """The public functions that the file itself defines (or lists in ``__all__``), declared; by name why the others
+    cannot be."""
     from ..functions import LeapFunction
 
     module = _module(request)
@@ -145,7 +163,13 @@ def _declared(request: JsonObject) -> list[JsonObject]:
         for name, value in vars(module).items()
         if inspect.isfunction(value) and value.__module__ == module.__name__ and _is_public(name, value)
     ]
-    return [LeapFunction.from_callable(getattr(module, name), name=name).to_json_object() for name in names]
+    functions, skipped = [], {}
+    for name in names:
+        try:
+            functions.append(LeapFunction.from_callable(getattr(module, name), name=name).to_json_object())
+        except LeapSchemaError as error:
+            skipped[name] = error.message
+    return {"functions": functions, "skipped": skipped}
 
 
 def _is_public(name: str, function: Callable[..., Any]) -> bool:

@@ -6,7 +6,7 @@ Takes paths and the table ``[tools]`` of config.toml, so that a command, a job a
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,9 +37,11 @@ class ConfiguredTools:
         """Registered commands, then leap's own tools."""
         return [*self.registry.functions(), *builtin_functions(self.readable_directory)]
 
-    def functions_of_files(self, files: Sequence[str]) -> list[LeapFunction]:
-        """The tools of all files, in order."""
-        return [function for file in files for function in functions_of_file(self.cwd / file)]
+    def functions_of_files(
+        self, files: Sequence[str], names: Sequence[str] = (), on_warning: Callable[[str], object] | None = None
+    ) -> list[LeapFunction]:
+        """The tools of all files, in order; ``names`` and ``on_warning`` as in ``functions_of_python``."""
+        return [each for file in files for each in functions_of_file(self.cwd / file, names, on_warning)]
 
     @property
     def readable_directory(self) -> Path:

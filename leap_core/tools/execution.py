@@ -17,7 +17,8 @@ from ..errors import LeapSchemaError, LeapToolError
 from ..functions.declaration import LeapFunction, Program
 from ..messages import ChatMessage, ChatMessageRole, LeapFunctionCall
 from ..responses import MessageResponse
-from .child_process import call_function, failure_text, result_text
+from .child_process import call_function, cut_text, failure_text, result_text
+from .lifeline import Lifeline
 from .policy import ToolPolicy
 from .programs import PythonFunction
 
@@ -70,7 +71,7 @@ def run_call(
         check_arguments(function, call)
         text = _run(function, call, policy, cancelled)
     except (LeapToolError, LeapSchemaError) as failure:
-        error = failure.message
+        error = cut_text(failure.message.encode("utf-8", "replace"), policy.output_limit)
     return FunctionResult(call, text, error, seconds=time.perf_counter() - started)
 
 
@@ -80,6 +81,12 @@ def check_arguments(function: LeapFunction, call: LeapFunctionCall) -> None:
 
     schema = function.arguments_schema
     given = dict(call.arguments)
+    try:
+        json.dumps(given, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        raise LeapToolError(
+            f"the arguments of {function.name} are no JSON text: half of a surrogate pair, or nested too deeply"
+        ) from None
     if callable(function.call) or isinstance(function.call, PythonFunction):  # what None is to it, it knows itself
         optional = {parameter.name for parameter in function.parameters if parameter.optional}
         given = {name: value for name, value in given.items() if value is not None or name not in optional}
@@ -97,9 +104,15 @@ def _run(function: LeapFunction, call: LeapFunctionCall, policy: ToolPolicy, can
         raise LeapToolError(f"{function.name} is only declared; leap cannot run it")
     if not callable(target):
         return run_program(target, call, policy, cancelled)
-    if policy.isolated:
+    if policy.isolated or (policy.isolated is None and PythonFunction.is_possible(target)):
         return run_program(PythonFunction.of(target), call, policy, cancelled)
     return _run_here(target, call, policy, cancelled)
+
+
+def check_isolation(function: LeapFunction, policy: ToolPolicy) -> None:
+    """Raises LeapToolError for a function that must run in a process of its own and cannot."""
+    if policy.isolated and callable(function.call):
+        PythonFunction.of(function.call)
 
 
 def run_program(
@@ -121,19 +134,32 @@ def run_process(
     program: Program, request: bytes, *, timeout: float, most_output: int, cancelled: threading.Event | None = None
 ) -> tuple[bytes, int, str]:
     """What a process writes, its exit code, and the end of what it complained about. It and its children are killed
-    when the time is up or ``cancelled`` is set (LeapToolError), or when it has written ``most_output`` bytes."""
-    try:
-        process = subprocess.Popen(
-            list(program.argv),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=None if program.environment is None else dict(program.environment),
-            start_new_session=os.name == "posix",
-        )
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise LeapToolError(f"{program.argv[0]} cannot be started: {reason}") from None
+    when the time is up or ``cancelled`` is set (LeapToolError), when it has written ``most_output`` bytes, and when
+    this process dies."""
+    with Lifeline() as lifeline:
+        try:
+            process = subprocess.Popen(
+                list(program.argv),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=None if program.environment is None else dict(program.environment),
+                start_new_session=os.name == "posix",
+            )
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise LeapToolError(f"{program.argv[0]} cannot be started: {reason}") from None
+        lifeline.tie(process.pid)
+        return _communicate(process, request, timeout, most_output, cancelled)
+
+
+def _communicate(
+    process: subprocess.Popen[bytes],
+    request: bytes,
+    timeout: float,
+    most_output: int,
+    cancelled: threading.Event | None,
+) -> tuple[bytes, int, str]:
     output, complaint = _Reader(most_output, keep_end=False), _Reader(COMPLAINT_BYTES, keep_end=True)
     output.on_full = lambda: _kill(process)
     threads = [
@@ -212,7 +238,7 @@ def _run_here(
         try:
             outcome.append(result_text(call_function(function, call.arguments), policy.output_limit))
         except BaseException as error:
-            failure.append(failure_text(error))
+            failure.append(failure_text(error, policy.output_limit))
 
     thread = threading.Thread(target=run, name=f"leap-tool-{call.name}", daemon=True)
     thread.start()

@@ -20,13 +20,16 @@ DECISIONS = (ALLOW, ASK, DENY)
 @dataclass(frozen=True)
 class ToolPolicy:
     """One tool's limits. ``decision``: allow, ask (whoever sits there decides on each call) or deny. ``timeout`` in
-    seconds; ``output_limit`` in bytes of UTF-8, what is beyond is cut off. ``isolated``: run in a child process, which
-    is killed when its time is up; without it a Python callable runs in this process, on a thread that is abandoned."""
+    seconds; ``output_limit`` in bytes of UTF-8, what is beyond is cut off.
+
+    ``isolated``: None runs a Python callable in a child process, which is killed when its time is up, where another
+    process can import it; one of the script itself, a closure or a method runs in this process, on a thread that is
+    abandoned when its time is up. True refuses those at once; False runs every callable in this process."""
 
     decision: str = ASK
     timeout: float = 30.0
     output_limit: int = 64 * 1024
-    isolated: bool = True
+    isolated: bool | None = None
 
     def __post_init__(self) -> None:
         if self.decision not in DECISIONS:

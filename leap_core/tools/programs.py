@@ -34,24 +34,28 @@ class PythonFunction:
 
     @staticmethod
     def of(function: Callable[..., Any]) -> PythonFunction:
-        """Where a child process finds a function. Raises LeapToolError for lambdas, closures and the like."""
+        """Where a child process finds a function. Raises LeapToolError for what it cannot import: lambdas, closures,
+        methods, and functions of the script that runs, which would run again from its first line."""
         name = getattr(function, "__qualname__", "")
         module = getattr(function, "__module__", None)
         if not name or "<" in name or module is None or getattr(function, "__self__", None) is not None:
-            raise LeapToolError(
-                f"{name or function!r} cannot be found by another process",
-                hint="define it at the top of a module, or allow it to run in this process (isolated=False)",
-            )
-        if module != "__main__":
-            file = getattr(sys.modules.get(module), "__file__", None)
-            spec = getattr(sys.modules.get(module), "__spec__", None)
-            if spec is None and file is not None:
-                return PythonFunction(name, file=Path(file))
-            return PythonFunction(name, module=module)
-        script = getattr(sys.modules["__main__"], "__file__", None)
-        if script is None:
-            raise LeapToolError(f"{name} was typed in, so another process cannot find it", hint="put it into a file")
-        return PythonFunction(name, file=Path(script))
+            raise _not_importable(f"{name or function!r} cannot be found by another process")
+        if module == "__main__":
+            raise _not_importable(f"{name} belongs to the script itself, which would run again in another process")
+        file = getattr(sys.modules.get(module), "__file__", None)
+        spec = getattr(sys.modules.get(module), "__spec__", None)
+        if spec is None and file is not None:
+            return PythonFunction(name, file=Path(file))
+        return PythonFunction(name, module=module)
+
+    @staticmethod
+    def is_possible(function: Callable[..., Any]) -> bool:
+        """Whether a child process can find a function."""
+        try:
+            PythonFunction.of(function)
+        except LeapToolError:
+            return False
+        return True
 
     @property
     def argv(self) -> Sequence[str]:
@@ -101,8 +105,24 @@ class Command:
 
     def result(self, output: bytes, code: int, complaint: str, limit: int) -> str:
         if code != 0 and len(output) <= limit:
-            raise LeapToolError(f"the command ended with code {code}{_after(complaint)}")
+            raise LeapToolError(_failed(code, cut_text(output, limit).rstrip("\r\n"), complaint))
         return cut_text(output, limit).rstrip("\r\n")
+
+
+def _failed(code: int, output: str, complaint: str) -> str:
+    """Linters, tests and searches say what they found on standard output and end with a code other than 0."""
+    said = [f"the command ended with code {code}"]
+    if output:
+        said.append(f"standard output:\n{output}")
+    if complaint:
+        said.append(f"standard error:\n{complaint}" if output else complaint)
+    return said[0] + (": " if len(said) == 2 and not output else "\n" if len(said) > 1 else "") + "\n".join(said[1:])
+
+
+def _not_importable(reason: str) -> LeapToolError:
+    return LeapToolError(
+        reason, hint="define it at the top of a module, or let it run in this process (ToolPolicy(isolated=False))"
+    )
 
 
 def _after(complaint: str) -> str:

@@ -16,7 +16,7 @@ from ..functions.pythonic import write_calls
 from ..messages import ChatMessage, ChatMessageRole, LeapFunctionCall
 from ..options import GenerationOptions
 from ..responses import Complete, GenerationFinishReason, MessageResponse
-from .execution import FunctionResult, run_call
+from .execution import FunctionResult, check_isolation, run_call
 from .policy import ALLOW, DENY, FunctionPolicy
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ def run_functions(
     does a model that still calls after ``policy.rounds`` rounds. Functions that are only declared end the run quietly:
     their calls are for the caller. ``message`` None goes on from the history and runs calls that it has not answered.
     """
+    for function in conversation.functions:
+        check_isolation(function, policy.of(function.name))
     return FunctionRun(conversation, policy, message, options or GenerationOptions())
 
 
@@ -116,6 +118,7 @@ class FunctionRun:
                 yield from self._answer(calls)
                 message, options = None, _after_first_call(options)
             if self.stopped:
+                yield Complete(ChatMessage(ChatMessageRole.ASSISTANT), GenerationFinishReason.INTERRUPTED)
                 return
             complete = yield from self._generate(message, options)
             calls = complete.full_message.function_calls or () if complete else ()

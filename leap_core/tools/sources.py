@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,15 +20,24 @@ MOST_DECLARATIONS_BYTES = 4_000_000
 BUILTIN_MODULE = "leap_core.tools.builtin_tools"
 
 
-def functions_of_file(path: Path) -> list[LeapFunction]:
-    """The tools of a file: ``.py`` (functions that leap can run) or JSON (declarations). Raises LeapToolError."""
+def functions_of_file(
+    path: Path, names: Collection[str] = (), on_warning: Callable[[str], object] | None = None
+) -> list[LeapFunction]:
+    """The tools of a file: ``.py`` (functions that leap can run) or JSON (declarations). Raises LeapToolError.
+    ``names`` and ``on_warning`` as in ``functions_of_python``."""
     if path.suffix == ".py":
-        return functions_of_python(path)
+        return functions_of_python(path, names, on_warning)
     return functions_of_json(path)
 
 
-def functions_of_python(path: Path) -> list[LeapFunction]:
-    """The public functions that a Python file defines. The file is run in a child process, never in this one."""
+def functions_of_python(
+    path: Path, names: Collection[str] = (), on_warning: Callable[[str], object] | None = None
+) -> list[LeapFunction]:
+    """The public functions that a Python file defines. The file is run in a child process, never in this one.
+
+    One that no model can call, such as one with ``*args``, is left out and ``on_warning`` told why, unless it is one
+    of ``names``: then it is an error.
+    """
     if not path.is_file():
         raise LeapToolNotFoundError(f"there is no file {path}")
     source = PythonFunction("", file=path.resolve())
@@ -40,7 +49,15 @@ def functions_of_python(path: Path) -> list[LeapFunction]:
         raise LeapToolError(f"{path} cannot be loaded: the process ended with code {code}: {complaint}") from None
     if "error" in answer:
         raise LeapToolError(f"{path} cannot be loaded: {answer['error']}")
+    for name, reason in answer["skipped"].items():
+        if name in names:
+            raise LeapToolError(f"{path}: {reason}")
+        if on_warning is not None and not names:
+            on_warning(f"{path.name}: {reason}; it is left out")
     if not answer["functions"]:
+        if answer["skipped"]:
+            reasons = "; ".join(answer["skipped"].values())
+            raise LeapToolError(f"{path} defines no function that a model can call: {reasons}")
         raise LeapToolError(f"{path} defines no public functions", hint="a name that begins with '_' is not public")
     return [
         replace(function, call=replace(source, name=function.name))

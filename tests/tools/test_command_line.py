@@ -95,6 +95,26 @@ def test_at_a_terminal_the_exact_call_is_shown_and_may_be_refused(leap: CommandL
             assert runner.requests[1].messages[-1].text == result
 
 
+def test_a_misspelt_tool_is_not_allowed_in_silence(leap: CommandLine, tools_file: str):
+    done = leap("generate", "-m", "m", "--tools-file", tools_file, "--allow-tool", "duoble", "go")
+    assert done.code == 7 and "there is no tool duoble" in done.stderr
+    done = leap("generate", "-m", "m", "--allow-tool", "double", "go")
+    assert done.code == 2 and "--allow-tool double needs tools" in done.stderr
+
+
+def test_the_call_is_shown_as_it_is(leap: CommandLine, tools_file: str):
+    leap.script(calls(LeapFunctionCall("double", {"n": "a   b\x1b[2J"})), "Right.")
+    done = leap(
+        *("generate", "-m", "m", "--tools-file", tools_file, "go"), stdin="n\n", stdin_terminal=True, terminal=True
+    )
+    assert 'double(n="a   b\\x1b[2J")' in done.stderr and "\x1b[2J" not in done.stderr
+
+
+def test_half_a_character_is_no_argument(leap: CommandLine, tools_file: str):
+    done = leap("tools", "call", "double", '{"n": "\\ud800"}', "--allow", "--tools-file", tools_file)
+    assert done.code == 7 and "half of a surrogate pair" in done.stderr
+
+
 def test_always_is_asked_once(leap: CommandLine, tools_file: str):
     leap.script(calls(DOUBLE, DOUBLE), "Right.")
     done = leap(

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from leap_core.errors import LeapOptionsError, LeapToolError
 from leap_core.functions import LeapFunction, LeapFunctionCall
+from leap_core.testing import ScriptedModelRunner
 from leap_core.tools.execution import FunctionResult, run_call
 from leap_core.tools.policy import FunctionPolicy, ToolPolicy, policy_from_table
 from leap_core.tools.programs import Command, PythonFunction
+from leap_core.tools.run import run_functions
 from leap_core.tools.sources import CommandRegistry, builtin_functions, choose, functions_of_file
 
 TOOLS = '''
@@ -143,8 +151,111 @@ def test_a_closure_needs_this_process():
         return "ok"
 
     function = LeapFunction.from_callable(remember)
-    assert "cannot be found by another process" in str(run(function, a=1).error) and seen == []
-    assert run(function, ToolPolicy("allow", isolated=False), a=1).text == "ok" and seen == [1]
+    assert run(function, a=1).text == "ok" and seen == [1]
+    assert run(function, ToolPolicy("allow", isolated=False), a=2).text == "ok" and seen == [1, 2]
+    conversation = ScriptedModelRunner("never").create_conversation()
+    conversation.register_function(function)
+    with pytest.raises(LeapToolError, match="cannot be found by another process"):
+        run_functions(conversation, FunctionPolicy(default=ToolPolicy("allow", isolated=True)), "go")
+
+
+SCRIPT = """
+import sys
+print("the script runs")
+from leap_core.functions import LeapFunction, LeapFunctionCall
+from leap_core.tools.execution import run_call
+from leap_core.tools.policy import ToolPolicy
+
+def send(to: str) -> str:
+    print("sent")
+    return f"sent to {to}"
+
+print(run_call(LeapFunction.from_callable(send), LeapFunctionCall("send", {"to": "x"}), ToolPolicy("allow")).text)
+"""
+
+
+def test_a_function_of_the_script_itself_does_not_run_the_script_again(tmp_path: Path):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT, encoding="utf-8")
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines() == ["the script runs", "sent", "sent to x"], done.stderr
+
+
+WAITS = """
+import pathlib, sys
+from leap_core.functions import LeapFunction, LeapFunctionCall
+from leap_core.tools.execution import run_call
+from leap_core.tools.policy import ToolPolicy
+from leap_core.tools.programs import Command
+
+line = ("sh", "-c", f"sleep 300 & echo $$ $! > {sys.argv[1]}; wait")
+run_call(LeapFunction("f", "", call=Command(line)), LeapFunctionCall("f", {}), ToolPolicy("allow", timeout=200))
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="process groups")
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_a_tool_and_what_it_started_end_with_this_process(tmp_path: Path, end: signal.Signals):
+    note = tmp_path / "pids"
+    process = subprocess.Popen([sys.executable, "-c", WAITS, str(note)])
+    pids = within(20, lambda: note.exists() and len(note.read_text().split()) == 2 and note.read_text().split())
+    process.send_signal(end)
+    process.wait(10)
+    assert within(10, lambda: not any(is_running(int(pid)) for pid in pids))
+
+
+def within(seconds: float, condition: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + seconds
+    while not (value := condition()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return value
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_command_that_fails_tells_what_it_found():
+    found = run(LeapFunction("f", "", call=Command(("sh", "-c", "echo line 3 is wrong; echo bad >&2; exit 2"))))
+    assert found.error == "the command ended with code 2\nstandard output:\nline 3 is wrong\nstandard error:\nbad"
+    quiet = run(LeapFunction("f", "", call=Command(("sh", "-c", "exit 1"))))
+    assert quiet.error == "the command ended with code 1"
+
+
+def test_failures_are_as_short_as_results(tmp_path: Path):
+    file = tmp_path / "loud.py"
+    file.write_text("def loud():\n    raise ValueError('x' * 300_000)\n", encoding="utf-8")
+    (loud,) = functions_of_file(file)
+    short = ToolPolicy("allow", output_limit=100)
+    assert len(str(run(loud, short).error)) < 200
+
+    def here() -> None:
+        raise ValueError("x" * 300_000)
+
+    assert len(str(run(LeapFunction.from_callable(here), short).error)) < 200
+    shout = LeapFunction("f", "", call=Command(("sh", "-c", "yes | head -c 90; yes >&2 | head -c 9000 >&2; exit 1")))
+    assert len(str(run(shout, short).error)) < 200
+
+
+def test_a_generator_gives_its_items(tmp_path: Path):
+    file = tmp_path / "items.py"
+    file.write_text("def items():\n    yield 1\n    yield 'b'\n\nasync def later():\n    yield 2\n", encoding="utf-8")
+    assert [run(function).text for function in functions_of_file(file)] == ['[1, "b"]', "[2]"]
+
+
+def test_a_function_that_no_model_can_call_is_left_out_unless_it_is_asked_for(tmp_path: Path):
+    file = tmp_path / "mixed.py"
+    file.write_text("def good(a: int): ...\ndef bad(*args): ...\n", encoding="utf-8")
+    warnings: list[str] = []
+    assert [function.name for function in functions_of_file(file, on_warning=warnings.append)] == ["good"]
+    assert len(warnings) == 1 and "'args' cannot be given by name" in warnings[0]
+    assert [function.name for function in functions_of_file(file, ["good"])] == ["good"]
+    with pytest.raises(LeapToolError, match="'args' cannot be given by name"):
+        functions_of_file(file, ["bad"])
 
 
 def test_a_declared_function_cannot_be_run():

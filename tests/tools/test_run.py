@@ -10,7 +10,7 @@ from leap_core.errors import LeapToolError
 from leap_core.functions import LeapFunction, LeapFunctionCall
 from leap_core.messages import ChatMessage
 from leap_core.options import GenerationOptions
-from leap_core.responses import Chunk, Complete, FunctionCalls
+from leap_core.responses import Chunk, Complete, FunctionCalls, GenerationFinishReason
 from leap_core.testing import ScriptedModelRunner
 from leap_core.tools.execution import FunctionResult
 from leap_core.tools.policy import FunctionPolicy, ToolPolicy
@@ -180,6 +180,24 @@ def test_stopping_ends_the_run():
         if isinstance(event, FunctionResult):
             run.stop()
     assert len(runner.requests) == 1 and len(conversation.history) == 3
+
+
+def test_stopping_while_a_function_runs_ends_the_run_as_interrupted():
+    begun, released = threading.Event(), threading.Event()
+
+    def wait() -> str:
+        begun.set()
+        released.wait(20)
+        return "late"
+
+    waiting = [LeapFunction.from_callable(wait)]
+    _, conversation = conversation_of(calls(LeapFunctionCall("wait")), "never said", functions=waiting)
+    run = run_functions(conversation, ALLOWED, "go")
+    threading.Thread(target=lambda: (begun.wait(20), run.stop())).start()
+    *_, result, end = run
+    released.set()
+    assert isinstance(result, FunctionResult) and result.error == "it was interrupted"
+    assert isinstance(end, Complete) and end.finish_reason is GenerationFinishReason.INTERRUPTED
 
 
 def test_closing_keeps_nothing_of_the_reply():
