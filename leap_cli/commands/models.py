@@ -55,11 +55,29 @@ def list_models(env: Environment, /, format: str) -> None:
 @format_option
 @click.pass_obj
 def catalogue(env: Environment, /, format: str) -> None:
-    """List the models that leap knows by name, your own from catalogue.json included."""
+    """List the models that leap knows by name, your own from catalogue.json included.
+
+    SIZE is about that of the file in the quantization that is taken when none is named.
+    """
     from leap_core.models.references.catalogue import Catalogue
 
-    entries = [entry.to_json() for entry in Catalogue.load(env.directories.config)]
-    Output(env, format).records(entries, ["name", "kind", "context", "quantizations", "default", "about"], name="name")
+    installed = _store(env).installed()
+    records = []
+    for entry in Catalogue.load(env.directories.config):
+        own = [model.name for model in installed if model.model.lower() == entry.name.lower()]
+        size = entry.bytes_in()
+        record = entry.to_json() | {"installed": own}
+        if format == Format.TEXT.value:
+            remarks = [entry.about]
+            remarks += [f"replaced by {entry.replaced_by}"] if entry.replaced_by else []
+            remarks += [f"needs llama.cpp {entry.needs}"] if entry.needs else []
+            record |= {
+                "size": f"~{in_bytes(size)}" if size else None,
+                "installed": ", ".join(name[len(entry.name) :].lstrip("-") or name for name in own) or None,
+                "about": "; ".join(remark for remark in remarks if remark),
+            }
+        records.append(record)
+    Output(env, format).records(records, ["name", "kind", "size", "installed", "about"], name="name")
 
 
 @command.command("info", short_help="Tell what a model is, from its file's header.")
@@ -97,6 +115,7 @@ def info(env: Environment, /, model: str, quant: str | None, format: str) -> Non
         "path": str(found.path),
         "files": files,
         "manifest": str(found.manifest_path) if found.manifest_path else None,
+        "runs": _runs(header),
         "source": installed.source if installed else None,
         "in_use": installed.in_use if installed else False,
         "sampling": sampling,
@@ -303,6 +322,18 @@ def _tried(name: str, path: Path, verdict: Verdict) -> dict[str, Any]:
         "facts": dict(facts),
         "path": str(path),
     }
+
+
+def _runs(header: GGUFHeader) -> str:
+    """Whether this llama.cpp knows the model's architecture, and if not, which one does."""
+    from leap_core.errors import LeapModelLoadingError
+    from leap_core.models.gguf.architectures import check_architecture
+
+    try:
+        check_architecture(header.architecture, header.path.name)
+    except LeapModelLoadingError as error:
+        return f"no: {error.hint or error.message}"
+    return "yes"
 
 
 def _summary(model: InstalledModel) -> dict[str, Any]:

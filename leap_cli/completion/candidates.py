@@ -10,7 +10,6 @@ damaged offers nothing, and the command that uses it will say so.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -57,6 +56,7 @@ def models(context: click.Context, begun: str) -> Iterator[Item]:
         return
     names = list(_installed(env))
     yield from (CompletionItem(name, help="on this machine") for name in names)
+    yield from (CompletionItem(name, help=f"alias of {model}") for name, model in _aliases(env).items())
     yield CompletionItem(BUILTIN, help="the demo model that leap brings along")
     known = _catalogue(env)
     yield from (CompletionItem(name, help=str(entry.get("about", ""))) for name, entry in known.items())
@@ -208,28 +208,26 @@ def _source_of(parameter: click.Parameter, context: click.Context) -> Source | N
 
 
 def _installed(env: Environment) -> Iterator[str]:
+    from leap_core.models.references.candidates import installed_names
+
+    return installed_names(env.directories.models)
+
+
+def _aliases(env: Environment) -> dict[str, str]:
     try:
-        with os.scandir(env.directories.models) as entries:
-            names = [entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir()]
+        if b"aliases" not in env.directories.config_file.read_bytes():
+            return {}
     except OSError:
-        return
-    for name in sorted(names, key=str.lower):
-        directory = env.directories.models / name
-        if (directory / f"{name}.json").is_file() or next(directory.glob("*.gguf"), None) is not None:
-            yield name
+        return {}
+    from leap_core.models.references.aliases import read_aliases
+
+    return read_aliases(env.directories.config_file)
 
 
 def _catalogue(env: Environment) -> dict[str, dict[str, Any]]:
-    """The entries of leap's catalogue and the user's, by name."""
-    import leap_core.models.references
+    from leap_core.models.references.candidates import catalogue_entries
 
-    shipped = Path(leap_core.models.references.__path__[0]) / "catalogue.json"
-    entries: dict[str, dict[str, Any]] = {}
-    for path in (shipped, env.directories.config / "catalogue.json"):
-        for entry in _json(path).get("models") or []:
-            if isinstance(entry, dict) and isinstance(entry.get("name"), str):
-                entries[entry["name"]] = entry
-    return entries
+    return catalogue_entries(env.directories.config)
 
 
 def _quantizations(env: Environment, model: str | None) -> Iterator[Item]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import threading
 from collections.abc import Mapping
@@ -21,13 +20,23 @@ from ...errors import (
 from ...storage.directories import Directories
 from ...storage.linking import place
 from ...storage.locks import locked
+from ..gguf.architectures import architecture_in, check_architecture
 from ..hub.api import Hub
 from ..hub.http import Web
 from ..hub.retries import FIRST_DELAY, RETRIES, DownloadStopped, Patience
 from ..hub.settings import HubSettings
 from ..manifests.manifest import read_manifest, write_manifest
+from ..references.aliases import read_aliases
 from ..references.catalogue import Catalogue
-from ..references.reference_syntax import Builtin, InstalledName, LocalPath, Reference, Repository, parse_reference
+from ..references.reference_syntax import (
+    Builtin,
+    CatalogueName,
+    InstalledName,
+    LocalPath,
+    Reference,
+    Repository,
+    parse_reference,
+)
 from ..references.resolving import LocalModel, resolve_local
 from ..safe_names import REPOSITORY
 from ..store import PART, WRITE_LOCK, Store, free_space, size_on_disk
@@ -36,12 +45,14 @@ from .events import Event, FileFinished, Finished, Listener, Notice, Planned, Sp
 from .part_file import PartFile, discard_part, hash_file, sync_directory
 from .plan import DownloadPlan, PlannedFile, Planner
 from .transfer import CONNECTIONS, RemoteChanged, Transfer
+from .unexpected import disk_error, opening_of, refuse_document
 
 SPARE_BYTES = 16 * 1024**2
 """What must stay free on the disk after a download."""
+WORTH_A_LOOK = 4_000_000
+"""Bytes. A smaller file is fetched as quickly as looked at."""
 ATTEMPTS = 3
 """How often a file is begun anew when the remote one changes or does not match its hash."""
-DOCUMENTS = (b"<", b"{", b"version https://git-lfs")
 
 
 @dataclass(frozen=True)
@@ -137,6 +148,8 @@ class Download:
     def run(self, reference: str, quantization: str | None, revision: str | None) -> LocalModel:
         """See ``download_model``."""
         named = self._parse(reference, quantization)
+        if isinstance(named, CatalogueName) and not self.options.force:
+            named.entry.check_runs()
         if _is_local(named) or self.settings.offline:
             return self._without_network(reference, quantization)
         with Web(self.settings, self.stop) as web:
@@ -156,7 +169,7 @@ class Download:
                         raise again.final from None
                     self._tell(Notice(f"{again}; starting over"))
                 except OSError as error:
-                    raise _disk_error(error, plan.directory) from None
+                    raise disk_error(error, plan.directory) from None
         raise AssertionError("unreachable")
 
     def _parse(self, reference: str, quantization: str | None) -> Reference:
@@ -169,6 +182,7 @@ class Download:
             catalogue,
             quantization=quantization,
             installed=[model.name for model in self.store.installed()],
+            aliases=read_aliases(self._directories.config_file),
             cwd=self.cwd,
             endpoint=self.settings.endpoint,
         )
@@ -263,6 +277,7 @@ class Download:
         with ExitStack() as closing:
             parts = []
             for file in missing:
+                self._check_opening(web, file, plan.directory)
                 part = closing.enter_context(PartFile(plan.directory / file.name, file.remote))
                 hashes[file.name] = self._transfer(web, file, part, here, speedometer)
                 parts.append(part)
@@ -270,6 +285,14 @@ class Download:
             for part in parts:
                 part.finish()
         return hashes
+
+    def _check_opening(self, web: Web, file: PlannedFile, directory: Path) -> None:
+        """Before gigabytes are fetched: does this llama.cpp know the model's architecture? Asked of the first bytes."""
+        begun = (directory / (file.name + PART)).exists()
+        if file.role != "model" or file.remote.size < WORTH_A_LOOK or begun or self.options.force:
+            return
+        opening = self._patience(self.stop).run(lambda: opening_of(web, file))
+        check_architecture(architecture_in(opening), f"{file.remote.name} at {file.remote.url}")
 
     def _known_hashes(self, plan: DownloadPlan) -> dict[str, str]:
         """The hashes that an earlier download wrote down."""
@@ -325,7 +348,7 @@ class Download:
             )
             raise _StartOver(f"{file.name} does not have the right SHA-256", wrong)
         if file.remote.sha256 is None:
-            _refuse_document(part, file)
+            refuse_document(part, file)
         return sha256
 
     def _check_space(self, plan: DownloadPlan, missing: list[PlannedFile]) -> None:
@@ -365,20 +388,3 @@ def _names_urls(path: Path) -> bool:
     with suppress(OSError, LeapSerializationError):
         return any(value.startswith(("http://", "https://")) for value in read_manifest(path).files.values())
     return False
-
-
-def _refuse_document(part: PartFile, file: PlannedFile) -> None:
-    """Where nobody gave a hash: do not take a login page or an error message for a model."""
-    begin = part.read(0)[:64].lstrip() if part.block_count else b""
-    if begin.startswith(DOCUMENTS) and file.name.lower().endswith(".gguf"):
-        discard_part(part.target)
-        raise LeapModelDownloadError(f"{file.remote.url} gives a document, not a GGUF file: {begin[:24]!r}")
-
-
-def _disk_error(error: OSError, directory: Path) -> LeapModelDownloadError:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return LeapModelDownloadError(
-            f"the disk of {directory} is full", hint="make room; what has arrived is kept and the same command goes on"
-        )
-    reason = error.strerror or str(error)
-    return LeapModelDownloadError(f"cannot write to {error.filename or directory}: {reason}")

@@ -16,34 +16,60 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ...errors import LeapModelNotFoundError, LeapOptionsError, LeapSerializationError
+from ...errors import LeapModelLoadingError, LeapModelNotFoundError, LeapOptionsError, LeapSerializationError
 from ...options import AUTO, PARSERS, JsonObject, SamplingDefaults
+from ..gguf.architectures import ENGINE
 from ..manifests.checks import INFERENCE_TYPES, SAMPLING_KEYS, likely_key
 from ..safe_names import REPOSITORY
 
-KEYS = ("name", "repo", "kind", "context", "quantizations", "default", "sampling", "parser", "about")
+KEYS = (
+    *("name", "repo", "kind", "parameters", "context", "quantizations", "default", "sampling", "parser", "about"),
+    *("replaced_by", "needs"),
+)
+KINDS = (*INFERENCE_TYPES, "embedding")
+BITS = {"Q4_0": 4.95, "Q4_K_M": 5.15, "Q5_K_M": 5.85, "Q6_K": 6.6, "Q8_0": 8.55, "F16": 16.1, "BF16": 16.1}
+"""A parameter takes this many bits in a file, all tensors together: measured on LFM2.5-350M's files."""
 MOST_SUGGESTIONS = 4
 
 
 @dataclass(frozen=True)
 class CatalogueEntry:
-    """``repo`` is owner/name on the hub; ``kind`` text, vision or audio; ``context`` in tokens; ``default`` the
-    quantization that is taken when none is named; ``parser`` how the model writes calls (auto, lfm, hermes)."""
+    """``repo`` is owner/name on the hub; ``kind`` text, vision, audio or embedding; ``parameters`` in millions, without
+    those of companions; ``context`` in tokens; ``default`` the quantization that is taken when none is named;
+    ``parser`` how the model writes calls (auto, lfm, hermes); ``replaced_by`` the model that its maker recommends
+    instead; ``needs`` the first llama.cpp that runs it, where leap's does not."""
 
     name: str
     repo: str
     kind: str = "text"
+    parameters: int | None = None
     context: int | None = None
     quantizations: tuple[str, ...] = ()
     default: str | None = None
     sampling: SamplingDefaults = field(default_factory=SamplingDefaults)
     parser: str = AUTO
     about: str = ""
+    replaced_by: str | None = None
+    needs: str | None = None
+
+    def bytes_in(self, quantization: str | None = None) -> int | None:
+        """About how large the model's file is, in this quantization or the default one; None where it is not known."""
+        bits = BITS.get(quantization or self.default or "")
+        return None if bits is None or self.parameters is None else int(self.parameters * 10**6 * bits / 8)
+
+    def check_runs(self) -> None:
+        """Raises LeapModelLoadingError for a model that this llama.cpp cannot run."""
+        if self.needs is not None:
+            raise LeapModelLoadingError(
+                f"{self.name} needs llama.cpp {self.needs} or newer, and this leap has {ENGINE}",
+                hint="a newer leap may run it; `leap models catalogue` lists what this one runs",
+            )
 
     def to_json(self) -> JsonObject:
         sampling = {key: value for key in SAMPLING_KEYS if (value := getattr(self.sampling, key)) is not None}
         plain = {key: getattr(self, key) for key in KEYS if key != "sampling"}
-        return plain | {"quantizations": list(self.quantizations), "sampling": sampling}
+        sizes = {name: size for name in self.quantizations if (size := self.bytes_in(name)) is not None}
+        return plain | {"quantizations": list(self.quantizations), "sampling": sampling, "sizes": sizes}
 
 
 class Catalogue:
@@ -134,8 +160,8 @@ def _entry(value: Any, at: str) -> CatalogueEntry:
         raise LeapSerializationError("is missing", path=f"{at}.name")
     if not REPOSITORY.fullmatch(value.get("repo", "")):
         raise LeapSerializationError("must be owner/name", path=f"{at}.repo")
-    if value.get("kind", "text") not in INFERENCE_TYPES:
-        raise LeapSerializationError(f"is none of {', '.join(INFERENCE_TYPES)}", path=f"{at}.kind")
+    if value.get("kind", "text") not in KINDS:
+        raise LeapSerializationError(f"is none of {', '.join(KINDS)}", path=f"{at}.kind")
     if value.get("parser", AUTO) not in PARSERS:
         raise LeapSerializationError(f"is none of {', '.join(PARSERS)}", path=f"{at}.parser")
     sampling = value.get("sampling", {})
@@ -157,6 +183,9 @@ _TYPES: dict[str, type] = {
     "sampling": dict,
     "parser": str,
     "about": str,
+    "parameters": int,
+    "replaced_by": str,
+    "needs": str,
 }
 
 

@@ -4,6 +4,7 @@
     ./model.gguf  models/mine.json  ~/mine/      a GGUF file, a manifest, a directory
     LFM2.5-1.2B-Instruct[:Q4_K_M]                a name of the catalogue (any case, a unique beginning is enough)
     LFM2.5-1.2B-Instruct-Q4_K_M                  the same, or the directory of an installed model
+    my-model[:Q8_0]                              an installed model without its quantization, or an alias
     owner/repo[:Q4_K_M]                          a repository on the hub
     hf:owner/repo[@revision]/[folder/]file.gguf  a file in it (a manifest's .json too)
     https://… or file://…                        a GGUF or a manifest by URL
@@ -15,19 +16,21 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from ...errors import LeapModelLoadingError, LeapModelNotFoundError, LeapSerializationError
-from ..file_names import split_name
+from ..file_names import NameParts, preferred_quantization, split_name
 from ..manifests.manifest import path_of_file_url
 from ..safe_names import REPOSITORY
+from .aliases import expand
 from .catalogue import Catalogue, CatalogueEntry
 
 BUILTIN = "builtin"
 MODEL_ENDINGS = (".gguf", ".json", ".bundle")
+MOST_NAMED = 5
 _QUANTIZATION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _HUB_FILE = re.compile(rf"(?P<repo>{REPOSITORY.pattern})(?:@(?P<revision>[^/@]+))?/(?P<path>.+)")
 _HUB_PAGE = re.compile(rf"/(?P<repo>{REPOSITORY.pattern})/(?:resolve|blob)/(?P<revision>[^/]+)/(?P<path>.+)")
@@ -94,20 +97,23 @@ def parse_reference(
     *,
     quantization: str | None = None,
     installed: Iterable[str] = (),
+    aliases: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     endpoint: str = "https://huggingface.co",
 ) -> Reference:
-    """What ``text`` names. ``installed``: names of the store's directories. ``endpoint``: the hub, whose own URLs
+    """What ``text`` names. ``installed``: names of the store's directories. ``aliases``: references by the names that
+    the user gave them, in lower case. ``endpoint``: the hub, whose own URLs
     become HubFiles. ``quantization`` stands for the part after a colon.
 
     Raises LeapModelNotFoundError for a name that nothing answers to, with likely ones, and LeapModelLoadingError for
     what leap cannot run.
     """
-    text = text.strip()
+    text, quantization = expand(text.strip(), quantization, aliases or {})
     if not text:
         raise LeapModelNotFoundError("the model's name is empty")
     if text.lower() == BUILTIN:
         return Builtin()
+    installed = list(installed)
     if text.lower().startswith("hf:"):
         return _hub_file(text[3:].removeprefix("//"), text, catalogue, quantization)
     scheme, rest, _ = text.partition("://")
@@ -132,6 +138,9 @@ def parse_reference(
         for directory in installed:
             if directory.lower() == text.lower():
                 return InstalledName(directory)
+    by_model = _installed_as(text, installed, quantization)
+    if by_model is not None:
+        return by_model
     if REPOSITORY.fullmatch(text):
         return Repository(text, quantization)
     model, in_name = split_name(text)
@@ -140,7 +149,53 @@ def parse_reference(
         return CatalogueName(entry, in_name)
     if "/" in text or "\\" in text:
         raise LeapModelNotFoundError(f"there is no file or directory {text!r}, and it is no owner/repo")
-    return CatalogueName(catalogue.find(text), quantization)
+    return _likely(text, quantization, catalogue, installed)
+
+
+def _installed_as(text: str, installed: Sequence[str], quantization: str | None) -> InstalledName | None:
+    """The directory of an installed model of this name: in the quantization, else in the preferred one."""
+    quantizations = {
+        parts.quantization: directory
+        for directory in installed
+        if _own_name(text) in _own_names(parts := split_name(directory))
+    }
+    if quantization is not None:
+        chosen = quantization.upper() if quantization.upper() in quantizations else None
+    else:
+        chosen = preferred_quantization(quantizations)
+    return None if chosen is None else InstalledName(quantizations[chosen])
+
+
+def _own_names(parts: NameParts) -> tuple[str, ...]:
+    """What a directory's model may be called: with its owner in front or without, in lower case."""
+    name = parts.model.lower()
+    return (name, name.partition("--")[2]) if "--" in name else (name,)
+
+
+def _own_name(text: str) -> str:
+    """A name as the store writes it for a directory."""
+    return re.sub(r"[^\w.+-]+", "-", text).strip("-.").lower()
+
+
+def _likely(text: str, quantization: str | None, catalogue: Catalogue, installed: Sequence[str]) -> Reference:
+    """The only installed model or entry of the catalogue that begins so. Raises LeapModelNotFoundError."""
+    begun = {
+        directory
+        for directory in installed
+        if any(n.startswith(text.lower()) for n in _own_names(split_name(directory)))
+    }
+    models = {split_name(directory).model for directory in begun}
+    if len(models) == 1 and not any(entry.name.lower().startswith(text.lower()) for entry in catalogue):
+        found = _installed_as(models.pop(), sorted(begun), quantization)
+        if found is not None:
+            return found
+    try:
+        return CatalogueName(catalogue.find(text), quantization)
+    except LeapModelNotFoundError as error:
+        if installed and error.hint is not None:
+            shown = ", ".join(sorted(begun or installed, key=str.lower)[:MOST_NAMED])
+            raise LeapModelNotFoundError(error.message, hint=f"{error.hint}; installed: {shown}") from None
+        raise
 
 
 def _looks_like_path(text: str) -> bool:

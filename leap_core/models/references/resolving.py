@@ -26,6 +26,7 @@ from ..hub.foreign_caches import ForeignCaches
 from ..hub.settings import endpoint_of
 from ..manifests.manifest import Manifest, is_manifest, locate, read_manifest
 from ..store import InstalledModel, Store, identity_of
+from .aliases import read_aliases
 from .catalogue import Catalogue, CatalogueEntry
 from .reference_syntax import (
     BUILTIN,
@@ -92,6 +93,7 @@ class _Resolver:
             self.catalogue = Catalogue.load(directories.config)
         except LeapSerializationError as error:
             raise LeapModelLoadingError(error.message) from None
+        self.aliases = read_aliases(directories.config_file)
         self.caches = ForeignCaches.from_environment(variables)
         self.endpoint = endpoint_of(variables)
         self.cwd = cwd
@@ -104,6 +106,7 @@ class _Resolver:
             self.catalogue,
             quantization=quantization,
             installed=installed,
+            aliases=self.aliases,
             cwd=self.cwd,
             endpoint=self.endpoint,
         )
@@ -237,6 +240,8 @@ class _Resolver:
         chosen = _choose(installed, quantization, default)
         if chosen is not None:
             return self.of_installed(installed[chosen])
+        if (entry := self.catalogue.of_repository(repo)) is not None and not installed:
+            entry.check_runs()
         cached = {path: file for path, file in self.caches.files_of(repo).items() if "/" not in path}
         by_name = by_quantization(cached)
         chosen = _choose(by_name, quantization, default)

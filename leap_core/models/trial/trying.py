@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ...errors import LeapModelLoadingError
 from ...storage.directories import Directories, packages_directory
+from ..gguf.architectures import check_architecture
 from ..gguf.header import read_gguf_header
 from .child import run_child
 from .fingerprint import content_key, place_key
@@ -56,7 +57,7 @@ def verdict_on(
     """
     variables = os.environ if variables is None else variables
     if not again and (variables.get(SWITCH) == "0" or _is_own(subject.path)):
-        read_gguf_header(subject.path)
+        check_architecture(read_gguf_header(subject.path).architecture, str(subject.path))
         return None
     verdicts = Verdicts(Directories.from_environment(variables).cache / DIRECTORY)
     try:
@@ -65,6 +66,7 @@ def verdict_on(
         if kept is not None:
             return kept
         header = read_gguf_header(subject.path)
+        check_architecture(header.architecture, str(subject.path))
         content = content_key(subject, header.data_start)
         kept = None if again else verdicts.get(content)
         verdict = kept or _try(subject, variables, stop)
