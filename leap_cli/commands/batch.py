@@ -20,7 +20,7 @@ from ..options.background import background_flags, policy_of, tell_id
 from ..options.constraints import constraint_flags, take_constraint
 from ..options.generation import generation_flags, generation_options
 from ..options.loading import (
-    BUILTIN_NOTE,
+    builtin_note,
     default_model,
     host_for_job,
     loading_flags,
@@ -154,7 +154,7 @@ def _run(
             set_verbose(True)
         runner = warm_or_load(env, checked.model, settings.loading_options(), quiet=verbose)
         if not checked.named_model:
-            output.note(BUILTIN_NOTE)
+            output.note(builtin_note(env))
         return runner
 
     stop = threading.Event()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -27,6 +28,8 @@ STATES = ("queued", "running", "succeeded", "failed", "cancelled")
 FINAL = STATES[2:]
 LARGEST = 2**63 - 1
 """Of SQLite's integers."""
+PROGRESS_SECONDS = 0.5
+"""Between two looks at how far a job is."""
 KINDS = ("download", "generate", "batch")
 
 
@@ -120,7 +123,7 @@ def logs(env: Environment, /, id: str, follow: bool, attempt: int | None, format
 @format_flag
 @click.pass_obj
 def wait(env: Environment, /, ids: tuple[str, ...], timeout: float | None, format: str) -> ExitCode:
-    """Wait until jobs have ended; without a JOB for all.
+    """Wait until jobs have ended, and print the answers of those that generated one; without a JOB wait for all.
 
     The exit code is that of the first job that did not succeed: what its command would have returned in the
     foreground, such as 3 for a model that is not there or 8 for failed lines of a batch; 130 for a cancelled one; and 9
@@ -134,8 +137,9 @@ def wait(env: Environment, /, ids: tuple[str, ...], timeout: float | None, forma
         asked = ids or [job.id for job in jobs.list(states=[_state("queued"), _state("running")])]
         try:
             for id in asked:
-                left = None if deadline is None else max(0.0, deadline - time.monotonic())
-                ended.append(jobs.wait(id, left))
+                ended.append(_wait_with_progress(jobs, id, deadline, output))
+                if output.format is Format.TEXT:
+                    _print_answer(jobs, ended[-1], output, titled=len(asked) > 1)
         except TimeoutError:
             late = [jobs.get(id) for id in asked[len(ended) :]]
     if output.format in (Format.JSON, Format.JSONL):
@@ -323,3 +327,27 @@ def _show(output: Output, jobs: Iterable[Job]) -> None:
 def _show_rows(output: Output, jobs: Iterable[Job]) -> None:
     text = output.format is Format.TEXT
     output.records([shown(job) if text else job.to_json() for job in jobs], ["id", "kind", "state", "what"], name="id")
+
+
+def _wait_with_progress(jobs: JobsClient, id: str, deadline: float | None, output: Output) -> Job:
+    """The ended job; how far it is stands in a terminal's last line meanwhile. Raises TimeoutError."""
+    while True:
+        left = math.inf if deadline is None else max(0.0, deadline - time.monotonic())
+        try:
+            return jobs.wait(id, min(left, PROGRESS_SECONDS))
+        except TimeoutError:
+            if left <= PROGRESS_SECONDS:
+                raise
+        job = jobs.get(id)
+        output.progress(" ".join(filter(None, [job.id, job.kind, job.state.value, done(job)])))
+
+
+def _print_answer(jobs: JobsClient, job: Job, output: Output, *, titled: bool) -> None:
+    if job.kind != "generate" or job.state.value != "succeeded":
+        return
+    if titled:
+        output.note(f"{job.id}: {job.label}")
+    printer = EventPrinter(output)
+    for event in jobs.events(job.id, job.attempt):
+        printer.show(event)
+    printer.end()

@@ -51,6 +51,27 @@ def list_models(env: Environment, /, format: str) -> None:
         output.note("no model is installed; `leap models catalogue` lists those that leap knows by name")
 
 
+@command.command("default", short_help="Show or set the model that answers when none is named.")
+@click.argument("model", required=False, type=ModelName())
+@click.pass_obj
+def default(env: Environment, /, model: str | None) -> None:
+    """Print the model that answers when a command names none; with MODEL make it that one from now on."""
+    output = Output(env)
+    if model is None:
+        from ..options.loading import model_reference
+
+        output.text(f"{model_reference(env, None)}\n")
+        return
+    from leap_core.models.references.resolving import resolve_local
+
+    from ..config.writing import set_value
+
+    resolve_local(model, variables=env.variables, cwd=env.cwd)
+    reference = str((env.cwd / model).absolute()) if os.path.exists(env.cwd / model) else model
+    set_value(env.directories.config_file, "default_model", reference)
+    output.note(f"{reference} answers from now on where no model is named")
+
+
 @command.command("catalogue", short_help="List the models that leap knows by name.")
 @format_option
 @click.pass_obj

@@ -24,7 +24,6 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 USE_HOST = "leap.use_host"
 PROMPT_CACHE = "leap.prompt_cache"
 BUILTIN = "builtin"
-BUILTIN_NOTE = "no model given, so the built-in demo model answers; `leap download LFM2.5-350M` gets a real one for -m"
 
 
 def loading_flags(function: Decorated) -> Decorated:
@@ -143,7 +142,22 @@ def _load_here(env: Environment, reference: str, options: ModelLoadingOptions) -
 def note_builtin(env: Environment, model: str | None, output: Output) -> None:
     """Say once that the built-in model answers, unless it was asked for."""
     if model is None and default_model(env) is None:
-        output.note(BUILTIN_NOTE)
+        output.note(builtin_note(env))
+
+
+def builtin_note(env: Environment) -> str:
+    """What to say where the built-in model answers because none was named: how to get a real one, or to use one that is
+    installed."""
+    from leap_core.models.store import Store
+
+    names = [model.name for model in Store.of(env.directories).installed() if model.state == "ready"]
+    if not names:
+        return "no model given, so the built-in demo model answers; `leap download LFM2.5-350M` gets a real one for -m"
+    others = f" (of {len(names)} here)" if len(names) > 1 else ""
+    return (
+        "no model given, so the built-in demo model answers; "
+        f"`leap models default {names[0]}`{others} makes that one answer from now on"
+    )
 
 
 def default_model(env: Environment) -> str | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from leap_core import LeapModelNotFoundError
@@ -88,3 +90,19 @@ def test_chat_says_so_at_its_beginning(leap):
     leap.script("ok")
     done = leap("chat", stdin="hi\n")
     assert done.stderr.startswith(NOTE)
+
+
+def test_the_note_names_what_is_installed(leap, tmp_path):
+    from leap_core.builtin import model_path
+
+    model = tmp_path / "Mine-Q8_0.gguf"
+    model.write_bytes(Path(model_path()).read_bytes())
+    assert leap("models", "import", str(model)).code == 0
+    leap.script("ok")
+    done = leap("generate", "hi")
+    assert "leap models default Mine-Q8_0" in done.stderr and "leap download" not in done.stderr
+    assert leap("models", "default").stdout == "builtin\n"
+    assert leap("models", "default", "Mine-Q8_0").code == 0 and leap("models", "default").stdout == "Mine-Q8_0\n"
+    leap.script("ok")
+    assert leap("generate", "hi").stderr == "" and leap.loaded[-1][0] == "Mine-Q8_0"
+    assert leap("models", "default", "nosuch").code == 2

@@ -92,7 +92,8 @@ def test_an_answer_in_the_background_is_the_one_of_the_foreground(program, submi
     id = submit("generate", *GREEDY, QUESTION)
     followed = program("jobs", "logs", "-f", id)
     assert (followed.returncode, followed.stdout) == (0, program("generate", *GREEDY, QUESTION).stdout)
-    assert program("jobs", "wait", id[:5]).returncode == 0
+    waited = program("jobs", "wait", id[:5])
+    assert (waited.returncode, waited.stdout) == (0, followed.stdout)
     assert program("jobs", "logs", id).stdout == followed.stdout
     events = [json.loads(line) for line in program("jobs", "logs", id, "--format", "jsonl").stdout.splitlines()]
     assert "".join(e.get("text", "") for e in events) + "\n" == followed.stdout
