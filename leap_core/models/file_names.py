@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import PurePosixPath
 from typing import NamedTuple
 
 QUANTIZATION = r"(?:I?Q\d_[A-Z0-9]+(?:_[A-Z0-9]+)*|TQ\d_\d|F16|F32|BF16|MXFP4(?:_MOE)?|NVFP4|Q1_0)"
@@ -41,9 +40,19 @@ def split_name(stem: str) -> NameParts:
     return NameParts(match["model"] or "", match["quantization"].upper())
 
 
+def base_name(file: str) -> str:
+    """The last part of a path with slashes: repositories have a hundred thousand of them."""
+    return file.rpartition("/")[2]
+
+
+def folder_of(file: str) -> str:
+    """All before the last part, empty for a bare name."""
+    return file.rpartition("/")[0]
+
+
 def name_of(file: str) -> NameParts:
     """``split_name`` of a file's path, without folders, ending and split number."""
-    stem = PurePosixPath(file).name
+    stem = base_name(file)
     for ending in (".gguf", ".json", ".safetensors", ".bin", ".bundle"):
         if stem.lower().endswith(ending):
             stem = stem[: -len(ending)]
@@ -58,7 +67,7 @@ def is_gguf(file: str) -> bool:
 
 def role_of(file: str) -> str | None:
     """The companion's role that a file's name claims, None for a model (or for something else)."""
-    name = PurePosixPath(file).name.lower()
+    name = base_name(file).lower()
     if not name.endswith((".gguf", ".bin", ".safetensors")):
         return None
     if "mmproj" in name:
@@ -78,7 +87,7 @@ def model_files(files: Iterable[str]) -> list[str]:
 
 def parts_of(file: str, files: Iterable[str]) -> list[str]:
     """All parts of a split model whose first part is ``file``; only ``file`` itself when it is whole."""
-    split = _SPLIT.match(PurePosixPath(file).stem)
+    split = _SPLIT.match(base_name(file).rpartition(".")[0])
     if split is None:
         return [file]
     start, count = file[: -len("00001-of-00001.gguf")], split["parts"]
@@ -146,7 +155,7 @@ def _first_by_quantization(files: list[str], order: Iterable[str]) -> str:
 
 
 def _part_number(file: str) -> int:
-    split = _SPLIT.match(PurePosixPath(file).stem)
+    split = _SPLIT.match(base_name(file).rpartition(".")[0])
     return int(split["part"]) if split else 0
 
 

@@ -128,7 +128,8 @@ class InstalledModel:
         return value if isinstance(value, str) and value else None
 
     def _has_size(self, path: Path) -> bool:
-        return self.recorded(path).get("size", path.stat().st_size) == path.stat().st_size
+        size = path.stat().st_size
+        return size > 0 and self.recorded(path).get("size", size) == size
 
 
 class Store:

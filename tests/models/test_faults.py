@@ -261,10 +261,6 @@ def test_a_login_page_is_not_a_model(hub, download, leap_home):
     assert not list(leap_home.rglob("*.gguf"))
 
 
-def test_an_empty_file_arrives_empty(hub, download, leap_home):
-    hub.add_file("someone/Empty", "Empty-F16.gguf", b"", lfs=True)
-    assert download("someone/Empty").path.read_bytes() == b""
-
 
 def test_stopping_keeps_what_has_arrived(hub, variables, content, target):
     hub.bytes_per_second = 1_000_000

@@ -19,6 +19,7 @@ from ..file_names import (
     PROJECTOR,
     by_quantization,
     companions_of,
+    folder_of,
     name_of,
     parts_of,
     preferred_quantization,
@@ -159,8 +160,8 @@ class Planner:
     def _of_model_file(
         self, listing: RepositoryListing, path: str, entry: CatalogueEntry | None, revision: str | None, origin: str
     ) -> DownloadPlan:
-        folder = str(PurePosixPath(path).parent)
-        beside = [other for other in listing.files if str(PurePosixPath(other).parent) == folder]
+        folder = folder_of(path)
+        beside = [other for other in listing.files if folder_of(other) == folder]
         paths = {"model": path, **companions_of(path, beside)}
         files = [_from_listing(listing, role, each) for role, each in paths.items()]
         files += [_from_listing(listing, "part", part) for part in parts_of(path, beside)[1:]]
@@ -303,6 +304,8 @@ def _choose(available: Iterable[str], quantization: str | None, default: str | N
 
 def _from_listing(listing: RepositoryListing, role: str, path: str) -> PlannedFile:
     safe_repository_path(path, listing.repo)
+    if listing.files[path].size == 0:
+        raise LeapModelDownloadError(f"{path} in {listing.repo} has no bytes", hint="its upload may have failed")
     name = safe_file_name(PurePosixPath(path).name, listing.repo)
     return PlannedFile(role, name, listing.files[path], f"{listing.repo}/{path}")
 

@@ -16,6 +16,7 @@ from ...errors import LeapModelDownloadError
 from .http import Web
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
+COMMIT = re.compile(r"[0-9a-zA-Z_-][0-9a-zA-Z._/-]{0,199}")
 MOST_PAGES = 100
 Value = TypeVar("Value")
 
@@ -56,7 +57,7 @@ class Hub:
         base = f"{self.endpoint}/api/models/{repo}"
         info, _ = self.retrying(lambda: self.web.json(f"{base}/revision/{wanted}?blobs=true", what))
         commit = info.get("sha", revision or "main") if isinstance(info, dict) else None
-        if not isinstance(commit, str) or not re.fullmatch(r"[0-9a-zA-Z_-][0-9a-zA-Z._/-]*", commit):
+        if not isinstance(commit, str) or not COMMIT.fullmatch(commit):
             raise LeapModelDownloadError(f"the hub does not say which commit of {what} is current")
         siblings = info.get("siblings")
         entries = [_of_sibling(entry) for entry in siblings] if isinstance(siblings, list) else []
@@ -92,6 +93,8 @@ class Hub:
             size = linked if linked and linked.isdecimal() else size
             if size is None or not size.isdecimal():
                 raise LeapModelDownloadError(f"{url} does not say how large it is, so it cannot be fetched safely")
+            if int(size) == 0:
+                raise LeapModelDownloadError(f"{url} has no bytes")
             sha256 = _hash_in(answer.first.get("x-linked-etag"))
             return RemoteFile(name, url, int(size), sha256, strong_etag(answer.headers))
 
@@ -134,9 +137,16 @@ def _entry(entry: Any, path_key: str, hash_key: str) -> tuple[str, int, str | No
     if isinstance(lfs, dict):
         size = lfs.get("size", size)
         sha256 = _hash_in(lfs.get(hash_key))
-    if not isinstance(path, str) or not isinstance(size, int) or isinstance(size, bool) or size < 0:
+    if not isinstance(path, str) or not _is_text(path):
+        return None
+    if not isinstance(size, int) or isinstance(size, bool) or size < 0:
         return None
     return path, size, sha256
+
+
+def _is_text(path: str) -> bool:
+    """JSON can spell halves of surrogate pairs, which no URL and no disk can hold."""
+    return path.isascii() or not any("\ud800" <= character <= "\udfff" for character in path)
 
 
 def _hash_in(value: Any) -> str | None:

@@ -1,0 +1,66 @@
+"""A hub that says strange things: each is one line of an error, or is passed over."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from leap_core.errors import LeapModelDownloadError
+from leap_core.models.store import Store
+from leap_core.testing.hub import FakeHub, HubFile
+
+from .conftest import Downloads
+
+
+def test_a_file_without_bytes_is_no_model(hub: FakeHub, download: Downloads, leap_home) -> None:
+    hub.add_file("me/Empty-GGUF", "Empty-Q4_0.gguf", b"")
+    with pytest.raises(LeapModelDownloadError, match="Empty-Q4_0.gguf in me/Empty-GGUF has no bytes"):
+        download("me/Empty-GGUF")
+    with pytest.raises(LeapModelDownloadError, match="has no bytes"):
+        download(hub.add_plain("x/empty.gguf", b""))
+    assert Store(leap_home / "models").installed() == []
+
+
+def test_an_empty_file_on_disk_is_damaged(leap_home) -> None:
+    directory = leap_home / "models" / "Mine-Q4_0"
+    directory.mkdir(parents=True)
+    (directory / "Mine-Q4_0.gguf").touch()
+    (model,) = Store(leap_home / "models").installed()
+    assert model.state == "damaged"
+
+
+def _with_file(hub: FakeHub, name: str) -> HubFile:
+    hub.add_file("me/Odd-GGUF", "Odd-Q4_0.gguf", b"GGUF" + bytes(4000))
+    files = hub._commits["me/Odd-GGUF"][hub._heads["me/Odd-GGUF"]]
+    files[name] = HubFile(name, b"x" * 2000, 2000, "0" * 64, True, '"x"')
+    return files[name]
+
+
+def test_half_a_surrogate_in_a_name_is_passed_over(hub: FakeHub, download: Downloads) -> None:
+    _with_file(hub, "half-\ud800-Q8_0.gguf")
+    assert download("me/Odd-GGUF").path.name == "Odd-Q4_0.gguf"
+    with pytest.raises(LeapModelDownloadError) as caught:
+        download("hf:me/Odd-GGUF/half-\ud800-Q8_0.gguf")
+    caught.value.message.encode("utf-8", "backslashreplace")
+
+
+@pytest.mark.parametrize("commit", ["c" * 100_000, "../../x", "", "a b"])
+def test_a_strange_commit_is_not_repeated(hub: FakeHub, download: Downloads, commit: str) -> None:
+    _with_file(hub, "Odd-Q8_0.gguf")
+    hub._commits["me/Odd-GGUF"] = {commit: hub._commits["me/Odd-GGUF"][hub._heads["me/Odd-GGUF"]]}
+    hub._heads["me/Odd-GGUF"] = commit
+    with pytest.raises(LeapModelDownloadError) as caught:
+        download("me/Odd-GGUF")
+    assert len(caught.value.message) < 300
+
+
+def test_a_repository_of_many_files_is_planned_in_seconds(hub: FakeHub, download: Downloads) -> None:
+    hub.add_file("me/Many-GGUF", "Many-Q4_0.gguf", b"GGUF" + bytes(4000))
+    files = hub._commits["me/Many-GGUF"][hub._heads["me/Many-GGUF"]]
+    for number in range(30_000):
+        name = f"part{number % 9}/m{number}-Q4_0.gguf" if number % 2 else f"m{number}.txt"
+        files[name] = HubFile(name, b"x" * 2000, 2000, "0" * 64, True, '"x"')
+    begun = time.monotonic()
+    assert download("me/Many-GGUF").path.name == "Many-Q4_0.gguf"
+    assert time.monotonic() - begun < 20
