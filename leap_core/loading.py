@@ -28,6 +28,8 @@ def load_local(model: LocalModel, options: ModelLoadingOptions) -> ModelRunner:
     require_sound(Subject(model.path), own_template=replaced is not None)
     if options.chat_template is None and model.chat_template is not None:
         options = replace(options, chat_template=model.chat_template)
+    if options.cpu_threads is None and model.threads is not None:
+        options = replace(options, cpu_threads=model.threads)
     options, mute = _with_voice(model, options)
     held = hold(model.path)
     try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -92,7 +92,15 @@ class GenerationOptions:
     audio_top_k: int | None = None
 
     def __post_init__(self) -> None:
-        self.validate()
+        self._check_constraints()
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Set an option. Raises LeapOptionsError for one that is not there or a value outside its range."""
+        if name not in self.__dataclass_fields__:
+            raise LeapOptionsError(name, f"there is no such option{_meant(name, self.__dataclass_fields__)}")
+        value = _plain_number(value)
+        _check_option(name, value)
+        object.__setattr__(self, name, value)
 
     @classmethod
     def build(cls, action: Callable[[GenerationOptions], object]) -> GenerationOptions:
@@ -111,39 +119,14 @@ class GenerationOptions:
 
     def validate(self) -> None:
         """Check every option against its range; LeapOptionsError names the first that is outside."""
-        for name, low, high in _NUMBERS:
-            _check_number(name, getattr(self, name), low, high)
-        for name, low in _INTEGERS:
-            _check_integer(name, getattr(self, name), low)
-        if self.repetition_penalty is not None and self.repetition_penalty <= 0:
-            raise LeapOptionsError("repetition_penalty", "must be above 0 (1 means no penalty)")
-        if self.stop not in ([], ()) and not _are_texts(self.stop):
-            raise LeapOptionsError("stop", "must be a list of non-empty strings")
-        parser = self.function_call_parser
-        if parser is not None and parser not in PARSERS and not isinstance(getattr(parser, "name", None), str):
-            raise LeapOptionsError("function_call_parser", f"{parser!r} is not one of {', '.join(PARSERS)}, None")
-        for name in _TEXTS:
-            if not isinstance(getattr(self, name), (str, type(None))):
-                raise LeapOptionsError(name, f"{getattr(self, name)!r} is not a text")
-        for name in _SWITCHES:
-            if not isinstance(getattr(self, name), bool):
-                raise LeapOptionsError(name, f"{getattr(self, name)!r} is not true or false")
-        if not isinstance(self.logit_bias, Mapping):
-            raise LeapOptionsError("logit_bias", "must map token ids to numbers")
-        for token, bias in self.logit_bias.items():
-            if not isinstance(token, int) or isinstance(token, bool) or token < 0:
-                raise LeapOptionsError("logit_bias", f"{token!r} is not a token id")
-            if not _is_number(bias) or bias != bias or (isinstance(bias, int) and not _is_finite(bias)):
-                raise LeapOptionsError("logit_bias", f"the bias of token {token} is not a number")
+        for name in self.__dataclass_fields__:
+            _check_option(name, getattr(self, name))
         self._check_constraints()
 
     def _check_constraints(self) -> None:
         given = [name for name in _CONSTRAINTS if getattr(self, name) is not None]
         if len(given) > 1:
             raise LeapOptionsError(given[1], f"cannot be combined with {given[0]}")
-        choices = self.choices_constraint
-        if choices is not None and not _are_texts(choices):
-            raise LeapOptionsError("choices_constraint", "must be a list of non-empty strings")
 
     def with_extras(self) -> GenerationOptions:
         """These options with what ``extras`` says. Raises LeapOptionsError for what it cannot say."""
@@ -193,21 +176,71 @@ class GenerationOptions:
 
 LARGEST = 2**64 - 1
 """Of whole numbers."""
-_NUMBERS = (
-    ("temperature", 0.0, math.inf),
-    ("audio_temperature", 0.0, math.inf),
-    ("top_p", 0.0, 1.0),
-    ("min_p", 0.0, 1.0),
-    ("repetition_penalty", 0.0, math.inf),
-    ("frequency_penalty", -2.0, 2.0),
-    ("presence_penalty", -2.0, 2.0),
-)
-_INTEGERS = (("top_k", 0), ("audio_top_k", 0), ("max_tokens", 1), ("repeat_last_n", -1), ("rng_seed", 0))
+_NUMBERS = {
+    "temperature": (0.0, math.inf),
+    "audio_temperature": (0.0, math.inf),
+    "top_p": (0.0, 1.0),
+    "min_p": (0.0, 1.0),
+    "repetition_penalty": (0.0, math.inf),
+    "frequency_penalty": (-2.0, 2.0),
+    "presence_penalty": (-2.0, 2.0),
+}
+_INTEGERS = {"top_k": 0, "audio_top_k": 0, "max_tokens": 1, "repeat_last_n": -1, "rng_seed": 0}
 _CONSTRAINTS = ("json_schema_constraint", "regex_constraint", "grammar_constraint", "choices_constraint")
 
 
 _TEXTS = (*_CONSTRAINTS[:3], "tool_choice", "extras")
 _SWITCHES = ("inject_schema_into_prompt", "inline_thinking_tags", "enable_thinking")
+
+
+def _check_option(name: str, value: object) -> None:
+    """Check one option of a generation by itself."""
+    if name in _NUMBERS:
+        _check_number(name, value, *_NUMBERS[name])
+        if name == "repetition_penalty" and value == 0:
+            raise LeapOptionsError(name, "must be above 0 (1 means no penalty)")
+    elif name in _INTEGERS:
+        _check_integer(name, value, _INTEGERS[name])
+    elif name in _TEXTS:
+        if not isinstance(value, (str, type(None))):
+            raise LeapOptionsError(name, f"{value!r} is not a text")
+    elif name in _SWITCHES:
+        if not isinstance(value, bool):
+            raise LeapOptionsError(name, f"{value!r} is not true or false")
+    elif name == "logit_bias":
+        _check_bias(value)
+    elif name == "function_call_parser":
+        has_name = isinstance(getattr(value, "name", None), str) and not isinstance(value, type)
+        if value is not None and value not in PARSERS and not has_name:
+            hint = "; give an object of the class" if isinstance(value, type) else ""
+            raise LeapOptionsError(name, f"{value!r} is not one of {', '.join(PARSERS)}, None{hint}")
+    elif not (_are_texts(value) or (value in ([], ()) if name == "stop" else value is None)):
+        raise LeapOptionsError(name, "must be a list of non-empty strings")
+
+
+def _check_bias(value: object) -> None:
+    if not isinstance(value, Mapping):
+        raise LeapOptionsError("logit_bias", "must map token ids to numbers")
+    for token, bias in value.items():
+        if not isinstance(token, int) or isinstance(token, bool) or token < 0:
+            raise LeapOptionsError("logit_bias", f"{token!r} is not a token id")
+        if not _is_number(bias) or bias != bias or (isinstance(bias, int) and not _is_finite(bias)):
+            raise LeapOptionsError("logit_bias", f"the bias of token {token} is not a number")
+
+
+def _plain_number(value: object) -> object:
+    """A number of Python for one of numpy's, which no JSON can hold; anything else as it is."""
+    if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
+        return value.item()  # type: ignore[attr-defined]
+    return value
+
+
+def _meant(name: str, names: Iterable[str]) -> str:
+    """ "; did you mean 'x'?" where a name is like one of ``names``, else nothing."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, names, 1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _is_number(value: object) -> bool:

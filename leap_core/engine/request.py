@@ -56,6 +56,9 @@ class Request:
         self.checkpoints_due: list[int] = []
         """Positions at which to keep a checkpoint, increasing."""
         self.cached = 0
+        """Positions of the prompt that were in memory already."""
+        self.read = 0
+        """Positions of the prompt that are in memory now."""
         self.cancelled = False
         self.ended = False
         self.wake: Callable[[Request], None] = lambda _: None
@@ -107,7 +110,7 @@ class Request:
             self.events.put(Finished(reason, self._stats(), error))
 
     def _stats(self) -> GenerationStats:
-        prompt = max(0, len(self.prompt) - self.cached)
+        prompt = max(0, self.read - self.cached)
         first = self._first_token
         decoding = 0.0 if first is None else self._last_token - first
         speed = (self.generated - 1) / decoding if decoding > 0 and self.generated > 1 else 0.0

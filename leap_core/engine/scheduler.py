@@ -188,6 +188,7 @@ class Scheduler:
     def _advance(self, part: Part) -> None:
         slot, request = part.slot, part.request
         slot.keys += request.target[part.start : part.start + part.count]
+        request.read = max(request.read, min(len(slot.keys), len(request.prompt)))
         if request.checkpoints_due and request.checkpoints_due[0] == len(slot.keys):
             request.checkpoints_due.pop(0)
             self._memory.checkpoint(slot)

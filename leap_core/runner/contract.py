@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import LeapError
 from ..messages import ChatMessage, ChatMessageRole
@@ -134,8 +134,8 @@ class ModelRunner(ABC):
         history = [] if system_prompt is None else [ChatMessage(ChatMessageRole.SYSTEM, system_prompt)]
         return self.create_conversation_from_history(history)
 
-    def create_conversation_from_history(self, history: Iterable[ChatMessage]) -> Conversation:
-        """A conversation that goes on from these messages."""
+    def create_conversation_from_history(self, history: Iterable[ChatMessage | Mapping[str, Any]]) -> Conversation:
+        """A conversation that goes on from these messages; objects of their JSON form are read."""
         from .conversation import Conversation
 
         return Conversation(self, history)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ..errors import LeapGenerationError, LeapOptionsError, LeapSerializationError
 from ..messages import ChatMessage, ChatMessageRole
 from ..options import GenerationOptions
 from ..responses import Complete, GenerationFinishReason, MessageResponse
@@ -23,9 +24,14 @@ TURN_POLL_SECONDS = 0.05
 class Conversation:
     """Messages and functions over a runner. Safe to use from several threads; generations take turns."""
 
-    def __init__(self, model_runner: ModelRunner, history: Iterable[ChatMessage] = ()) -> None:
+    def __init__(self, model_runner: ModelRunner, history: Iterable[ChatMessage | Mapping[str, Any]] = ()) -> None:
+        """``history``: messages, or objects of their JSON form."""
         self.model_runner = model_runner
-        self._history = list(history)
+        self._history = [message_of(message) for message in history]
+        self._appended: list[ChatMessage] = []
+        """What was appended while a generation runs, and follows it."""
+        self._holder: ResponseStream | None = None
+        """The stream whose turn it is."""
         self._functions: list[LeapFunction] = []
         self._guard = threading.Lock()
         self._turn = threading.Lock()
@@ -47,26 +53,35 @@ class Conversation:
         """Whether a generation is running; the same for all threads."""
         return self._turn.locked()
 
-    def register_function(self, function: LeapFunction) -> None:
-        """Let the model call ``function``; one of the same name is replaced."""
+    def register_function(self, function: LeapFunction | Callable[..., object]) -> None:
+        """Let the model call ``function``; one of the same name is replaced. A Python function is declared by its
+        signature and docstring, as ``declare`` does."""
         self.register_functions([function])
 
-    def register_functions(self, functions: Iterable[LeapFunction]) -> None:
+    def register_functions(self, functions: Iterable[LeapFunction | Callable[..., object]]) -> None:
         """Register several functions."""
+        declared = [_function_of(function) for function in functions]
         with self._guard:
-            for function in functions:
-                self._functions = [known for known in self._functions if known.name != function.name] + [function]
+            for function in declared:
+                self._functions = [other for other in self._functions if other.name != function.name] + [function]
 
-    def append_to_history(self, message: ChatMessage) -> None:
-        """Add a message without generating, such as a function's result or a replayed turn."""
+    def append_to_history(self, message: ChatMessage | Mapping[str, Any]) -> None:
+        """Add a message (or an object of its JSON form) without generating, such as a function's result or a replayed
+        turn.
+
+        While a generation runs, it is added after that one's messages. If that one fails or is given up, nothing of
+        it is kept, results of functions included.
+        """
+        message = message_of(message)
         with self._guard:
-            self._history.append(message)
+            (self._history if self._holder is None else self._appended).append(message)
 
     def remove_last_message(self) -> None:
         """Drop the newest message; nothing happens when there is none."""
         with self._guard:
-            if self._history:
-                self._history.pop()
+            messages = self._appended or self._history
+            if messages:
+                messages.pop()
 
     def export_to_json(self) -> list[dict[str, Any]]:
         """The history as OpenAI chat-completions messages."""
@@ -89,6 +104,7 @@ class Conversation:
         self, stream: ResponseStream, message: ChatMessage | None, options: GenerationOptions | None
     ) -> Iterator[MessageResponse]:
         while stream.stopped or not self._turn.acquire(timeout=TURN_POLL_SECONDS):
+            self._check_turn(stream)
             if stream.abandoned:
                 return
             if stream.stopped:  # before its turn came: nothing was said, so nothing is kept
@@ -96,6 +112,7 @@ class Conversation:
                 return
         with self._guard:
             messages = list(self._history)
+            self._holder = stream
         new = [] if message is None else [message]
         complete = None
         try:
@@ -109,13 +126,62 @@ class Conversation:
                     yield response
             finally:
                 generation.close()
-            if complete and complete.finish_reason is not GenerationFinishReason.ERROR and stream.was_read():
+            if complete and _says_something(complete) and stream.was_read():
                 with self._guard:
-                    self._history += [*new, complete.full_message]
+                    self._history += [*new, complete.full_message, *self._appended]
+                    self._appended = []
         finally:
+            with self._guard:
+                self._history += [message for message in self._appended if message.role is not ChatMessageRole.TOOL]
+                self._appended = []
+                self._holder = None
             self._turn.release()
         if complete and not stream.abandoned:
             yield complete
+
+
+    def _check_turn(self, stream: ResponseStream) -> None:
+        """Raise LeapGenerationError where waiting for the turn would never end."""
+        holder = self._holder
+        if holder is None or holder.reader is None or stream.reader is None or stream.stopped:
+            return
+        if stream.reader.waits_for_itself(holder.reader):
+            raise LeapGenerationError(
+                "this conversation's last answer is still being read here",
+                hint="read it to its end, or close its stream, before the next one is asked for",
+            )
+
+
+def message_of(value: ChatMessage | Mapping[str, Any]) -> ChatMessage:
+    """A message from itself or from its JSON form. Raises LeapSerializationError for anything else."""
+    if isinstance(value, ChatMessage):
+        return value
+    if isinstance(value, Mapping):
+        return ChatMessage.from_json(value)
+    raise LeapSerializationError(
+        f"{type(value).__name__} is no message", hint='a ChatMessage("user", text) or an object with role and content'
+    )
+
+
+def _function_of(value: LeapFunction | Callable[..., object]) -> LeapFunction:
+    from ..functions import LeapFunction
+
+    if isinstance(value, LeapFunction):
+        return value
+    if callable(value) and not isinstance(value, type):
+        from ..functions.signatures import declare
+
+        return declare(value)
+    raise LeapOptionsError("function", f"{value!r} is neither a LeapFunction nor a Python function")
+
+
+def _says_something(complete: Complete) -> bool:
+    """Whether a reply is kept: not one that failed, nor one that was stopped before its first word."""
+    if complete.finish_reason is GenerationFinishReason.ERROR:
+        return False
+    reply = complete.full_message
+    has_words = bool(reply.content or reply.reasoning_content or reply.function_calls)
+    return has_words or complete.finish_reason is not GenerationFinishReason.INTERRUPTED
 
 
 def _with_own_arguments(message: ChatMessage) -> ChatMessage:

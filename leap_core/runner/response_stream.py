@@ -2,15 +2,44 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from types import TracebackType
 
 from ..responses import Complete, MessageResponse
 from .contract import Generation
 
 READER_POLL_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Who iterates a stream: a thread, and the asyncio task that runs in it (None outside of tasks). ``blocks``: while
+    it waits for a response, nothing else runs in its thread."""
+
+    thread: int
+    task: weakref.ref[object] | None
+    blocks: bool
+
+    @staticmethod
+    def current(*, blocks: bool) -> Reader:
+        """The reader that calls this."""
+        task = None
+        if (asyncio := sys.modules.get("asyncio")) is not None:
+            with suppress(RuntimeError):  # no event loop runs in this thread
+                task = asyncio.current_task()
+        # A strong reference would close a circle: a task holds the streams that it reads.
+        return Reader(threading.get_ident(), None if task is None else weakref.ref(task), blocks)
+
+    def waits_for_itself(self, holder: Reader) -> bool:
+        """Whether this reader keeps ``holder``, whose end it waits for, from going on."""
+        if self.blocks or holder.task is None:
+            return self.thread == holder.thread
+        return self.task == holder.task
 
 
 class ResponseStream:
@@ -25,6 +54,8 @@ class ResponseStream:
         self._reader = threading.Condition()
         self._unread = 0
         self._is_gone: Callable[[], bool] = lambda: False
+        self.reader: Reader | None = None
+        """Who took the last response."""
         self.stopped = False
         """True once ``stop()`` was called."""
         self.abandoned = False
@@ -75,9 +106,14 @@ class ResponseStream:
         return self._iterate()
 
     def _iterate(self) -> Iterator[MessageResponse]:
-        inner = self._run(self)
+        is_asynchronous = self.reader is not None
+        if not is_asynchronous:
+            self.reader = Reader.current(blocks=True)
         try:
-            yield from inner
+            for response in self._run(self):
+                if not is_asynchronous:  # a stream may be handed from thread to thread
+                    self.reader = Reader.current(blocks=True)
+                yield response
         except GeneratorExit:
             self._abandon()
             raise
@@ -93,6 +129,12 @@ class ResponseStream:
             self._own = own
         return next(self._own)
 
+    async def aclose(self) -> None:
+        """``close`` without blocking the event loop, as ``contextlib.aclosing`` calls it."""
+        import asyncio
+
+        await asyncio.to_thread(self.close)
+
     def __enter__(self) -> ResponseStream:
         return self
 
@@ -107,6 +149,7 @@ class ResponseStream:
 
         loop = asyncio.get_running_loop()
         received: asyncio.Queue[MessageResponse | BaseException | None] = asyncio.Queue()
+        self.reader = Reader.current(blocks=False)
         responses = iter(self)
         self._is_gone = loop.is_closed
 

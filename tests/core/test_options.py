@@ -162,3 +162,31 @@ def test_extras_are_options_by_name() -> None:
 def test_extras_that_say_nothing_sensible_are_refused(text: str) -> None:
     with pytest.raises(LeapOptionsError):
         GenerationOptions(extras=text).with_extras()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("temprature", 0.3), ("temperature", -5), ("top_k", "x"), ("stop", "END"), ("seed", 5)]
+)
+def test_an_option_is_checked_where_it_is_set(name, value):
+    options = GenerationOptions(temperature=0.5)
+    with pytest.raises(LeapOptionsError) as caught:
+        setattr(options, name, value)
+    assert caught.value.option == name and options == GenerationOptions(temperature=0.5)
+    assert name != "temprature" or "did you mean 'temperature'?" in str(caught.value)
+
+
+def test_numbers_of_numpy_are_numbers():
+    import numpy as np
+
+    options = GenerationOptions(temperature=np.float32(0.5), top_k=np.int64(40))
+    options.max_tokens = np.int32(5)
+    assert json.loads(json.dumps(options.to_json())) == {"temperature": 0.5, "top_k": 40, "max_tokens": 5}
+    assert type(options.top_k) is int
+
+
+def test_a_parser_is_an_object_and_not_its_class():
+    from leap_core import LFMFunctionCallParser
+
+    with pytest.raises(LeapOptionsError, match="give an object of the class"):
+        GenerationOptions(function_call_parser=LFMFunctionCallParser)
+    assert GenerationOptions(function_call_parser=LFMFunctionCallParser()).function_call_parser is not None

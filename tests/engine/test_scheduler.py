@@ -275,3 +275,18 @@ def test_two_models_take_turns_in_one_thread(make_scheduler: Make) -> None:
     assert one_first == expected[0]
     assert [finish(sequences[n])[0] for n in (1, 3)] == [expected[1], expected[3]]
     assert sum(thread.name == "leap-compute" for thread in threading.enumerate()) == 1
+
+
+def test_a_stopped_prompt_counts_what_was_read_of_it(make_scheduler: Make) -> None:
+    scheduler = make_scheduler(slots=1, batch_size=16, context_size=2048)
+    long = request(words(1500), max_tokens=1)
+    scheduler.submit(long)
+    while long.read < 32:
+        time.sleep(0.001)
+    long.cancel()
+    stats = finish(long)[1].stats
+    assert 32 <= stats.prompt_tokens == long.read < 1500
+    waiting = request(words(100, seed=1))
+    waiting.cancel()
+    scheduler.submit(waiting)
+    assert finish(waiting)[1].stats.prompt_tokens == 0

@@ -85,12 +85,12 @@ def test_registered_functions_reach_the_model_and_one_name_is_one_function():
     assert runner.requests[0].functions[1] is newer
 
 
-def test_what_is_appended_while_an_answer_runs_stands_before_it():
+def test_what_is_appended_while_an_answer_runs_follows_it():
     conversation = ScriptedModelRunner(["a", "b"]).create_conversation()
     for response in conversation.generate_response("hi"):
         if response == Chunk("a"):
             conversation.append_to_history(ChatMessage("system", "note"))
-    assert [message.text for message in conversation.history] == ["note", "hi", "ab"]
+    assert [message.text for message in conversation.history] == ["hi", "ab", "note"]
 
 
 def test_the_history_given_is_copied():
