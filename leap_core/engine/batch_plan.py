@@ -55,9 +55,9 @@ class Part:
         self.index = index if wanted else None
 
     @property
-    def group(self) -> tuple[bool, bool]:
-        """Parts that differ in it cannot share a decode: (are embeddings, want the hidden state)."""
-        return _is_embeddings(self.request, self.start), self.output is Output.HIDDEN
+    def group(self) -> tuple[bool, bool, bytes]:
+        """Parts that differ in it cannot share a decode: (are embeddings, want the hidden state, adapters)."""
+        return _is_embeddings(self.request, self.start), self.output is Output.HIDDEN, self.request.variant
 
     def _rows(self) -> NDArray[float32] | None:
         """The run's embeddings, shape [count, width]; None for tokens."""
@@ -76,7 +76,7 @@ class Part:
 
 def plan_step(running: list[Slot], batch_size: int) -> list[list[Part]]:
     """The decodes of the next step in order, at most ``batch_size`` positions together. llama.cpp reads either tokens
-    or embeddings in a decode, and gives either logits or hidden states, so there are up to four."""
+    or embeddings in a decode, gives either logits or hidden states, and computes all with the same adapters."""
     answering: list[Slot] = []
     reading: list[Slot] = []
     for slot in sorted(running, key=lambda slot: slot.last_used):
@@ -92,7 +92,7 @@ def plan_step(running: list[Slot], batch_size: int) -> list[list[Part]]:
         room = min(room, CHUNK_BESIDE_ANSWERS)
     for slot in reading:
         room -= _append(parts, slot, room)
-    groups: dict[tuple[bool, bool], list[Part]] = {}
+    groups: dict[tuple[bool, bool, bytes], list[Part]] = {}
     for part in parts:
         groups.setdefault(part.group, []).append(part)
     return list(groups.values())

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import queue
+import struct
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from hashlib import blake2b
+from typing import TYPE_CHECKING, TypeAlias
 
 from ..errors import LeapGenerationError
 from ..responses import GenerationFinishReason
@@ -17,6 +19,21 @@ from .sampler import Sampler
 
 if TYPE_CHECKING:
     from ..constraints.contract import TokenConstraint
+    from ..llama.adapters import LlamaAdapter
+
+
+Adapters: TypeAlias = "tuple[tuple[LlamaAdapter, float], ...]"
+"""Adapters that compute a request, with their scales."""
+
+
+def variant_of(adapters: Adapters) -> bytes:
+    """16 bytes that name adapters and their scales; none for none."""
+    if not adapters:
+        return b""
+    digest = blake2b(digest_size=16)
+    for adapter, scale in adapters:
+        digest.update(adapter.id + struct.pack("<f", scale))
+    return digest.digest()
 
 
 @dataclass(frozen=True)
@@ -38,13 +55,13 @@ class Request:
         *,
         max_tokens: int | None = None,
         constraint: TokenConstraint | None = None,
-        variant: bytes = b"",
+        adapters: Adapters = (),
         speech: Speech | None = None,
     ) -> None:
-        """``variant`` names what changes the meaning of equal keys, such as the adapters that compute them: no state
-        is shared between variants."""
         self.prompt = prompt
-        self.variant = variant
+        self.adapters = adapters
+        self.variant = variant_of(adapters)
+        """Names what changes the meaning of equal keys: no state is shared between variants."""
         self.sampler = sampler
         self.max_tokens = max_tokens
         self.constraint = constraint

@@ -141,6 +141,7 @@ class Scheduler:
         governor = self._governor
         self._context.set_threads(governor.threads_for_long_step() if prefilling else governor.threads)
         hidden = parts[0].output is Output.HIDDEN
+        self._context.set_adapters(parts[0].request.adapters)
         if not prefilling:
             return self._settle(self._context.decode(hidden=hidden), parts, {})
         states = {part.slot: self._memory.partial_state(part.slot) for part in parts}
