@@ -46,6 +46,7 @@ _MODULES = {
         "LeapToolError",
         "LeapToolNotFoundError",
         "LeapUnavailableError",
+        "LeapUnsupportedMediaError",
     ),
     "functions": (
         "ArrayType",
@@ -140,6 +141,7 @@ if TYPE_CHECKING:
         LeapToolError as LeapToolError,
         LeapToolNotFoundError as LeapToolNotFoundError,
         LeapUnavailableError as LeapUnavailableError,
+        LeapUnsupportedMediaError as LeapUnsupportedMediaError,
     )
     from .functions import (
         ArrayType as ArrayType,

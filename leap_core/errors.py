@@ -7,6 +7,7 @@ LeapError
 │       └── LeapModelNotDownloadedError    a known model that is not on this machine
 ├── LeapGenerationError                a generation failed; the conversation's history is unchanged
 │   ├── LeapGenerationPromptExceedContextLengthError   the prompt alone does not fit the context
+│   ├── LeapUnsupportedMediaError      a picture or sound for a model that cannot take it
 │   └── LeapConstraintError            the finished text does not satisfy its schema or grammar
 ├── LeapSchemaError                    a schema or grammar that cannot be used at all, found before generation
 │   └── LeapGeneratableSchematizationError     a Python type that has no JSON schema
@@ -99,6 +100,10 @@ class LeapGenerationPromptExceedContextLengthError(LeapGenerationError):
 
 LeapGenerationPromptExceedContextLength = LeapGenerationPromptExceedContextLengthError
 """The same error without the suffix."""
+
+
+class LeapUnsupportedMediaError(LeapGenerationError):
+    """A picture or a sound for a model that cannot see or hear, or whose projector is not loaded."""
 
 
 class LeapConstraintError(LeapGenerationError):

@@ -21,7 +21,7 @@ def load_local(model: LocalModel, options: ModelLoadingOptions) -> ModelRunner:
     one that the options name is an error. Raises LeapModelLoadingError."""
     from .in_process.runner import InProcessRunner
     from .models.store import hold
-    from .models.trial.subject import Subject
+    from .models.trial.subject import PROJECTOR, Subject
     from .models.trial.trying import require_sound
 
     replaced = options.chat_template or model.chat_template
@@ -31,6 +31,10 @@ def load_local(model: LocalModel, options: ModelLoadingOptions) -> ModelRunner:
     if options.cpu_threads is None and model.threads is not None:
         options = replace(options, cpu_threads=model.threads)
     options, mute = _with_voice(model, options)
+    projector = options.mm_proj_path or model.mm_proj_path
+    if projector is not None:
+        require_sound(Subject(projector, PROJECTOR, {"model": model.path}))
+        options = replace(options, mm_proj_path=projector)
     held = hold(model.path)
     try:
         return InProcessRunner(

@@ -134,7 +134,6 @@ class Leap:
 
         return await asyncio.to_thread(Leap.load, reference, options, host=host)
 
-
     @staticmethod
     def load_for_embedding(
         reference: str | PathLike[str], options: ModelLoadingOptions | None = None

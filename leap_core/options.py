@@ -63,6 +63,9 @@ class GenerationOptions:
     ``inline_thinking_tags`` delivers reasoning as text between literal think tags instead. Either way the reply's
     ``reasoning_content`` holds it.
 
+    Pictures: ``image_tokens`` 16 to 1,024, the most that one picture may cost (None: 256); larger ones are made
+    smaller. ``image_tiles`` cuts large pictures into up to ten tiles of 256 tokens and a thumbnail instead.
+
     ``extras`` is a JSON text: an object of options by these names, which win over the fields.
     """
 
@@ -90,6 +93,8 @@ class GenerationOptions:
     choices_constraint: Sequence[str] | None = None
     audio_temperature: float | None = None
     audio_top_k: int | None = None
+    image_tokens: int | None = None
+    image_tiles: bool = False
 
     def __post_init__(self) -> None:
         self._check_constraints()
@@ -185,12 +190,20 @@ _NUMBERS = {
     "frequency_penalty": (-2.0, 2.0),
     "presence_penalty": (-2.0, 2.0),
 }
-_INTEGERS = {"top_k": 0, "audio_top_k": 0, "max_tokens": 1, "repeat_last_n": -1, "rng_seed": 0}
+LEAST_IMAGE_TOKENS, MOST_IMAGE_TOKENS = 16, 1024
+_INTEGERS = {
+    "top_k": 0,
+    "audio_top_k": 0,
+    "max_tokens": 1,
+    "repeat_last_n": -1,
+    "rng_seed": 0,
+    "image_tokens": LEAST_IMAGE_TOKENS,
+}
 _CONSTRAINTS = ("json_schema_constraint", "regex_constraint", "grammar_constraint", "choices_constraint")
 
 
 _TEXTS = (*_CONSTRAINTS[:3], "tool_choice", "extras")
-_SWITCHES = ("inject_schema_into_prompt", "inline_thinking_tags", "enable_thinking")
+_SWITCHES = ("inject_schema_into_prompt", "inline_thinking_tags", "enable_thinking", "image_tiles")
 
 
 def _check_option(name: str, value: object) -> None:
@@ -201,6 +214,8 @@ def _check_option(name: str, value: object) -> None:
             raise LeapOptionsError(name, "must be above 0 (1 means no penalty)")
     elif name in _INTEGERS:
         _check_integer(name, value, _INTEGERS[name])
+        if name == "image_tokens" and isinstance(value, int) and value > MOST_IMAGE_TOKENS:
+            raise LeapOptionsError(name, f"{value} must be {MOST_IMAGE_TOKENS} or less")
     elif name in _TEXTS:
         if not isinstance(value, (str, type(None))):
             raise LeapOptionsError(name, f"{value!r} is not a text")
@@ -351,9 +366,10 @@ class ModelLoadingOptions:
     at once. ``cpu_threads``: None takes the physical cores this process may use. ``n_gpu_layers``: layers on a GPU
     (-1 = all, 0 = none). ``use_mmap``: map the file instead of reading it. ``chat_template``: Jinja text that replaces
     the model's. ``flash_attention``; ``kv_type_k``, ``kv_type_v``: f32, f16, bf16, q8_0 or q4_0. ``batch_size``: most
-    prompt tokens computed in one step. ``random_seed``: seed of generations that give none. The paths are companions
-    of models that see or hear, which this version refuses. ``extras`` is a JSON text: an object of options by these
-    names, which win over the fields.
+    prompt tokens computed in one step. ``random_seed``: seed of generations that give none. ``mm_proj_path`` is the
+    projector of a model that sees or hears (None: the one beside the model); ``media_cache_bytes``: most memory for
+    pictures and sound that were encoded already. The audio paths are companions of models that speak. ``extras`` is a
+    JSON text: an object of options by these names, which win over the fields.
     """
 
     context_size: int | None = None
@@ -371,6 +387,7 @@ class ModelLoadingOptions:
     mm_proj_path: Path | None = None
     audio_decoder_path: Path | None = None
     audio_tokenizer_path: Path | None = None
+    media_cache_bytes: int = 256 * 1024**2
     extras: str | None = None
 
     def __post_init__(self) -> None:
@@ -378,11 +395,20 @@ class ModelLoadingOptions:
             if getattr(self, f.name) is None and f.default is not None:  # None means the default everywhere
                 default = CacheOptions() if f.name == "cache_options" else f.default
                 object.__setattr__(self, f.name, default)
+        for name in ("mm_proj_path", "audio_decoder_path", "audio_tokenizer_path"):
+            if isinstance(getattr(self, name), str):  # as JSON holds it
+                object.__setattr__(self, name, Path(getattr(self, name)))
         if not isinstance(self.chat_template, (str, type(None))):
             raise LeapOptionsError("chat_template", f"{self.chat_template!r} is not a text")
         if not isinstance(self.cache_options, CacheOptions):
             raise LeapOptionsError("cache_options", "must be CacheOptions")
-        for name, low in (("context_size", 8), ("cpu_threads", 1), ("slots", 1), ("batch_size", 1)):
+        for name, low in (
+            ("context_size", 8),
+            ("cpu_threads", 1),
+            ("slots", 1),
+            ("batch_size", 1),
+            ("media_cache_bytes", 0),
+        ):
             _check_integer(name, getattr(self, name), low)
         _check_integer("n_gpu_layers", self.n_gpu_layers, -1)
         _check_integer("random_seed", self.random_seed, 0)

@@ -35,7 +35,7 @@ LEVELS = {
         loading
         in_process models.maintenance
         batch engine models.download speech
-        llama host.client tools sessions testing models.references
+        llama host.client tools sessions testing models.references transcription
         constraints chat_format openai runner models.store models.trial
         functions models.manifests spoken_files
         options responses voices

@@ -20,6 +20,7 @@ from .show import show_answer
 from .tool_use import RefusalNote, respond, shown_calls
 
 if TYPE_CHECKING:
+    from leap_core.messages import ChatMessage
     from leap_core.options import GenerationOptions
     from leap_core.responses import Complete
     from leap_core.runner.contract import ModelRunner
@@ -32,23 +33,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Question:
-    """A prompt, ``text``, for a model, with everything that goes with it."""
+    """A ``message`` of the user for a model, with everything that goes with it; text alone is a string."""
 
     asked: OneShot
     runner: ModelRunner
     session: SessionRecorder
     tools: Tools
     system: str | None
-    text: str
+    message: ChatMessage | str
 
     def show_prompt(self, options: GenerationOptions, env: Environment, format: str) -> None:
         """Print the prompt and generate nothing."""
         from leap_core.messages import ChatMessage
 
+        message = self.message
         if self.asked.raw:
-            show_prompt(self.runner, self.text, (), options, env, format)
+            assert isinstance(message, str)
+            show_prompt(self.runner, message, (), options, env, format)
         else:
-            messages = [*self._conversation().history, ChatMessage("user", self.text)]
+            asked = ChatMessage("user", message) if isinstance(message, str) else message
+            messages = [*self._conversation().history, asked]
             show_prompt(self.runner, messages, self.tools.functions, options, env, format)
 
     def answer(
@@ -88,10 +92,11 @@ class Question:
 
     def _begin(self, options: GenerationOptions) -> Stream:
         if self.asked.raw:
-            return self.runner.start_text(self.text, self.asked.adapt(options))
+            assert isinstance(self.message, str), "take_one_shot refuses media beside --raw"
+            return self.runner.start_text(self.message, self.asked.adapt(options))
         conversation = self._conversation()
-        answer = respond(self.tools, conversation, self.text, options)
-        stream = self.session.keeping(answer, conversation, self.text)
+        answer = respond(self.tools, conversation, self.message, options)
+        stream = self.session.keeping(answer, conversation, self.message)
         return ReasoningOnly(stream) if self.asked.thinking is Thinking.ONLY else stream
 
     def _conversation(self) -> Conversation:

@@ -25,6 +25,7 @@ from ..options.loading import (
     note_builtin,
     telling_the_default,
 )
+from ..options.media import media_flags, take_media, with_media
 from ..options.one_shot import one_shot_flags, take_one_shot
 from ..options.output_format import FormatChoice
 from ..options.sessions import session_flags, session_model, take_session
@@ -35,6 +36,7 @@ from ..options.tools import take_tools, tool_flags
 @click.argument("prompt", nargs=-1)
 @template_flag
 @click.option("-s", "--system", metavar="TEXT", help="System prompt; @FILE reads it from a file.")
+@media_flags
 @one_shot_flags
 @loading_flags
 @generation_flags
@@ -77,6 +79,7 @@ def command(
     from ..answers.one_shot import Question
 
     asked = take_one_shot(flags)
+    media = take_media(flags)
     output = Output(env, format)
     shape = take_constraint(flags, env)
     tools = take_tools(flags, env)
@@ -85,7 +88,16 @@ def command(
     options = generation_options({**flags, **shape, "tool_choice": tools.choice}, enable_thinking=asked.thinks)
     if system is not None:
         system = read_system(system, env)
-    text = read_prompt(prompt, env, output, before=[attach(file, env) for file in asked.files], pattern=asked.pattern)
+    text = read_prompt(
+        prompt,
+        env,
+        output,
+        before=[attach(file, env) for file in asked.files],
+        pattern=asked.pattern,
+        stdin_is_taken=media.reads_stdin,
+        may_be_empty=bool(media),
+    )
+    message = with_media(media.read(env, output), text)
     loading = {"context_size": context_size, "cpu_threads": cpu_threads, "n_gpu_layers": n_gpu_layers}
     if background:
         if sessions.continues:
@@ -98,7 +110,7 @@ def command(
 
         with telling_the_default(env, model), JobsClient(env.variables) as jobs:
             id = jobs.generate(
-                text,
+                message if isinstance(message, str) else [message],
                 model=model_reference(env, model),
                 system=system,
                 options=options,
@@ -118,7 +130,7 @@ def command(
             env, model := session_model(recorder, env, model), asked.with_slots(loading), verbose=verbose
         ) as runner,
     ):
-        question = Question(asked, runner, recorder, tools, system, text)
+        question = Question(asked, runner, recorder, tools, system, message)
         if asked.dry_run:
             question.show_prompt(options, place, format)
             return ExitCode.DONE

@@ -123,9 +123,7 @@ def remove(env: Environment, /, sessions: tuple[str, ...], format: str) -> None:
 @removal_flags
 @format_flag
 @click.pass_obj
-def prune(
-    env: Environment, /, older_than: float, named: bool, yes: bool, dry_run: bool, format: str
-) -> None:
+def prune(env: Environment, /, older_than: float, named: bool, yes: bool, dry_run: bool, format: str) -> None:
     """Forget the sessions that nothing was written to for some time; those with a name stay unless --named is given."""
     with _store(env) as store:
         sessions = store.untouched(older_than, named=named)

@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 NAMES_OF_FILES = {
-    *("file", "files", "journal", "media_dir", "model", "models", "names", "output", "source", "target", "tools"),
+    *("file", "files", "images", "journal", "media_dir", "mmproj", "model", "models", "names", "output", "sounds"),
+    *("source", "target", "tools"),
 }
 """Parameters whose bytes need not be UTF-8."""
 

@@ -17,27 +17,35 @@ INPUT = "{input}"
 
 
 def read_prompt(
-    words: Sequence[str], env: Environment, output: Output, *, before: Sequence[str] = (), pattern: str = INPUT
+    words: Sequence[str],
+    env: Environment,
+    output: Output,
+    *,
+    before: Sequence[str] = (),
+    pattern: str = INPUT,
+    stdin_is_taken: bool = False,
+    may_be_empty: bool = False,
 ) -> str:
     """The parts ``before``, the words, joined by spaces, then standard input unless that is a terminal, with a blank
     line between them.
 
     One ``-`` among the words stands for standard input, a terminal included. All of it takes the place of ``{input}``
-    in ``pattern``, or follows a pattern that has none. An empty prompt is a usage error.
+    in ``pattern``, or follows a pattern that has none. An empty prompt is a usage error, unless it ``may_be_empty``.
+    ``stdin_is_taken``: standard input is not text but a picture or a sound.
     """
-    if words.count("-") > 1:
+    if words.count("-") > 1 or ("-" in words and stdin_is_taken):
         raise click.UsageError("'-' stands for standard input and can be given only once")
     if "-" in words:
         at = words.index("-")
         parts = [" ".join(words[:at]), read_text(env, output), " ".join(words[at + 1 :])]
     else:
-        parts = [" ".join(words), "" if env.stdin_is_terminal else read_text(env, output)]
+        parts = [" ".join(words), "" if env.stdin_is_terminal or stdin_is_taken else read_text(env, output)]
     given = "\n\n".join(part for part in (*before, *parts) if part.strip())
     if INPUT in pattern:
         prompt = pattern.replace(INPUT, given) if given else ""
     else:
         prompt = f"{pattern}\n\n{given}" if given else pattern
-    if not prompt.strip():
+    if not prompt.strip() and not may_be_empty:
         raise click.UsageError("the prompt is empty: give it as an argument, on standard input, or both")
     return prompt
 

@@ -23,14 +23,17 @@ _FLAGS: tuple[tuple[str, str, type, str], ...] = (
     ("--repeat-last-n", "repeat_last_n", int, "Tokens that penalties look back on; -1 is the whole context."),
     ("--seed", "rng_seed", int, "Makes sampling repeatable."),
     ("--max-tokens", "max_tokens", int, "End the answer after this many tokens."),
+    ("--image-tokens", "image_tokens", int, "Most tokens that a picture may cost, 16 to 1024; 256 by default."),
 )
 
 
 def generation_flags(function: Decorated) -> Decorated:
     """Add the flags; the function receives them by the names of GenerationOptions' fields."""
     decorate: Decorated = click.option(
-        "--stop", multiple=True, metavar="TEXT", help="End the answer before this text."
-    )(function)
+        "--image-tiles",
+        is_flag=True,
+        help="Cut large pictures into up to ten tiles of 256 tokens, for fine print; else they are made smaller.",
+    )(click.option("--stop", multiple=True, metavar="TEXT", help="End the answer before this text.")(function))
     for flag, name, kind, meaning in reversed(_FLAGS):
         decorate = click.option(flag, name, type=kind, metavar="N", help=meaning)(decorate)
     return decorate

@@ -23,14 +23,15 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 USE_HOST = "leap.use_host"
 PROMPT_CACHE = "leap.prompt_cache"
+PROJECTOR = "leap.projector"
 BUILTIN = "builtin"
 
 
 def loading_flags(function: Decorated) -> Decorated:
     """Add the flags; the function receives ``model``, ``verbose`` and three fields of ModelLoadingOptions.
 
-    ``--host``, ``--no-host`` and ``--prompt-cache`` are kept in the context, where ``load_model`` and ``warm_or_load``
-    find them.
+    ``--host``, ``--no-host``, ``--mmproj`` and ``--prompt-cache`` are kept in the context, where ``load_model`` and
+    ``warm_or_load`` find them.
     """
     for option in reversed(_OPTIONS):
         function = option(function)
@@ -42,6 +43,13 @@ _OPTIONS = (
     click.option("--context-size", type=int, metavar="N", help="Most tokens of prompt and answer together."),
     click.option("--threads", "cpu_threads", type=int, metavar="N", help="CPU threads."),
     click.option("--gpu-layers", "n_gpu_layers", type=int, default=0, metavar="N", help="Layers on a GPU; -1 is all."),
+    click.option(
+        "--mmproj",
+        metavar="FILE",
+        expose_value=False,
+        callback=lambda ctx, _option, file: ctx.meta.__setitem__(PROJECTOR, file),
+        help="The projector of a model that sees or hears; by default the one beside the model.",
+    ),
     click.option(
         "--host/--no-host",
         default=None,
@@ -65,13 +73,20 @@ def load_model(env: Environment, model: str | None, flags: dict[str, Any], *, ve
     reference = model_reference(env, model)
     from leap_core.options import ModelLoadingOptions
 
-    options = ModelLoadingOptions(**{"slots": 1, **flags})
+    options = ModelLoadingOptions(**{"slots": 1, **flags, **projector_option(env)})
     if verbose:
         from leap_core.llama.library import set_verbose
 
         set_verbose(True)
     with telling_the_default(env, model):
         return warm_or_load(env, reference, options, quiet=verbose)
+
+
+def projector_option(env: Environment) -> dict[str, Any]:
+    """What ``--mmproj`` says, as a field of ModelLoadingOptions; empty where it was not given."""
+    context = click.get_current_context(silent=True)
+    file = context.meta.get(PROJECTOR) if context is not None else None
+    return {} if file is None else {"mm_proj_path": env.cwd / file}
 
 
 @contextmanager

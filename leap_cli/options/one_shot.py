@@ -23,8 +23,21 @@ if TYPE_CHECKING:
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 SESSION = ("continue_last", "session")
+MEDIA = ("images", "sounds")
 APART = {
-    "raw": ("system", "tool", "tools_file", "tool_choice", "think", "show_thinking", "background", *SESSION, "save"),
+    "raw": (
+        "images",
+        "sounds",
+        "system",
+        "tool",
+        "tools_file",
+        "tool_choice",
+        "think",
+        "show_thinking",
+        "background",
+        *SESSION,
+        "save",
+    ),
     "count": ("background", *SESSION, "save"),
     "dry_run": ("background",),
     "target": ("background",),

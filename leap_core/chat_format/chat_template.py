@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ..errors import LeapGenerationError, LeapModelLoadingError
-from ..messages import ChatMessage, ChatMessageRole, LeapFunctionCall, Text
+from ..messages import ChatMessage, ChatMessageContent, ChatMessageRole, LeapFunctionCall, Text
 from .dialects import SPELLINGS
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..options import FunctionCallParser
 
 SEAMS = "\ufdd0\ufdd1\ufdd2\ufdd3\ufdd4\ufdd5\ufdd6\ufdd7"
-"""Unicode's noncharacters, which no text interchanges; one that the messages do not contain is used."""
+"""Unicode's noncharacters, which no text interchanges; two that the messages do not contain are used."""
 MOST_CHARACTERS = 16_000_000
 """That a template may add to what was said."""
 THINK_START, THINK_END = "<think>", "</think>"
@@ -56,14 +56,21 @@ class ChatTemplate:
         *,
         parser: FunctionCallParser | None = None,
         enable_thinking: bool = False,
-    ) -> list[str]:
-        """The prompt, opening of the reply included, in pieces: tokenize each with its special tokens and join.
+    ) -> list[str | ChatMessageContent]:
+        """The prompt, opening of the reply included, in pieces: tokenize each text with its special tokens and join;
+        pictures and sounds stand between the texts, where their messages have them.
 
         Raises LeapGenerationError when the template refuses the messages or its output grows beyond bounds.
         """
-        seam = _unused_seam(messages, functions)
+        seam, media_mark = _unused_marks(messages, functions)
         protect = self._protector(seam)
-        told = [self._message(message, parser, protect) for message in messages]
+        media: list[ChatMessageContent] = []
+
+        def place(part: ChatMessageContent) -> str:
+            media.append(part)
+            return f"{media_mark}{len(media) - 1}{media_mark}"
+
+        told = [self._message(message, parser, protect, place) for message in messages]
         values: JsonObject = {
             "tools": [_deeply(function.to_json_object(), protect) for function in functions] or None,
             "add_generation_prompt": True,
@@ -74,7 +81,7 @@ class ChatTemplate:
             values["enable_thinking"] = enable_thinking
         said = sum(len(part.text) for message in messages for part in message.content if isinstance(part, Text))
         text = self._text(told, values, MOST_CHARACTERS + 2 * said)
-        return [piece for piece in text.split(seam) if piece]
+        return [part for piece in text.split(seam) for part in _with_media(piece, media_mark, media, text) if part]
 
     def _text(self, messages: list[JsonObject], values: JsonObject, most: int) -> str:
         """The template's output for the messages, or where it refuses them, for the first of their other spellings
@@ -119,9 +126,13 @@ class ChatTemplate:
         return protect
 
     def _message(
-        self, message: ChatMessage, parser: FunctionCallParser | None, protect: Callable[[str], str]
+        self,
+        message: ChatMessage,
+        parser: FunctionCallParser | None,
+        protect: Callable[[str], str],
+        place: Callable[[ChatMessageContent], str],
     ) -> JsonObject:
-        content = protect(_text_of(message))
+        content = _content_of(message, protect, place)
         value: JsonObject = {"role": message.role.value}
         if message.role is ChatMessageRole.ASSISTANT:
             content = self._add_calls(value, content, message.function_calls or (), parser, protect)
@@ -173,14 +184,30 @@ class ChatTemplate:
         return f"{THINK_START}{protect(reasoning)}{THINK_END}{content}"
 
 
-def _text_of(message: ChatMessage) -> str:
+def _content_of(message: ChatMessage, protect: Callable[[str], str], place: Callable[[ChatMessageContent], str]) -> str:
+    """The texts of a message, joined, with marks where its pictures and sounds stand. The marks go through every
+    template as text does, whether or not it knows such parts; models' own templates print a word for them there."""
+    content, text = "", ""
     for part in message.content:
-        if not isinstance(part, Text):
-            kind = type(part).__name__
-            raise LeapGenerationError(
-                f"the message contains {kind}, and this model reads text only", hint="send text, or load another model"
-            )
-    return message.text
+        if isinstance(part, Text):
+            text += part.text  # joined first: a special token may be spelled across two parts
+        else:
+            content += protect(text) + place(part)
+            text = ""
+    return content + protect(text)
+
+
+def _with_media(
+    piece: str, mark: str, media: Sequence[ChatMessageContent], whole: str
+) -> list[str | ChatMessageContent]:
+    """A piece of rendered text, cut at the marks of media. Each must be there once, in all of the rendered text."""
+    if not media:
+        return [piece]
+    for n in range(len(media)):
+        if whole.count(f"{mark}{n}{mark}") != 1:
+            raise LeapGenerationError("the chat template leaves out a picture or a sound of these messages")
+    parts = piece.split(mark)
+    return [media[int(part)] if n % 2 else part for n, part in enumerate(parts)]
 
 
 def _deeply(value: Any, change: Callable[[str], str]) -> Any:
@@ -194,7 +221,8 @@ def _deeply(value: Any, change: Callable[[str], str]) -> Any:
     return value
 
 
-def _unused_seam(messages: Sequence[ChatMessage], functions: Sequence[LeapFunction]) -> str:
+def _unused_marks(messages: Sequence[ChatMessage], functions: Sequence[LeapFunction]) -> tuple[str, str]:
+    """Two noncharacters that the messages do not contain."""
     everything = "".join(
         [
             message.text
@@ -205,10 +233,10 @@ def _unused_seam(messages: Sequence[ChatMessage], functions: Sequence[LeapFuncti
         ]
         + [json.dumps(function.to_json_object(), ensure_ascii=False, default=str) for function in functions]
     )
-    for seam in SEAMS:
-        if seam not in everything:
-            return seam
-    raise LeapGenerationError("the messages contain all of Unicode's noncharacters U+FDD0 to U+FDD7")
+    unused = [seam for seam in SEAMS if seam not in everything]
+    if len(unused) < 2:
+        raise LeapGenerationError("the messages contain nearly all of Unicode's noncharacters U+FDD0 to U+FDD7")
+    return unused[0], unused[1]
 
 
 def _bounded(template: Template, values: JsonObject, most: int) -> str:

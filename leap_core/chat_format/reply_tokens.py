@@ -11,11 +11,13 @@ from collections import OrderedDict
 from collections.abc import Collection, Sequence
 
 MOST_REPLIES = 64
+Piece = str | bytes
+"""Of a prompt: text, or the content key of a picture or a sound."""
 
 
 class ReplyMemory:
     """Prompts with their replies, newest last. Prompts are the pieces of text that ``ChatTemplate.render`` gives: two
-    prompts with cuts at different places are different, because a special token that somebody typed is cut there.
+    prompts with cuts at different places are different, because a special token that a user typed is cut there.
 
     ``special_texts``: the texts of special tokens. Any thread may call.
     """
@@ -23,31 +25,35 @@ class ReplyMemory:
     def __init__(self, special_texts: Collection[str]) -> None:
         self._special = tuple(special_texts)
         self._guard = threading.Lock()
-        self._known: OrderedDict[tuple[str, ...], tuple[int, ...]] = OrderedDict()
+        self._known: OrderedDict[tuple[Piece, ...], tuple[int, ...]] = OrderedDict()
 
-    def keep(self, pieces: Sequence[str], reply: str, ids: Sequence[int]) -> None:
+    def keep(self, pieces: Sequence[Piece], reply: str, ids: Sequence[int]) -> None:
         """``ids`` are the tokens of the prompt ``pieces`` and of its ``reply``. A reply with the text of a special
         token in it is not kept: read back, that is no special token."""
-        if not pieces or not reply or any(text in reply for text in self._special):
+        last = pieces[-1] if pieces else b""
+        if not isinstance(last, str) or not reply or any(text in reply for text in self._special):
             return
-        key = (*pieces[:-1], pieces[-1] + reply)
+        key = (*pieces[:-1], last + reply)
         with self._guard:
             self._known[key] = tuple(ids)
             self._known.move_to_end(key)
             while len(self._known) > MOST_REPLIES:
                 self._known.popitem(last=False)
 
-    def beginning(self, pieces: Sequence[str]) -> tuple[tuple[int, ...], list[str]]:
+    def beginning(self, pieces: Sequence[Piece]) -> tuple[tuple[int, ...], list[Piece]]:
         """The tokens of the longest known beginning of ``pieces``, and what is left of them. A beginning ends where a
         special token follows, because no token reaches across that."""
-        best: tuple[tuple[int, ...], list[str]] = ((), list(pieces))
+        best: tuple[tuple[int, ...], list[Piece]] = ((), list(pieces))
         with self._guard:
             known = list(self._known.items())
         for key, ids in known:
             last = len(key) - 1
             if len(ids) <= len(best[0]) or len(pieces) <= last or tuple(pieces[:last]) != key[:last]:
                 continue
-            rest = pieces[last][len(key[last]) :]
-            if pieces[last].startswith(key[last]) and rest.startswith(self._special):
+            text, start = pieces[last], key[last]
+            if not isinstance(text, str) or not isinstance(start, str) or not text.startswith(start):
+                continue
+            rest = text[len(start) :]
+            if rest.startswith(self._special):
                 best = ids, [rest, *pieces[last + 1 :]]
         return best

@@ -64,7 +64,9 @@ class Part:
         request, end = self.request, self.start + self.count
         for first, last, segment in request.prompt.embedding_ranges:
             if first <= self.start < last:
-                return segment.rows[self.start - first : end - first]
+                encoded = segment.source.find()
+                assert encoded is not None, "Encoder lets no request take part whose rows are not there"
+                return encoded[self.start - first : end - first]
         if not _is_embeddings(request, self.start):
             return None
         import numpy as np

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Protocol
 
-from .prompt import Embeddings
+from .prompt import Embeddings, GivenRows
 
 if TYPE_CHECKING:
     from numpy import float32
@@ -77,7 +77,8 @@ class FrameRows(Embeddings):
         """The rows of ``frames``, of which there is at least one."""
         import numpy as np
 
-        return FrameRows(np.stack([source.embedding(frame) for frame in frames]), source.fingerprint, tuple(frames))
+        rows = GivenRows(np.stack([source.embedding(frame) for frame in frames]))
+        return FrameRows(len(frames), source.fingerprint, rows, tuple(frames))
 
     def position_keys(self) -> list[int]:
         return [frame_key(frame, self.content_key) for frame in self.frames]

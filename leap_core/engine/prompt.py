@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from numpy import float32
@@ -24,17 +24,48 @@ class Tokens:
         return list(self.ids)
 
 
-@dataclass(frozen=True, eq=False)
-class Embeddings:
-    """Rows of embeddings, shape [positions, width of the model], float32. ``content_key`` names what they depict:
-    equal keys promise equal rows."""
+class RowSource(Protocol):
+    """Where rows of embeddings come from."""
+
+    def find(self) -> NDArray[float32] | None:
+        """The rows, where they need not be computed."""
+        ...
+
+    def make(self, threads: int) -> NDArray[float32]:
+        """The rows, computed with so many threads. Called in the compute thread."""
+        ...
+
+
+@dataclass(frozen=True)
+class GivenRows:
+    """Rows that are there."""
 
     rows: NDArray[float32]
+
+    def find(self) -> NDArray[float32]:
+        return self.rows
+
+    def make(self, threads: int) -> NDArray[float32]:
+        return self.rows
+
+
+@dataclass(frozen=True, eq=False)
+class Embeddings:
+    """``length`` rows of embeddings, float32 of the model's width. ``content_key`` names what they depict: equal keys
+    promise equal rows. ``source`` has the rows or computes them, when the prompt gets there."""
+
+    length: int
     content_key: bytes
+    source: RowSource
+
+    @staticmethod
+    def of_rows(rows: NDArray[float32], content_key: bytes) -> Embeddings:
+        """Rows that are there, shape [positions, width of the model]."""
+        return Embeddings(len(rows), content_key, GivenRows(rows))
 
     def position_keys(self) -> list[int]:
         """One negative number a row, so that it never equals a token id."""
-        digests = (blake2b(self.content_key + n.to_bytes(4, "little"), digest_size=7) for n in range(len(self.rows)))
+        digests = (blake2b(self.content_key + n.to_bytes(4, "little"), digest_size=7) for n in range(self.length))
         return [-1 - int.from_bytes(digest.digest(), "little") for digest in digests]
 
 
@@ -59,6 +90,11 @@ class Prompt:
         """One number a position: the token id, or a negative number that stands for a row of embeddings."""
         return [key for segment in self.segments for key in segment.position_keys()]
 
+    @property
+    def token_ids(self) -> list[int]:
+        """The token ids alone, in order; rows of embeddings are left out."""
+        return [id for segment in self.segments if isinstance(segment, Tokens) for id in segment.ids]
+
     def __len__(self) -> int:
         return len(self.keys)
 
@@ -67,7 +103,7 @@ class Prompt:
         """(start, end, segment) of every run of embeddings."""
         found, at = [], 0
         for segment in self.segments:
-            length = len(segment.position_keys())
+            length = segment.length if isinstance(segment, Embeddings) else len(segment.ids)
             if isinstance(segment, Embeddings):
                 found.append((at, at + length, segment))
             at += length

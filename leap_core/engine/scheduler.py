@@ -21,6 +21,7 @@ from ..responses import GenerationFinishReason as Reason
 from .admission import Admission
 from .batch_plan import Output, Part, plan_step
 from .compute_loop import compute_loop
+from .encoding import Encoder
 from .request import Request
 from .slots import Slot, SlotMemory
 from .snapshots import SnapshotStore
@@ -40,6 +41,7 @@ class Scheduler:
         self.context_size = context_size
         self._admission = Admission(self._memory, snapshots, context.model.eog_tokens)
         self._governor = ThreadGovernor(threads)
+        self._encoder = Encoder(self._governor.threads_for_long_step)
         self._eog = context.model.eog_tokens
         self._waiting: deque[Request] = deque()
         self._changed = compute_loop.changed
@@ -113,7 +115,8 @@ class Scheduler:
         self._drop_cancelled()
         if not self._admissions_held:
             self._admission.admit(self._waiting, self._ticks)
-        for parts in plan_step(self._running(), self._context.batch_size):
+        ready = self._encoder.encode_next(self._running(), self._fail)
+        for parts in plan_step(ready, self._context.batch_size):
             started = time.perf_counter()
             if not self._decode(parts):
                 return  # the other decodes were planned for a memory that is different now

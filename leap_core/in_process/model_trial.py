@@ -98,7 +98,7 @@ def _render(model: LlamaModel) -> str | None:
         )
         for messages in ([QUESTION], [*CONVERSATION, QUESTION]):
             pieces = template.render(messages)
-            model.tokenize("".join(pieces), parse_special=True)
+            model.tokenize("".join(piece for piece in pieces if isinstance(piece, str)), parse_special=True)
     except LeapError as error:
         return error.message
     return None

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..chat_format.chat_template import THINK_START, ChatTemplate
-from ..chat_format.reply_tokens import ReplyMemory
-from ..engine.prompt import Prompt, boundaries_of
+from ..chat_format.reply_tokens import Piece, ReplyMemory
+from ..engine.prompt import Embeddings, Prompt, Segment, Tokens, boundaries_of
 from ..errors import LeapGenerationError
 from ..llama.model import LlamaModel
-from ..messages import ChatMessage
+from ..messages import ChatMessage, ChatMessageContent
 from ..options import AUTO, FunctionCallParser, GenerationOptions
+from .media_segments import MediaSegments, check_count
+from .projectors import ReadsMedia
 from .voice import as_text
 
 if TYPE_CHECKING:
@@ -21,24 +23,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MadePrompt:
-    """``pieces`` of text, cut where a special token that a user typed must stay text, and what the engine makes of
-    them."""
+    """``pieces`` of text, cut where a special token that a user typed must stay text, with the keys of media among
+    them, and what the engine makes of them. ``media`` are the segments by key; ``warnings`` are for the user."""
 
-    pieces: tuple[str, ...]
+    pieces: tuple[Piece, ...]
     prompt: Prompt
+    media: Mapping[bytes, MediaSegments] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
     @property
     def opens_reasoning(self) -> bool:
         """Whether the prompt ends within reasoning, as the templates of some models make it."""
-        return bool(self.pieces) and self.pieces[-1].rstrip().endswith(THINK_START)
+        last = self.pieces[-1] if self.pieces else b""
+        return isinstance(last, str) and last.rstrip().endswith(THINK_START)
 
 
 class PromptMaker:
     """Makes the prompts of one model. ``template``: Jinja text in the place of the model's own. ``parser_name``: how
-    the model writes calls, "auto" to tell by its vocabulary. Any thread may call."""
+    the model writes calls, "auto" to tell by its vocabulary. ``media`` reads pictures and sound. Any thread may
+    call."""
 
-    def __init__(self, model: LlamaModel, template: str | None, parser_name: str = AUTO) -> None:
+    def __init__(self, model: LlamaModel, template: str | None, parser_name: str = AUTO, *, media: ReadsMedia) -> None:
         self._model = model
+        self._media = media
         self._template = _read_template(model, template)
         self._parser = _parser_of_model(model, parser_name)
         self._replies = ReplyMemory(model.special_tokens)
@@ -57,18 +64,22 @@ class PromptMaker:
             )
         parser = self.parser_for(options) or self._parser
         pieces = self._template.render(
-            _with_schema(as_text(messages), options), functions, parser=parser, enable_thinking=options.enable_thinking
+            self._with_schema(as_text(messages), options),
+            functions,
+            parser=parser,
+            enable_thinking=options.enable_thinking,
         )
-        return self._made(pieces)
+        return self._made(pieces, options)
 
     def of_text(self, text: str) -> MadePrompt:
         """The prompt that ``text`` is, special tokens read where it spells them."""
-        return self._made([text])
+        return self._made([text], GenerationOptions())
 
     def text_of(self, made: MadePrompt) -> str:
-        """The whole text of a prompt, special tokens spelled out."""
-        model, text = self._model, "".join(made.pieces)
-        if model.bos_token is not None and not (made.pieces and made.pieces[0].startswith(model.bos_text)):
+        """The whole text of a prompt, special tokens spelled out; a medium is told by what it costs."""
+        model = self._model
+        text = "".join(piece if isinstance(piece, str) else _shown(made.media[piece], model) for piece in made.pieces)
+        if model.bos_token is not None and not text.startswith(model.bos_text):
             text = model.bos_text + text
         return text
 
@@ -99,23 +110,105 @@ class PromptMaker:
             return ()
         return ("the model's chat template has no place for functions, so the model does not know of them",)
 
-    def _made(self, pieces: Sequence[str]) -> MadePrompt:
+    def _made(self, pieces: Sequence[str | ChatMessageContent], options: GenerationOptions) -> MadePrompt:
+        media: dict[bytes, MediaSegments] = {}
+        texts: list[Piece] = []
+        check_count([piece for piece in pieces if not isinstance(piece, str)])
+        for piece in pieces:
+            if isinstance(piece, str):
+                texts.append(piece)
+            else:
+                medium = self._media.read(piece, options)
+                media[medium.key] = medium
+                texts.append(medium.key)
+        warnings = tuple(dict.fromkeys(warning for medium in media.values() for warning in medium.warnings))
+        return MadePrompt(tuple(texts), self._prompt(texts, media), media, warnings)
+
+    def _prompt(self, pieces: Sequence[Piece], media: Mapping[bytes, MediaSegments]) -> Prompt:
         model = self._model
         start, rest = self._replies.beginning(pieces)
-        ids = [*start, *(token for piece in rest for token in model.tokenize(piece, parse_special=True))]
-        if model.bos_token is not None and ids[:1] != [model.bos_token]:
-            ids.insert(0, model.bos_token)
-        boundaries = boundaries_of(ids, model.eog_tokens, model.control_tokens)
-        return MadePrompt(tuple(pieces), Prompt.of_tokens(ids, boundaries))
+        run = _Run()
+        read_before = [piece for piece in pieces if isinstance(piece, bytes)]
+        read_before = read_before[: len(read_before) - sum(isinstance(piece, bytes) for piece in rest)]
+        run.add_keys(start, [media[key] for key in read_before])
+        for piece in rest:
+            if isinstance(piece, bytes):
+                run.add_medium(media[piece])
+            else:
+                run.add_tokens(model.tokenize(piece, parse_special=True))
+        prompt = Prompt(run.segments())
+        if model.bos_token is not None and prompt.keys[:1] != [model.bos_token]:
+            run.open_with(model.bos_token)
+            prompt = Prompt(run.segments())
+        ends = boundaries_of(prompt.keys, model.eog_tokens, model.control_tokens)
+        boundaries = sorted({*ends, *(end for end in run.media_ends if end < len(prompt))})
+        return Prompt(prompt.segments, tuple(boundaries))
+
+    def _with_schema(self, messages: Sequence[ChatMessage], options: GenerationOptions) -> Sequence[ChatMessage]:
+        """The messages as the model sees them: with the schema of its answer, unless the options keep it out."""
+        schema = options.json_schema_constraint
+        if schema is None or not options.inject_schema_into_prompt:
+            return messages
+        from ..constraints import inject_schema
+        from ..constraints.extraction_prompt import ask_for_fields, extracts_from_pictures
+
+        asked = ask_for_fields(messages, schema) if extracts_from_pictures(self._model.path.name) else None
+        return inject_schema(messages, schema) if asked is None else asked
 
 
-def _with_schema(messages: Sequence[ChatMessage], options: GenerationOptions) -> Sequence[ChatMessage]:
-    """The messages as the model sees them: with the schema of its answer, unless the options keep it out."""
-    if options.json_schema_constraint is None or not options.inject_schema_into_prompt:
-        return messages
-    from ..constraints import inject_schema
+class _Run:
+    """Segments of a prompt in the making: tokens that follow each other become one."""
 
-    return inject_schema(messages, options.json_schema_constraint)
+    def __init__(self) -> None:
+        self._segments: list[list[int] | Embeddings] = []
+        self._length = 0
+        self.media_ends: list[int] = []
+        """Where another question about the same medium begins to differ: after its last row."""
+
+    def add_tokens(self, ids: Sequence[int]) -> None:
+        if ids and self._segments and isinstance(self._segments[-1], list):
+            self._segments[-1].extend(ids)
+        elif ids:
+            self._segments.append(list(ids))
+        self._length += len(ids)
+
+    def add_medium(self, medium: MediaSegments) -> None:
+        for segment in medium.segments:
+            if isinstance(segment, Tokens):
+                self.add_tokens(segment.ids)
+            else:
+                self._segments.append(segment)
+                self._length += segment.length
+                end = self._length
+        self.media_ends.append(end)
+
+    def add_keys(self, keys: Sequence[int], media: Sequence[MediaSegments]) -> None:
+        """Keys of an earlier prompt and its reply, in which the rows of ``media`` are negative numbers."""
+        at = 0
+        for medium in media:
+            first = next(n for n, segment in enumerate(medium.segments) if isinstance(segment, Embeddings))
+            row = next(n for n in range(at, len(keys)) if keys[n] < 0)
+            before = sum(len(segment.ids) for segment in medium.segments[:first] if isinstance(segment, Tokens))
+            self.add_tokens(keys[at : row - before])
+            start = self._length
+            self.add_medium(medium)
+            at = row - before + self._length - start
+        self.add_tokens(keys[at:])
+
+    def open_with(self, token: int) -> None:
+        self._segments.insert(0, [token])
+        self.media_ends = [end + 1 for end in self.media_ends]
+
+    def segments(self) -> tuple[Segment, ...]:
+        return tuple(Tokens(tuple(part)) if isinstance(part, list) else part for part in self._segments)
+
+
+def _shown(medium: MediaSegments, model: LlamaModel) -> str:
+    """A medium in a prompt that is printed."""
+    return "".join(
+        model.text_of(segment.ids) if isinstance(segment, Tokens) else f"[{segment.length} positions]"
+        for segment in medium.segments
+    )
 
 
 def _read_template(model: LlamaModel, override: str | None) -> ChatTemplate | None:

@@ -16,6 +16,7 @@ from ..runner.contract import Generation, ModelRunner, RenderedPrompt
 from ..voices import asks_to_speak, is_interleaved
 from .generation import InProcessGeneration
 from .loaded_model import Closing, LoadedModel, context_size_for, open_context, open_model, open_scheduler
+from .projectors import NoProjector, ReadsMedia, open_projector
 from .prompt_maker import MadePrompt, PromptMaker
 from .validated_generation import CheckedGeneration
 from .voice import TEXT_DEFAULTS, ModelVoice, open_voice
@@ -30,8 +31,9 @@ class InProcessRunner(ModelRunner):
 
     ``path``: a GGUF that ``models.gguf.read_gguf_header`` found sound. ``defaults``: sampling that the manifest or the
     catalogue recommends. ``parser_name``: how the model writes calls, "auto" to tell by its vocabulary. ``hold`` is
-    closed with the model: what keeps the file from being removed meanwhile. ``mute``: why the model has no voice
-    although one lies beside it. Raises LeapModelLoadingError.
+    closed with the model: what keeps the file from being removed meanwhile. The options' ``mm_proj_path`` names the
+    projector of a model that sees or hears. ``mute``: why the model has no voice although one lies beside it. Raises
+    LeapModelLoadingError.
     """
 
     def __init__(
@@ -47,11 +49,11 @@ class InProcessRunner(ModelRunner):
     ) -> None:
         self._model_id = model_id
         self._options = options = options.with_extras()
-        if options.mm_proj_path:
-            raise LeapModelLoadingError("pictures and sound are not supported yet", hint="load the text model alone")
         own = TEXT_DEFAULTS if options.audio_decoder_path else SamplingDefaults()
         self._defaults = (defaults or SamplingDefaults()).over(own).over(RUNTIME_DEFAULTS)
         self.model = open_model(path, options)
+        parts: list[Closing] = [self.model]
+        self.media: ReadsMedia = NoProjector(model_id, path)
         self._voice: ModelVoice | None = None
         self._mute = mute
         try:
@@ -60,19 +62,22 @@ class InProcessRunner(ModelRunner):
                     f"{path.name} makes embeddings and cannot answer a prompt",
                     hint="give another model with -m; `leap embed` uses this one",
                 )
-            self._prompts = PromptMaker(self.model, options.chat_template, parser_name)
+            if options.mm_proj_path is not None:
+                projector, self.media = open_projector(options.mm_proj_path, self.model, options)
+                parts.insert(0, projector)
+            self._prompts = PromptMaker(self.model, options.chat_template, parser_name, media=self.media)
             self._context_size = context_size_for(self.model, model_id, options.context_size)
             if options.audio_decoder_path is not None:
                 self._voice = open_voice(options.audio_decoder_path, options.audio_tokenizer_path, self.model)
+                parts.insert(0, self._voice)
             context = open_context(self.model, options, self._context_size)
         except BaseException:
-            if self._voice is not None:
-                self._voice.close()
-            self.model.close()
+            for part in parts:
+                part.close()
             raise
         self.scheduler = open_scheduler(context, options, self._context_size)
-        own_parts = [part for part in (self._voice, context, self.model, hold) if part is not None]
-        self._loaded = LoadedModel(self.scheduler, *own_parts)
+        parts.insert(0, context)
+        self._loaded = LoadedModel(self.scheduler, *parts, *([hold] if hold else []))
         self._loaded.unload_with(self)
 
     @property
@@ -145,7 +150,7 @@ class InProcessRunner(ModelRunner):
         speech = voice.begin(options, interleaved=is_interleaved(instruction)) if voice is not None else None
         request = Request(
             made.prompt,
-            Sampler(options, made.prompt.keys),
+            Sampler(options, made.prompt.token_ids),
             max_tokens=options.max_tokens,
             constraint=constraint.constraint if constraint else None,
             speech=speech,
@@ -158,6 +163,7 @@ class InProcessRunner(ModelRunner):
             inside_reasoning=made.opens_reasoning,
             warnings=(
                 *(constraint.warnings if constraint else ()),
+                *made.warnings,
                 *self._prompts.warnings(functions),
                 *self._speech_warnings(instruction),
             ),

@@ -16,7 +16,10 @@ from typing import IO, Any
 
 from ..errors import LeapError
 
-TRIALS = {"model": "leap_core.in_process.model_trial:try_model"}
+TRIALS = {
+    "model": "leap_core.in_process.model_trial:try_model",
+    "multimodal_projector": "leap_core.in_process.projector_trial:try_projector",
+}
 """By kind of file: the module and the function ``(path, beside, stage) -> facts`` that tries it."""
 
 Stage = Callable[[str], None]

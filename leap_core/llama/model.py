@@ -192,12 +192,17 @@ class LlamaModel:
 
     @cached_property
     def fingerprint(self) -> bytes:
-        """Tells model files apart by content: size and samples spread over the file (16 bytes)."""
-        digest = blake2b(digest_size=16)
-        size = self.path.stat().st_size
-        digest.update(str(size).encode())
-        with self.path.open("rb") as file:
-            for n in range(FINGERPRINT_SAMPLES):
-                file.seek(max(0, size - FINGERPRINT_SAMPLE_BYTES) * n // (FINGERPRINT_SAMPLES - 1))
-                digest.update(file.read(FINGERPRINT_SAMPLE_BYTES))
-        return digest.digest()
+        """Tells model files apart by content, see ``file_fingerprint``."""
+        return file_fingerprint(self.path)
+
+
+def file_fingerprint(path: Path) -> bytes:
+    """Tells large files apart by content: size and samples spread over the file (16 bytes)."""
+    digest = blake2b(digest_size=16)
+    size = path.stat().st_size
+    digest.update(str(size).encode())
+    with path.open("rb") as file:
+        for n in range(FINGERPRINT_SAMPLES):
+            file.seek(max(0, size - FINGERPRINT_SAMPLE_BYTES) * n // (FINGERPRINT_SAMPLES - 1))
+            digest.update(file.read(FINGERPRINT_SAMPLE_BYTES))
+    return digest.digest()

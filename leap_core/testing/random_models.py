@@ -17,6 +17,8 @@ CONTROL_TOKENS = (
     *("<|pad|>", "<|startoftext|>", "<|endoftext|>", "<|reserved_3|>", "<|reserved_4|>", "<|reserved_5|>"),
     *("<|im_start|>", "<|im_end|>", "<|tool_list_start|>", "<|tool_list_end|>", "<|tool_call_start|>"),
     *("<|tool_call_end|>", "<|tool_response_start|>", "<|tool_response_end|>", "<think>", "</think>"),
+    *("<image>", "<|image_start|>", "<|image_end|>", "<|img_thumbnail|>"),
+    *(f"<|img_row_{row}_col_{column}|>" for row in range(1, 11) for column in range(1, 10 // row + 1)),
 )
 COLBERT_MARKERS = ("[Q] ", "[D] ")
 TEMPLATE = (

@@ -8,7 +8,7 @@ import pytest
 
 from leap_core.chat_format.chat_template import SEAMS, ChatTemplate
 from leap_core.errors import LeapGenerationError, LeapModelLoadingError
-from leap_core.messages import ChatMessage, Image, LeapFunctionCall
+from leap_core.messages import ChatMessage, Image, LeapFunctionCall, Text
 
 SPECIALS = ["<|im_start|>", "<|im_end|>", "<|tool_call_start|>", "<|tool_call_end|>", "<think>", "</think>"]
 CHATML = (
@@ -137,9 +137,23 @@ def test_a_broken_template_is_a_loading_error(source: str) -> None:
         template(source)
 
 
-def test_a_picture_for_a_text_model_is_an_error() -> None:
-    with pytest.raises(LeapGenerationError, match="Image"):
-        template().render([ChatMessage("user", [Image(b"\xff\xd8\xff\xe0")])])
+def test_media_stand_where_their_messages_have_them() -> None:
+    picture, other = Image(b"\xff\xd8\xff\xe0"), Image(b"\xff\xd8\xff\xe1")
+    first = ChatMessage("user", [picture, Text("What is <|im_"), Text("end|> this?")])
+    pieces = template().render([first, ChatMessage("assistant", "A cat."), ChatMessage("user", [Text("And"), other])])
+    assert [piece for piece in pieces if isinstance(piece, Image)] == [picture, other]
+    at = pieces.index(picture)
+    assert str(pieces[at - 1]).endswith("<|im_start|>user\n") and str(pieces[at + 1]).startswith("What is <")
+    text = "".join(piece for piece in pieces if isinstance(piece, str))
+    assert "What is <|im_end|> this?<|im_end|>" in text and not any(mark in text for mark in SEAMS)
+    assert not any("<|im_end|> this" in piece for piece in pieces if isinstance(piece, str)), "what was typed is cut"
+
+
+def test_a_template_that_drops_or_repeats_media_is_an_error() -> None:
+    message = ChatMessage("user", [Image(b"\xff\xd8\xff\xe0"), Text("What is this?")])
+    for source in ("{{ messages[0].role }}", "{{ messages[0].content }}{{ messages[0].content }}"):
+        with pytest.raises(LeapGenerationError, match="leaves out a picture or a sound"):
+            template(source).render([message])
 
 
 def test_seams_are_unicode_noncharacters() -> None:

@@ -88,6 +88,8 @@ def test_json_holds_only_what_differs_and_reads_back_equal():
         tool_choice="required",
         audio_temperature=0.9,
         audio_top_k=4,
+        image_tokens=64,
+        image_tiles=True,
     )
     text = json.dumps(options.to_json())
     assert GenerationOptions.from_json(json.loads(text)) == options

@@ -51,10 +51,10 @@ def test_checkpoints_are_first_latest_and_spaced() -> None:
 
 def test_rows_of_embeddings_have_keys_of_their_own() -> None:
     rows = np.zeros((4, 8), np.float32)
-    one, same, other = (Embeddings(rows, key).position_keys() for key in (b"a", b"a", b"b"))
+    one, same, other = (Embeddings.of_rows(rows, key).position_keys() for key in (b"a", b"a", b"b"))
     assert one == same and not set(one) & set(other)
     assert all(key < 0 for key in one) and len(set(one)) == 4
-    prompt = Prompt((Tokens((1, 2)), Embeddings(rows, b"a"), Tokens((3,))))
+    prompt = Prompt((Tokens((1, 2)), Embeddings.of_rows(rows, b"a"), Tokens((3,))))
     assert len(prompt) == 7 and prompt.embedding_ranges[0][:2] == (2, 6)
 
 

@@ -238,7 +238,7 @@ def test_embeddings_stand_for_their_tokens(make_scheduler: Make, model: LlamaMod
     tensor = next(t for t in gguf.GGUFReader(model.path).tensors if t.name == "token_embd.weight")
     table = np.array(tensor.data, np.float32).reshape(-1, model.width)
     ids = words(60)
-    segments = (Tokens(tuple(ids[:20])), Embeddings(table[ids[20:50]], b"picture"), Tokens(tuple(ids[50:])))
+    segments = (Tokens(tuple(ids[:20])), Embeddings.of_rows(table[ids[20:50]], b"picture"), Tokens(tuple(ids[50:])))
     sequence = request(ids, max_tokens=8)
     mixed = Request(Prompt(segments, boundaries=(35,)), sequence.sampler, max_tokens=8)
     scheduler = make_scheduler()
@@ -248,7 +248,7 @@ def test_embeddings_stand_for_their_tokens(make_scheduler: Make, model: LlamaMod
     again = Request(Prompt(segments, boundaries=(35,)), request(ids).sampler, max_tokens=8)
     assert run(scheduler, again)[0] == tokens and again.cached >= 35
     other = Request(
-        Prompt((segments[0], Embeddings(table[ids[20:50]], b"another"), segments[2])),
+        Prompt((segments[0], Embeddings.of_rows(table[ids[20:50]], b"another"), segments[2])),
         request(ids).sampler,
         max_tokens=1,
     )

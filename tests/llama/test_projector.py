@@ -143,4 +143,4 @@ def test_too_few_samples_are_refused_before_they_can_end_the_process(projector: 
 def test_a_projector_of_another_width_is_refused(tmp_path: Path, text_model: LlamaModel) -> None:
     path = write_random_projector(tmp_path / "mmproj.gguf", 96, vision=TINY_VISION)
     with pytest.raises(LeapModelLoadingError, match="mismatch"):
-        Projector(path, text_model, threads=1)
+        Projector(path, text_model, threads=1).encode_image(32, 32, bytes(32 * 32 * 3))

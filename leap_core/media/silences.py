@@ -1,0 +1,70 @@
+"""Long sound cut at silences into pieces that fit into one prompt each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .audio import LEAST_SECONDS, RATE
+
+if TYPE_CHECKING:
+    from numpy import float32, float64
+    from numpy.typing import NDArray
+
+SHORTEST, LONGEST = 20.0, 30.0
+"""Seconds of a piece, between which the quietest moment is looked for."""
+FRAME = RATE // 50
+PAUSE_FRAMES = 10
+"""A pause is judged over 0.2 s: shorter ones are parts of words."""
+SILENCE = 1e-4
+"""Root mean square below which there is nothing to hear (-80 dB of full scale)."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Samples ``start`` to ``end`` of the whole. ``is_silent``: nothing can be heard in it."""
+
+    start: int
+    end: int
+    is_silent: bool = False
+
+    @property
+    def seconds(self) -> tuple[float, float]:
+        """Start and end in seconds."""
+        return self.start / RATE, self.end / RATE
+
+
+def cut_at_silences(samples: NDArray[float32], *, longest: float = LONGEST) -> list[Piece]:
+    """Pieces that cover all samples (mono, 16 kHz) in order, each at most ``longest`` seconds long; a cut lies in the
+    quietest pause of the last third of what a piece may hold."""
+    import numpy as np
+
+    longest = max(longest, 1.0)
+    shortest = longest * SHORTEST / LONGEST
+    loudness = _loudness(samples)
+    edges = [0]
+    while len(samples) - edges[-1] > longest * RATE:
+        first, last = int(edges[-1] + shortest * RATE) // FRAME, int(edges[-1] + longest * RATE) // FRAME
+        window = loudness[first : max(first + 1, last - PAUSE_FRAMES)]
+        edges.append((first + int(np.argmin(window)) + PAUSE_FRAMES // 2) * FRAME)
+    least = int(LEAST_SECONDS * RATE)
+    if len(edges) > 1 and len(samples) - edges[-1] < least:
+        edges[-1] -= least  # what is left would be too short to be heard
+    edges.append(len(samples))
+    return [
+        Piece(start, end, bool(np.sqrt(np.mean(np.square(samples[start:end], dtype=np.float64))) < SILENCE))
+        for start, end in zip(edges, edges[1:], strict=False)
+        if end > start
+    ]
+
+
+def _loudness(samples: NDArray[float32]) -> NDArray[float64]:
+    """Mean square of the pause that begins at each frame of 20 ms."""
+    import numpy as np
+
+    frames = len(samples) // FRAME
+    squares = np.square(samples[: frames * FRAME].reshape(frames, FRAME), dtype=np.float64).mean(axis=1)
+    sums = np.concatenate([[0.0], np.cumsum(squares)])
+    ends = np.minimum(np.arange(frames) + PAUSE_FRAMES, frames)
+    means: NDArray[float64] = (sums[ends] - sums[:frames]) / np.maximum(ends - np.arange(frames), 1)
+    return means
