@@ -11,6 +11,7 @@ with the built-in model, whose lines take the least time, it weighs the most.
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import statistics
 import subprocess
@@ -26,8 +27,10 @@ from pathlib import Path
 
 from harness import EOG_TOKENS, Row, alternate, report, words
 
+from leap_core.batch.input_rows import InputRows
 from leap_core.batch.journal import Journal
-from leap_core.batch.lines import Line, RequestReader, check_lines
+from leap_core.batch.line_index import LineIndex, check_lines
+from leap_core.batch.lines import RequestReader
 from leap_core.batch.output_file import OutputFile
 from leap_core.batch.results import Result
 from leap_core.batch.run import Batch
@@ -44,19 +47,20 @@ class TimedJournal(Journal):
 
     seconds = 0.0
 
-    def append(self, result: Result) -> None:
+    def append(self, result: Result) -> int:
         begun = time.perf_counter()
-        super().append(result)  # and syncs once a second
+        place = super().append(result)  # and syncs once a second
         self.seconds += time.perf_counter() - begun
+        return place
 
 
 def prompts(count: int) -> list[str]:
     return [words(8 + 2 * (n % 8), seed=n) for n in range(count)]
 
 
-def lines_of(texts: Sequence[str]) -> list[Line]:
-    rows = [json.dumps({"id": f"id-{n}", "prompt": text}).encode() for n, text in enumerate(texts)]
-    return check_lines(rows, RequestReader())[0]
+def lines_of(texts: Sequence[str]) -> LineIndex:
+    rows = [json.dumps({"id": f"id-{n}", "prompt": text}).encode() + b"\n" for n, text in enumerate(texts)]
+    return check_lines(InputRows("-", stdin=io.BytesIO(b"".join(rows))), RequestReader()).index
 
 
 def reader(tokens: int) -> RequestReader:
@@ -65,7 +69,7 @@ def reader(tokens: int) -> RequestReader:
 
 
 def batch(
-    runner: ModelRunner, lines: Sequence[Line], tokens: int, concurrency: int, directory: Path
+    runner: ModelRunner, lines: LineIndex, tokens: int, concurrency: int, directory: Path
 ) -> tuple[float, float]:
     """Seconds of one batch with its output and journal in the directory, and those that the journal took of them."""
     journal = TimedJournal(directory / "out.jsonl.journal")
@@ -80,7 +84,7 @@ def batch(
 
 
 def side_by_side(
-    model: str, work: Sequence[Line], tokens: int, threads: int, repeat: int
+    model: str, work: LineIndex, tokens: int, threads: int, repeat: int
 ) -> tuple[float, float, float]:
     """Medians of the seconds at the default concurrency, of its journal's, and of those one after another."""
     journalled: list[float] = []
@@ -90,7 +94,7 @@ def side_by_side(
             options = ModelLoadingOptions(slots=concurrency, cpu_threads=threads, context_size=2048)
             runner = stack.enter_context(Leap.load(model, options))
 
-            def timed(lines: Sequence[Line], runner: ModelRunner = runner, concurrency: int = concurrency) -> float:
+            def timed(lines: LineIndex, runner: ModelRunner = runner, concurrency: int = concurrency) -> float:
                 with tempfile.TemporaryDirectory(dir=Path.cwd()) as directory:
                     taken, in_journal = batch(runner, lines, tokens, concurrency, Path(directory))
                 if concurrency > 1:
@@ -104,7 +108,7 @@ def side_by_side(
     return together, statistics.median(journalled), alone
 
 
-def rows_for(model: str, work: Sequence[Line], tokens: int, threads: int, repeat: int) -> list[Row]:
+def rows_for(model: str, work: LineIndex, tokens: int, threads: int, repeat: int) -> list[Row]:
     """What batching wins with a model, and what the journal costs."""
     together, in_journal, alone = side_by_side(model, work, tokens, threads, repeat)
     name = Path(model).name

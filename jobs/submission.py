@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from leap_core.errors import LeapSerializationError
 from leap_core.messages import ChatMessage, ChatMessageRole
 from leap_core.options import GenerationOptions, ModelLoadingOptions
 from leap_core.storage.directories import private_directory
@@ -101,31 +102,44 @@ def batch_job(
 ) -> NewJob:
     """A job that answers the lines of a file, or ``rows``. All lines are checked now, and those of a pipe are kept
     until the job is removed."""
-    from leap_core.batch.settings import check_batch, rows_of
+    from leap_core.batch.settings import check_batch
 
     cwd = cwd or Path.cwd()
     name = Path(settings.source).name if rows is None else "standard input"
     settings = settings.from_anywhere(cwd)
+    kept = None
     if rows is not None or not Path(settings.source).is_file():  # a pipe can be read once, and not by the worker
-        rows = list(rows_of(settings.source) if rows is None else rows)
-    else:
-        rows = rows_of(settings.source)
-    checked = check_batch(settings, rows, default_model=default_model, variables=variables, cwd=cwd)
+        kept = _keep_rows(_rows_of(settings.source) if rows is None else rows, configuration.inputs)
+        settings = replace(settings, source=kept)
+    try:
+        with check_batch(settings, default_model=default_model, variables=variables, cwd=cwd) as checked:
+            model, digest = checked.model, checked.input_digest
+    except BaseException:
+        if kept is not None:
+            os.unlink(kept)
+        raise
     parameters: JsonObject = {
         "label": f"{name} -> {Path(settings.output).name}",
         "cwd": str(cwd),
         "variables": submitted_variables(variables, MODEL_VARIABLES),
         "host": host,
     }
-    if isinstance(rows, list):
-        parameters["kept"] = _keep_rows(rows, configuration.inputs)
-        settings = replace(settings, source=parameters["kept"])
-    settings = replace(settings, model=_absolute_reference(checked.model, variables, cwd))
+    if kept is not None:
+        parameters["kept"] = kept
+    settings = replace(settings, model=_absolute_reference(model, variables, cwd), input_digest=digest)
     parameters["batch"] = settings.to_json()
     return NewJob(BATCH, parameters)
 
 
-def _keep_rows(rows: Sequence[bytes], directory: Path) -> str:
+def _rows_of(path: str) -> Iterator[bytes]:
+    try:
+        with open(path, "rb") as file:
+            yield from file
+    except OSError as error:
+        raise LeapSerializationError(f"cannot read {path}: {error.strerror}") from None
+
+
+def _keep_rows(rows: Iterable[bytes], directory: Path) -> str:
     """Write lines to a file that outlives the pipe they came through; its path."""
     with tempfile.NamedTemporaryFile("wb", dir=private_directory(directory), suffix=".jsonl", delete=False) as file:
         file.writelines(rows)

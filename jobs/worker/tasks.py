@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from leap_core.errors import LeapError, LeapJobError
 from leap_core.functions import LeapFunction
@@ -23,6 +24,9 @@ from ..submitted_variables import variables_of
 from ..table.job import JsonObject, State
 from ..table.table import Ending
 from .attempt import Attempt
+
+if TYPE_CHECKING:
+    from leap_core.batch.settings import BatchSettings, CheckedBatch
 
 PROGRESS_SECONDS = 0.1
 
@@ -92,22 +96,40 @@ def generate(attempt: Attempt, load: Load) -> Ending:
 
 def batch(attempt: Attempt, open_model: OpenModel) -> Ending:
     """Answer the lines of a file; those that an earlier attempt answered are not asked again."""
-    from leap_core.batch.run import Progress
-    from leap_core.batch.settings import BatchSettings, check_batch, rows_of
+    from leap_core.batch.settings import BatchSettings, check_batch
 
     parameters = attempt.job.parameters
     settings = BatchSettings.from_json(parameters["batch"])
     variables = variables_of(parameters)
     checked = check_batch(
         settings,
-        rows_of(settings.source),
         default_model=parameters.get("default_model"),
         variables=variables,
         cwd=Path(parameters["cwd"]),
     )
+    with checked:
+        return _run_batch(attempt, settings, checked, open_model)
+
+
+class _StoppedError(Exception):
+    """The attempt was to stop while it waited."""
+
+
+def _run_batch(attempt: Attempt, settings: BatchSettings, checked: CheckedBatch, open_model: OpenModel) -> Ending:
+    from leap_core.batch.run import Progress
+
     for problem in checked.problems:
         attempt.note(f"{problem}; left out")
     last = 0.0
+    waits = False
+
+    def wait() -> None:
+        nonlocal waits
+        if not waits:
+            attempt.note(f"waiting for another batch that writes to {settings.output}")
+        waits = True
+        if attempt.stop.is_set():
+            raise _StoppedError
 
     def told(progress: Progress) -> None:
         nonlocal last
@@ -116,17 +138,20 @@ def batch(attempt: Attempt, open_model: OpenModel) -> Ending:
             last = now
             attempt.progress(_of_batch(progress))
 
-    journal = settings.open_journal()
+    journal = None
     try:
-        prepared = checked.open(journal, print, told, run_id=attempt.job.id)
+        journal = settings.open_journal(wait)
+        prepared = checked.open(journal, print, told, run_id=attempt.job.id, while_waiting=wait)
         ended = prepared.run(lambda: open_model(checked.model, settings.loading_options()), attempt.stop)
+    except _StoppedError:
+        return Ending(State.CANCELLED)
     except OSError as error:
         message = f"cannot write {error.filename or settings.output}: {error.strerror or error}"
         raise LeapError(message, hint=f"make room, then: leap jobs retry {attempt.job.id}") from None
     finally:
         if journal is not None:
             journal.close()
-    result = {"output": settings.output, **_of_batch(ended), "skipped": len(checked.problems)}
+    result = {"output": settings.output, **_of_batch(ended), "skipped": checked.problem_count}
     attempt.progress(_of_batch(ended))
     attempt.note(
         f"{ended.succeeded} of {ended.total} lines answered ({ended.reused} of them before), {ended.failed} failed; "

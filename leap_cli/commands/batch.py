@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 @click.argument("source", metavar="INPUT")
 @click.option("-o", "--output", "target", metavar="FILE", default="-", help="Where results go; - (default) is stdout.")
 @click.option("-s", "--system", metavar="TEXT", help="System prompt of lines that have none; or @FILE.")
-@click.option("--template", metavar="TEXT", help="Make each prompt of a line's fields: 'Translate: {text}'.")
+@click.option("--template", metavar="TEXT", help="Make each prompt of a line's fields or columns: 'Translate: {text}'.")
 @click.option("--tools", metavar="FILE", help="Functions for lines that declare none: OpenAI's JSON list.")
 @loading_flags
 @generation_flags
@@ -47,11 +47,22 @@ if TYPE_CHECKING:
     "--concurrency", type=click.IntRange(1, 256), default=16, show_default=True, metavar="N", help="Lines at once."
 )
 @click.option(
+    "--input-format",
+    type=click.Choice(["jsonl", "json", "csv", "tsv", "lines"]),
+    help="How INPUT is written; by its extension by default, else jsonl.",
+)
+@click.option(
     "--output-format",
-    type=click.Choice(["openai", "plain"]),
-    default="openai",
+    type=click.Choice(["auto", "openai", "plain", "csv", "tsv"]),
+    default="auto",
     show_default=True,
-    help="OpenAI's batch results, or plain: custom_id, text, finish_reason, tokens.",
+    help="OpenAI's batch results, plain JSON, or a table; plain where INPUT is plain.",
+)
+@click.option("--errors", metavar="FILE", help="Write failed lines to FILE, and leave them out of the output.")
+@click.option(
+    "--keep-fields/--no-keep-fields",
+    default=None,
+    help="Carry a line's own fields over to its plain result; default for tables.",
 )
 @click.option("--ordered/--unordered", default=True, help="Write in the order of the input (default), or as ready.")
 @click.option("--skip-invalid", is_flag=True, help="Leave out lines that cannot be used, instead of refusing all.")
@@ -75,7 +86,10 @@ def command(
     verbose: bool,
     show_thinking: bool,
     concurrency: int,
+    input_format: str | None,
     output_format: str,
+    errors: str | None,
+    keep_fields: bool | None,
     ordered: bool,
     skip_invalid: bool,
     overwrite: bool,
@@ -86,15 +100,16 @@ def command(
     job_retries: int,
     **flags: Any,
 ) -> ExitCode:
-    """Answer every line of INPUT, a JSONL file, or - for standard input.
+    """Answer every line of INPUT, a file of JSON lines, JSON, CSV, TSV or plain lines, or - for standard input.
 
-    A line is {"prompt": "..."}, {"messages": [...]}, a request of OpenAI's Batch format (custom_id and body), or, with
-    --template, an object of variables. What a line says (temperature, schema, tools, ...) wins over the options here.
+    A line is {"prompt": "..."}, {"messages": [...]}, a string, a request of OpenAI's Batch format (custom_id and body),
+    or, with --template, an object of variables; a row of a table is one too. What a line says (temperature, schema,
+    tools, ...) wins over the options here.
 
     The same command again goes on where it was ended, by Ctrl-C, a crash or a power failure: FILE.journal keeps what
     was answered. The exit code is 8 when some lines failed; they are tried again next time.
     """
-    from leap_core.batch.settings import STANDARD, BatchSettings, check_batch, rows_of
+    from leap_core.batch.settings import STANDARD, BatchSettings, check_batch
 
     output = Output(env)
     shape = take_constraint(flags, env)
@@ -117,6 +132,9 @@ def command(
         skip_invalid=skip_invalid,
         overwrite=overwrite,
         journal=None if journal is None else _place(env, journal),
+        input_format=input_format,
+        errors=None if errors is None else _place(env, errors),
+        keep_fields=keep_fields,
     )
     with telling_the_default(env, model):
         if background:
@@ -135,9 +153,10 @@ def command(
                 )
             tell_id(output, id)
             return ExitCode.DONE
-        rows = env.stdin if settings.source == STANDARD else rows_of(settings.source)
-        checked = check_batch(settings, rows, default_model=default_model(env), variables=env.variables, cwd=env.cwd)
-        return _run(env, output, settings, checked, verbose=verbose, quiet=quiet)
+        with check_batch(
+            settings, env.stdin, default_model=default_model(env), variables=env.variables, cwd=env.cwd
+        ) as checked:
+            return _run(env, output, settings, checked, verbose=verbose, quiet=quiet)
 
 
 def _run(
@@ -166,14 +185,17 @@ def _run(
             show = show_nothing if piped else ProgressLine(output)
             progress = checked.open(journal, output.text, show).run(load, stop)
     except OSError as error:
-        if isinstance(error, BrokenPipeError) or journal is None:
+        if isinstance(error, BrokenPipeError):
+            output.note("whatever read the results has ended: the rest was not answered")
+            raise
+        if journal is None:
             raise
         raise _not_written(error, settings) from None
     finally:
         if journal is not None:
             journal.close()
     if not quiet:
-        output.note(summary(progress, skipped=len(checked.problems)))
+        output.note(summary(progress, skipped=checked.problem_count))
         if progress.remark:
             output.note(progress.remark)
     if progress.stopped:

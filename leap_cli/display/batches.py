@@ -62,5 +62,5 @@ class ProgressLine:
 def warn_of_problems(output: Output, checked: CheckedBatch) -> None:
     for problem in checked.problems[:MOST_WARNINGS]:
         output.warning(f"{problem}; left out")
-    if len(checked.problems) > MOST_WARNINGS:
-        output.warning(f"{len(checked.problems) - MOST_WARNINGS} more lines are invalid and left out")
+    if checked.problem_count > MOST_WARNINGS:
+        output.warning(f"{checked.problem_count - MOST_WARNINGS} more lines are invalid and left out")

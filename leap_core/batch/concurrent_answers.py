@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from ..errors import LeapError, LeapQueueFullError, LeapUnavailableError
 from ..openai.replies import with_one_call
 from ..responses import Complete, GenerationFinishReason, require_complete
 from ..runner.contract import Generation, ModelRunner
-from .lines import Line, Request, RequestReader
+from .line_index import InputChangedError, LineIndex
+from .lines import Request, RequestReader
 
 AHEAD = 2
 """Requests that wait, tokenized, for the next free slot: none of the slots idles while a prompt is made."""
@@ -27,18 +28,19 @@ class AnsweringThreads:
         self._guard = threading.Lock()
         self._running: set[Generation] = set()
         self._leaving = threading.Event()
-        self._outcomes: queue.SimpleQueue[tuple[int, Complete | BaseException] | None] = queue.SimpleQueue()
+        self._outcomes: queue.SimpleQueue[tuple[int, str, Complete | BaseException] | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
 
-    def answers(self, work: Sequence[tuple[int, Line]]) -> Iterator[tuple[int, Complete | LeapError]]:
-        """The outcome of each line, as they come; it ends early once ``stop`` is set."""
-        source = iter(work)
-        size = min(self._size, len(work))
+    def answers(
+        self, work: Iterator[tuple[int, LineIndex]], count: int
+    ) -> Iterator[tuple[int, str, Complete | LeapError]]:
+        """Place, name and outcome of each of the ``count`` lines, as they come; it ends early once ``stop`` is set.
+        Lines are read when their turn comes. Raises InputChangedError for one that is no longer what was checked."""
+        size = min(self._size, count)
         watch = threading.Thread(target=self._watch, name="leap-batch-stop", daemon=True)
         watch.start()
         self._threads = [
-            threading.Thread(target=self._work, args=(source,), name=f"leap-batch-{n}", daemon=True)
-            for n in range(size)
+            threading.Thread(target=self._work, args=(work,), name=f"leap-batch-{n}", daemon=True) for n in range(size)
         ]
         for thread in self._threads:
             thread.start()
@@ -47,10 +49,12 @@ class AnsweringThreads:
             if outcome is None:
                 size -= 1
                 continue
-            n, said = outcome
-            if isinstance(said, LeapUnavailableError) or not isinstance(said, (Complete, LeapError)):
+            n, custom_id, said = outcome
+            if isinstance(said, (LeapUnavailableError, InputChangedError)):
                 raise said
-            yield n, said
+            if not isinstance(said, (Complete, LeapError)):
+                raise said
+            yield n, custom_id, said
 
     def __enter__(self) -> AnsweringThreads:
         return self
@@ -61,31 +65,47 @@ class AnsweringThreads:
         for thread in self._threads:
             thread.join()
 
-    def _work(self, source: Iterator[tuple[int, Line]]) -> None:
+    def _work(self, work: Iterator[tuple[int, LineIndex]]) -> None:
+        custom_id = ""
         try:
             while not self._ending():
                 with self._guard:
-                    found = next(source, None)
-                if found is None:
+                    line = next(work, None)
+                if line is None:
                     return
-                n, line = found
+                n, lines = line
                 try:
-                    complete = self._answer(line)
+                    custom_id, request = self._read(n, lines)
+                    complete = self._answer(request)
                 except LeapError as error:
                     if not self._ending():
-                        self._outcomes.put((n, error))
+                        self._outcomes.put((n, custom_id, error))
                 except BaseException as error:
-                    self._outcomes.put((n, error))
+                    self._outcomes.put((n, custom_id, error))
                     return
                 else:
                     if complete is not None:
-                        self._outcomes.put((n, complete))
+                        self._outcomes.put((n, custom_id, complete))
         finally:
             self._outcomes.put(None)
 
-    def _answer(self, line: Line) -> Complete | None:
+    def _read(self, n: int, lines: LineIndex) -> tuple[str, Request]:
+        """The name and the request of a line."""
+        number = lines.number(n)
+        try:
+            request = self._reader.read(lines.raw(n))
+            custom_id = request.custom_id or f"line-{number}"
+            if request.digest(custom_id) == lines.digest(n):
+                return custom_id, request
+        except (LeapError, UnicodeError):
+            pass
+        raise InputChangedError(
+            f"line {number} of the input changed while the batch ran",
+            hint="what was answered is kept; the same command goes on with the new lines",
+        )
+
+    def _answer(self, request: Request) -> Complete | None:
         """The reply to one line; None when it was stopped on the way."""
-        request = self._reader.read(line.raw)
         generation = self._start(request)
         if generation is None:
             return None

@@ -1,7 +1,8 @@
 """What a batch has done so far, kept beside its output: one JSON line a result, appended as the results come.
 
 A result counts once its line is whole. What the end of the process, or of the machine, tore is cut off when the
-journal is opened again. The file is locked while a batch runs, and the lock goes with its process.
+journal is opened again. The file is locked while a batch runs, and the lock goes with its process. Results stay on the
+disk: memory holds where each one lies.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from ..errors import LeapError, LeapSerializationError, LeapUnavailableError
 from ..storage.atomic_files import text_of
 from ..storage.locks import Busy, locked
 from .appending import append_whole
+from .journal_index import JournalIndex, read_index
 from .results import Result
 
 BEGINNING = b'{"leap_batch_journal":1'
@@ -27,6 +30,7 @@ BEGUN = "begun_by"
 """The field of a line that names the run which began the journal anew."""
 SYNC_SECONDS = 1.0
 """Most work, in seconds, that the loss of power can undo."""
+READ_BYTES = 1 << 14
 
 
 def journal_path(output: Path) -> Path:
@@ -51,28 +55,31 @@ def is_journal_of(path: Path, output: Path) -> bool | None:
 
 
 def being_written(output: Path) -> LeapUnavailableError:
-    """The error of who comes second."""
+    """The error of a batch whose output another one is writing."""
     return LeapUnavailableError(f"another batch is writing to {output}", hint="wait for it, or give another output")
 
 
 class Journal:
     """The open journal of one batch; ``output`` is the file of its results, None a stream.
 
-    Raises LeapUnavailableError when another process has it, LeapSerializationError when the file is something else.
+    ``while_waiting``: wait while another process has it, calling this a few times a second; it may raise. Raises
+    LeapUnavailableError when another process has the journal and there is no waiting, LeapSerializationError when the
+    file is something else.
     """
 
-    def __init__(self, path: Path, output: Path | None = None) -> None:
+    def __init__(
+        self, path: Path, output: Path | None = None, *, while_waiting: Callable[[], object] | None = None
+    ) -> None:
         self.path = path
         name = STREAM if output is None else _seen_from(path, output)
         self._header = BEGINNING + b"," + json.dumps({OUTPUT: name}).encode()[1:] + b"\n"
-        self._begun_by: str | None = None
         self._created = False
         self._resources = ExitStack()
         try:
-            with suppress(FileExistsError, FileNotFoundError):  # prompts and answers are nobody else's business
+            with suppress(FileExistsError, FileNotFoundError):  # others must not read prompts and answers
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
                 self._created = True
-            self._resources.enter_context(locked(path, wait=False))
+            self._resources.enter_context(locked(path, wait=while_waiting is not None, while_waiting=while_waiting))
         except Busy:
             if output is not None and path == journal_path(output):
                 raise being_written(output) from None
@@ -80,20 +87,40 @@ class Journal:
                 f"another batch uses the journal {path}", hint="wait for it, or give another journal"
             ) from None
         try:
-            self.results = self._read()
-            self._file = os.open(path, os.O_WRONLY | os.O_APPEND)
+            self._begun_by, self.index = self._read()
+            self._file = os.open(path, os.O_RDWR | os.O_APPEND)
             self._resources.callback(os.close, self._file)
+            self._end = os.fstat(self._file).st_size
         except BaseException:
             self._resources.close()
             raise
         self._synced = time.monotonic()
 
-    def append(self, result: Result) -> None:
-        """Keep a result. OSError means that it was not kept, and the journal is as before."""
-        line = text_of(json.dumps(result.to_json(), ensure_ascii=False, separators=(",", ":")))
-        append_whole(self._file, line.encode() + b"\n")
+    def append(self, result: Result) -> int:
+        """Keep a result; the place of its line. OSError means that it was not kept, and the journal is as before."""
+        line = text_of(json.dumps(result.to_json(), ensure_ascii=False, separators=(",", ":"))).encode() + b"\n"
+        append_whole(self._file, line)
+        place = self._end
+        self._end += len(line)
         if time.monotonic() - self._synced >= SYNC_SECONDS:
             self.sync()
+        return place
+
+    def result_at(self, place: int) -> Result:
+        """The result whose line begins there. Raises LeapSerializationError when it cannot be read any more."""
+        line = b""
+        while not line.endswith(b"\n"):
+            piece = os.pread(self._file, READ_BYTES, place + len(line))
+            end = piece.find(b"\n") + 1
+            line += piece[:end] if end else piece
+            if not piece:
+                break
+        try:
+            return Result.from_json(json.loads(line))
+        except (ValueError, TypeError, KeyError, LeapError):
+            raise LeapSerializationError(
+                f"{self.path} is damaged at byte {place}", hint="--overwrite answers all lines anew"
+            ) from None
 
     def sync(self) -> None:
         """Bring what was appended to the disk."""
@@ -104,9 +131,10 @@ class Journal:
         """Start over: nothing is known any more but who has begun."""
         os.ftruncate(self._file, 0)
         append_whole(self._file, self._header)
-        self.results, self._begun_by = {}, run_id
+        self.index, self._begun_by = JournalIndex(), run_id
         if run_id is not None:
             append_whole(self._file, json.dumps({BEGUN: run_id}).encode() + b"\n")
+        self._end = os.fstat(self._file).st_size
 
     def was_begun_by(self, run_id: str | None) -> bool:
         """Whether this run, and not another one before, has begun the journal anew."""
@@ -118,32 +146,21 @@ class Journal:
             self.path.unlink(missing_ok=True)
         self._resources.close()
 
-    def _read(self) -> dict[str, Result]:
-        """The newest result of each key, in the order in which the batch wrote them; the file is repaired."""
-        data = self.path.read_bytes()
-        if not data.startswith(BEGINNING[: len(data)]):
-            raise LeapSerializationError(
-                f"{self.path} is not the journal of a batch", hint="move it away, or give another output"
-            )
-        whole = data.rfind(b"\n") + 1
-        if not whole:
-            self.path.write_bytes(self._header)
-            return {}
-        if whole < len(data):
+    def _read(self) -> tuple[str | None, JournalIndex]:
+        """Who began the journal, and where its results lie; the file is repaired."""
+        with self.path.open("rb") as file:
+            header = file.readline(LONGEST_HEADER)
+            if not header.startswith(BEGINNING[: len(header)]):
+                raise LeapSerializationError(
+                    f"{self.path} is not the journal of a batch", hint="move it away, or give another output"
+                )
+            if not header.endswith(b"\n"):
+                self.path.write_bytes(self._header)
+                return None, JournalIndex()
+            begun_by, index, whole = read_index(file, len(header), BEGUN)
+        if whole < self.path.stat().st_size:
             os.truncate(self.path, whole)
-        results: dict[str, Result] = {}
-        for line in data[data.find(b"\n") : whole].splitlines():
-            try:
-                value = json.loads(line)
-                if BEGUN in value:
-                    self._begun_by = value[BEGUN]
-                    continue
-                result = Result.from_json(value)
-            except (ValueError, TypeError, KeyError, LeapError):
-                continue  # a hole that a power failure left: this line is done again
-            results.pop(result.key, None)
-            results[result.key] = result
-        return results
+        return begun_by, index
 
 
 def _output_in(header: bytes) -> str | None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import string
 from collections.abc import Mapping
 from typing import Any
 
 from ..errors import LeapSerializationError
+
+NAME = re.compile(r"[^\W\d][\w -]*")
+"""Of a column or field: words, with spaces and hyphens as headers of tables have them."""
 
 
 class LineTemplate:
@@ -17,7 +21,7 @@ class LineTemplate:
         self._pieces: list[tuple[str, str | None]] = []
         try:
             for literal, name, specification, conversion in string.Formatter().parse(text):
-                if name is not None and (not name.isidentifier() or specification or conversion):
+                if name is not None and (not NAME.fullmatch(name) or specification or conversion):
                     raise ValueError(f"{{{name}}} is not a plain name")
                 self._pieces.append((literal, name))
         except ValueError as error:

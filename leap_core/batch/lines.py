@@ -5,26 +5,27 @@ A line is one of
     {"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": {"messages": […], "temperature": 0}}
     {"messages": [{"role": "user", "content": "…"}]}
     {"prompt": "…"}
+    "a prompt"
 
-or, with a template, an object of its variables. The last three take a ``custom_id`` (or ``id``) too, else they are
-called by their line. The first three take the parameters of an OpenAI body beside the messages, and ``system``.
+or, with a template, an object of its variables. The objects take a ``custom_id`` (or ``id``) too, else they are
+called by their line, and take the parameters of an OpenAI body beside the messages, and ``system``.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NoReturn
 
-from ..errors import LeapError, LeapSchemaError, LeapSerializationError
+from ..errors import LeapSerializationError
 from ..functions import LeapFunction
 from ..messages import ChatMessage, ChatMessageRole
 from ..openai.fields import REFUSE
 from ..openai.parameters import ANY_OBJECT, schema_text
-from ..openai.requests import read_chat
+from ..openai.requests import KNOWN_FIELDS, read_chat
 from ..options import GenerationOptions
 from .line_template import LineTemplate
 
@@ -32,6 +33,8 @@ JsonObject = dict[str, Any]
 
 CHAT_URL = "/v1/chat/completions"
 ID_FIELDS = ("custom_id", "id")
+OWN_FIELDS = (*ID_FIELDS, "prompt", "system", "schema")
+"""Fields of a line that no OpenAI body has."""
 KEY_CHARACTERS = 32
 
 
@@ -52,55 +55,36 @@ class Request:
 
         Journals keep it, so it must stay what it was: a change of it answers all lines again.
         """
+        messages = canonical([message.to_json() for message in self.messages])
+        return digest_of(f'{{"custom_id":{canonical(custom_id)},"messages":{messages},{self.parameters}}}')
+
+    @property
+    def parameters(self) -> str:
+        """The part of the digested text that does not depend on the line's name and messages."""
         options = self.options.to_json()
         if options.get("json_schema_constraint") == ANY_OBJECT:
             options.pop("inject_schema_into_prompt", None)  # journals know json_object without it
-        value = {
-            "custom_id": custom_id,
-            "messages": [message.to_json() for message in self.messages],
-            "tools": [function.to_json_object() for function in self.functions],
-            "options": options,
-        }
-        return _hash(json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":")))
-
-
-@dataclass(frozen=True)
-class Line:
-    """A line that was found sound. It is parsed again when its turn comes, so that a long batch stays small."""
-
-    number: int
-    custom_id: str
-    digest: str
-    raw: bytes = field(repr=False)
-
-    def key(self, fingerprint: str) -> str:
-        """A name for what is asked under these fingerprint (model and loading options): equal means same work."""
-        return _hash(self.digest + fingerprint)
-
-
-@dataclass(frozen=True)
-class Problem:
-    """A line that cannot be used, and why."""
-
-    number: int
-    message: str
-
-    def __str__(self) -> str:
-        return f"line {self.number}: {self.message}"
+        tools = [function.to_json_object() for function in self.functions]
+        return f'"options":{canonical(options)},"tools":{canonical(tools)}'
 
 
 @dataclass(frozen=True)
 class RequestReader:
-    """Reads lines; ``options``, ``functions`` and ``system`` are the command's, and what a line says wins over them."""
+    """Reads lines; ``options``, ``functions`` and ``system`` are the command's, and what a line says wins over them.
+    ``keep_fields``: further fields beside a prompt are the user's own, and no error."""
 
     options: GenerationOptions = field(default_factory=GenerationOptions)
     functions: tuple[LeapFunction, ...] = ()
     system: str | None = None
     template: LineTemplate | None = None
+    keep_fields: bool = False
 
     def read(self, raw: bytes) -> Request:
         """Parse one line. Raises LeapSerializationError, LeapOptionsError or LeapSchemaError."""
-        value = _parse(raw)
+        return self.read_value(parse_line(raw))
+
+    def read_value(self, value: JsonObject) -> Request:
+        """``read`` for a line that is parsed already."""
         if self.template is not None:
             return self._of_variables(value, self.template)
         if "body" in value:
@@ -109,15 +93,17 @@ class RequestReader:
             raise LeapSerializationError(
                 "expected body, messages or prompt", hint="--template makes prompts of other fields"
             )
-        return self._of_fields(dict(value), _identifier(value))
+        custom_id = identifier_of(value)
+        return self._of_fields(only_known(value) if self.keep_fields else dict(value), custom_id)
+
+    def is_own(self, name: str) -> bool:
+        """Whether a field of a line means nothing to leap, and is its user's own."""
+        return name not in OWN_FIELDS and name not in KNOWN_FIELDS
 
     def _of_variables(self, value: JsonObject, template: LineTemplate) -> Request:
         prompt = template.fill(value)
-        named = {
-            name: value[name] for name in ID_FIELDS if value.get(name) != "" and isinstance(value.get(name), (str, int))
-        }
         body = {"messages": [{"role": "user", "content": prompt}]}
-        return self._request(_identifier(named), body, self.system)
+        return self._request(identifier_of(names_among(value)), body, self.system)
 
     def _of_openai(self, value: JsonObject) -> Request:
         for name in value:
@@ -135,7 +121,7 @@ class RequestReader:
         for name in ("prompt", "system", "schema"):
             if name in body:
                 raise LeapSerializationError("there is no such field", path=f"body.{name}")
-        return self._of_fields(dict(body), _identifier(value))
+        return self._of_fields(dict(body), identifier_of(value))
 
     def _of_fields(self, fields: JsonObject, custom_id: str | None) -> Request:
         if "prompt" in fields and "messages" in fields:
@@ -168,57 +154,30 @@ class RequestReader:
         return Request(custom_id, messages, asked.functions, asked.options, asked.model, asked.single_call)
 
 
-def check_lines(rows: Iterable[bytes], reader: RequestReader) -> tuple[list[Line], list[Problem], set[str | None]]:
-    """The sound lines, what is wrong with the others, and the models that the sound ones name (None: none).
-
-    Blank lines are passed over, and counted.
-    """
-    lines: list[Line] = []
-    problems: list[Problem] = []
-    models: set[str | None] = set()
-    seen: dict[str, int] = {}
-    for number, raw in enumerate(rows, start=1):
-        raw = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
-        if not raw.strip():
-            continue
-        try:
-            request = reader.read(raw)
-            custom_id = request.custom_id or f"line-{number}"
-            if custom_id in seen:
-                raise LeapSerializationError(f"the id {custom_id!r} is already on line {seen[custom_id]}")
-            digest = request.digest(custom_id)
-        except UnicodeEncodeError:
-            problems.append(Problem(number, "a text has half of a surrogate pair"))
-        except LeapError as error:
-            problems.append(Problem(number, _told(error)))
-        else:
-            seen[custom_id] = number
-            lines.append(Line(number, custom_id, digest, raw))
-            models.add(request.model)
-    return lines, problems, models
-
-
-def _hash(text: str) -> str:
+def digest_of(text: str) -> str:
+    """A name for a text: 32 hexadecimal digits. Raises UnicodeEncodeError for half of a surrogate pair."""
     return hashlib.sha256(text.encode()).hexdigest()[:KEY_CHARACTERS]
 
 
-def _told(error: LeapError) -> str:
-    if isinstance(error, LeapSchemaError) and error.pointer:
-        return f"schema{error.pointer}: {error.message}"
-    return f"{error.message} ({error.hint})" if error.hint else error.message
+def key_of(digest: str, fingerprint: str) -> str:
+    """A name for what a line asks of a model with this fingerprint: equal means same work. Journals keep it."""
+    return digest_of(digest + fingerprint)
 
 
-def _parse(raw: bytes) -> JsonObject:
+def parse_line(raw: bytes) -> JsonObject:
+    """A line's object; a string stands for its prompt. Raises LeapSerializationError."""
     try:
-        value = json.loads(raw.decode("utf-8"), parse_constant=_no_constant, object_pairs_hook=_no_duplicates)
+        value = _DECODER.decode(raw.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise LeapSerializationError(f"not UTF-8 text (byte {error.start + 1})") from None
     except json.JSONDecodeError as error:
         raise LeapSerializationError(f"not JSON: {error.msg} at character {error.pos + 1}") from None
     except (ValueError, RecursionError) as error:
         raise LeapSerializationError(f"not JSON that can be used: {error}") from None
+    if isinstance(value, str):
+        return {"prompt": value}
     if not isinstance(value, dict):
-        raise LeapSerializationError("expected a JSON object")
+        raise LeapSerializationError("expected a JSON object or a string")
     return value
 
 
@@ -235,7 +194,11 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> JsonObject:
     return value
 
 
-def _identifier(value: Mapping[str, Any]) -> str | None:
+_DECODER = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_no_duplicates)
+
+
+def identifier_of(value: Mapping[str, Any]) -> str | None:
+    """The name that a line has, or None. Raises LeapSerializationError for one that is no text."""
     for name in ID_FIELDS:
         found = value.get(name)
         if isinstance(found, int) and not isinstance(found, bool):
@@ -245,6 +208,25 @@ def _identifier(value: Mapping[str, Any]) -> str | None:
                 raise LeapSerializationError("expected a text that is not empty", path=name)
             return found
     return None
+
+
+def names_among(variables: JsonObject) -> JsonObject:
+    """Those variables that can name their line."""
+    return {
+        name: variables[name]
+        for name in ID_FIELDS
+        if variables.get(name) != "" and isinstance(variables.get(name), (str, int))
+    }
+
+
+def only_known(fields: JsonObject) -> JsonObject:
+    """A line without the fields that are its user's own."""
+    return {name: value for name, value in fields.items() if name in OWN_FIELDS or name in KNOWN_FIELDS}
+
+
+def canonical(value: object) -> str:
+    """A JSON text that is equal for equal values."""
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
 @lru_cache(maxsize=256)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
@@ -14,11 +14,15 @@ from ..storage.locks import Busy, locked
 from .appending import append_whole
 from .journal import being_written
 
+PIECE = 1 << 16
+Lines = Callable[[], Iterator[str]]
+"""Rendered lines from the first one on; it may be called twice."""
+
 
 class Sink(Protocol):
     """Takes rendered lines, in the order in which they shall stand."""
 
-    def open(self, lines: Iterable[str]) -> None:
+    def open(self, lines: Lines) -> None:
         """Begin with these lines, and nothing else."""
         ...
 
@@ -34,26 +38,29 @@ class Sink(Protocol):
 
 
 class OutputFile:
-    """A file that holds whole lines only; opening it keeps what is right already. It is locked while it is open."""
+    """A file that holds whole lines only; opening it keeps what is right already. It is locked while it is open.
 
-    def __init__(self, path: Path) -> None:
+    ``while_waiting``: wait while another batch writes to it, calling this a few times a second; it may raise.
+    """
+
+    def __init__(self, path: Path, *, while_waiting: Callable[[], object] | None = None) -> None:
         self.path = path.resolve()  # a link stays one
+        self._while_waiting = while_waiting
         self._descriptor: int | None = None
         self._locks = ExitStack()
 
-    def open(self, lines: Iterable[str]) -> None:
+    def open(self, lines: Lines) -> None:
         """Raises LeapUnavailableError when another batch writes to it."""
         self._lock(self.path)
-        wanted = "".join(line + "\n" for line in lines).encode()
-        there = self.path.read_bytes() if self.path.exists() else b""
-        if not wanted.startswith(there[: there.rfind(b"\n") + 1]):
-            self._replace(wanted)
-            there = wanted
+        agreed, rest = self._agreement(lines())
+        if agreed is None:
+            self._replace(lines())
+            rest = iter(())
         self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        whole = there.rfind(b"\n") + 1
-        if whole < len(there):  # a torn last line
-            os.ftruncate(self._descriptor, whole)
-        append_whole(self._descriptor, wanted[whole:])
+        if agreed is not None:
+            os.ftruncate(self._descriptor, agreed)  # a torn last line
+        for line in rest:
+            self.write(line)
 
     def write(self, line: str) -> None:
         assert self._descriptor is not None
@@ -71,18 +78,37 @@ class OutputFile:
                 finally:
                     os.close(descriptor)
 
+    def _agreement(self, lines: Iterator[str]) -> tuple[int | None, Iterator[str]]:
+        """How many bytes of the file agree with ``lines``, None when its whole lines are not their beginning; and the
+        lines that are not in it yet."""
+        if not self.path.exists():
+            return 0, lines
+        with self.path.open("rb") as file:
+            whole = _whole_lines(file.fileno())
+            place = 0
+            for line in lines:
+                data = line.encode() + b"\n"
+                if place == whole:
+                    return place, _with_first(line, lines)
+                if file.read(len(data)) != data:
+                    return None, lines
+                place += len(data)
+        return (place if place == whole else None), iter(())
+
     def _lock(self, path: Path) -> None:
+        waiting = self._while_waiting
         try:
-            self._locks.enter_context(locked(path, wait=False))
+            self._locks.enter_context(locked(path, wait=waiting is not None, while_waiting=waiting))
         except Busy:
             raise being_written(self.path) from None
 
-    def _replace(self, wanted: bytes) -> None:
+    def _replace(self, lines: Iterator[str]) -> None:
         fresh = self.path.with_name(f".{self.path.name}.new")
         self._lock(fresh)  # so that the file is locked under its name at any time
         try:
             with fresh.open("wb") as file:
-                file.write(wanted)
+                for line in lines:
+                    file.write(line.encode() + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
             shutil.copymode(self.path, fresh)
@@ -105,8 +131,8 @@ class OutputStream:
         file = open(place, "a", encoding="utf-8", buffering=1)  # noqa: SIM115 - the stream's close closes it
         return OutputStream(file.write, file.close)
 
-    def open(self, lines: Iterable[str]) -> None:
-        for line in lines:
+    def open(self, lines: Lines) -> None:
+        for line in lines():
             self.write(line)
 
     def write(self, line: str) -> None:
@@ -117,3 +143,20 @@ class OutputStream:
 
     def close(self) -> None:
         self._close()
+
+
+def _with_first(line: str, lines: Iterator[str]) -> Iterator[str]:
+    yield line
+    yield from lines
+
+
+def _whole_lines(descriptor: int) -> int:
+    """Where the last whole line of a file ends."""
+    place = os.fstat(descriptor).st_size
+    while place:
+        begin = max(0, place - PIECE)
+        end = os.pread(descriptor, place - begin, begin).rfind(b"\n") + 1
+        if end:
+            return begin + end
+        place = begin
+    return 0

@@ -2,20 +2,44 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..openai.replies import finish_reason, message_body, usage, whole_chat
 from ..responses import Complete
 from ..statistics import GenerationStats
+from .input_formats import DELIMITERS
 
 JsonObject = dict[str, Any]
 
 OPENAI, PLAIN = "openai", "plain"
-FORMATS = (OPENAI, PLAIN)
+AUTO = "auto"
+FORMATS = (AUTO, OPENAI, PLAIN, *DELIMITERS)
+OWN_NAMES = {
+    "custom_id",
+    "answer",
+    "tool_calls",
+    "reasoning",
+    "finish_reason",
+    "prompt_tokens",
+    "completion_tokens",
+    "warnings",
+    "error",
+}
+"""Fields of a plain result: a field of the input that is called so gets another name."""
 NO_STATS = GenerationStats(0, 0, 0, 0.0)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is carried over from a line: its ``fields``, and the ``columns`` that all lines have in a table."""
+
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    columns: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -55,18 +79,21 @@ class Result:
             Complete.from_json(result.response)
         return result
 
-    def render(self, format: str) -> str:
+    def render(self, form: str, row: Row) -> str:
         """The line of the output, without its line end."""
-        value = self._openai() if format == OPENAI else self._plain()
+        if form in DELIMITERS:
+            return self._table_row(form, row)
+        value = self._openai() if form == OPENAI else self._plain(row)
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
-    def _plain(self) -> JsonObject:
+    def _plain(self, row: Row) -> JsonObject:
+        kept = {f"input_{name}" if name in OWN_NAMES else name: value for name, value in row.fields.items()}
+        answer = "answer" if row.fields else "text"
         if self.response is None:
-            return {"custom_id": self.custom_id, "error": self.error}
-        complete = Complete.from_json(self.response)
-        assert isinstance(complete, Complete)
+            return {"custom_id": self.custom_id, **kept, "error": self.error}
+        complete = self._complete
         message = complete.full_message
-        value: JsonObject = {"custom_id": self.custom_id, "text": message.text}
+        value: JsonObject = {"custom_id": self.custom_id, **kept, answer: message.text}
         if message.function_calls:
             value["tool_calls"] = message_body(message)["tool_calls"]
         if message.reasoning_content:
@@ -76,11 +103,33 @@ class Result:
         value |= {name: counts[name] for name in ("prompt_tokens", "completion_tokens")}
         return value | ({"warnings": list(complete.warnings)} if complete.warnings else {})
 
+    def _table_row(self, form: str, row: Row) -> str:
+        columns = [row.fields.get(name, "") for name in row.columns] if row.columns else [self.custom_id]
+        answer = "" if self.response is None else self._complete.full_message.text
+        return table_row(form, [*columns, answer, "" if self.error is None else str(self.error.get("message", ""))])
+
     def _openai(self) -> JsonObject:
         head = {"id": f"batch_req_{self.key}", "custom_id": self.custom_id}
         if self.response is None:
             return {**head, "response": None, "error": self.error}
+        body = whole_chat({"id": f"chatcmpl-{self.key}", "created": self.created, "model": self.model}, self._complete)
+        return {**head, "response": {"status_code": 200, "request_id": self.key, "body": body}, "error": None}
+
+    @property
+    def _complete(self) -> Complete:
         complete = Complete.from_json(self.response)
         assert isinstance(complete, Complete)
-        body = whole_chat({"id": f"chatcmpl-{self.key}", "created": self.created, "model": self.model}, complete)
-        return {**head, "response": {"status_code": 200, "request_id": self.key, "body": body}, "error": None}
+        return complete
+
+
+def table_row(form: str, values: Sequence[object]) -> str:
+    """A row of a table, without its line end."""
+    text = io.StringIO()
+    cells = [value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for value in values]
+    csv.writer(text, delimiter=DELIMITERS[form], lineterminator="\r\n").writerow(cells)  # what is in it is quoted
+    return text.getvalue().removesuffix("\r\n")
+
+
+def table_header(form: str, columns: Sequence[str]) -> str:
+    """The first row of a table of results."""
+    return table_row(form, [*(columns or ("custom_id",)), "answer", "error"])

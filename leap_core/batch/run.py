@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from array import array
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 
@@ -14,8 +15,11 @@ from ..responses import Complete
 from ..runner.contract import ModelRunner
 from .concurrent_answers import AnsweringThreads
 from .journal import Journal
-from .lines import Line, RequestReader
+from .journal_index import NOWHERE
+from .line_index import LineIndex
+from .lines import RequestReader, key_of
 from .output_file import Sink
+from .result_writer import ResultWriter
 from .results import OPENAI, Result
 
 
@@ -64,12 +68,13 @@ class Progress:
 class Batch:
     """One batch that can be run: the lines, how to read them, and where the results go.
 
-    ``fingerprint`` names model and loading options; results of other fingerprint are not taken over.
-    ``on_result`` hears of every new result, and may raise to end the batch. ``overwrite``: earlier results are given
-    up as soon as the model is loaded, unless they are of an earlier attempt of the run ``run_id``.
+    ``fingerprint`` names model and loading options; results of another one are not taken over. ``on_result`` hears of
+    every new result, and may raise to end the batch. ``overwrite``: earlier results are given up as soon as the model
+    is loaded, unless they are of an earlier attempt of the run ``run_id``. ``failures`` takes the failed lines, which
+    are then left out of ``sink``.
     """
 
-    lines: Sequence[Line]
+    lines: LineIndex
     reader: RequestReader
     fingerprint: str
     sink: Sink
@@ -80,6 +85,7 @@ class Batch:
     overwrite: bool = False
     run_id: str | None = None
     on_result: Callable[[Progress], object] = lambda _progress: None
+    failures: Sink | None = None
 
     def run(self, load: Callable[[], AbstractContextManager[ModelRunner]], stop: threading.Event) -> Progress:
         """Answer what is missing. ``load`` is called only if something is, and left when all is answered.
@@ -88,47 +94,56 @@ class Batch:
         result cannot be written, and LeapUnavailableError when the runner is lost or another batch writes to the same
         output. What was finished by then is kept.
         """
-        if not self.lines:  # perhaps whoever should have written them failed: no reason to lose anything
+        total = len(self.lines)
+        if not total:  # perhaps the program that should have written them failed: no reason to lose anything
             self.sink.leave()
             return Progress(0)
-        keys = [line.key(self.fingerprint) for line in self.lines]
         anew = self.overwrite and self.journal is not None and not self.journal.was_begun_by(self.run_id)
-        known = {} if self.journal is None or anew else self.journal.results
-        kept = {n: known[key] for n, key in enumerate(keys) if key in known and known[key].succeeded}
-        named = {line.custom_id for line in self.lines}
-        dropped = sum(result.succeeded and result.custom_id not in named for result in known.values())
-        progress = Progress(len(keys), succeeded=len(kept), reused=len(kept), dropped=dropped)
-        missing = [n for n in range(len(keys)) if n not in kept]
+        places, dropped = self._kept(anew)
+        kept = total - places.count(NOWHERE)
+        progress = Progress(total, succeeded=kept, reused=kept, dropped=dropped)
         with ExitStack() as resources:
-            runner = resources.enter_context(load()) if missing else None
+            runner = resources.enter_context(load()) if kept < total else None
             if anew and self.journal is not None:
                 self.journal.begin(self.run_id)
-            writer = _Writer(self.sink, self.format, len(keys), self.ordered)
-            resources.callback(self.sink.close)
-            writer.open(kept, _order(known, keys, kept))
+            for sink in filter(None, (self.sink, self.failures)):
+                resources.callback(sink.close)
+            writer = ResultWriter(self, places)
+            writer.open()
             if runner is not None:
-                progress = self._answer(runner, missing, keys, writer, progress, stop)
+                progress = self._answer(runner, places, writer, progress, stop)
             if self.journal is not None:
                 self.journal.sync()
         return progress
 
+    def key(self, n: int) -> str:
+        """The name of what a line asks of this model."""
+        return key_of(self.lines.digest(n), self.fingerprint)
+
+    def _kept(self, anew: bool) -> tuple[array[int], int]:
+        """Where the journal has the result of each line (-1: nowhere), and how many of its results are of no line."""
+        if self.journal is None or anew or not len(self.journal.index):
+            return array("q", [NOWHERE]) * len(self.lines), 0
+        keys = b"".join(bytes.fromhex(self.key(n)) for n in range(len(self.lines)))
+        return self.journal.index.places_of(keys), self.journal.index.count_without(self.lines.ids)
+
     def _answer(
         self,
         runner: ModelRunner,
-        missing: Sequence[int],
-        keys: Sequence[str],
-        writer: _Writer,
+        places: array[int],
+        writer: ResultWriter,
         progress: Progress,
         stop: threading.Event,
     ) -> Progress:
         threads = AnsweringThreads(runner, self.reader, self.concurrency, stop)
         started = time.monotonic()
+        missing = places.count(NOWHERE)
+        work = ((n, self.lines) for n in range(len(places)) if places[n] == NOWHERE)
         with threads:
-            for n, outcome in threads.answers([(n, self.lines[n]) for n in missing]):
-                result = self._result(runner, keys[n], self.lines[n].custom_id, outcome)
-                if self.journal is not None:
-                    self.journal.append(result)
-                writer.add(n, result)
+            for n, custom_id, outcome in threads.answers(work, missing):
+                result = self._result(runner, self.key(n), custom_id, outcome)
+                place = NOWHERE if self.journal is None else self.journal.append(result)
+                writer.add(n, result, place)
                 progress = replace(
                     progress,
                     succeeded=progress.succeeded + result.succeeded,
@@ -144,40 +159,3 @@ class Batch:
         if isinstance(outcome, LeapError):
             return Result(key, custom_id, runner.model_id, created, error=error_record(outcome))
         return Result(key, custom_id, runner.model_id, created, response=outcome.to_json())
-
-
-def _order(known: dict[str, Result], keys: Sequence[str], kept: dict[int, Result]) -> list[int]:
-    """The kept lines in the order in which they were finished."""
-    place = {key: n for n, key in enumerate(known)}
-    return sorted(kept, key=lambda n: place[keys[n]])
-
-
-class _Writer:
-    """Puts results into the sink: in the lines' order as soon as the ones before are there, or as they come."""
-
-    def __init__(self, sink: Sink, format: str, total: int, ordered: bool) -> None:
-        self._sink, self._format, self._total, self._ordered = sink, format, total, ordered
-        self._early: dict[int, str] = {}
-        self._next = 0
-
-    def open(self, kept: dict[int, Result], finished_order: Sequence[int]) -> None:
-        if not self._ordered:
-            self._sink.open(kept[n].render(self._format) for n in finished_order)
-            return
-        self._early = {n: result.render(self._format) for n, result in kept.items()}
-        self._sink.open(list(self._ready()))
-
-    def add(self, n: int, result: Result) -> None:
-        line = result.render(self._format)
-        if not self._ordered:
-            self._sink.write(line)
-            return
-        self._early[n] = line
-        for ready in self._ready():
-            self._sink.write(ready)
-
-    def _ready(self) -> Iterator[str]:
-        while self._next in self._early:
-            line = self._early.pop(self._next)
-            self._next += 1
-            yield line

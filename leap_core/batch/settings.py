@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from ..errors import LeapModelNotFoundError, LeapSerializationError
 from ..openai.parameters import functions_of
 from ..options import GenerationOptions, ModelLoadingOptions
 from ..storage.atomic_files import descriptor_of
+from .input_formats import INPUT_FORMATS, JSON_ARRAY, JSONL, TABLES, format_of
+from .input_rows import InputRows
 from .journal import Journal, is_journal_of, journal_path
+from .line_index import CheckedLines, LineIndex, Problem, check_lines
 from .line_template import LineTemplate
-from .lines import Line, Problem, RequestReader, check_lines
+from .lines import RequestReader
 from .model_fingerprint import fingerprint_of
 from .output_file import OutputFile, OutputStream, Sink
-from .results import FORMATS, OPENAI
+from .results import AUTO, FORMATS, OPENAI, PLAIN
 from .run import Batch, Progress
 
 JsonObject = dict[str, Any]
@@ -35,7 +38,10 @@ OF_ONE_PROCESS = ("/dev/", "/proc/")
 class BatchSettings:
     """``source`` and ``output`` are paths, or "-" for a stream. ``model`` None takes the one that the lines name, else
     the built-in one. ``options``: a GenerationOptions as JSON. ``tools``: OpenAI's declarations. ``loading``: fields of
-    ModelLoadingOptions other than slots. ``journal`` None: beside the output, and none for a stream."""
+    ModelLoadingOptions other than slots. ``journal`` None: beside the output, and none for a stream. ``input_format``
+    None: by the source's extension. ``errors``: a file for the failed lines, which are then left out of the output.
+    ``keep_fields`` carries the fields of a line over to its result (None: those of tables). ``input_digest``: what
+    ``CheckedBatch.input_digest`` was; another input is refused."""
 
     source: str
     output: str
@@ -45,16 +51,24 @@ class BatchSettings:
     system: str | None = None
     template: str | None = None
     tools: list[JsonObject] = field(default_factory=list)
-    format: str = OPENAI
+    format: str = AUTO
     ordered: bool = True
     concurrency: int = DEFAULT_CONCURRENCY
     skip_invalid: bool = False
     overwrite: bool = False
     journal: str | None = None
+    input_format: str | None = None
+    errors: str | None = None
+    keep_fields: bool | None = None
+    input_digest: str | None = None
 
     def __post_init__(self) -> None:
         if self.format not in FORMATS:
             raise LeapSerializationError(f"{self.format!r} is not one of {', '.join(FORMATS)}", path="output format")
+        if self.input_format not in (None, *INPUT_FORMATS):
+            raise LeapSerializationError(
+                f"{self.input_format!r} is not one of {', '.join(INPUT_FORMATS)}", path="input format"
+            )
         if not 1 <= self.concurrency <= MOST_CONCURRENCY:
             raise LeapSerializationError(
                 f"{self.concurrency} must be between 1 and {MOST_CONCURRENCY}", path="concurrency"
@@ -80,15 +94,42 @@ class BatchSettings:
         source = cwd / self.source
         if source.is_file():
             source = source.resolve()  # /dev/stdin may lead to a file, and to another one for the worker
-        return replace(self, source=str(source), output=str(cwd / self.output), journal=journal)
+        return replace(
+            self,
+            source=str(source),
+            output=str(cwd / self.output),
+            journal=journal,
+            errors=None if self.errors is None else str(cwd / self.errors),
+            input_format=self.source_format,
+        )
+
+    @property
+    def source_format(self) -> str:
+        """The form of the input: as given, or by the source's extension."""
+        return self.input_format or format_of(self.source)
+
+    @property
+    def output_format(self) -> str:
+        """The form of the results: as given, by the output's extension, or plain where the input is plain."""
+        if self.format != AUTO:
+            return self.format
+        by_name = format_of(self.output)
+        if by_name in TABLES:
+            return by_name
+        return OPENAI if self.source_format in (JSONL, JSON_ARRAY) else PLAIN
 
     def reader(self) -> RequestReader:
         """Raises LeapSerializationError or LeapOptionsError for settings that no line could be read with."""
+        template = self.template
+        if template is None and self.source_format in TABLES:
+            template = "{prompt}"
+        keep = self.source_format in TABLES if self.keep_fields is None else self.keep_fields
         return RequestReader(
             options=GenerationOptions.from_json(self.options),
             functions=tuple(functions_of(self.tools)),
             system=self.system,
-            template=None if self.template is None else LineTemplate(self.template),
+            template=None if template is None else LineTemplate(template),
+            keep_fields=keep,
         )
 
     def loading_options(self) -> ModelLoadingOptions:
@@ -98,6 +139,12 @@ class BatchSettings:
         """Find out before any work that output and journal can be written. Raises LeapSerializationError."""
         if self.output != STANDARD:
             self._check_output(Path(self.output))
+        if self.errors is not None:
+            self._check_output(Path(self.errors))
+            if Path(self.errors).resolve() in (Path(self.output).resolve(), self._journal_path):
+                raise LeapSerializationError(
+                    f"{self.errors} cannot take the failed lines too", hint="give another file"
+                )
         journal = self._journal_path
         if journal is None:
             return
@@ -131,16 +178,17 @@ class BatchSettings:
             return Path(self.journal).resolve()
         return journal_path(Path(self.output)) if self._is_regular else None
 
-    def open_journal(self) -> Journal | None:
-        """The journal, locked; None where there is nothing to resume. The caller closes it."""
+    def open_journal(self, while_waiting: Callable[[], object] | None = None) -> Journal | None:
+        """The journal, locked; None where there is nothing to resume. The caller closes it. ``while_waiting``: wait for
+        another batch that has it, calling this a few times a second; without it that is LeapUnavailableError."""
         path = self._journal_path
         output = Path(self.output) if self._is_regular else None
-        return None if path is None else Journal(path, output)
+        return None if path is None else Journal(path, output, while_waiting=while_waiting)
 
-    def sink(self, write: Callable[[str], object]) -> Sink:
+    def sink(self, write: Callable[[str], object], while_waiting: Callable[[], object] | None = None) -> Sink:
         """The output; ``write`` is standard output's."""
         if self._is_regular:
-            return OutputFile(Path(self.output))
+            return OutputFile(Path(self.output), while_waiting=while_waiting)
         if self.output == STANDARD:
             return OutputStream(write)
         return OutputStream.of_device(self.output)
@@ -148,15 +196,22 @@ class BatchSettings:
 
 @dataclass(frozen=True)
 class CheckedBatch:
-    """A batch whose lines were all read once. ``named_model``: whether the settings or the lines name the model."""
+    """A batch whose lines were all read once. ``named_model``: whether the settings or the lines name the model.
+    ``problems``: the first of ``problem_count`` lines that cannot be used. Close it: the input stays open till then."""
 
     settings: BatchSettings
     reader: RequestReader
-    lines: list[Line]
+    lines: LineIndex
     problems: list[Problem]
+    problem_count: int
     model: str
     named_model: bool
     fingerprint: str
+
+    @property
+    def input_digest(self) -> str:
+        """Equal for an equal input that is read with equal settings."""
+        return self.lines.whole_digest()
 
     def open(
         self,
@@ -164,71 +219,126 @@ class CheckedBatch:
         write: Callable[[str], object],
         on_result: Callable[[Progress], object],
         run_id: str | None = None,
+        while_waiting: Callable[[], object] | None = None,
     ) -> Batch:
         """The batch, ready to run. Runs with one ``run_id`` are attempts of the same: only the first overwrites."""
+        errors = self.settings.errors
         return Batch(
             self.lines,
             self.reader,
             self.fingerprint,
-            self.settings.sink(write),
+            self.settings.sink(write, while_waiting),
             journal,
-            format=self.settings.format,
+            format=self.settings.output_format,
             ordered=self.settings.ordered,
             concurrency=self.settings.concurrency,
             on_result=on_result,
             overwrite=self.settings.overwrite,
             run_id=run_id,
+            failures=None if errors is None else OutputFile(Path(errors), while_waiting=while_waiting),
         )
+
+    def close(self) -> None:
+        """Close the input."""
+        self.lines.rows.close()
+
+    def __enter__(self) -> CheckedBatch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def check_batch(
     settings: BatchSettings,
-    rows: Iterable[bytes],
+    stdin: IO[bytes] | None = None,
     *,
     default_model: str | None,
     variables: Mapping[str, str],
     cwd: Path,
 ) -> CheckedBatch:
-    """Check places, lines and model. Raises LeapSerializationError that names the lines which cannot be used (unless
-    they are to be skipped), and LeapModelNotFoundError when there is no such model."""
+    """Check places, lines and model. ``stdin`` is read when the source is "-".
+
+    Raises LeapSerializationError that names the lines which cannot be used (unless they are to be skipped), and
+    LeapModelNotFoundError when there is no such model.
+    """
     settings.check_places()
     reader = settings.reader()
-    lines, problems, models = check_lines(rows, reader)
     name = "standard input" if settings.source == STANDARD else settings.source
-    if problems and not settings.skip_invalid:
-        raise _unusable(name, problems, len(lines) + len(problems))
-    named = settings.model or default_model or _named_by(lines, models)
-    loading = settings.loading_options()
     try:
-        fingerprint = fingerprint_of(named or BUILTIN, loading, variables=variables, cwd=cwd) if lines else ""
+        rows = InputRows(settings.source, settings.source_format, stdin if settings.source == STANDARD else None)
+    except LeapSerializationError as error:
+        if settings.source_format == JSONL:
+            raise
+        raise LeapSerializationError(f"{name}: {error.message}", hint=error.hint) from None
+    try:
+        _check_columns(rows, reader)
+        checked = check_lines(rows, reader)
+        lines = checked.index
+        if checked.problem_count and not settings.skip_invalid:
+            raise _unusable(name, checked)
+        if settings.input_digest not in (None, lines.whole_digest()):
+            raise LeapSerializationError(
+                f"{name} changed since the batch was submitted",
+                hint="submit it again: what was answered is kept in the journal",
+            )
+        named = settings.model or default_model or _named_by(checked.models)
+        fingerprint = _fingerprint(settings, named, default_model, variables, cwd) if len(lines) else ""
+    except BaseException:
+        rows.close()
+        raise
+    return CheckedBatch(
+        settings,
+        reader,
+        lines,
+        checked.problems,
+        checked.problem_count,
+        named or BUILTIN,
+        named is not None,
+        fingerprint,
+    )
+
+
+def _check_columns(rows: InputRows, reader: RequestReader) -> None:
+    """Refuse a template that no row of a table could fill."""
+    if not rows.is_table or reader.template is None:
+        return
+    missing = sorted(reader.template.names - set(rows.columns))
+    if missing:
+        raise LeapSerializationError(
+            f"the table has no column {', '.join(missing)}; it has {', '.join(rows.columns)}",
+            hint="--template '{column}' makes the prompts of columns",
+        )
+
+
+def _fingerprint(
+    settings: BatchSettings,
+    named: str | None,
+    default_model: str | None,
+    variables: Mapping[str, str],
+    cwd: Path,
+) -> str:
+    try:
+        return fingerprint_of(named or BUILTIN, settings.loading_options(), variables=variables, cwd=cwd)
     except LeapModelNotFoundError as error:
         if settings.model or default_model:
             raise
         raise LeapModelNotFoundError(
             f"the lines ask for the model {named!r}: {error.message}", hint="-m MODEL answers every line with one model"
         ) from None
-    return CheckedBatch(settings, reader, lines, problems, named or BUILTIN, named is not None, fingerprint)
 
 
-def rows_of(path: str) -> Iterable[bytes]:
-    """The lines of a file. Raises LeapSerializationError when it cannot be read."""
-    try:
-        with open(path, "rb") as file:
-            yield from file
-    except OSError as error:
-        raise LeapSerializationError(f"cannot read {path}: {error.strerror}") from None
-
-
-def _unusable(name: str, problems: list[Problem], total: int) -> LeapSerializationError:
-    told = "; ".join(str(problem) for problem in problems[:MOST_TOLD])
-    more = f"; and {len(problems) - MOST_TOLD} more" if len(problems) > MOST_TOLD else ""
-    count = "1 line" if total == 1 else f"{total} lines"
+def _unusable(name: str, checked: CheckedLines) -> LeapSerializationError:
+    count, total = checked.problem_count, checked.problem_count + len(checked.index)
+    listed = "; ".join(str(problem) for problem in checked.problems[:MOST_TOLD])
+    more = f"; and {count - MOST_TOLD} more" if count > MOST_TOLD else ""
+    of = "1 line" if total == 1 else f"{total} lines"
     return LeapSerializationError(
-        f"{name}: {len(problems)} of {count} cannot be used: {told}{more}", hint="--skip-invalid leaves them out"
+        f"{name}: {count} of {of} cannot be used: {listed}{more}", hint="--skip-invalid leaves them out"
     )
 
 
-def _named_by(lines: list[Line], models: set[str | None]) -> str | None:
+def _named_by(models: set[str | None]) -> str | None:
     """The model that all lines name, if any does."""
     if not models - {None}:
         return None

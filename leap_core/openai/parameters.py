@@ -56,7 +56,7 @@ def read_parameters(body: BodyFields, extension: BodyFields) -> JsonObject:
         value = body.take(name)
         if value is not None:
             options[name] = value
-    for name, read in _READERS.items():
+    for name, read in READERS.items():
         value = body.take(name)
         if value is not None:
             options.update(read(value))
@@ -154,10 +154,11 @@ def _response_format(value: object) -> JsonObject:
     return {"json_schema_constraint": schema_text(schema, "response_format.json_schema.schema")}
 
 
-_READERS: Mapping[str, Callable[[Any], JsonObject]] = {
+READERS: Mapping[str, Callable[[Any], JsonObject]] = {
     "max_completion_tokens": lambda value: {"max_tokens": value},
     "seed": _seed,
     "stop": _stop,
     "logit_bias": _logit_bias,
     "response_format": _response_format,
 }
+"""Fields whose values are written in another way than the option's."""

@@ -16,11 +16,15 @@ from ..errors import LeapOptionsError, LeapSerializationError
 from ..functions import LeapFunction
 from ..messages import ChatMessage, messages_from_json
 from ..options import GenerationOptions
-from .fields import NOTE, BodyFields, Unknown
-from .parameters import ANY_OBJECT, SHAPES, functions_of, read_parameters
+from .fields import HARMLESS, NOTE, BodyFields, Unknown
+from .parameters import ANY_OBJECT, ONLY_VALUE, READERS, SAME_NAME, SHAPES, functions_of, read_parameters
 
 JsonObject = dict[str, Any]
 
+KNOWN_FIELDS = frozenset(
+    (*SAME_NAME, *READERS, *ONLY_VALUE, *HARMLESS, "messages", "model", "tools", "tool_choice", "parallel_tool_calls")
+) | {"stream", "stream_options", "enable_thinking", "chat_template_kwargs", "leap"}
+"""The fields of a chat request that mean something here."""
 FIELDS_OF_OPTIONS = {"rng_seed": "seed", "json_schema_constraint": "response_format"}
 """Where an option's name differs from its field's."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import threading
 from collections.abc import Callable, Sequence
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from leap_core.batch.input_rows import InputRows
 from leap_core.errors import LeapError
 from leap_core.messages import ChatMessage
 from leap_core.options import GenerationOptions
@@ -58,3 +60,8 @@ def results(tmp_path):
         return [json.loads(line) for line in (tmp_path / Path(name)).read_text("utf-8").splitlines()]
 
     return read
+
+
+def rows_of(text: bytes) -> InputRows:
+    """The rows of a JSONL text."""
+    return InputRows("-", stdin=io.BytesIO(text))

@@ -209,7 +209,7 @@ def test_the_model_of_the_lines_is_used_when_none_is_given(leap, batch):
 @pytest.mark.parametrize(
     ("models", "code", "told"),
     [
-        (["no-such-model"], 3, "the lines ask for the model 'no-such-model'"),
+        (["no-such-model"], 2, "the lines ask for the model 'no-such-model'"),
         (["builtin", "other"], 2, "the lines name the models 'builtin', 'other'"),
     ],
 )

@@ -7,9 +7,12 @@ import json
 import pytest
 
 from leap_core.batch import model_fingerprint
-from leap_core.batch.lines import RequestReader, check_lines
+from leap_core.batch.line_index import check_lines
+from leap_core.batch.lines import RequestReader, key_of
 from leap_core.models.references.resolving import LocalModel
 from leap_core.options import ModelLoadingOptions, SamplingDefaults
+
+from .conftest import rows_of
 
 LOOK = {"type": "object", "properties": {"at": {"type": "string"}}}
 TOOLS = [{"type": "function", "function": {"name": "look", "parameters": LOOK}}]
@@ -64,8 +67,11 @@ GOLDEN = {
 @pytest.mark.parametrize("name", GOLDEN)
 def test_a_line_has_the_key_that_it_had(name):
     fields, digest, key = GOLDEN[name]
-    ((line,), _, _) = check_lines([json.dumps({"custom_id": "a", **fields}).encode()], RequestReader())
-    assert (line.digest, line.key("circumstances")) == (digest, key)
+    row = json.dumps({"custom_id": "a", **fields}).encode() + b"\n"
+    other = row.replace(b'"custom_id": "a"', b'"custom_id": "b"')
+    index = check_lines(rows_of(other + row), RequestReader()).index  # the second is checked in the quick way
+    assert (index.digest(1), key_of(index.digest(1), "circumstances")) == (digest, key)
+    assert RequestReader().read(row).digest("a") == digest
 
 
 CIRCUMSTANCES = (

@@ -6,11 +6,14 @@ import json
 
 import pytest
 
+from leap_core.batch.line_index import check_lines
 from leap_core.batch.line_template import LineTemplate
-from leap_core.batch.lines import RequestReader, check_lines
+from leap_core.batch.lines import RequestReader, key_of
 from leap_core.errors import LeapSerializationError
 from leap_core.functions import LeapFunction
 from leap_core.options import GenerationOptions
+
+from .conftest import rows_of
 
 ASK = [{"role": "user", "content": "Hi"}]
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
@@ -23,8 +26,8 @@ def read(value: object, **settings: object):
 
 def problem(row: bytes | object, **settings: object) -> str:
     raw = row if isinstance(row, bytes) else json.dumps(row).encode()
-    _, problems, _ = check_lines([raw], RequestReader(**settings))  # type: ignore[arg-type]
-    return str(problems[0])
+    checked = check_lines(rows_of(raw), RequestReader(**settings))  # type: ignore[arg-type]
+    return str(checked.problems[0])
 
 
 def test_the_forms_of_a_line_ask_the_same():
@@ -103,7 +106,7 @@ def test_templates_that_cannot_be_used(text):
     ("row", "told"),
     [
         (b"{", "not JSON: Expecting property name"),
-        (b"[1]", "expected a JSON object"),
+        (b"[1]", "expected a JSON object or a string"),
         (b'{"prompt": "a", "temperature": NaN}', "NaN is not a JSON number"),
         (b'{"prompt": "a", "prompt": "b"}', "'prompt' is given twice"),
         (b'{"prompt": "\xff"}', "not UTF-8 text (byte 13)"),
@@ -157,17 +160,16 @@ def test_ids_are_unique_and_lines_are_counted_with_the_blank_ones():
         b'{"prompt": "b"}\r\n',
         b'{"prompt":"c","id":"x"}',
     ]
-    lines, problems, models = check_lines(rows, RequestReader())
-    assert [(line.number, line.custom_id) for line in lines] == [(1, "x"), (3, "line-3")]
-    assert [str(found) for found in problems] == ["line 4: the id 'x' is already on line 1"]
-    assert models == {None}
+    checked = check_lines(rows_of(b"".join(rows)), RequestReader())
+    assert [checked.index.number(n) for n in range(len(checked.index))] == [1, 3]
+    assert [str(problem) for problem in checked.problems] == ["line 4: the id 'x' is already on line 1"]
+    assert checked.models == {None}
 
 
 def test_what_is_asked_and_with_what_decides_the_key():
-    def key(custom_id="a", fingerprint="model", **fields):
+    def key(custom_id="a", circumstances="model", **fields):
         row = json.dumps({"id": custom_id, "prompt": "Hi", "temperature": 0, **fields}).encode()
-        ((line,), _, _) = check_lines([row], RequestReader())
-        return line.key(fingerprint)
+        return key_of(check_lines(rows_of(row), RequestReader()).index.digest(0), circumstances)
 
-    others = [key("b"), key(fingerprint="other"), key(prompt="Ho"), key(temperature=1), key(tools=[TOOL])]
+    others = [key("b"), key(circumstances="other"), key(prompt="Ho"), key(temperature=1), key(tools=[TOOL])]
     assert key() == key() and len({key(), *others}) == 6

@@ -134,13 +134,13 @@ def test_an_output_is_written_by_one_batch_whatever_the_journals(tmp_path):
     path = tmp_path / "out.jsonl"
     path.write_text("old\n")
     first, second = OutputFile(path), OutputFile(path)
-    first.open(["new"])
+    first.open(lambda: iter(["new"]))
     with pytest.raises(LeapUnavailableError, match=f"another batch is writing to {path}"):
-        second.open(["other"])
+        second.open(lambda: iter(["other"]))
     second.close()
     first.close()
     assert path.read_text() == "new\n"
-    second.open(["other"])
+    second.open(lambda: iter(["other"]))
     second.close()
 
 

@@ -103,12 +103,13 @@ def test_two_batches_do_not_write_to_one_output(program, start, lines, tmp_path)
     assert first.returncode == 0
 
 
-def test_a_reader_that_has_seen_enough_ends_it_quietly(variables, lines, tmp_path):
+def test_a_reader_that_has_seen_enough_ends_it_with_a_word(variables, lines, tmp_path):
     line = f"{sys.executable} -m leap_cli batch in.jsonl {' '.join(FLAGS)} | head -n 2 >few; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(
         ["bash", "-c", line], cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=100
     )
-    assert (done.stdout, done.stderr) == ("0\n", "")
+    assert done.stdout == "0\n"
+    assert done.stderr == "leap: whatever read the results has ended: the rest was not answered\n"
     assert len((tmp_path / "few").read_text().splitlines()) == 2
 
 

@@ -1,0 +1,98 @@
+"""The order in which results are written: that of the lines, or that in which they come."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from .input_formats import DELIMITERS
+from .journal_index import NOWHERE
+from .lines import parse_line
+from .results import PLAIN, Result, Row, table_header
+
+if TYPE_CHECKING:
+    from .run import Batch
+
+
+class ResultWriter:
+    """Puts the results of a batch into its sinks. ``places``: where the journal has each line's result, -1 nowhere.
+
+    Results whose turn has not come stay in the journal, or in memory where there is none.
+    """
+
+    def __init__(self, batch: Batch, places: array[int]) -> None:
+        self._batch, self._places = batch, places
+        self._early: dict[int, Result] = {}
+        self._next = 0
+
+    def open(self) -> None:
+        """Write what is known already."""
+        self._batch.sink.open(self._known)
+        if self._batch.failures is not None:
+            self._batch.failures.open(lambda: iter(()))
+
+    def add(self, n: int, result: Result, place: int) -> None:
+        """Write the result of a line, or keep it until its turn."""
+        if not self._batch.ordered:
+            self._write(n, result)
+            return
+        if place == NOWHERE:
+            self._early[n] = result
+        else:
+            self._places[n] = place
+        if n != self._next:
+            return
+        self._write(n, result)
+        self._next += 1
+        while (ready := self._ready()) is not None:
+            self._write(self._next, ready)
+            self._next += 1
+
+    def _known(self) -> Iterator[str]:
+        batch = self._batch
+        if batch.format in DELIMITERS:
+            yield table_header(batch.format, batch.lines.rows.columns)
+        if batch.journal is None:
+            return
+        if batch.ordered:
+            self._next = 0
+            while (result := self._ready()) is not None:
+                yield self._rendered(self._next, result)
+                self._next += 1
+            return
+        for place, n in sorted((place, n) for n, place in enumerate(self._places) if place != NOWHERE):
+            yield self._rendered(n, batch.journal.result_at(place))
+
+    def _ready(self) -> Result | None:
+        """The result of the next line, if there is one yet."""
+        if self._next >= len(self._places):
+            return None
+        place = self._places[self._next]
+        if place == NOWHERE or self._batch.journal is None:
+            return self._early.pop(self._next, None)
+        return self._batch.journal.result_at(place)
+
+    def _write(self, n: int, result: Result) -> None:
+        batch = self._batch
+        self._early.pop(n, None)
+        if result.succeeded or batch.failures is None:
+            batch.sink.write(self._rendered(n, result))
+            return
+        form = PLAIN if batch.format in DELIMITERS else batch.format
+        line = json.loads(result.render(form, self._row(n)))
+        batch.failures.write(json.dumps({**line, "line": batch.lines.number(n)}, ensure_ascii=False))
+
+    def _rendered(self, n: int, result: Result) -> str:
+        return result.render(self._batch.format, self._row(n))
+
+    def _row(self, n: int) -> Row:
+        """What is carried over from a line."""
+        batch = self._batch
+        if not batch.reader.keep_fields:
+            return Row()
+        fields = parse_line(batch.lines.raw(n))
+        if batch.reader.template is None:
+            fields = {name: value for name, value in fields.items() if batch.reader.is_own(name)}
+        return Row(fields, batch.lines.rows.columns)
