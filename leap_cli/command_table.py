@@ -6,6 +6,7 @@ import click
 
 from .framework.click_classes import CONTEXT_SETTINGS, CommandTable, TableEntry
 from .framework.environment import Environment
+from .help.topics import Guide
 
 ASK, MODELS, BUILD, WORK, SETUP = "Ask", "Models", "Tools", "Work", "Setup"
 GROUPS = (ASK, MODELS, BUILD, WORK, SETUP)
@@ -28,6 +29,7 @@ COMMANDS = {
     "jobs": TableEntry("leap_cli.commands.jobs", "Watch, cancel and retry work in the background.", WORK),
     "config": TableEntry("leap_cli.commands.config", "Show and change settings, and where they come from.", SETUP),
     "doctor": TableEntry("leap_cli.commands.doctor", "Check whether leap can work here, and why not.", SETUP),
+    "help": TableEntry("leap_cli.commands.help", "Print a guide, or explain a command.", SETUP),
     "completion": TableEntry("leap_cli.commands.completion", "Complete commands, models and jobs with TAB.", SETUP),
 }
 
@@ -47,13 +49,14 @@ def _root(ctx: click.Context) -> None:
     A small model is built in: leap "What is the capital of France?"
     """
     if ctx.invoked_subcommand is None:
-        ctx.ensure_object(Environment).stdout.write(ctx.get_help() + "\n")
+        ctx.ensure_object(Environment).stdout.write(command_line.overview(ctx) + "\n")
 
 
 command_line = CommandTable(
     COMMANDS,
     GROUPS,
     default="generate",
+    guide=Guide(),
     name="leap",
     callback=_root,
     help=_root.__doc__,

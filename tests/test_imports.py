@@ -19,6 +19,7 @@ LEVELS = {
         completion diagnosis
         config
         command_table input
+        help
         framework
         exit_codes
     """,

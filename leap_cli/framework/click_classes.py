@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, Protocol
 
 import click
 from click.shell_completion import CompletionItem
@@ -30,6 +30,19 @@ class TableEntry:
     summary: str
     group: str
     attribute: str = "command"
+
+
+class HelpGuide(Protocol):
+    """What help shows beside the options themselves."""
+
+    def grouped(self, names: list[str]) -> list[tuple[str, list[str]]]:
+        """The names of options under their headings."""
+
+    def examples(self, path: str) -> tuple[str, ...]:
+        """Lines that use the command of this path, such as ``models list``."""
+
+    def topic(self, path: str) -> str:
+        """The guide that tells more about it."""
 
 
 class LeapCommand(click.Command):
@@ -66,6 +79,28 @@ class LeapCommand(click.Command):
                 raise
             raise click.UsageError(f"{defaults.origins[name]}: {error.message}", ctx) from None
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Many options stand under headings."""
+        options = [parameter for parameter in self.get_params(ctx) if isinstance(parameter, click.Option)]
+        rows = {str(option.name): row for option in options if (row := option.get_help_record(ctx)) is not None}
+        guide = _guide(ctx)
+        for heading, names in guide.grouped(list(rows)) if guide else [("Options", list(rows))]:
+            with formatter.section(heading):
+                formatter.write_dl([rows[name] for name in names])
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Examples, and where to read more."""
+        guide, path = _guide(ctx), ctx.command_path.partition(" ")[2]
+        if guide is None or isinstance(self, click.Group):
+            return
+        examples = guide.examples(path)
+        if examples:
+            with formatter.section("Examples"):
+                for line in examples:
+                    formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+        formatter.write_paragraph()
+        formatter.write_text(f"More: leap help {guide.topic(path)}")
+
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
         option = super().get_help_option(ctx)
         if option is not None:
@@ -78,6 +113,16 @@ class LeapGroup(LeapCommand, click.Group):
 
     command_class = LeapCommand
     group_class = type
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_options(ctx, formatter)
+        self.format_commands(ctx, formatter)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The whole summary of each command."""
+        rows = [(name, command.get_short_help_str(200)) for name, command in self.commands.items()]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Alone it lists what it is about; where there is nothing to list it shows its help."""
@@ -94,9 +139,16 @@ class CommandTable(LeapGroup):
     """
 
     def __init__(
-        self, table: Mapping[str, TableEntry], groups: tuple[str, ...], *, default: str, **attributes: Any
+        self,
+        table: Mapping[str, TableEntry],
+        groups: tuple[str, ...],
+        *,
+        default: str,
+        guide: HelpGuide | None = None,
+        **attributes: Any,
     ) -> None:
         super().__init__(**attributes)
+        self.guide = guide
         self.table = table
         self.groups = groups
         self.default = default
@@ -181,6 +233,18 @@ class CommandTable(LeapGroup):
         """The commands alone: all of it fits one screen, and the two options are the ones every program has."""
         self.format_commands(ctx, formatter)
 
+    def overview(self, ctx: click.Context) -> str:
+        """What the program is and the names of its commands, in one screen."""
+        formatter = ctx.make_formatter()
+        self.format_usage(ctx, formatter)
+        self.format_help_text(ctx, formatter)
+        formatter.write_paragraph()
+        names = {g: [name for name, entry in self.table.items() if entry.group == g] for g in self.groups}
+        formatter.write_dl([(group, ", ".join(members)) for group, members in names.items()])
+        formatter.write_paragraph()
+        formatter.write_text("leap --help says what each does; leap help lists the guides.")
+        return formatter.getvalue().rstrip("\n")
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """A line a command, the group's name before its first."""
         width, group_width = max(map(len, self.table)), max(map(len, self.groups))
@@ -208,6 +272,10 @@ leap_group: Callable[..., Callable[[Callable[..., Any]], LeapGroup]] = partial(
     click.group, cls=LeapGroup, context_settings=CONTEXT_SETTINGS
 )
 """The decorator of a noun with verbs: ``@leap_group()`` above a function, then ``@that.command()`` above each verb."""
+
+
+def _guide(ctx: click.Context) -> HelpGuide | None:
+    return getattr(ctx.find_root().command, "guide", None)
 
 
 def _show_help(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:

@@ -15,12 +15,18 @@ def test_version(leap):
     assert leap("--version").stdout == f"leap {__version__}\n"
 
 
-@pytest.mark.parametrize("args", [[], ["--help"], ["-h"]])
-def test_help_fits_a_terminal_of_80_by_24(leap, args):
-    done = leap(*args)
+def test_the_overview_fits_a_terminal_of_80_by_24(leap):
+    done = leap()
     assert (done.code, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert len(lines) <= 23 and max(map(len, lines)) <= 80, done.stdout  # and a line for the prompt
+    assert all(re.search(rf"\b{name}\b", done.stdout) for name in COMMANDS)
+
+
+@pytest.mark.parametrize("args", [["--help"], ["-h"]])
+def test_help_is_no_wider_than_80(leap, args):
+    done = leap(*args)
+    assert (done.code, done.stderr) == (0, "") and max(map(len, done.stdout.splitlines())) <= 80
 
 
 def test_help_names_every_command_under_its_group(leap):

@@ -1,0 +1,1 @@
+"""What help shows beside the options themselves: groups of options, examples, and the guides."""

@@ -1,0 +1,51 @@
+"""The headings under which ``--help`` lists the options that many commands share."""
+
+from __future__ import annotations
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "Prompt": ("template", "system", "files", "images", "sounds", "raw", "dry_run", "parameters"),
+    "Answer": ("target", "count", "stream", "format", "output_format", "stats", "speak", "voice", "extract"),
+    "Shape": ("json_schema", "json_schema_multi", "choices", "regex", "grammar", "schema_in_prompt"),
+    "Reasoning": ("think", "show_thinking"),
+    "Sampling": (
+        "temperature",
+        "top_p",
+        "min_p",
+        "top_k",
+        "repetition_penalty",
+        "frequency_penalty",
+        "presence_penalty",
+        "repeat_last_n",
+        "rng_seed",
+        "max_tokens",
+        "stop",
+    ),
+    "Tools": ("tool", "tools_file", "tools", "tool_choice", "allow_tool", "show_calls", "chain_limit"),
+    "Session": ("continue_last", "session", "save"),
+    "Model": (
+        "model",
+        "context_size",
+        "cpu_threads",
+        "n_gpu_layers",
+        "host",
+        "prompt_cache",
+        "lora",
+        "chat_template",
+        "verbose",
+    ),
+    "Background": ("background", "priority", "job_retries"),
+}
+"""Names of options by heading, in the order in which the headings stand; other options come first, as "Options"."""
+
+_GROUP_OF = {name: group for group, names in GROUPS.items() for name in names}
+FEWEST = 14
+"""Options from which on a command's help has headings."""
+
+
+def grouped(names: list[str]) -> list[tuple[str, list[str]]]:
+    """The names under their headings; all under "Options" where they are few."""
+    if len(names) < FEWEST:
+        return [("Options", names)]
+    own = [name for name in names if name not in _GROUP_OF]
+    groups = [(group, [name for name in names if _GROUP_OF.get(name) == group]) for group in GROUPS]
+    return [(group, members) for group, members in [("Options", own), *groups] if members]

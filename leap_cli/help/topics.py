@@ -1,0 +1,84 @@
+"""The guides: which there are, which one tells of a command, and their text.
+
+The pages are those of ``docs/``; an installed leap has them in its distribution's data files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from .option_groups import grouped
+
+TOPICS = {
+    "one-shot": "One prompt: files, saved prompts, raw prompts, several answers",
+    "chat": "Conversations at a terminal and in a pipe",
+    "sessions": "Conversations that are kept, found and continued",
+    "schemas": "Answers with a shape: JSON schemas, choices, expressions",
+    "tools": "Functions and commands that a model may call",
+    "batches": "Thousands of prompts, resumed after a crash",
+    "jobs": "Work in the background",
+    "models": "Names, downloads, imports, checks",
+    "host": "Warm models, and serving them to other programs",
+    "pipes": "leap among other programs",
+    "configuration": "config.toml, variables, defaults",
+    "completion": "TAB in four shells",
+    "command-line": "What all commands have in common; exit codes",
+    "reference": "Every command and option",
+    "python-api": "leap from Python",
+    "reliability": "What survives which accident",
+}
+"""Each guide and what it is about."""
+TOPIC_OF = {
+    "generate": "one-shot",
+    "templates": "one-shot",
+    "batch": "batches",
+    "download": "models",
+    "load": "host",
+    "ps": "host",
+    "unload": "host",
+    "serve": "host",
+    "schema": "schemas",
+    "export": "sessions",
+    "config": "configuration",
+    "doctor": "command-line",
+}
+"""The guide of a command whose name is no guide's."""
+
+
+class Guide:
+    """What the command line's classes ask when help is shown."""
+
+    def grouped(self, names: list[str]) -> list[tuple[str, list[str]]]:
+        return grouped(names)
+
+    def examples(self, path: str) -> tuple[str, ...]:
+        from .examples import EXAMPLES
+
+        return EXAMPLES.get(path, ())
+
+    def topic(self, path: str) -> str:
+        command = path.partition(" ")[0]
+        return TOPIC_OF.get(command, command if command in TOPICS else "command-line")
+
+
+def text_of(topic: str) -> str:
+    """The guide's Markdown. Raises FileNotFoundError where this installation came without the guides."""
+    for directory in _directories():
+        if (page := directory / f"{topic}.md").is_file():
+            return page.read_text("utf-8")
+    raise FileNotFoundError(f"the guide {topic} is not part of this installation")
+
+
+def _directories() -> Iterator[Path]:
+    from importlib.metadata import PackageNotFoundError, files
+
+    import leap_cli
+
+    yield Path(leap_cli.__path__[0]).resolve().parent / "docs"
+    try:
+        pages = [file for file in files("leap-edge") or () if file.name == "command-line.md"]
+    except PackageNotFoundError:
+        return
+    for page in pages:
+        yield Path(str(page.locate())).resolve().parent
