@@ -1,0 +1,161 @@
+"""Files as lines of text with their numbers: text, Markdown and code as they are, HTML without its tags, PDF by pages."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from html.parser import HTMLParser
+from pathlib import Path
+
+from ..errors import LeapError
+
+TEXT, MARKDOWN, CODE, HTML, PDF = "text", "markdown", "code", "html", "pdf"
+KINDS = {
+    TEXT: ("txt", "text", "rst", "log", "csv", "tsv", "org", "adoc", "tex", "srt", "vtt"),
+    MARKDOWN: ("md", "markdown", "mdx"),
+    HTML: ("html", "htm", "xhtml"),
+    PDF: ("pdf",),
+    CODE: (
+        *("py", "pyi", "js", "mjs", "ts", "tsx", "jsx", "c", "h", "cc", "cpp", "hpp", "cu", "m", "mm", "java", "kt"),
+        *("swift", "go", "rs", "rb", "php", "pl", "lua", "r", "jl", "scala", "hs", "ml", "ex", "exs", "erl", "clj"),
+        *("sh", "bash", "zsh", "fish", "ps1", "sql", "css", "scss", "json", "jsonl", "yaml", "yml", "toml", "ini"),
+        *("cfg", "xml", "cmake", "gradle", "tf", "proto", "cs", "dart", "zig", "vue"),
+    ),
+}
+KIND_OF = {ending: kind for kind, endings in KINDS.items() for ending in endings}
+NAMES = {"makefile": CODE, "dockerfile": CODE, "readme": TEXT, "license": TEXT, "changelog": TEXT, "authors": TEXT}
+SKIPPED_DIRECTORIES = {"node_modules", "__pycache__", "venv", "build", "dist", "target", "site-packages"}
+LARGEST_FILE = 32 * 1024**2
+BLOCK_TAGS = {"p", "div", "br", "li", "tr", "h1", "h2", "h3", "h4", "h5", "h6", "pre", "section", "article", "table"}
+HIDDEN_TAGS = {"script", "style", "head", "template", "noscript", "svg"}
+
+
+@dataclass(frozen=True)
+class TextLine:
+    """``number``: of the line in the file, of the page in a PDF; counted from 1."""
+
+    number: int
+    text: str
+
+
+class UnreadableDocumentError(LeapError):
+    """A file that cannot be indexed: not text, too large, or damaged."""
+
+
+def kind_of(path: Path) -> str | None:
+    """text, markdown, code, html or pdf, by the file's name; None for what is not indexed."""
+    ending = path.suffix.lower().lstrip(".")
+    return KIND_OF.get(ending) or (NAMES.get(path.name.lower()) if not ending else None)
+
+
+def files_below(paths: Sequence[Path], patterns: Sequence[str] = ()) -> Iterator[Path]:
+    """The files to index, in a fixed order: those named, and those below directories whose kind is known, without
+    hidden ones and what tools made. ``patterns``: only those whose path or name fits one (``*.md``, ``docs/*``)."""
+    for path in paths:
+        if path.is_dir():
+            yield from (file for file in _walk(path) if _fits(file, path, patterns))
+        else:
+            yield path
+
+
+def _walk(directory: Path) -> Iterator[Path]:
+    with os.scandir(directory) as scan:
+        entries = sorted(scan, key=lambda entry: entry.name)
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            if entry.name not in SKIPPED_DIRECTORIES:
+                yield from _walk(Path(entry.path))
+        elif entry.is_file() and kind_of(Path(entry.name)) is not None:
+            yield Path(entry.path)
+
+
+def _fits(file: Path, below: Path, patterns: Sequence[str]) -> bool:
+    relative = file.relative_to(below).as_posix()
+    return not patterns or any(fnmatch(relative, pattern) or fnmatch(file.name, pattern) for pattern in patterns)
+
+
+def read_document(path: Path) -> tuple[str, list[TextLine]]:
+    """A file's kind and its lines. Raises UnreadableDocumentError, or OSError."""
+    if path.stat().st_size > LARGEST_FILE:
+        raise UnreadableDocumentError(f"{path} is larger than {LARGEST_FILE // 1024**2} MiB")
+    kind = kind_of(path) or TEXT
+    if kind == PDF:
+        return kind, _pdf_pages(path)
+    data = path.read_bytes()
+    if b"\0" in data[:8192] and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise UnreadableDocumentError(f"{path} is not text")
+    text = _decoded(data)
+    if kind == HTML:
+        return kind, _html_lines(text)
+    return kind, [TextLine(number, line) for number, line in enumerate(text.splitlines(), 1)]
+
+
+def _decoded(data: bytes) -> str:
+    for encoding in ("utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig", "cp1252"):
+        try:
+            return data.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+    return data.decode("utf-8", "replace")
+
+
+class _PlainText(HTMLParser):
+    """Collects the words between tags with the lines on which they stand; headings as Markdown writes them."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.lines: list[TextLine] = []
+        self._hidden = 0
+        self._words: list[str] = []
+        self._number = 1
+        self._heading = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._hidden += tag in HIDDEN_TAGS
+        if tag in BLOCK_TAGS:
+            self.end_line()
+        if len(tag) == 2 and tag[0] == "h" and tag[1].isdigit():
+            self._heading = "#" * int(tag[1]) + " "
+
+    def handle_endtag(self, tag: str) -> None:
+        self._hidden -= tag in HIDDEN_TAGS and self._hidden > 0
+        if tag in BLOCK_TAGS:
+            self.end_line()
+
+    def handle_data(self, data: str) -> None:
+        if self._hidden:
+            return
+        if not self._words:
+            self._number = self.getpos()[0] + data[: len(data) - len(data.lstrip())].count("\n")
+        self._words += data.split()
+
+    def end_line(self) -> None:
+        if self._words:
+            self.lines.append(TextLine(self._number, self._heading + " ".join(self._words)))
+            self.lines.append(TextLine(self._number, ""))
+        self._words, self._heading = [], ""
+
+
+def _html_lines(text: str) -> list[TextLine]:
+    parser = _PlainText()
+    parser.feed(text)
+    parser.close()
+    parser.end_line()
+    return parser.lines
+
+
+def _pdf_pages(path: Path) -> list[TextLine]:
+    try:
+        from pypdf import PdfReader
+        from pypdf.errors import PyPdfError
+    except ImportError:
+        raise UnreadableDocumentError(f"{path}: PDF needs a library", hint="pip install leap-edge[pdf]") from None
+    try:
+        pages = [page.extract_text() for page in PdfReader(path).pages]
+    except (PyPdfError, ValueError, KeyError, TypeError, AttributeError, RecursionError, IndexError) as error:
+        raise UnreadableDocumentError(f"{path} cannot be read as PDF: {error}") from None
+    return [TextLine(number, line) for number, page in enumerate(pages, 1) for line in [*page.splitlines(), ""]]

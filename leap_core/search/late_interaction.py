@@ -1,0 +1,33 @@
+"""MaxSim: how well a document answers a query, token by token (ColBERT)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from numpy import float32
+    from numpy.typing import NDArray
+
+    from ..runner.embedding import EmbeddingRunner
+
+
+def max_sim(query: NDArray[float32], document: NDArray[float32]) -> float:
+    """The sum over the query's tokens of the largest product with one of the document's; rows have unit length."""
+    if not len(query) or not len(document):
+        return 0.0
+    return float((query @ document.T).max(axis=1).sum())
+
+
+def rank(runner: EmbeddingRunner, query: str, documents: Sequence[str]) -> list[tuple[int, float]]:
+    """Numbers of the documents with their scores, best first: by MaxSim where the model gives a vector for each token,
+    else by the cosine of the texts' vectors."""
+    if not documents:
+        return []
+    if runner.pools:
+        vector = runner.embed([query], "query", too_long="cut")[0]
+        scores = (runner.embed(documents, "document", too_long="cut") @ vector).tolist()
+    else:
+        (tokens,) = runner.embed_tokens([query], "query", too_long="cut")
+        scores = [max_sim(tokens, each) for each in runner.embed_tokens(documents, "document", too_long="cut")]
+    return sorted(enumerate(scores), key=lambda pair: -pair[1])

@@ -1,0 +1,129 @@
+"""Questions to an index: by words, by vectors, or by both, fused by rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from fnmatch import fnmatch
+from typing import TYPE_CHECKING
+
+from ..errors import LeapOptionsError
+from .index_file import IndexFile, Passage
+from .late_interaction import rank
+from .text_query import fts_query
+from .vector_table import VectorTable, open_table
+
+if TYPE_CHECKING:
+    from ..runner.embedding import EmbeddingRunner
+
+RANK_CONSTANT = 60
+"""Of reciprocal rank fusion (Cormack, Clarke and Büttcher, 2009)."""
+DEEP = 100
+"""Chunks that each kind of search contributes at least."""
+RERANKED = 50
+
+
+class SearchMode(str, Enum):
+    """What a question is held against."""
+
+    HYBRID = "hybrid"
+    WORDS = "words"
+    VECTORS = "vectors"
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A passage that was found. ``score``: higher is better, and comparable within one answer only. ``word_rank`` and
+    ``vector_rank``: its place in each search, from 1; None where it was not found by that."""
+
+    passage: Passage
+    score: float
+    word_rank: int | None
+    vector_rank: int | None
+
+
+class Searcher:
+    """An open index with its vectors. ``runner``: the model of the index, None to search by words alone."""
+
+    def __init__(self, index: IndexFile, runner: EmbeddingRunner | None = None) -> None:
+        self.index = index
+        self.runner = runner
+        self._table: VectorTable | None = None
+        self._change = -1
+
+    def search(
+        self,
+        question: str,
+        *,
+        most: int = 10,
+        mode: SearchMode | str = SearchMode.HYBRID,
+        files: Sequence[str] = (),
+        reranker: EmbeddingRunner | None = None,
+    ) -> list[Hit]:
+        """The passages that fit best. ``files``: only in files whose path fits one of these patterns. ``reranker``: a
+        model that orders the best ones anew. Raises LeapOptionsError where vectors are demanded and there are none."""
+        mode = _mode(mode)
+        within = self._matching_files(files) if files else None
+        deep = max(DEEP, most)
+        words = [] if mode is SearchMode.VECTORS else self._by_words(question, deep, within)
+        vectors = [] if mode is SearchMode.WORDS else self._by_vectors(question, deep, within, mode)
+        hits = self._fused(words, vectors, max(most, RERANKED) if reranker is not None else most)
+        if reranker is not None:
+            hits = _reranked(reranker, question, hits)
+        return hits[:most]
+
+    def _matching_files(self, patterns: Sequence[str]) -> list[int]:
+        files = self.index.files().values()
+        return [file.id for file in files if any(_fits(file.path, pattern) for pattern in patterns)]
+
+    def _by_words(self, question: str, most: int, within: Sequence[int] | None) -> list[int]:
+        query = fts_query(question)
+        return [] if query is None else self.index.matching(query, most, within)
+
+    def _by_vectors(self, question: str, most: int, within: Sequence[int] | None, mode: SearchMode) -> list[int]:
+        import numpy as np
+
+        table = self._vectors()
+        if table is None or self.runner is None or self.runner.fingerprint.hex() != self.index.fingerprint:
+            if mode is SearchMode.VECTORS:
+                reason = "has no vectors" if table is None else "was made with another model"
+                raise LeapOptionsError("mode", f"the index {reason}", hint="`leap index update` makes them")
+            return []
+        query = self.runner.embed([question], "query", too_long="cut")[0]
+        among = None if within is None else np.array(self.index.chunks_of(within), np.int64)
+        return [int(id) for id in table.nearest(query, most, among)[0]]
+
+    def _vectors(self) -> VectorTable | None:
+        change = self.index.change
+        if change != self._change:
+            self._table, self._change = open_table(self.index), change
+        return self._table
+
+    def _fused(self, words: list[int], vectors: list[int], most: int) -> list[Hit]:
+        places = [{id: place for place, id in enumerate(ids, 1)} for ids in (words, vectors)]
+        scores = {
+            id: sum(1 / (RANK_CONSTANT + ranks[id]) for ranks in places if id in ranks) for id in {*words, *vectors}
+        }
+        best = sorted(scores, key=lambda id: (-scores[id], id))[:most]
+        return [
+            Hit(passage, scores[passage.id], places[0].get(passage.id), places[1].get(passage.id))
+            for passage in self.index.passages(best)
+        ]
+
+
+def _reranked(reranker: EmbeddingRunner, question: str, hits: list[Hit]) -> list[Hit]:
+    texts = [f"{hit.passage.heading}\n{hit.passage.text}".strip() for hit in hits]
+    return [replace(hits[number], score=score) for number, score in rank(reranker, question, texts)]
+
+
+def _fits(path: str, pattern: str) -> bool:
+    return fnmatch(path, pattern) or fnmatch(path, f"*/{pattern}") or path.endswith(f"/{pattern}")
+
+
+def _mode(mode: SearchMode | str) -> SearchMode:
+    try:
+        return SearchMode(mode)
+    except ValueError:
+        names = ", ".join(each.value for each in SearchMode)
+        raise LeapOptionsError("mode", f"{mode!r} is not one of {names}") from None
