@@ -35,7 +35,7 @@ LEVELS = {
         host.server
         loading
         in_process models.maintenance
-        batch engine models.download speech
+        batch engine models.download search speech
         llama host.client tools sessions testing models.references transcription
         constraints chat_format openai runner models.store models.trial
         functions models.manifests spoken_files

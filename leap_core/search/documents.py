@@ -1,4 +1,4 @@
-"""Files as lines of text with their numbers: text, Markdown and code as they are, HTML without its tags, PDF by pages."""
+"""Files as lines of text with their numbers: text, Markdown, code as they are, HTML without tags, PDF by pages."""
 
 from __future__ import annotations
 

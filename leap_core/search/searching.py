@@ -88,7 +88,7 @@ class Searcher:
         if table is None or self.runner is None or self.runner.fingerprint.hex() != self.index.fingerprint:
             if mode is SearchMode.VECTORS:
                 reason = "has no vectors" if table is None else "was made with another model"
-                raise LeapOptionsError("mode", f"the index {reason}", hint="`leap index update` makes them")
+                raise LeapOptionsError("mode", f"the index {reason}; `leap index update` makes new ones")
             return []
         query = self.runner.embed([question], "query", too_long="cut")[0]
         among = None if within is None else np.array(self.index.chunks_of(within), np.int64)

@@ -10,8 +10,9 @@ EMPTY_WORDS = frozenset(
     a about an and any are as at be been but by can could did do does for from had has have he her him his how i if in
     into is it its me my no not of on or our she should so some than that the their them then there these they this to
     us was we were what when where which while who whom whose why will with would you your
-    aber als am an auf aus bei bin bis das dass dem den der des die doch durch ein eine einem einen einer eines er es für
-    hat ich ihr im in ist kann man mich mir mit nach nicht noch nur oder sich sie sind so über um und uns von war was
+    aber als am an auf aus bei bin bis das dass dem den der des die doch durch ein eine einem einen einer eines er es
+    für hat ich ihr im in ist kann man mich mir mit nach nicht noch nur oder sich sie sind so über um und uns von war
+    was
     wenn wer wie wird wo zu zum zur
     au aux avec ce ces cette comment dans de des du elle en est et il je la le les leur mais ou où par pas pour que qui
     quoi sa se ses son sont sur un une vous

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import LeapError, LeapOptionsError
+from ..errors import LeapError, LeapGenerationError, LeapOptionsError
 from ..storage.locks import Busy, locked
 from .chunking import count_words, cut
 from .documents import UnreadableDocumentError, files_below, read_document
@@ -164,7 +164,12 @@ def _embed(index: IndexFile, runner: EmbeddingRunner, on_progress: Progress, sto
         batch = index.without_vector(TEXTS_AT_ONCE)
         if not batch:
             break
-        vectors = runner.embed([text for _, text in batch], "document", too_long="cut", cancelled=stop)
+        try:
+            vectors = runner.embed([text for _, text in batch], "document", too_long="cut", cancelled=stop)
+        except LeapGenerationError:
+            if stop.is_set():
+                break
+            raise
         index.put_vectors([id for id, _ in batch], vectors.astype(np.float16))
         done += len(batch)
     return done

@@ -1,8 +1,8 @@
 """All vectors of an index in one file that is mapped into memory, and the search for the nearest.
 
 The file is made of the index and can be made again: a line of JSON, the ids (int64), the signs of the numbers after
-their mean is taken off (bits), the mean (float32) and the vectors (float16). Small tables are searched exactly; large ones
-by the signs first, and the best of those exactly.
+their mean is taken off (bits), the mean (float32) and the vectors (float16). Small tables are searched exactly; large
+ones by the signs first, and the best of those exactly.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _mapped(path: Path, index: IndexFile) -> VectorTable | None:
             return None
         count, width = head["count"], head["dimensions"]
         if count == 0:
-            return VectorTable(*(np.zeros((0, 1), kind) for kind in ("i8", "f2", "u1", "f4")))  # type: ignore[arg-type]
+            return VectorTable(*(np.zeros((0, 1), kind) for kind in ("i8", "f2", "u1", "f4")))
         data = np.memmap(path, np.uint8, "r", offset=start)
         sizes = [count * 8, count * _sign_bytes(width), width * 4, count * width * 2]
         if len(data) != sum(sizes):

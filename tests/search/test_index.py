@@ -1,0 +1,262 @@
+"""Indexes: made, brought up to date, asked, killed."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from leap_core.errors import LeapError, LeapOptionsError
+from leap_core.search.documents import read_document
+from leap_core.search.index_file import IndexFile, IndexSettings
+from leap_core.search.indexes import Indexes, IndexNotFoundError
+from leap_core.search.searching import Searcher
+from leap_core.search.updating import IndexBusyError, update_index
+from leap_core.search.vector_table import VectorTable, open_table, table_path
+from leap_core.storage.locks import locked
+from leap_core.testing.hashed_words import HashedWordsRunner
+
+
+def found(path: Path, question: str, runner=None, **options) -> list[str]:
+    with IndexFile(path) as index:
+        return [Path(hit.passage.path).name for hit in Searcher(index, runner).search(question, **options)]
+
+
+def test_files_are_read_cut_and_found(update, index_path, runner) -> None:
+    done = update()
+    assert (done.added, done.skipped) == (4, {})
+    assert found(index_path, "yellow bananas", runner)[0] == "fruit.md"
+    assert found(index_path, "Where does the Rhine flow?", runner)[0] == "page.html"
+    assert found(index_path, "nails", mode="words") == ["hammer.txt"]
+    assert found(index_path, "subtract", mode="words") == ["code.py"]
+    with IndexFile(index_path) as index:
+        (hit, *_) = Searcher(index, runner).search("bananas tropics")
+    assert hit.passage.heading == "Fruit > Bananas" and (hit.passage.first, hit.passage.last) == (7, 7)
+    assert hit.word_rank == 1 and hit.vector_rank == 1
+
+
+def test_html_has_no_tags_and_keeps_lines(folder) -> None:
+    kind, lines = read_document(folder / "page.html")
+    assert kind == "html" and [line.text for line in lines if line.text] == ["# Rivers", "The Rhine flows north."]
+
+
+def test_pdf_is_read_by_pages(tmp_path) -> None:
+    from pypdf import PdfWriter
+
+    writer = PdfWriter()
+    writer.add_blank_page(100, 100)
+    writer.write(tmp_path / "empty.pdf")
+    kind, lines = read_document(tmp_path / "empty.pdf")
+    assert kind == "pdf" and [(line.number, line.text) for line in lines] == [(1, "")]
+    (tmp_path / "broken.pdf").write_bytes(b"%PDF-1.4 nothing")
+    with pytest.raises(LeapError, match="cannot be read as PDF"):
+        read_document(tmp_path / "broken.pdf")
+
+
+def test_only_what_changed_is_embedded_again(update, folder, runner, index_path) -> None:
+    update()
+    runner.calls.clear()
+    assert update().unchanged == 4 and runner.calls == []
+    (folder / "fruit.md").write_text("# Fruit\n\nApples are red and sweet.\n\n## Bananas\n\nBananas are bent.\n")
+    (folder / "tools" / "hammer.txt").unlink()
+    (folder / "new.md").write_text("# New\n\nSomething else.\n")
+    os.utime(folder / "code.py")
+    done = update()
+    assert (done.added, done.changed, done.removed, done.unchanged) == (1, 1, 1, 2)
+    assert sorted(text for call in runner.calls for text in call) == [
+        "Fruit > Bananas\nBananas are bent.",
+        "New\nSomething else.",
+    ]
+    assert found(index_path, "hammer", mode="words") == []
+    assert found(index_path, "bent", runner)[0] == "fruit.md"
+
+
+def test_another_model_makes_all_vectors_anew(folder, index_path, runner) -> None:
+    settings = IndexSettings((str(folder),))
+    update_index(index_path, settings, runner)
+    other = HashedWordsRunner(32, name="other")
+    assert found(index_path, "bananas", other)[0] == "fruit.md", "by words"
+    with pytest.raises(LeapOptionsError, match="another model"):
+        found(index_path, "bananas", other, mode="vectors")
+    assert update_index(index_path, settings, other).embedded == 5
+    assert found(index_path, "yellow bananas", other, mode="vectors")[0] == "fruit.md"
+
+
+def test_without_a_model_words_are_searched(folder, index_path) -> None:
+    update_index(index_path, IndexSettings((str(folder),)), None)
+    assert found(index_path, "what are bananas?") == ["fruit.md"]
+    with pytest.raises(LeapOptionsError, match="has no vectors"):
+        found(index_path, "x", mode="vectors")
+
+
+@pytest.mark.parametrize(
+    "question", ['"', "a OR", "*", "NEAR(", "", "  ", "the", "'; DROP TABLE words; --", "\ud800x", "🍌"]
+)
+def test_any_question_can_be_asked(update, index_path, runner, question) -> None:
+    update()
+    assert isinstance(found(index_path, question, runner), list)
+
+
+def test_files_can_be_chosen_by_patterns(update, index_path, runner) -> None:
+    update()
+    assert set(found(index_path, "a", runner, files=["*.py"])) == {"code.py"}
+    assert set(found(index_path, "hammer bananas", runner, files=["tools/*"])) == {"hammer.txt"}
+    assert found(index_path, "bananas", runner, files=["nothing/*"]) == []
+
+
+def test_a_reranker_orders_anew(update, index_path, runner) -> None:
+    update()
+    assert found(index_path, "handle head", runner, reranker=HashedWordsRunner(256))[0] == "hammer.txt"
+
+
+def test_what_cannot_be_indexed_is_named(update, folder) -> None:
+    (folder / "binary.txt").write_bytes(b"a\0b")
+    done = update()
+    assert list(done.skipped) == [str(folder / "binary.txt")] and done.added == 4
+
+
+def test_names_and_paths_that_cannot_be(tmp_path, folder) -> None:
+    indexes = Indexes(tmp_path / "none")
+    assert indexes.names() == []
+    with pytest.raises(IndexNotFoundError, match="there is no index 'x'"):
+        indexes.open("x")
+    for name in ("", "../x", "a/b", ".x", "x" * 200):
+        with pytest.raises(LeapOptionsError):
+            indexes.path_of(name)
+    with pytest.raises(LeapOptionsError, match="there is no file or directory"):
+        update_index(tmp_path / "i.db", IndexSettings((str(tmp_path / "nowhere"),)), None)
+
+
+def test_one_writes_at_a_time(update, index_path) -> None:
+    update()
+    with locked(index_path.with_suffix(".lock")), pytest.raises(IndexBusyError):
+        update()
+
+
+def test_stopping_keeps_what_is_done(folder, index_path, runner) -> None:
+    stop = threading.Event()
+
+    def on_progress(step: str, done: int, _all: int) -> None:
+        if step == "embedding":
+            stop.set()
+
+    settings = IndexSettings((str(folder),))
+    update_index(index_path, settings, runner, on_progress=on_progress, stop=stop)
+    with IndexFile(index_path) as index:
+        assert index.counts() == {"files": 4, "chunks": 5, "without_vector": 5}
+    assert update_index(index_path, settings, runner).embedded == 5
+
+
+def test_a_damaged_index_is_named(index_path) -> None:
+    index_path.parent.mkdir()
+    index_path.write_bytes(b"no database at all, but long enough to look like one" * 50)
+    with pytest.raises(LeapError, match="the index .* cannot be used"):
+        IndexFile(index_path)
+
+
+def test_a_lost_or_damaged_vector_file_is_made_again(update, index_path, runner) -> None:
+    update()
+    for damage in (lambda path: path.unlink(), lambda path: path.write_bytes(path.read_bytes()[:-7])):
+        damage(table_path(index_path))
+        assert found(index_path, "yellow bananas", runner, mode="vectors")[0] == "fruit.md"
+
+
+@pytest.mark.parametrize("count", [1, 7, 3000])
+def test_the_nearest_vectors_are_the_nearest(count: int) -> None:
+    chance = np.random.default_rng(count)
+    rows = chance.normal(size=(count, 96)).astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    ids = np.arange(10, 10 + count)
+    table = VectorTable(ids, rows.astype(np.float16), np.zeros((count, 16), np.uint8), np.zeros(96, np.float32))
+    best, scores = table.nearest(rows[count // 2], 5)
+    oracle = np.argsort(-(rows.astype(np.float16).astype(np.float32) @ rows[count // 2]), kind="stable")[:5] + 10
+    assert best.tolist() == oracle.tolist() and scores[0] > 0.99
+    among, _ = table.nearest(rows[0], 5, np.array([10, 10 + count - 1]))
+    assert set(among.tolist()) <= {10, 10 + count - 1}
+
+
+def test_large_tables_find_the_same_by_their_signs(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("leap_core.search.vector_table.CANDIDATES", 400)
+    chance = np.random.default_rng(5)
+    centres = chance.normal(size=(200, 128))
+    rows = (centres[chance.integers(0, 200, 6000)] + chance.normal(size=(6000, 128))).astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    index = _index_with(tmp_path / "many.db", rows)
+    table = open_table(index)
+    exact = [table.nearest(row, 10)[0].tolist() for row in rows[:40]]
+    monkeypatch.setattr("leap_core.search.vector_table.EXACT_NUMBERS", 0)
+    coarse = [table.nearest(row, 10)[0].tolist() for row in rows[:40]]
+    shared = sum(len(set(a) & set(b)) for a, b in zip(exact, coarse, strict=True)) / 400
+    assert shared > 0.95, shared
+    index.close()
+
+
+def _index_with(path: Path, rows) -> IndexFile:
+    index = IndexFile(path)
+    index.begin_vectors("model")
+    connection = sqlite3.connect(path)
+    connection.execute("INSERT INTO files (path, kind, size, modified, digest) VALUES ('f', 'text', 1, 1, x'00')")
+    values = [(row.astype(np.float16).tobytes(),) for row in rows]
+    connection.executemany("INSERT INTO chunks (file, first, last, digest, vector) VALUES (1, 1, 1, x'00', ?)", values)
+    connection.commit()
+    connection.close()
+    return index
+
+
+SCRIPT = """
+import sys, time
+from pathlib import Path
+from leap_core.search.index_file import IndexSettings
+from leap_core.search.updating import update_index
+from leap_core.testing.hashed_words import HashedWordsRunner
+class Slow(HashedWordsRunner):
+    def embed(self, texts, kind="document", **options):
+        time.sleep(0.002)
+        return super().embed(texts, kind, **options)
+update_index(Path(sys.argv[1]), IndexSettings((sys.argv[2],), tokens=64, overlap=8), Slow())
+"""
+
+
+def content(path: Path) -> list[tuple]:
+    connection = sqlite3.connect(path)
+    query = """SELECT c.id, f.path, c.first, c.last, w.heading, w.text, c.vector
+               FROM chunks c JOIN files f ON f.id = c.file JOIN words w ON w.rowid = c.id ORDER BY c.id"""
+    rows = connection.execute(query).fetchall()
+    connection.close()
+    return rows
+
+
+def test_killed_at_any_moment_it_ends_as_if_undisturbed(tmp_path) -> None:
+    chance = random.Random(4)
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    for number in range(300):
+        text = "\n\n".join(" ".join(f"w{chance.randrange(500)}" for _ in range(40)) for _ in range(6))
+        (pages / f"page-{number:03}.txt").write_text(text)
+    command = [sys.executable, "-c", SCRIPT]
+    begun = time.monotonic()
+    subprocess.run([*command, str(tmp_path / "calm.db"), str(pages)], check=True)
+    whole = time.monotonic() - begun
+    kills = 0
+    while kills < 12:
+        process = subprocess.Popen([*command, str(tmp_path / "killed.db"), str(pages)])
+        try:
+            process.wait(chance.uniform(0.2, 0.9) * whole)
+            break
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            kills += 1
+    subprocess.run([*command, str(tmp_path / "killed.db"), str(pages)], check=True)
+    calm = content(tmp_path / "calm.db")
+    assert len(calm) > 1000 and all(row[-1] is not None for row in calm)
+    assert content(tmp_path / "killed.db") == calm and kills > 1
