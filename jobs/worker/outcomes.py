@@ -20,7 +20,11 @@ MOST_INTERRUPTIONS = 100
 """Times that a job may be killed from outside before it is taken for the cause."""
 
 WORTH_ANOTHER_TRY = (errors.LeapUnavailableError, errors.LeapModelDownloadError, errors.LeapGenerationError)
-NEVER_BETTER = (errors.LeapConstraintError, errors.LeapGenerationPromptExceedContextLengthError)
+NEVER_BETTER = (
+    errors.LeapConstraintError,
+    errors.LeapGenerationPromptExceedContextLengthError,
+    errors.LeapUnsupportedMediaError,
+)
 FROM_OUTSIDE = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP} if hasattr(signal, "SIGKILL") else set()
 
 

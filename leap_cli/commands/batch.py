@@ -24,6 +24,7 @@ from ..options.loading import (
     default_model,
     host_for_job,
     loading_flags,
+    projector_as_text,
     telling_the_default,
     warm_or_load,
 )
@@ -115,6 +116,7 @@ def command(
     shape = take_constraint(flags, env)
     options = generation_options({**flags, **shape}, enable_thinking=show_thinking)
     loading = {"context_size": context_size, "cpu_threads": cpu_threads, "n_gpu_layers": n_gpu_layers}
+    loading |= projector_as_text(env)
     if model == "":
         raise click.UsageError("-m needs a model's name or file")
     settings = BatchSettings(
@@ -135,6 +137,7 @@ def command(
         input_format=input_format,
         errors=None if errors is None else _place(env, errors),
         keep_fields=keep_fields,
+        directory=str(env.cwd),
     )
     with telling_the_default(env, model):
         if background:

@@ -97,5 +97,5 @@ def command(
     elif output.format is not Format.JSONL:
         output.text(f"{found.path}\n")
     if output.format is Format.TEXT:
-        output.note(f"next: leap -m {found.model_id} \"…\", or leap models default {found.model_id}")
+        output.note(f'next: leap -m {found.model_id} "…", or leap models default {found.model_id}')
     return ExitCode.DONE

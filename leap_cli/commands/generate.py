@@ -23,6 +23,7 @@ from ..options.loading import (
     loading_flags,
     model_reference,
     note_builtin,
+    projector_as_text,
     telling_the_default,
 )
 from ..options.media import media_flags, take_media, with_media
@@ -115,7 +116,7 @@ def command(
                 system=system,
                 options=options,
                 functions=tools.functions,
-                loading=loading,
+                loading={**loading, **projector_as_text(env)},
                 host=host_for_job(),
                 policy=policy_of(priority, job_retries),
                 cwd=env.cwd,

@@ -21,6 +21,13 @@ from ..options.value_types import ModelName
 @click.option("--address", default="127.0.0.1", show_default=True, help="Where to listen; others need --api-key.")
 @click.option("--api-key", metavar="KEY", help="What clients must send; $LEAP_API_KEY by default. Others see it in ps.")
 @click.option("--api-key-file", metavar="FILE", help="The file whose first line is the key.")
+@click.option(
+    "--media-urls",
+    type=click.Choice(["data", "files", "web"]),
+    default="data",
+    show_default=True,
+    help="What the URLs of pictures may be: data: alone, files of this machine too, or http: and https: too.",
+)
 @click.option("--max-connections", type=click.IntRange(1), metavar="N", help="Open at once; 1000 by default.")
 @click.option("--context-size", type=int, metavar="N", help="Most tokens of prompt and answer together.")
 @click.option("--threads", "cpu_threads", type=int, metavar="N", help="CPU threads.")
@@ -37,6 +44,7 @@ def command(
     api_key: str | None,
     api_key_file: str | None,
     max_connections: int | None,
+    media_urls: str,
     **loading: Any,
 ) -> None:
     """Serve MODELs to other programs over OpenAI's protocol: /v1/chat/completions, /v1/completions, /v1/models.
@@ -44,6 +52,7 @@ def command(
     Prints the base URL when it listens; /health answers 200 when the models are loaded. It runs until Ctrl-C.
     """
     from leap_core.host.server.foreground import serve
+    from leap_core.media.fetching import UrlAccess
     from leap_core.options import ModelLoadingOptions
 
     given = {name: value for name, value in loading.items() if value is not None}
@@ -57,6 +66,7 @@ def command(
             port,
             api_key=key,
             most_connections=max_connections,
+            urls=UrlAccess[media_urls.upper()],
             cwd=env.cwd,
             on_listening=lambda url: output.text(f"{url}\n"),
             on_ready=lambda names: output.note(f"{', '.join(names)} ready; Ctrl-C ends it"),

@@ -26,6 +26,7 @@ EXIT_CODES: tuple[tuple[type[errors.LeapError], ExitCode], ...] = (
     (errors.LeapSessionError, ExitCode.USAGE),
     (errors.LeapModelLoadingError, ExitCode.MODEL),
     (errors.LeapModelDownloadError, ExitCode.DOWNLOAD),
+    (errors.LeapUnsupportedMediaError, ExitCode.MODEL),
     (errors.LeapGenerationPromptExceedContextLengthError, ExitCode.CONTEXT),
     (errors.LeapSchemaError, ExitCode.SCHEMA),
     (errors.LeapConstraintError, ExitCode.SCHEMA),

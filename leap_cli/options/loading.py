@@ -89,6 +89,11 @@ def projector_option(env: Environment) -> dict[str, Any]:
     return {} if file is None else {"mm_proj_path": env.cwd / file}
 
 
+def projector_as_text(env: Environment) -> dict[str, Any]:
+    """``projector_option`` for what is kept as JSON."""
+    return {name: str(path) for name, path in projector_option(env).items()}
+
+
 @contextmanager
 def telling_the_default(env: Environment, model: str | None) -> Iterator[None]:
     """Say where the configured default is named, if no other ``model`` was asked for and it cannot be loaded."""

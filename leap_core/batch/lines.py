@@ -18,11 +18,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NoReturn
 
 from ..errors import LeapSerializationError
 from ..functions import LeapFunction
-from ..messages import ChatMessage, ChatMessageRole
+from ..messages import Audio, ChatMessage, ChatMessageRole, Image
 from ..openai.fields import REFUSE
 from ..openai.parameters import ANY_OBJECT, schema_text
 from ..openai.requests import KNOWN_FIELDS, read_chat
@@ -35,6 +36,8 @@ CHAT_URL = "/v1/chat/completions"
 ID_FIELDS = ("custom_id", "id")
 OWN_FIELDS = (*ID_FIELDS, "prompt", "system", "schema")
 """Fields of a line that no OpenAI body has."""
+MEDIA_FIELDS: dict[str, type[Image] | type[Audio]] = {"image": Image, "audio": Audio}
+"""Fields of a line that name files beside its prompt."""
 KEY_CHARACTERS = 32
 
 
@@ -78,6 +81,8 @@ class RequestReader:
     system: str | None = None
     template: LineTemplate | None = None
     keep_fields: bool = False
+    directory: Path = Path()
+    """Where the names of pictures and sounds begin."""
 
     def read(self, raw: bytes) -> Request:
         """Parse one line. Raises LeapSerializationError, LeapOptionsError or LeapSchemaError."""
@@ -89,9 +94,9 @@ class RequestReader:
             return self._of_variables(value, self.template)
         if "body" in value:
             return self._of_openai(value)
-        if "messages" not in value and "prompt" not in value:
+        if not any(name in value for name in ("messages", "prompt", *MEDIA_FIELDS)):
             raise LeapSerializationError(
-                "expected body, messages or prompt", hint="--template makes prompts of other fields"
+                "expected body, messages, prompt, image or audio", hint="--template makes prompts of other fields"
             )
         custom_id = identifier_of(value)
         return self._of_fields(only_known(value) if self.keep_fields else dict(value), custom_id)
@@ -102,7 +107,8 @@ class RequestReader:
 
     def _of_variables(self, value: JsonObject, template: LineTemplate) -> Request:
         prompt = template.fill(value)
-        body = {"messages": [{"role": "user", "content": prompt}]}
+        media = {name: value[name] for name in MEDIA_FIELDS if value.get(name) and name not in template.names}
+        body = {"messages": [{"role": "user", "content": self._with_media(media, prompt)}]}
         return self._request(identifier_of(names_among(value)), body, self.system)
 
     def _of_openai(self, value: JsonObject) -> Request:
@@ -135,12 +141,32 @@ class RequestReader:
             prompt = fields.pop("prompt")
             if not isinstance(prompt, str) or not prompt.strip():
                 raise LeapSerializationError("expected a text that is not empty", path="prompt")
-            fields["messages"] = [{"role": "user", "content": prompt}]
+            fields["messages"] = [{"role": "user", "content": self._with_media(fields, prompt)}]
+        elif "messages" not in fields:
+            fields["messages"] = [{"role": "user", "content": self._with_media(fields, "")}]
         schema = fields.pop("schema", None)
         if schema is not None:
             schema_text(schema, "schema")
             fields["response_format"] = {"type": "json_schema", "json_schema": {"schema": schema}}
         return self._request(custom_id, fields, system)
+
+    def _with_media(self, fields: JsonObject, prompt: str) -> str | list[JsonObject]:
+        """The user's content: the files that a line names, then its prompt. The fields are taken out."""
+        parts: list[JsonObject] = []
+        for name, kind in MEDIA_FIELDS.items():
+            files = fields.pop(name, [])
+            files = [files] if isinstance(files, str) else files
+            if not isinstance(files, list) or not all(isinstance(file, str) and file for file in files):
+                raise LeapSerializationError("expected the name of a file, or a list of them", path=name)
+            for file in files:
+                try:
+                    parts.append(kind.from_file(self.directory / file).to_json())
+                except LeapSerializationError as error:
+                    message = error.message if file in error.message else f"{file}: {error.message}"
+                    raise LeapSerializationError(message, path=name, hint=error.hint) from None
+        if not parts:
+            return prompt
+        return [*parts, {"type": "text", "text": prompt}] if prompt else parts
 
     def _request(self, custom_id: str | None, body: JsonObject, system: str | None) -> Request:
         asked = read_chat(body, unknown=REFUSE, defaults=self.options, functions=self.functions)
@@ -221,7 +247,8 @@ def names_among(variables: JsonObject) -> JsonObject:
 
 def only_known(fields: JsonObject) -> JsonObject:
     """A line without the fields that are its user's own."""
-    return {name: value for name, value in fields.items() if name in OWN_FIELDS or name in KNOWN_FIELDS}
+    known = (*OWN_FIELDS, *MEDIA_FIELDS)
+    return {name: value for name, value in fields.items() if name in known or name in KNOWN_FIELDS}
 
 
 def canonical(value: object) -> str:

@@ -28,6 +28,9 @@ def fingerprint_of(reference: str, loading: ModelLoadingOptions, *, variables: M
         "kv": [loading.kv_type_k, loading.kv_type_v],
         "seed": loading.random_seed,
     }
+    projector = loading.mm_proj_path or model.mm_proj_path
+    if projector is not None:
+        value["projector"] = _sampled(projector)
     return json.dumps(value, sort_keys=True)
 
 

@@ -61,6 +61,8 @@ class BatchSettings:
     errors: str | None = None
     keep_fields: bool | None = None
     input_digest: str | None = None
+    directory: str = ""
+    """Where the names of pictures and sounds in lines begin; empty for the current directory."""
 
     def __post_init__(self) -> None:
         if self.format not in FORMATS:
@@ -101,6 +103,7 @@ class BatchSettings:
             journal=journal,
             errors=None if self.errors is None else str(cwd / self.errors),
             input_format=self.source_format,
+            directory=str(cwd / self.directory),
         )
 
     @property
@@ -130,6 +133,7 @@ class BatchSettings:
             system=self.system,
             template=None if template is None else LineTemplate(template),
             keep_fields=keep,
+            directory=Path(self.directory),
         )
 
     def loading_options(self) -> ModelLoadingOptions:

@@ -15,6 +15,7 @@ SERVER = "server_error"
 
 STATUSES: tuple[tuple[type[LeapError], int, str, str], ...] = (
     (errors.LeapGenerationPromptExceedContextLengthError, 413, INVALID, "context_length_exceeded"),
+    (errors.LeapUnsupportedMediaError, 400, INVALID, "unsupported_media"),
     (errors.LeapConstraintError, 422, "constraint_error", "constraint_not_satisfied"),
     (errors.LeapQueueFullError, 429, "rate_limit_error", "queue_full"),
     (errors.LeapSchemaError, 400, INVALID, "invalid_schema"),

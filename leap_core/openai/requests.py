@@ -14,6 +14,7 @@ from typing import Any
 
 from ..errors import LeapOptionsError, LeapSerializationError
 from ..functions import LeapFunction
+from ..media.fetching import UrlAccess
 from ..messages import ChatMessage, messages_from_json
 from ..options import GenerationOptions
 from .fields import HARMLESS, NOTE, BodyFields, Unknown
@@ -56,15 +57,17 @@ def read_chat(
     unknown: Unknown = NOTE,
     defaults: GenerationOptions | None = None,
     functions: Sequence[LeapFunction] = (),
+    urls: UrlAccess = UrlAccess.FILES,
 ) -> GenerationRequest:
-    """A request to /v1/chat/completions. ``defaults`` and ``functions`` hold where the body says nothing.
+    """A request to /v1/chat/completions. ``defaults`` and ``functions`` hold where the body says nothing. ``urls``:
+    what the URLs of pictures may reach.
 
     Raises LeapSerializationError (``path`` is the field) or LeapOptionsError (``option`` is the field).
     """
     body_fields = BodyFields(body)
     extension = body_fields.object("leap")
     events = extension.take("events") is True
-    messages = messages_from_json(_with_known_roles(body_fields.take("messages")))
+    messages = messages_from_json(_with_known_roles(body_fields.take("messages")), urls=urls)
     if not messages and not events:
         raise LeapSerializationError("there must be at least one message", path="messages")
     tools = body_fields.take("tools")

@@ -139,7 +139,6 @@ class Conversation:
         if complete and not stream.abandoned:
             yield complete
 
-
     def _check_turn(self, stream: ResponseStream) -> None:
         """Raise LeapGenerationError where waiting for the turn would never end."""
         holder = self._holder

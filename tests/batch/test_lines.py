@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 
 import pytest
+from PIL import Image as pillow
 
 from leap_core.batch.line_index import check_lines
 from leap_core.batch.line_template import LineTemplate
 from leap_core.batch.lines import RequestReader, key_of
 from leap_core.errors import LeapSerializationError
 from leap_core.functions import LeapFunction
+from leap_core.messages import Audio, Image, Text
 from leap_core.options import GenerationOptions
 
 from .conftest import rows_of
@@ -112,7 +114,7 @@ def test_templates_that_cannot_be_used(text):
         (b'{"prompt": "\xff"}', "not UTF-8 text (byte 13)"),
         (b'{"prompt": "\\ud800"}', "half of a surrogate pair"),
         (b"[" * 100_000, "not JSON that can be used"),
-        ({"text": "a"}, "expected body, messages or prompt (--template"),
+        ({"text": "a"}, "expected body, messages, prompt, image or audio (--template"),
         ({"prompt": ""}, "prompt: expected a text that is not empty"),
         ({"prompt": 3}, "prompt: expected a text"),
         ({"prompt": "a", "messages": ASK}, "either messages or a prompt"),
@@ -173,3 +175,35 @@ def test_what_is_asked_and_with_what_decides_the_key():
 
     others = [key("b"), key(circumstances="other"), key(prompt="Ho"), key(temperature=1), key(tools=[TOOL])]
     assert key() == key() and len({key(), *others}) == 6
+
+
+def test_a_line_may_name_pictures_and_sounds(tmp_path) -> None:
+    pillow.new("RGB", (40, 40), "red").save(tmp_path / "red.png")
+    (tmp_path / "hum.wav").write_bytes(Audio.from_float_samples([0.1] * 4000, 16_000).data)
+    request = read({"image": ["red.png", "red.png"], "audio": "hum.wav", "prompt": "What is it?"}, directory=tmp_path)
+    first, second, sound, text = request.messages[0].content
+    assert isinstance(first, Image) and first == second and isinstance(sound, Audio) and text == Text("What is it?")
+    alone = read({"image": "red.png", "system": "Describe."}, directory=tmp_path)
+    assert [message.role.value for message in alone.messages] == ["system", "user"]
+    assert alone.messages[1].content == (first,)
+    templated = read({"image": "red.png", "what": "colour"}, directory=tmp_path, template=LineTemplate("Its {what}?"))
+    assert templated.messages[0].content == (first, Text("Its colour?"))
+    in_message = read({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {
+        "url": (tmp_path / "red.png").as_uri()}}]}]})  # fmt: skip
+    assert in_message.messages[0].content == (first,)
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ({"image": "none.png", "prompt": "a"}, "none.png: No such file"),
+        ({"image": "text.png", "prompt": "a"}, "image: text.png: not a picture"),
+        ({"audio": "text.png", "prompt": "a"}, "audio: text.png: not a sound"),
+        ({"image": 5, "prompt": "a"}, "image: expected the name of a file"),
+        ({"image": [""], "prompt": "a"}, "image: expected the name of a file"),
+    ],
+)
+def test_a_line_that_names_no_picture_says_which(tmp_path, value, says) -> None:
+    (tmp_path / "text.png").write_text("some text")
+    with pytest.raises(LeapSerializationError, match=says):
+        read(value, directory=tmp_path)

@@ -12,6 +12,7 @@ from typing import Any
 
 from ...errors import LeapOptionsError, LeapUnavailableError
 from ...loading import load_local
+from ...media.fetching import UrlAccess
 from .access import LOOPBACK_NAMES, AccessCheck, for_local_pages
 from .application import build_app
 from .generation_endpoints import GenerationEndpoints
@@ -31,11 +32,13 @@ def serve(
     on_listening: Callable[[str], object],
     on_ready: Callable[[list[str]], object],
     most_connections: int | None = None,
+    urls: UrlAccess = UrlAccess.DATA,
     **loading: Any,
 ) -> None:
     """Listen, load the models, and answer until SIGINT or SIGTERM.
 
-    ``loading``: see ``LoadRequest``. Raises LeapUnavailableError when it cannot listen there, and what loading raises.
+    ``urls``: what the URLs of pictures in requests may reach. ``loading``: see ``LoadRequest``. Raises
+    LeapUnavailableError when it cannot listen there, and what loading raises.
     """
     is_local = address in LOOPBACK_NAMES
     if not is_local and api_key is None:
@@ -43,7 +46,9 @@ def serve(
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="leap: %(message)s")
     load_requests = [LoadRequest(reference, cwd=cwd, keep_alive=0, **loading) for reference in references]
     with suppress(KeyboardInterrupt):
-        asyncio.run(_serve(load_requests, address, port, api_key, is_local, on_listening, on_ready, most_connections))
+        asyncio.run(
+            _serve(load_requests, address, port, api_key, is_local, on_listening, on_ready, most_connections, urls)
+        )
 
 
 async def _serve(
@@ -55,6 +60,7 @@ async def _serve(
     on_listening: Callable[[str], object],
     on_ready: Callable[[list[str]], object],
     most_connections: int | None,
+    urls: UrlAccess,
 ) -> None:
     try:
         listener = listen(address, port)
@@ -63,7 +69,7 @@ async def _serve(
             f"cannot listen on {address} port {port}: {error.strerror or error}", hint="choose another --port"
         ) from None
     models = LoadedModels(load_local)
-    app = build_app(models, GenerationEndpoints(models))
+    app = build_app(models, GenerationEndpoints(models, urls=urls))
     guard = AccessCheck(app, token=api_key, any_name=not is_local, open_paths=OPEN_PATHS, pages=True)
     server = Server.of(for_local_pages(guard), most_connections=most_connections)
     ending = asyncio.Event()

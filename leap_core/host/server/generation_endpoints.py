@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from ...errors import LeapConstraintError, LeapError, LeapGenerationError, LeapSerializationError
 from ...in_process.validated_generation import CUT
+from ...media.fetching import UrlAccess
 from ...messages import ChatMessage
 from ...openai.replies import DONE, OpenAIReply, frame
 from ...openai.requests import GenerationRequest, read_chat, read_completion
@@ -37,15 +38,21 @@ GENERATION_HEADER = "X-Leap-Generation"
 
 
 class GenerationEndpoints:
-    """/v1/chat/completions and /v1/completions. ``running`` are the generations by the id in their header."""
+    """/v1/chat/completions and /v1/completions. ``running`` are the generations by the id in their header; ``urls``:
+    what the URLs of pictures may reach."""
 
-    def __init__(self, models: LoadedModels) -> None:
+    def __init__(self, models: LoadedModels, *, urls: UrlAccess = UrlAccess.DATA) -> None:
         self._models = models
+        self._urls = urls
         self.running: MutableMapping[str, GenerationBridge] = {}
 
     async def chat(self, request: Request) -> Response:
         """A conversation's next message."""
-        return await self._answer(request, await read_body(request, read_chat))
+
+        def read(body: Any) -> GenerationRequest:
+            return read_chat(body, urls=self._urls)
+
+        return await self._answer(request, await read_body(request, read, slow=self._urls > UrlAccess.DATA))
 
     async def completion(self, request: Request) -> Response:
         """The continuation of a text."""
@@ -221,10 +228,11 @@ def _beginning(runner: ModelRunner, asked: GenerationRequest) -> Callable[[], Ge
     return lambda: runner.start_text(prompt, asked.options)
 
 
-async def read_body(request: Request, read: Callable[[Any], Read]) -> Read:
-    """What ``read`` makes of the request's body. What takes long happens in a thread, so that others are answered."""
+async def read_body(request: Request, read: Callable[[Any], Read], *, slow: bool = False) -> Read:
+    """What ``read`` makes of the request's body. What takes long (``slow``: any body) happens in a thread, so that
+    others are answered."""
     body = await _whole_body(request)
-    if len(body) <= QUICK_BODY:
+    if len(body) <= QUICK_BODY and not slow:
         return read(_parse(body))
     return await asyncio.to_thread(lambda: read(_parse(body)))
 
