@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from ..options.tools import Tools
 
 
-def shown_calls(tools: Tools) -> Calls | None:
-    """How calls are shown: None, as the answer, where some tools are only declared."""
+def shown_calls(tools: Tools, *, always: bool = False) -> Calls | None:
+    """How calls are shown: None, as the answer, where some tools are only declared. ``always``: also where the user did
+    not ask to see them, as at the terminal of a conversation."""
     runnable = tools.functions and all(function.call is not None for function in tools.functions)
-    return Calls(tools.show_calls) if runnable else None
+    return Calls(tools.show_calls or always) if runnable else None
 
 
 def respond(

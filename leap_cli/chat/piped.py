@@ -25,9 +25,11 @@ from ..input.prompt import MOST_BYTES, check_size, decode_text
 from .dialogue import Dialogue
 
 
-def answer_lines(dialogue: Dialogue, env: Environment) -> None:
-    """Answer each line that is not blank. The first failure ends it, for nobody is there to say things differently, and
-    its error begins with the line's number."""
+def answer_lines(dialogue: Dialogue, env: Environment, first: str = "") -> None:
+    """Answer ``first``, then each line that is not blank. The first failure ends the run, because no one can correct
+    the input; its error begins with the line's number."""
+    if first:
+        _go_on(env, dialogue.answer(ChatMessage(ChatMessageRole.USER, first)))
     for number, line in _lines(env):
         with _naming(number):
             complete = dialogue.answer(ChatMessage(ChatMessageRole.USER, line))
@@ -71,7 +73,7 @@ def _naming(number: int) -> Iterator[None]:
 
 
 def _go_on(env: Environment, complete: Complete) -> None:
-    """Ctrl-C ends a conversation that comes through a pipe: nobody is there to ask for something else."""
+    """Ctrl-C ends a conversation that comes through a pipe: no one can ask for something else."""
     if complete.finish_reason is GenerationFinishReason.INTERRUPTED and not env.stdin_is_terminal:
         raise KeyboardInterrupt
 

@@ -21,11 +21,11 @@ WELCOME = "Ctrl-C stops an answer, Ctrl-D leaves, /help lists commands"
 
 
 def talk_at_terminal(
-    dialogue: Dialogue, env: Environment, output: Output, load_model: Callable[[str], ModelRunner]
+    dialogue: Dialogue, env: Environment, output: Output, load_model: Callable[[str], ModelRunner], first: str = ""
 ) -> None:
-    """Greet, hold the conversation, and say how it is continued."""
+    """Greet, hold the conversation, and say how it is continued. ``first``: a message that is answered at once."""
     log = dialogue.log
-    output.note(WELCOME)
+    output.note(f"{dialogue.conversation.model_runner.model_id}; {WELCOME}")
     talk = TypedConversation(dialogue, env, output, _typing(env, keeps=log.is_open), load_model, run_command)
     if log.session is not None:
         output.note(f"continuing {log.session.label}: {len(dialogue.history)} messages")
@@ -36,7 +36,7 @@ def talk_at_terminal(
             talk.attached, talk.draft = list(attached), text
             if attached:
                 output.note("what was attached to it goes with your next message")
-    talk.hold()
+    talk.hold(first)
     if log.label is not None:
         output.note(f"saved as {log.label}; leap chat -c goes on")
 

@@ -40,10 +40,15 @@ class TypedConversation:
     """The place in the history of the message that the next one replaces."""
     leaving: bool = False
 
-    def hold(self) -> None:
-        """Read input and run it until the user quits. Errors are shown and the conversation is unchanged."""
+    def hold(self, first: str = "") -> None:
+        """Answer ``first``, then read input and run it until the user quits. Errors are shown and the conversation is
+        unchanged."""
         while not self.leaving:
             try:
+                if first:
+                    message, first = first, ""
+                    self.send(message)
+                    continue
                 draft, self.draft = self.draft, ""
                 self.take(self.typing.read(draft))
             except EOFError:

@@ -9,11 +9,13 @@ import click
 from leap_core.responses import Complete
 
 from ..answers.reasoning_only import ReasoningOnly
+from ..config.saved_prompts import PromptTemplate, template_flag
 from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
 from ..framework.output import Output
-from ..input.prompt import read_system
+from ..input.prompt import fill_pattern, read_system
+from ..input.text_files import attach
 from ..options.constraints import constraint_flags, is_shaped, take_constraint
 from ..options.generation import generation_flags, generation_options
 from ..options.loading import load_model, loading_flags, note_builtin
@@ -28,6 +30,17 @@ if TYPE_CHECKING:
 
 
 @leap_command("chat")
+@click.argument("prompt", nargs=-1)
+@template_flag
+@click.option(
+    "-f",
+    "--file",
+    "files",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Put this file's text, under its name, before the first message.",
+)
 @click.option("-s", "--system", metavar="TEXT", help="System prompt; @FILE reads it from a file.")
 @loading_flags
 @generation_flags
@@ -43,6 +56,9 @@ if TYPE_CHECKING:
 def command(
     env: Environment,
     /,
+    prompt: tuple[str, ...],
+    template: PromptTemplate | None,
+    files: tuple[str, ...],
     system: str | None,
     model: str | None,
     context_size: int | None,
@@ -55,7 +71,7 @@ def command(
     stats: bool,
     **flags: Any,
 ) -> ExitCode:
-    """Talk with a model; it remembers what was said.
+    """Talk with a model; it remembers what was said. PROMPT is the first message.
 
     At a terminal Ctrl-C stops an answer and keeps what has come, Ctrl-D leaves, and /help lists the commands. From a
     pipe each line is one turn, and the answers go to stdout one after the other.
@@ -79,6 +95,9 @@ def command(
     options = generation_options({**flags, **shape, "tool_choice": tools.choice}, enable_thinking=thinking is not None)
     if system is not None:
         system = read_system(system, env)
+    first = _first_message(prompt, files, template, env)
+    if first and jsonl:
+        raise click.UsageError("--jsonl takes its messages from standard input; leave PROMPT, -f and --template out")
     loading = {"context_size": context_size, "cpu_threads": cpu_threads, "n_gpu_layers": n_gpu_layers}
 
     def show(dialogue: Dialogue, answer: Stream) -> Complete:
@@ -90,7 +109,7 @@ def command(
             show_thinking=thinking is Thinking.SHOW,
             show_stats=stats,
             markdown=env.stdin_is_terminal and not is_shaped(options),
-            calls=shown_calls(dialogue.tools),
+            calls=shown_calls(dialogue.tools, always=env.stdin_is_terminal),
         )
 
     with (
@@ -110,9 +129,21 @@ def command(
             elif env.stdin_is_terminal:
                 from ..chat.terminal import talk_at_terminal
 
-                talk_at_terminal(dialogue, env, output, lambda name: load_model(env, name, loading, verbose=verbose))
+                talk_at_terminal(
+                    dialogue, env, output, lambda name: load_model(env, name, loading, verbose=verbose), first
+                )
             else:
-                answer_lines(dialogue, env)
+                answer_lines(dialogue, env, first)
         finally:
             dialogue.conversation.model_runner.unload()
     return ExitCode.DONE
+
+
+def _first_message(
+    words: tuple[str, ...], files: tuple[str, ...], template: PromptTemplate | None, env: Environment
+) -> str:
+    """What is said before anything is typed; empty where that is nothing."""
+    parts = [*(attach(file, env) for file in files), " ".join(words)]
+    text = "\n\n".join(part for part in parts if part.strip())
+    pattern = template.prompt if template is not None else None
+    return text if pattern is None or not text else fill_pattern(pattern, text)

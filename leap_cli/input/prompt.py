@@ -41,13 +41,17 @@ def read_prompt(
     else:
         parts = [" ".join(words), "" if env.stdin_is_terminal or stdin_is_taken else read_text(env, output)]
     given = "\n\n".join(part for part in (*before, *parts) if part.strip())
-    if INPUT in pattern:
-        prompt = pattern.replace(INPUT, given) if given else ""
-    else:
-        prompt = f"{pattern}\n\n{given}" if given else pattern
+    prompt = fill_pattern(pattern, given)
     if not prompt.strip() and not may_be_empty:
         raise click.UsageError("the prompt is empty: give it as an argument, on standard input, or both")
     return prompt
+
+
+def fill_pattern(pattern: str, text: str) -> str:
+    """The pattern with the text in the place of ``{input}``, or after it; empty where the place has no text."""
+    if INPUT in pattern:
+        return pattern.replace(INPUT, text) if text else ""
+    return f"{pattern}\n\n{text}" if text else pattern
 
 
 def read_text(env: Environment, output: Output) -> str:

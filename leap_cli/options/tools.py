@@ -123,8 +123,8 @@ def naming_the_file(env: Environment) -> Iterator[None]:
 
 
 def asker(env: Environment) -> Callable[[LeapFunction, LeapFunctionCall], bool] | None:
-    """Asks at the terminal, showing the exact call; None without a terminal. "a" allows a tool for the rest, Ctrl-C is
-    a no."""
+    """Asks at the terminal, showing the exact call; None without a terminal. "a" allows a tool for the rest, Ctrl-C
+    ends the answer."""
     if not (env.stdin_is_terminal and env.stderr_is_terminal):
         return None
     always: set[str] = set()
@@ -139,7 +139,7 @@ def asker(env: Environment) -> Callable[[LeapFunction, LeapFunctionCall], bool] 
         try:
             with raising_on_interrupt():
                 answer = env.read_typed_line("run it? [y]es, [n]o, [a]lways: ").strip().lower()
-        except (EOFError, KeyboardInterrupt):
+        except EOFError:
             env.stderr.write("\n")
             return False
         if answer in ("a", "always"):

@@ -36,7 +36,7 @@ def test_a_terminal_gets_a_prompt_on_stderr_and_ctrl_d_leaves(leap):
     leap.script("Hello.")
     done = leap("chat", "-m", "some", stdin="hi\n", stdin_terminal=True)
     assert (done.code, done.stdout) == (0, "Hello.\n")
-    assert done.stderr.startswith("leap: Ctrl-C stops an answer, Ctrl-D leaves, /help lists commands\n> > \n")
+    assert done.stderr.startswith("leap: scripted; Ctrl-C stops an answer, Ctrl-D leaves, /help lists commands\n> > \n")
 
 
 def test_a_failed_turn_ends_a_pipe_with_its_code(leap):
@@ -64,3 +64,15 @@ def test_stats_follow_each_answer(leap):
     leap.script(["a", "b"], ["c", "d"])
     done = leap("chat", "-m", "some", "--stats", stdin="x\ny\n")
     assert done.stderr.count("answer 2 tokens") == 2
+
+
+def test_a_first_message_with_a_file_and_a_template(leap, tmp_path):
+    (tmp_path / "notes.txt").write_text("a note")
+    assert leap("templates", "add", "brief", "In one word: {input}", "-s", "Be brief.").code == 0
+    runner = leap.script("one", "two")
+    done = leap("chat", "--template", "brief", "-f", str(tmp_path / "notes.txt"), "What is it?", stdin="and now?\n")
+    assert (done.code, done.stdout) == (0, "one\ntwo\n")
+    system, first = runner.requests[0].messages
+    assert system.text == "Be brief." and first.text.startswith("In one word: ") and "a note" in first.text
+    assert first.text.endswith("What is it?") and runner.requests[1].messages[-1].text == "and now?"
+    assert leap("chat", "--jsonl", "x").code == 2

@@ -149,7 +149,7 @@ def kept(leap_home):
 
 def test_a_conversation_at_a_terminal(terminal):
     chat = terminal("chat", "-m", "builtin")
-    chat.expect("Ctrl-C stops an answer, Ctrl-D leaves, /help lists commands\r\n.*>")
+    chat.expect("builtin; Ctrl-C stops an answer, Ctrl-D leaves, /help lists commands\r\n.*>")
     chat.type(f"{QUESTION}\r")
     chat.expect(f"Paris.*{PROMPT}")
     chat.type("half a line")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from leap_cli.framework.environment import Environment
 from leap_core.functions import LeapFunctionCall
 from leap_core.responses import FunctionCalls
 from tests.conftest import CommandLine
@@ -286,3 +287,13 @@ def test_leaps_own_tools(leap: CommandLine):
     assert leap("tools", "call", "read_file", '{"path": "../secret"}').code == 7
     configure(leap, f'[tools.read_file]\ndirectory = "{Path("/nonexistent")}"')
     assert leap("tools", "call", "read_file", '{"path": "note.txt"}').code == 7
+
+
+def test_ctrl_c_at_the_question_ends_the_answer(leap: CommandLine, tools_file: str, monkeypatch):
+    def interrupted(_env, _prompt):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Environment, "read_typed_line", interrupted)
+    runner = leap.script(calls(DOUBLE), "never")
+    done = leap("generate", "-m", "m", "--tools-file", tools_file, "go", stdin_terminal=True, terminal=True)
+    assert done.code == 130 and len(runner.requests) == 1 and "never" not in done.stdout
