@@ -59,7 +59,7 @@ class JobsClient:
     def __init__(self, variables: Mapping[str, str] | None = None, *, autostart: bool = True) -> None:
         self._variables = dict(os.environ if variables is None else variables)
         self.configuration = JobsConfiguration.from_environment(self._variables)
-        self.table = Table(self.configuration.table)
+        self.table = Table(self.configuration.table_place)
         self._autostart = autostart
         self._queues: Queues | None = None
         self._keeper = WorkerKeeper(self.configuration, self._variables)
@@ -154,7 +154,7 @@ class JobsClient:
     def submit(self, jobs: Iterable[NewJob]) -> Sequence[str]:
         """Queue jobs, all or none, and start a worker where none runs; their ids."""
         jobs = list(jobs)
-        self._open_queues()  # a wrong queue_url is refused before anything is queued
+        self._open_queues()  # a wrong queue_url is refused before anything is queued; a server may be away
         ids = self.table.add(jobs)
         now = time.time()
         self._wake([(id, 1, job.kind, job.priority) for id, job in zip(ids, jobs, strict=True) if job.run_after <= now])
@@ -295,6 +295,8 @@ class JobsClient:
     def ensure_worker_for_unfinished(self) -> None:
         """Start a worker where one was killed and left jobs behind. One that was stopped has queued its jobs again and
         removed its state file, and is not replaced. Raises nothing when none comes up."""
+        if self.configuration.is_shared:
+            return
         if self.table.running() or (self.configuration.worker_state.exists() and self.table.unfinished()):
             with suppress(LeapUnavailableError, OSError):
                 self.ensure_worker()
@@ -303,7 +305,9 @@ class JobsClient:
         if self._queues is None:
             from .queue import Queues
 
-            self._queues = Queues(self.configuration.queue, self.configuration.queue_url)
+            self._queues = Queues(
+                self.configuration.queue, self.configuration.queue_place, table_id=self.table.database.id
+            )
         return self._queues
 
     def _wake(self, messages: Sequence[tuple[str, int, str, int]]) -> None:

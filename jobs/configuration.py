@@ -2,31 +2,74 @@
 
 from __future__ import annotations
 
+import math
+import os
+import re
+import socket
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from leap_core.configuration import IDLE_MINUTES, JOBS_AT_ONCE, read_job_settings
+from leap_core.configuration import IDLE_MINUTES, JOBS_AT_ONCE, LEASE_SECONDS, POSTGRESQL, read_job_settings
+from leap_core.errors import LeapOptionsError, LeapSerializationError
 from leap_core.storage.directories import Directories
+
+JOBS_URL_VARIABLE = "LEAP_JOBS_URL"
+DEFAULT_NAME = "worker"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 @dataclass(frozen=True)
 class JobsConfiguration:
-    """Paths and settings. ``queue_url`` None means the SQLite file ``queue`` in the data directory. ``concurrency``:
-    jobs of each kind that run at once. ``idle_seconds``: how long a worker without work stays."""
+    """Paths and settings. ``jobs_url``: the PostgreSQL server of table and queue; None means the SQLite files of the
+    data directory. ``queue_url``: another place for the queue. ``concurrency``: jobs of each kind that run at once.
+    ``idle_seconds``: how long a worker without work stays. ``lease_seconds``: how long a claim on a server holds
+    without a sign of life. ``fetches_models``: a worker takes jobs whose model it would have to download first.
+    ``name``: of the worker, where several run in one data directory."""
 
     directories: Directories
     queue_url: str | None = None
     concurrency: Mapping[str, int] = field(default_factory=lambda: dict(JOBS_AT_ONCE))
     idle_seconds: float = IDLE_MINUTES * 60.0
+    jobs_url: str | None = None
+    lease_seconds: float = LEASE_SECONDS
+    fetches_models: bool = False
+    name: str = DEFAULT_NAME
 
     @staticmethod
-    def from_environment(variables: Mapping[str, str] | None = None) -> JobsConfiguration:
+    def from_environment(variables: Mapping[str, str] | None = None, *, name: str = DEFAULT_NAME) -> JobsConfiguration:
         """The configuration that these variables (the process's own when None) lead to. Raises LeapSerializationError
         for a config.toml that cannot be used."""
+        variables = os.environ if variables is None else variables
         directories = Directories.from_environment(variables)
         settings = read_job_settings(directories.config_file)
-        return JobsConfiguration(directories, settings.queue_url, settings.at_once, settings.idle_minutes * 60.0)
+        url = variables.get(JOBS_URL_VARIABLE) or settings.jobs_url
+        if url is not None and not url.startswith(POSTGRESQL):
+            raise LeapSerializationError(f"it begins with none of {', '.join(POSTGRESQL)}", path="jobs_url")
+        if NAME.fullmatch(name) is None:
+            raise LeapOptionsError("name", f"{name!r} is not letters, digits, dots, dashes and underscores")
+        idle = settings.idle_minutes * 60.0
+        if url is not None and not settings.idle_minutes_is_set:
+            idle = math.inf  # clients of other machines cannot start it again
+        return JobsConfiguration(
+            directories=directories,
+            queue_url=settings.queue_url,
+            concurrency=settings.at_once,
+            idle_seconds=idle,
+            jobs_url=url,
+            lease_seconds=settings.lease_seconds,
+            fetches_models=settings.fetch_models,
+            name=name,
+        )
+
+    def named(self, name: str) -> JobsConfiguration:
+        """The same for another worker of this data directory."""
+        return replace(self, name=name)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the jobs lie on a server that other machines use too."""
+        return self.jobs_url is not None
 
     @property
     def table(self) -> Path:
@@ -34,9 +77,19 @@ class JobsConfiguration:
         return self.directories.data / "jobs.db"
 
     @property
+    def table_place(self) -> Path | str:
+        """Where the table of jobs lies."""
+        return self.table if self.jobs_url is None else self.jobs_url
+
+    @property
     def queue(self) -> Path:
         """The SQLite file of the queues."""
         return self.directories.data / "queue.db"
+
+    @property
+    def queue_place(self) -> str | None:
+        """The URL of the queues; None means the SQLite file."""
+        return self.queue_url or self.jobs_url
 
     @property
     def inputs(self) -> Path:
@@ -44,15 +97,29 @@ class JobsConfiguration:
         return self.directories.data / "batches"
 
     @property
+    def machine(self) -> str:
+        """The name of this machine, as other machines see it in the table."""
+        return socket.gethostname()
+
+    @property
+    def worker_id(self) -> str:
+        """The lasting name of this worker: its machine, data directory and own name."""
+        return f"{self.machine}:{self.directories.data}:{self.name}"
+
+    @property
+    def _stem(self) -> str:
+        return self.name if self.name == DEFAULT_NAME else f"{DEFAULT_NAME}-{self.name}"
+
+    @property
     def worker_lock(self) -> Path:
         """Held by the worker as long as it lives."""
-        return self.directories.run / "worker.lock"
+        return self.directories.run / f"{self._stem}.lock"
 
     @property
     def worker_state(self) -> Path:
-        """JSON: the worker's pid, start and version. A worker that is killed leaves it behind."""
-        return self.directories.run / "worker.json"
+        """JSON: the worker's pid, start and version, written again each second. A worker that is killed leaves it."""
+        return self.directories.run / f"{self._stem}.json"
 
     @property
     def worker_log(self) -> Path:
-        return self.directories.logs / "worker.log"
+        return self.directories.logs / f"{self._stem}.log"

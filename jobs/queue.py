@@ -1,39 +1,43 @@
-"""The queues that carry wake-ups to the worker: one a kind of job, so that a long one never stands before a short one.
+"""The queues that carry wake-ups to a worker, one for each kind of job. huey carries them.
 
-huey carries them; a message is a job's id and attempt and nothing else, as JSON. What a message says is a hint: the
-table decides whether there is something to do, so a lost message is sent again and a second copy does no harm.
+A message is a job's id and attempt and nothing else, as JSON. It says that there may be something to do: the worker
+then claims the next job from the table. So a lost message costs a second, and a second copy does no harm.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 from huey import Huey, PriorityRedisHuey, SqliteHuey
 from huey.api import TaskWrapper
-from huey.consumer import Consumer
 from huey.registry import Message
 from huey.serializer import Serializer
-from huey.storage import SqliteStorage
+from huey.storage import PostgresStorage, SqliteStorage
 
 from leap_core.configuration import POSTGRESQL, QUEUE_SCHEMES, REDIS, SQLITE
 from leap_core.errors import LeapSerializationError, LeapUnavailableError
 
 from .table.job import KINDS
+from .table.postgres import redacted, without_password
 
-FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 0.02, 0.05
-"""Between two looks into an empty queue: 20 looks a second, and a median of about 12 ms until a job begins."""
-BUSY_SECONDS = 30
+BUSY_SECONDS = 5
+CONNECT_SECONDS = 5
+LISTEN_SECONDS = 15
+"""How long one look into an empty queue of a server lasts; a message ends it at once."""
+MOST_RUN = 32
+"""Messages of a kind that are run one by one; beyond that the rest is dropped, for all of them say the same."""
 
-Task = Callable[[str, int], object]
+Wake = Callable[[str], object]
+"""Called with a kind of which there may be a job."""
 
 
 class JsonSerializer(Serializer):  # type: ignore[misc]
-    """Messages as JSON: whoever can write to the queue can start jobs, and not run code."""
+    """Messages as JSON: a process that can write to the queue can start jobs, and not run code."""
 
     def _serialize(self, data: Message) -> bytes:
         return json.dumps(list(data)).encode()
@@ -43,53 +47,100 @@ class JsonSerializer(Serializer):  # type: ignore[misc]
 
 
 class Queues:
-    """A queue for each kind. ``url`` None is the SQLite file ``path``, and files in URLs are seen from its directory;
-    ``run`` is what a worker does with a message."""
+    """A queue for each kind of job. ``url`` None is the SQLite file ``path``, and relative files in URLs lie in its
+    directory. ``table_id`` keeps apart the queues of several tables at one URL. ``wake`` is called for each message
+    that is taken."""
 
-    def __init__(self, path: Path, url: str | None = None, run: Mapping[str, Task] | None = None) -> None:
+    def __init__(self, path: Path, url: str | None = None, *, table_id: str = "", wake: Wake | None = None) -> None:
+        self._path, self._url, self._table_id, self._wake = path, url, table_id, wake
         self._hueys: dict[str, Huey] = {}
         self._tasks: dict[str, TaskWrapper] = {}
+        self._open()
+
+    def _open(self) -> None:
+        self._hueys = {}
         for kind in KINDS:
-            huey = _open(kind, path, url)
+            name = f"leap-{self._table_id}-{kind}" if self._url and self._table_id else f"leap-{kind}"
+            huey = _open(name, self._path, self._url, check=self._wake is not None and not self._hueys)
             self._hueys[kind] = huey
-            task = (run or {}).get(kind, _nothing)
             # Explicit names: a message made by one module is understood by the worker, whatever it was started as.
-            self._tasks[kind] = TaskWrapper(huey, _as_function(task), name=f"leap-{kind}")
+            self._tasks[kind] = TaskWrapper(huey, _as_function(kind, self._wake), name=f"leap-{kind}")
+
+    @property
+    def file(self) -> Path | None:
+        """The SQLite file of the queues; None where they are a server's."""
+        storage = self._hueys[KINDS[0]].storage
+        return Path(storage.filename) if isinstance(storage, SqliteStorage) else None
 
     def send(self, jobs: Iterable[tuple[str, int, str, int]]) -> None:
-        """Wake the worker for these jobs: (id, attempt, kind, priority). Raises LeapUnavailableError."""
+        """Wake the worker for these jobs: (id, attempt, kind, priority). Unknown kinds are passed over. Raises
+        LeapUnavailableError."""
         tasks: dict[str, list[Any]] = {}
         for id, attempt, kind, priority in jobs:
-            task = self._tasks[kind].s(id, attempt, priority=priority)
-            task.id = message_id(id, attempt)
-            tasks.setdefault(kind, []).append(task)
+            if kind in self._tasks:
+                task = self._tasks[kind].s(id, attempt, priority=priority)
+                task.id = message_id(id, attempt)
+                tasks.setdefault(kind, []).append(task)
         try:
-            for kind, waiting in tasks.items():
-                _enqueue(self._hueys[kind], waiting)
+            for kind, messages in tasks.items():
+                self._enqueue(self._hueys[kind], messages)
         except Exception as error:
-            raise LeapUnavailableError(f"the queue of jobs cannot be written to: {error}") from None
+            raise LeapUnavailableError(f"the queue of jobs cannot be written to: {redacted(str(error))}") from None
+
+    def _enqueue(self, huey: Huey, tasks: list[Any]) -> None:
+        try:
+            _enqueue(huey, tasks)
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError:  # damaged: it holds wake-ups only
+            if self._url is not None:
+                raise
+            self.renew()
+            _enqueue(next(each for each in self._hueys.values() if each.name == huey.name), tasks)
+        except Exception:
+            if not isinstance(huey.storage, PostgresStorage):
+                raise
+            huey.storage.initialize_schema()  # the first message of all
+            _enqueue(huey, tasks)
+
+    def take(self, kind: str) -> bool:
+        """Take a message of this kind, if there is one, and run it; in a server's queue wait a while for one."""
+        huey = self._hueys[kind]
+        try:
+            task = huey.dequeue()
+        except (ValueError, TypeError, KeyError):  # a message that is none: what it was about is found by the sweep
+            return True
+        if task is None:
+            return False
+        huey.execute(task)
+        return True
+
+    def drain(self) -> None:
+        """Take all messages that wait in a file."""
+        for kind, huey in self._hueys.items():
+            for _ in range(MOST_RUN):
+                if not self.take(kind):
+                    break
+            else:  # their jobs are in the table already, and the next claim sees them
+                huey.storage.flush_queue()
+                if self._wake is not None:
+                    self._wake(kind)
+
+    def prepare(self) -> None:
+        """Make the tables of a server's queues. Raises what its driver raises."""
+        storage = self._hueys[KINDS[0]].storage
+        if isinstance(storage, PostgresStorage):
+            storage.initialize_schema()
+
+    def renew(self) -> None:
+        """Begin the file anew, because it is damaged: it holds wake-ups only, and the worker looks for work itself."""
+        self.close()
+        _remove(self._path)
+        self._open()
 
     def pending(self) -> set[str]:
-        """The ids of all messages that nobody has taken yet."""
+        """The ids of all messages that wait."""
         return {task.id for huey in self._hueys.values() for task in huey.pending()}
-
-    def empty(self) -> set[str]:
-        """The kinds of jobs for which no message waits."""
-        return {kind for kind, huey in self._hueys.items() if not huey.pending_count()}
-
-    def consumers(self, concurrency: Mapping[str, int]) -> list[Consumer]:
-        """What runs the tasks, in threads of this process; each has to be started and stopped."""
-        return [
-            _QuietConsumer(
-                huey,
-                workers=concurrency[kind],
-                periodic=False,
-                initial_delay=FIRST_DELAY_SECONDS,
-                max_delay=LONGEST_DELAY_SECONDS,
-                backoff=1,
-            )
-            for kind, huey in self._hueys.items()
-        ]
 
     def close(self) -> None:
         for huey in self._hueys.values():
@@ -97,11 +148,8 @@ class Queues:
                 huey.storage.close()
 
 
-class _QuietConsumer(Consumer):  # type: ignore[misc]
-    """Leaves signals to the worker, which has several consumers."""
-
-    def _set_signal_handlers(self) -> None:
-        pass
+def message_id(id: str, attempt: int) -> str:
+    return f"{id}.{attempt}"
 
 
 def _enqueue(huey: Huey, tasks: list[Any]) -> None:
@@ -115,57 +163,60 @@ def _enqueue(huey: Huey, tasks: list[Any]) -> None:
         cursor.executemany("INSERT INTO task (queue, data, priority) VALUES (?, ?, ?)", rows)
 
 
-def message_id(id: str, attempt: int) -> str:
-    return f"{id}.{attempt}"
-
-
-def _as_function(task: Task) -> Callable[[str, int], None]:
-    def run(id: str, attempt: int) -> None:
-        task(id, attempt)
+def _as_function(kind: str, wake: Wake | None) -> Callable[[str, int], None]:
+    def run(_id: str, _attempt: int) -> None:
+        assert wake is not None, "this process only sends messages"
+        wake(kind)
 
     run.__module__ = "jobs"
     return run
 
 
-def _nothing(_id: str, _attempt: int) -> None:
-    raise AssertionError("this process only sends messages")
-
-
-def _open_own(path: Path, settings: dict[str, Any]) -> Huey:
-    """A damaged file is begun anew: it holds wake-ups only, and the worker sends those that are missing."""
+def _open_own(path: Path, settings: dict[str, Any], *, check: bool) -> Huey:
+    """leap's own file; begun anew when it is damaged."""
     try:
-        return _open_file(path, settings)
+        return _open_file(path, settings, check=check)
     except sqlite3.DatabaseError:
-        for suffix in ("", "-wal", "-shm"):
-            path.with_name(path.name + suffix).unlink(missing_ok=True)
+        _remove(path)
         return _open_file(path, settings)
 
 
-def _open_file(path: Path, settings: dict[str, Any]) -> Huey:
+def _remove(path: Path) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def _open_file(path: Path, settings: dict[str, Any], *, check: bool = False) -> Huey:
     try:
         with closing(sqlite3.connect(path, timeout=BUSY_SECONDS)) as first:
             first.execute("PRAGMA schema_version").close()  # huey does not close a file that is no database
-        return SqliteHuey(filename=str(path), timeout=BUSY_SECONDS, **settings)
+            if check and first.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
+                raise sqlite3.DatabaseError("damaged")
+        # Not durable: a message that a loss of power takes away is replaced by the worker's own look into the table.
+        return SqliteHuey(filename=str(path), timeout=BUSY_SECONDS, fsync=False, **settings)
     except sqlite3.OperationalError as error:
         raise LeapUnavailableError(f"the queue {path} cannot be opened: {error}") from None
 
 
-def _open(kind: str, path: Path, url: str | None) -> Huey:
-    settings: dict[str, Any] = {"name": f"leap-{kind}", "results": False, "serializer": JsonSerializer()}
+def _open(name: str, path: Path, url: str | None, *, check: bool) -> Huey:
+    settings: dict[str, Any] = {"name": name, "results": False, "serializer": JsonSerializer()}
     if url is None:
-        return _open_own(path, settings)
+        return _open_own(path, settings, check=check)
     try:
         if url.startswith(SQLITE):
             return _open_file(path.parent / url.removeprefix(SQLITE), settings)
         if url.startswith(REDIS):
-            return PriorityRedisHuey(url=url, **settings)
+            return PriorityRedisHuey(url=url, read_timeout=LISTEN_SECONDS, **settings)
         if url.startswith(POSTGRESQL):
             from huey import PostgresHuey
 
-            return PostgresHuey(dsn=url, **settings)
+            settings |= {"create_tables": False, "connect_timeout": CONNECT_SECONDS, "application_name": "leap queue"}
+            return PostgresHuey(dsn=url, read_timeout=LISTEN_SECONDS, **settings)
     except LeapUnavailableError:
         raise
     except Exception as error:
-        hint = "see queue_url in config.toml"
-        raise LeapUnavailableError(f"the queue {url} cannot be used: {error}", hint=hint) from None
-    raise LeapSerializationError(f"{url!r} begins with none of {', '.join(QUEUE_SCHEMES)}", path="queue_url")
+        message = f"the queue {without_password(url)} cannot be used: {redacted(str(error))}"
+        raise LeapUnavailableError(message, hint="see queue_url in config.toml") from None
+    raise LeapSerializationError(
+        f"{without_password(url)!r} begins with none of {', '.join(QUEUE_SCHEMES)}", path="queue_url"
+    )

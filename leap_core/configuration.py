@@ -3,9 +3,12 @@
 default_model = "LFM2.5-1.2B-Instruct"      # what is loaded when a command names no model
 keep_alive = "10m"                           # how long ``leap load`` keeps a model without use
 queue_url = "sqlite:///queue.db"             # in the data directory; or redis://…, postgresql://…
+jobs_url = "postgresql://…"                  # table and queue of jobs on a server that several machines share
 [jobs]
 download = 2                                 # at once, and so on for generate and batch
 idle_minutes = 5                             # how long a worker without work stays
+lease_seconds = 60                           # on a server: how long a claim holds without a sign of life
+fetch_models = false                         # on a server: take jobs whose model has to be downloaded first
 """
 
 from __future__ import annotations
@@ -25,6 +28,8 @@ JOBS_AT_ONCE = {"download": 2, "generate": 4, "batch": 1}
 """Defaults of ``jobs.download`` and so on, by kind of job."""
 MOST_JOBS_AT_ONCE = 64
 IDLE_MINUTES = 5.0
+LEASE_SECONDS = 60.0
+SHORTEST_LEASE_SECONDS, LONGEST_LEASE_SECONDS = 2.0, 3600.0
 SQLITE, REDIS, POSTGRESQL = "sqlite:///", ("redis://", "rediss://", "unix://"), ("postgresql://", "postgres://")
 QUEUE_SCHEMES = (SQLITE, *REDIS, *POSTGRESQL)
 """What a ``queue_url`` may begin with."""
@@ -33,11 +38,18 @@ QUEUE_SCHEMES = (SQLITE, *REDIS, *POSTGRESQL)
 @dataclass(frozen=True)
 class JobSettings:
     """``queue_url``: None means the SQLite file. ``at_once``: jobs of each kind that run at once, 1 to 64.
-    ``idle_minutes``: how long a worker without work stays, 0 or more."""
+    ``idle_minutes``: how long a worker without work stays, 0 or more; ``idle_minutes_is_set``: in the file.
+    ``jobs_url``: the server of table and queue, None means SQLite files. ``lease_seconds``: how long a claim on a
+    server holds without a sign of life, 2 to 3600. ``fetch_models``: whether a worker downloads models for jobs of a
+    server."""
 
     queue_url: str | None = None
     at_once: Mapping[str, int] = field(default_factory=lambda: dict(JOBS_AT_ONCE))
     idle_minutes: float = IDLE_MINUTES
+    idle_minutes_is_set: bool = False
+    jobs_url: str | None = None
+    lease_seconds: float = LEASE_SECONDS
+    fetch_models: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,8 +76,9 @@ def read_job_settings(path: Path) -> JobSettings:
     """The settings about jobs. Raises LeapSerializationError that names the file and the setting."""
     table = read_table(path)
     jobs, url = table.get("jobs", {}), table.get("queue_url")
-    if url is not None and not isinstance(url, str):
-        raise _error(path, "queue_url must be a text")
+    for name in ("queue_url", "jobs_url"):
+        if not isinstance(table.get(name, ""), str):
+            raise _error(path, f"{name} must be a text")
     if not isinstance(jobs, dict):
         raise _error(path, "jobs must be a table")
     at_once = {kind: jobs.get(kind, count) for kind, count in JOBS_AT_ONCE.items()}
@@ -75,7 +88,20 @@ def read_job_settings(path: Path) -> JobSettings:
     minutes = jobs.get("idle_minutes", IDLE_MINUTES)
     if not isinstance(minutes, (int, float)) or isinstance(minutes, bool) or not minutes >= 0:
         raise _error(path, "jobs.idle_minutes must be 0 or more")
-    return JobSettings(url, at_once, float(minutes))
+    lease, fetch = jobs.get("lease_seconds", LEASE_SECONDS), jobs.get("fetch_models", False)
+    if not isinstance(lease, (int, float)) or not SHORTEST_LEASE_SECONDS <= lease <= LONGEST_LEASE_SECONDS:
+        raise _error(path, f"jobs.lease_seconds must be {SHORTEST_LEASE_SECONDS:g} to {LONGEST_LEASE_SECONDS:g}")
+    if not isinstance(fetch, bool):
+        raise _error(path, "jobs.fetch_models must be true or false")
+    return JobSettings(
+        queue_url=url,
+        at_once=at_once,
+        idle_minutes=float(minutes),
+        idle_minutes_is_set="idle_minutes" in jobs,
+        jobs_url=table.get("jobs_url"),
+        lease_seconds=float(lease),
+        fetch_models=fetch,
+    )
 
 
 def read_table(path: Path) -> dict[str, Any]:

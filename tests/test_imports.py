@@ -28,7 +28,7 @@ LEVELS = {
         submission
         keeper queue
         configuration
-        table submitted_variables
+        table submitted_variables model_digests
     """,
     "leap_core": """
         opening

@@ -2,28 +2,34 @@
 
     queued ──claim──> running ──finish──> succeeded | failed | cancelled
        ^                 │
-       └──── requeue ────┘   its attempt failed and may be repeated, or whoever ran it was killed
+       └──── requeue ────┘   its attempt failed and may be repeated, or its process was killed
        ^
        └──── retry, from failed and cancelled
 
 A queued job can also be cancelled at once. No other transitions exist; each is one UPDATE that names the state, the
 attempt and the owner that it starts from, so of two who try, one succeeds. ``attempt`` grows with every requeue and
-retry: whoever still works on an earlier one can no longer write.
+retry: the owner of an earlier one can no longer write.
+
+A batch in a store of many machines is a parent: workers claim its shards, which are jobs of their own, and the parent
+runs from the first claim to the end of the last shard.
 """
 
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any
 
 JsonObject = dict[str, Any]
 
 DOWNLOAD, GENERATE, BATCH = "download", "generate", "batch"
+SHARD = "shard"
+"""A stretch of the lines of a batch, which one worker answers."""
 KINDS = (DOWNLOAD, GENERATE, BATCH)
+VERSION = 1
+"""Of the parameters of jobs: a worker leaves alone what a newer leap has submitted."""
 
 
 class State(str, Enum):
@@ -45,12 +51,16 @@ FINAL = (State.SUCCEEDED, State.FAILED, State.CANCELLED)
 
 @dataclass(frozen=True)
 class Job:
-    """One row of the table. Times are in seconds since 1970, by the wall clock.
+    """One row of the table. Times are in seconds since 1970, by the store's clock.
 
-    ``failures``: attempts that failed by themselves, of which ``retries`` are borne. ``interruptions``: attempts that
-    were ended from outside, such as by SIGKILL. ``run_after``: not started before. ``owner``: who runs it.
-    ``progress``, ``result`` and ``error`` depend on the kind; an error has ``type`` (the class in leap_core.errors),
-    ``message`` and perhaps ``hint``.
+    ``failures``: attempts that failed by themselves, of which ``retries`` are tried again. ``interruptions``: attempts
+    that were ended from outside, such as by SIGKILL. ``deaths``: attempts in a row whose process was killed, or hung,
+    before it put anything out. ``run_after``: not started before. ``owner``: the run of a worker that has it,
+    ``worker``: that worker's lasting name, ``lease_until``: until when it holds without a sign of life. ``progress``,
+    ``result`` and ``error`` depend on the kind; an error has ``type`` (the class in leap_core.errors), ``message`` and
+    perhaps ``hint``. ``model``: the SHA-256 of the model file that a worker must have, ``machine``: the machine that
+    must run it; None means any. ``parent``: the batch of which this is a shard, ``max_workers``: how many shards of
+    it may run at once.
     """
 
     id: str
@@ -72,11 +82,19 @@ class Job:
     created: float
     started: float | None
     finished: float | None
+    worker: str | None = None
+    lease_until: float | None = None
+    model: str | None = None
+    machine: str | None = None
+    parent: str | None = None
+    max_workers: int | None = None
+    version: int = 1
+    deaths: int = 0
 
     @staticmethod
-    def of_row(row: sqlite3.Row) -> Job:
-        """Read a row of the table."""
-        values = dict(zip(row.keys(), row, strict=True))
+    def of_row(row: Mapping[str, Any]) -> Job:
+        """Read a row of the table. Columns that a newer leap has added are passed over."""
+        values = {field.name: row[field.name] for field in fields(Job) if field.name in row}
         values["state"] = State(values["state"])
         values["cancel_requested"] = bool(values["cancel_requested"])
         for name in ("parameters", "progress", "error", "result"):
@@ -118,6 +136,59 @@ class Job:
             "result": self.result,
         }
         return value
+
+
+@dataclass(frozen=True)
+class NewJob:
+    """What is needed to queue a job. ``run_after``: not before this moment, in seconds since 1970."""
+
+    kind: str
+    parameters: JsonObject
+    priority: int = 0
+    retries: int = 2
+    run_after: float = 0.0
+    model: str | None = None
+    machine: str | None = None
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The right to write about one attempt of a job."""
+
+    id: str
+    attempt: int
+    owner: str
+
+    @property
+    def values(self) -> JsonObject:
+        """Names for the statements of the table."""
+        return {"id": self.id, "attempt": self.attempt, "owner": self.owner}
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How an attempt ended."""
+
+    state: State
+    result: JsonObject | None = None
+    error: JsonObject | None = None
+
+
+class Fenced(Exception):
+    """The attempt is no longer the job's: it was taken over, ended or removed. Nothing was written."""
+
+
+@dataclass(frozen=True)
+class Claimant:
+    """Who claims jobs. ``id``: the same after a restart; ``owner``: of this run alone; ``machine``: its host name.
+    ``models``: SHA-256 of the models at hand, None where any job may be taken. ``lease_seconds``: how long a claim
+    holds without a sign of life."""
+
+    id: str
+    owner: str
+    machine: str
+    models: frozenset[str] | None = None
+    lease_seconds: float = 60.0
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The database of jobs: its tables, and the way from any older version to the present one."""
+"""The tables of the database of jobs in a SQLite file, and the way there from any older version."""
 
 from __future__ import annotations
 
@@ -44,6 +44,47 @@ MIGRATIONS = (
         PRIMARY KEY (job, attempt, number)
     ) WITHOUT ROWID;
     """,
+    """
+    ALTER TABLE jobs ADD COLUMN worker TEXT;
+    ALTER TABLE jobs ADD COLUMN lease_until REAL;
+    ALTER TABLE jobs ADD COLUMN model TEXT;
+    ALTER TABLE jobs ADD COLUMN machine TEXT;
+    ALTER TABLE jobs ADD COLUMN parent TEXT REFERENCES jobs (id) ON DELETE CASCADE;
+    ALTER TABLE jobs ADD COLUMN max_workers INTEGER;
+    ALTER TABLE jobs ADD COLUMN version INTEGER NOT NULL DEFAULT 1;
+    ALTER TABLE jobs ADD COLUMN deaths INTEGER NOT NULL DEFAULT 0;
+    CREATE INDEX jobs_by_parent ON jobs (parent) WHERE parent IS NOT NULL;
+    CREATE TABLE workers (
+        id TEXT PRIMARY KEY,
+        machine TEXT NOT NULL,
+        name TEXT NOT NULL,
+        pid INTEGER NOT NULL,
+        version TEXT NOT NULL,
+        started REAL NOT NULL,
+        seen REAL NOT NULL,
+        capacity TEXT NOT NULL,
+        models TEXT NOT NULL,
+        draining INTEGER NOT NULL DEFAULT 0
+    );
+    CREATE TABLE batch_lines (
+        job TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
+        number INTEGER NOT NULL,
+        key TEXT NOT NULL,
+        raw BLOB NOT NULL,
+        PRIMARY KEY (job, number)
+    ) WITHOUT ROWID;
+    CREATE TABLE batch_results (
+        job TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
+        number INTEGER NOT NULL,
+        key TEXT NOT NULL,
+        succeeded INTEGER NOT NULL,
+        tokens INTEGER NOT NULL,
+        value TEXT NOT NULL,
+        PRIMARY KEY (job, number)
+    ) WITHOUT ROWID;
+    CREATE TABLE table_id (id TEXT NOT NULL);
+    INSERT INTO table_id VALUES (lower(hex(randomblob(8))));
+    """,
 )
 
 
@@ -54,5 +95,5 @@ def connect(path: Path, *, durable: bool = True) -> sqlite3.Connection:
 
 
 def wrap_sqlite_errors(path: Path) -> AbstractContextManager[None]:
-    """What SQLite has to say, as a LeapError that names the file and what to do about it."""
+    """Raise what SQLite reports as a LeapError that names the file and what to do about it."""
     return database.wrap_sqlite_errors(path, WHAT)

@@ -1,7 +1,7 @@
 """One attempt of a job, as the code that works on it sees it: a place for output, and a flag that says stop.
 
-An attempt learns within a few hundredths of a second that its job is to be cancelled, and that it is no longer the
-one that may write. Its heart beats while it has nothing to say.
+An attempt learns soon that its job is to be cancelled, and that it may no longer write. It renews its lease while it
+has nothing to put out.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from ..table.job import Job
-from ..table.table import Claim, Fenced, Table
+from ..table.job import Claim, Fenced, Job
+from ..table.table import Table
 from .log import log
 
-LOOK_SECONDS = 0.025
 BEAT_SECONDS = 1.0
-HOLD_SECONDS = 0.02
-"""How long a piece of output may wait for the next one: a transaction for each token of a quick model would keep others
-from writing."""
+"""Between two renewals of a lease in a file; on a server it is a fifth of the lease."""
+CANCEL_SECONDS = 1.0
+"""Between two looks for cancelled jobs on a server that has not told of any."""
 
 
 class Attempt:
     """What a task is given. ``stop`` is set when it has to end; then ``cancelled`` or ``lost`` says why."""
 
-    def __init__(self, job: Job, owner: str, table: Table) -> None:
+    def __init__(self, job: Job, owner: str, table: Table, lease_seconds: float = 60.0) -> None:
         self.job = job
+        self._lease_seconds = lease_seconds
         self.claim = Claim(job.id, job.attempt, owner)
         self.stop = threading.Event()
         self.cancelled = False
@@ -58,7 +58,7 @@ class Attempt:
             self._write()
 
     def beat(self) -> None:
-        """Say that somebody is still at work."""
+        """Renew the lease."""
         with suppress(Fenced):
             self._write()
 
@@ -71,7 +71,7 @@ class Attempt:
             action()
 
     def end(self, *, cancelled: bool = False, lost: bool = False) -> None:
-        """Tell whoever works on this to stop. Harmless when repeated."""
+        """Tell the code that works on this to stop. Harmless when repeated."""
         with self._guard:
             self.cancelled |= cancelled
             self.lost |= lost
@@ -85,14 +85,16 @@ class Attempt:
         with self._guard:
             self._held += events
             self._held_progress = progress or self._held_progress
-            due = time.monotonic() - self._written >= HOLD_SECONDS
+            due = time.monotonic() - self._written >= self._table.database.hold_seconds
         if due:
             self._write()
 
     def _write(self) -> None:
         try:
             with self._guard:
-                cancel = self._table.write(self.claim, self._number, self._held, self._held_progress)
+                cancel = self._table.write(
+                    self.claim, self._number, self._held, self._held_progress, lease_seconds=self._lease_seconds
+                )
                 self._number += len(self._held)
                 self._held, self._held_progress = [], None
                 self._written = time.monotonic()
@@ -106,29 +108,29 @@ class Attempt:
 class Attempts:
     """The attempts of this process, and the thread that watches over them."""
 
-    def __init__(self, table: Table, owner: str) -> None:
+    def __init__(self, table: Table, owner: str, lease_seconds: float = 60.0) -> None:
         self.owner = owner
-        self._table = table
+        self._table, self._lease_seconds = table, lease_seconds
         self._active: dict[tuple[str, int], Attempt] = {}
         self._guard = threading.Lock()
         self._some = threading.Event()
+        shared = table.database.is_shared
+        self._beat_seconds = lease_seconds / 5 if shared else BEAT_SECONDS
+        self._cancel_seconds = CANCEL_SECONDS if shared else 0.0
         threading.Thread(target=self._watch, name="leap-jobs-watch", daemon=True).start()
 
     def begin(self, job: Job) -> Attempt:
-        attempt = Attempt(job, self.owner, self._table)
+        """Watch over a new attempt of this job."""
+        attempt = Attempt(job, self.owner, self._table, self._lease_seconds)
         with self._guard:
             self._active[job.id, job.attempt] = attempt
         self._some.set()
         return attempt
 
     def over(self, attempt: Attempt) -> None:
+        """The attempt has ended."""
         with self._guard:
             self._active.pop((attempt.job.id, attempt.job.attempt), None)
-
-    def active(self) -> set[tuple[str, int]]:
-        """(id, attempt) of all that run."""
-        with self._guard:
-            return set(self._active)
 
     def end_all(self) -> None:
         """The process is to end: stop everything, neither cancelled nor lost."""
@@ -140,28 +142,35 @@ class Attempts:
             return list(self._active.values())
 
     def _watch(self) -> None:
-        beaten = time.monotonic()
+        beaten = looked = time.monotonic()
+        changes = self._table.database.listen()
         while True:
             self._some.wait()
-            time.sleep(LOOK_SECONDS)
+            messages = changes.wait(self._table.database.hold_seconds)
             running = self._all()
             if not running:
-                self._some.clear()
-                if self.active():
-                    self._some.set()
+                with self._guard:
+                    if not self._active:
+                        self._some.clear()
                 continue
             try:
                 for attempt in running:
                     with suppress(Fenced):
                         attempt.flush()
-                unwanted = self._table.wanted_to_stop(self.owner)
-                for attempt in running:
-                    if (attempt.job.id, attempt.job.attempt) in unwanted and not attempt.stop.is_set():
-                        attempt.end(cancelled=True)
-                if time.monotonic() - beaten >= BEAT_SECONDS:
-                    beaten = time.monotonic()
+                now = time.monotonic()
+                if "cancel" in messages or now - looked >= self._cancel_seconds:
+                    looked = now
+                    self._end_cancelled(running)
+                if now - beaten >= self._beat_seconds:
+                    beaten = now
                     for attempt in running:
                         attempt.beat()
-            except Exception as error:  # a busy or full disk: look again
+            except Exception as error:  # a busy or full disk, a server that is away: look again
                 log(f"watching jobs: {error}")
                 time.sleep(0.5)
+
+    def _end_cancelled(self, running: list[Attempt]) -> None:
+        unwanted = self._table.wanted_to_stop(self.owner)
+        for attempt in running:
+            if (attempt.job.id, attempt.job.attempt) in unwanted and not attempt.stop.is_set():
+                attempt.end(cancelled=True)

@@ -14,8 +14,10 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 
 from leap_core.opening import HostUse, open_runner
@@ -24,12 +26,14 @@ from leap_core.runner.contract import ModelRunner
 
 from ..configuration import JobsConfiguration
 from ..submitted_variables import variables_of
-from ..table.job import BATCH, Job
-from ..table.table import Ending, Table
+from ..table.job import BATCH, Ending, Job
+from ..table.table import Table
 from .attempt import Attempt, Attempts
 from .log import log
 from .outcomes import run_attempt
 from .tasks import OpenModel, batch, generate
+
+LIFE_SECONDS = 1.0
 
 
 class Models:
@@ -55,20 +59,26 @@ def main(owner: str) -> None:
         signal.signal(number, signal.SIG_IGN)  # the worker decides when this ends
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what llama.cpp prints must not look like an answer
-    configuration = JobsConfiguration.from_environment()
-    table, output = Table(configuration.table), Table(configuration.table, durable=False)
-    attempts = Attempts(output, owner)
-    models = Models()
     guard = threading.Lock()
 
-    def work(id: str, number: int) -> None:
+    def answer(value: Mapping[str, object]) -> None:
+        with guard:
+            answers.write(json.dumps(value) + "\n")
+
+    threading.Thread(target=_show_life, args=(answer,), name="leap-life", daemon=True).start()
+    configuration = JobsConfiguration.from_environment()
+    table, output = Table(configuration.table_place), Table(configuration.table_place, durable=False)
+    attempts = Attempts(output, owner, configuration.lease_seconds)
+    models = Models()
+
+    def work(id: str, number: int, model: str | None) -> None:
         try:
             job = table.get(id)
             if job is not None and job.attempt == number:
-                work_on(job)
+                parameters = job.parameters if model is None else {**job.parameters, "model": model}
+                work_on(replace(job, parameters=parameters))
         finally:  # whatever happened: the worker waits for it
-            with guard:
-                answers.write(json.dumps({"id": id, "attempt": number}) + "\n")
+            answer({"id": id, "attempt": number})
 
     def work_on(job: Job) -> None:
         attempt = attempts.begin(job)
@@ -78,9 +88,18 @@ def main(owner: str) -> None:
             attempts.over(attempt)
 
     for line in sys.stdin.buffer:
-        asked = json.loads(line)
-        threading.Thread(target=work, args=(asked["id"], asked["attempt"]), daemon=True).start()
+        request = json.loads(line)
+        arguments = (request["id"], request["attempt"], request.get("model"))
+        threading.Thread(target=work, args=arguments, daemon=True).start()
     os._exit(0)
+
+
+def _show_life(answer: Callable[[Mapping[str, object]], None]) -> None:
+    """Tell the worker each second that this process is not stuck."""
+    while True:
+        with suppress(OSError, ValueError):
+            answer({"alive": True})
+        time.sleep(LIFE_SECONDS)
 
 
 def _task(attempt: Attempt, models: Models) -> partial[Ending]:

@@ -8,19 +8,36 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from leap_core.background.child_environment import child_environment
 from leap_core.background.detached import module_command
+from leap_core.errors import LeapError
 
+from ..submitted_variables import variables_of
 from ..table.job import BATCH, Job
 
 KEEP_SECONDS = 60.0
-"""How long a process whose model nobody asks for stays."""
+"""How long a process stays whose model is not asked for."""
 ONE_MODEL = ("model", "loading", "variables", "host")
-"""Parameters of a generation: those in which they are equal share a process."""
-HANGS_SECONDS = 5.0
-"""How long a process may take to stop a cancelled job before it is killed."""
+"""Parameters of a job: those in which they are equal share a process, as long as the file is the same."""
+STOP_SECONDS = 5.0
+"""How long a process may take to stop a cancelled job."""
+SILENT_SECONDS = 30.0
+"""A process gives a sign of life each second. One that was silent for so long hangs, and is killed."""
+END_SECONDS = 5.0
+"""How long a process that was let go may take to end."""
+
+
+@dataclass(frozen=True)
+class ProcessEnd:
+    """Why an attempt got no answer: its process ended with ``code``, because it was silent for long (``hung``) or by
+    itself; or it goes on with its other attempts, and did not stop this one in time (``abandoned``)."""
+
+    code: int = 0
+    hung: bool = False
+    abandoned: bool = False
 
 
 class ModelProcess:
@@ -39,38 +56,57 @@ class ModelProcess:
         self._ended = False
         self.code = 0
         self.users = 0
-        self.last_used = time.monotonic()
+        self.hung = False
+        self.has_abandoned = False
+        self.last_used = self.last_sign = time.monotonic()
         self._reader = threading.Thread(target=self._read, name="leap-process", daemon=True)
         self._reader.start()
 
-    def run(self, id: str, attempt: int, is_hopeless: Callable[[], bool]) -> bool:
-        """Have it work on an attempt; False when it died meanwhile (``code`` says how). ``is_hopeless`` is asked now
-        and then whether to kill it."""
+    def run(self, job: Job, is_hopeless: Callable[[], bool]) -> ProcessEnd | None:
+        """Have it work on an attempt: None when it said that the attempt has ended. ``is_hopeless`` is asked each
+        second whether to wait no longer."""
+        id, attempt = job.id, job.attempt
+        request = {"id": id, "attempt": attempt, "model": job.parameters.get("model")}
         done = threading.Event()
         with self._guard:
             if self._ended:
-                return False
+                return ProcessEnd(self.code, self.hung)
             self._waiting[id, attempt] = done
         with suppress(OSError):  # a broken pipe: the reader sees the end as well
             assert self._process.stdin is not None
             with self._guard:
-                self._process.stdin.write(json.dumps({"id": id, "attempt": attempt}).encode() + b"\n")
+                self._process.stdin.write(json.dumps(request).encode() + b"\n")
                 self._process.stdin.flush()
         while not done.wait(1.0):
             if is_hopeless():
-                self.kill()
-        return self._waiting.pop((id, attempt), None) is not None
+                if self.users <= 1:
+                    self.kill()
+                    continue
+                self.has_abandoned = True  # its neighbours go on
+                with self._guard:
+                    self._waiting.pop((id, attempt), None)
+                return ProcessEnd(abandoned=True)
+        with self._guard:
+            answered = self._waiting.pop((id, attempt), None) is not None
+        return None if answered else ProcessEnd(self.code, self.hung)
 
     def kill(self) -> None:
         """End it now."""
         self._process.kill()
 
-    def close(self) -> None:
-        """Let it go: it ends by itself."""
+    def let_go(self) -> None:
+        """Close its standard input: it ends by itself."""
         with suppress(OSError):
             assert self._process.stdin is not None
             self._process.stdin.close()
-        self._reader.join()
+
+    def close(self, seconds: float = END_SECONDS) -> None:
+        """Let it go, and kill it when it has not ended after so long."""
+        self.let_go()
+        self._reader.join(seconds)
+        if not self._ended:
+            self.kill()
+            self._reader.join(seconds)
 
     @property
     def is_alive(self) -> bool:
@@ -80,8 +116,13 @@ class ModelProcess:
         assert self._process.stdout is not None
         with suppress(ValueError):
             for line in self._process.stdout:
-                said = json.loads(line)
-                self._waiting[said["id"], said["attempt"]].set()
+                self.last_sign = time.monotonic()
+                answer = json.loads(line)
+                if "id" in answer:
+                    with self._guard:
+                        event = self._waiting.get((answer["id"], answer["attempt"]))
+                    if event is not None:
+                        event.set()
         self._process.stdout.close()
         code = self._process.wait()
         with self._guard:
@@ -96,79 +137,115 @@ class ModelProcess:
 
 
 class Processes:
-    """All of them. Attempts of one model share a process; those of batches have their own."""
+    """All of them. Attempts of one model share a process; those of a batch's file have their own."""
 
     def __init__(self, owner: str, directory: Path) -> None:
         self._owner, self._directory = owner, directory
         self._guard = threading.Lock()
         self._shared: dict[str, ModelProcess] = {}
         self._own: set[ModelProcess] = set()
+        self._leaving: dict[ModelProcess, float] = {}
+        self._looked = time.monotonic()
 
-    def run(self, job: Job, is_cancelled: Callable[[], bool]) -> int | None:
-        """Work on the attempt until it has ended: None, or the code of the process if that ended first."""
-        process = self._take(job)
-        asked: float | None = None
+    def run(self, job: Job, is_cancelled: Callable[[], bool]) -> ProcessEnd | None:
+        """Work on the attempt until it has ended; otherwise why it did not."""
+        key = None if job.kind == BATCH else self._key(job)
+        process = self._take(key)
+        cancelled_at: float | None = None
 
         def is_hopeless() -> bool:
-            nonlocal asked
-            if asked is None and is_cancelled():
-                asked = time.monotonic()
-            return asked is not None and time.monotonic() - asked > HANGS_SECONDS
+            nonlocal cancelled_at
+            if cancelled_at is None and is_cancelled():
+                cancelled_at = time.monotonic()
+            return cancelled_at is not None and time.monotonic() - cancelled_at > STOP_SECONDS
 
         try:
-            return None if process.run(job.id, job.attempt, is_hopeless) else process.code
+            return process.run(job, is_hopeless)
         finally:
-            self._give_back(process, job)
+            self._give_back(process, key)
 
-    def close_idle(self) -> None:
-        """Let go of models that nobody has asked for lately."""
+    def look_after(self) -> None:
+        """Let go of models that no job has asked for lately, and kill processes that hang. Called each second or so."""
         now = time.monotonic()
         with self._guard:
-            idle = [
-                key
-                for key, process in self._shared.items()
-                if not process.is_alive or (not process.users and now - process.last_used > KEEP_SECONDS)
-            ]
-            gone = [self._shared.pop(key) for key in idle]
-        for process in gone:
-            process.close()
+            if now - self._looked > SILENT_SECONDS / 3:  # this process itself was stopped: their signs are unread
+                for process in (*self._shared.values(), *self._own):
+                    process.last_sign = now
+            self._looked = now
+            for process in (*self._shared.values(), *self._own):
+                if process.is_alive and now - process.last_sign > SILENT_SECONDS:
+                    process.hung = True
+                    process.kill()
+            for key, process in list(self._shared.items()):
+                if not process.is_alive or (not process.users and now - process.last_used > KEEP_SECONDS):
+                    self._dismiss(self._shared.pop(key))
+            for process, since in list(self._leaving.items()):
+                if not process.is_alive:
+                    del self._leaving[process]
+                elif now - since > END_SECONDS:
+                    process.kill()
 
     def kill(self) -> None:
         """End all of them, and what they are doing."""
         with self._guard:
-            gone = [*self._shared.values(), *self._own]
+            processes = [*self._shared.values(), *self._own, *self._leaving]
             self._shared = {}
-        for process in gone:
+        for process in processes:
             process.kill()
-        for process in gone:
+        for process in processes:
             process.close()
 
-    def _take(self, job: Job) -> ModelProcess:
-        if job.kind == BATCH:
-            process = ModelProcess(self._owner, self._directory)
-            with self._guard:
-                self._own.add(process)
-            return process
-        key = json.dumps([job.parameters.get(name) for name in ONE_MODEL], sort_keys=True)
+    def _key(self, job: Job) -> str:
+        parameters = job.parameters
+        same = [parameters.get(name) for name in ONE_MODEL]
+        return json.dumps([job.kind, _file_identity(parameters), *same], sort_keys=True)
+
+    def _take(self, key: str | None) -> ModelProcess:
         with self._guard:
-            found = self._shared.get(key)
-            if found is not None and not found.is_alive:
-                found = None
-            surplus = [] if found else [k for k, other in self._shared.items() if k != key and not other.users]
-            gone = [self._shared.pop(k) for k in surplus]
-            process = found or ModelProcess(self._owner, self._directory)
-            self._shared[key] = process
+            process = None if key is None else self._shared.get(key)
+            if process is not None and (not process.is_alive or process.has_abandoned):
+                process = None
+            if process is None:
+                for other, idle in list(self._shared.items()):
+                    if other == key or not idle.users:  # a model that is not in use makes room
+                        self._dismiss(self._shared.pop(other))
+                process = ModelProcess(self._owner, self._directory)
+            if key is None:
+                self._own.add(process)
+            else:
+                self._shared[key] = process
             process.users += 1
-        for other in gone:
-            other.close()
-        return process
+            return process
 
-    def _give_back(self, process: ModelProcess, job: Job) -> None:
-        if job.kind == BATCH:
-            process.close()
-            with self._guard:
-                self._own.discard(process)
-            return
+    def _give_back(self, process: ModelProcess, key: str | None) -> None:
         with self._guard:
             process.users -= 1
             process.last_used = time.monotonic()
+            replaced = key is not None and self._shared.get(key) is not process
+            if process.users or not (key is None or process.has_abandoned or replaced):
+                return
+            self._own.discard(process)
+            if key is not None and not replaced:
+                del self._shared[key]
+            self._dismiss(process)
+
+    def _dismiss(self, process: ModelProcess) -> None:
+        """Have it end, at once when one of its attempts does not stop."""
+        if process.users:  # the last of its attempts lets it go
+            self._own.add(process)
+            return
+        if process.has_abandoned:
+            process.kill()
+        process.let_go()
+        self._leaving[process] = time.monotonic()
+
+
+def _file_identity(parameters: dict[str, object]) -> object:
+    """What tells the model's file from another one of the same name; None where it is not there."""
+    from leap_core.models.references.resolving import resolve_local
+
+    try:
+        status = resolve_local(str(parameters.get("model")), variables=variables_of(parameters)).path.stat()
+    except (LeapError, OSError):  # the attempt says so
+        return None
+    return [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns]

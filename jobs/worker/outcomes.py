@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Callable
 from contextlib import suppress
 
 from leap_core import errors
 
-from ..table.job import Job, JsonObject, State
-from ..table.table import Claim, Ending, Fenced, Table
+from ..table.job import Claim, Ending, Fenced, Job, JsonObject, State
+from ..table.reading import LONGEST_BACK_OFF_SECONDS
+from ..table.table import Table
 from .attempt import Attempt
 from .log import log_traceback
+from .model_processes import ProcessEnd
 from .tasks import error_of
 
-FIRST_BACK_OFF_SECONDS, LONGEST_BACK_OFF_SECONDS = 1.0, 60.0
+FIRST_BACK_OFF_SECONDS = 1.0
 MOST_INTERRUPTIONS = 100
-"""Times that a job may be killed from outside before it is taken for the cause."""
+"""Times that a job may be ended from outside before it is taken for the cause."""
+MOST_DEATHS = 3
+"""Times in a row that its process may be killed, or hang, before it puts anything out."""
+OUT_OF_MEMORY_HINT = "was it out of memory? A smaller model or context, or fewer jobs.generate at once, needs less"
+OUTPUT_IN_USE_SECONDS = 5.0
+"""Between two looks whether the output of a batch is free."""
 
 WORTH_ANOTHER_TRY = (errors.LeapUnavailableError, errors.LeapModelDownloadError, errors.LeapGenerationError)
 NEVER_BETTER = (
@@ -37,6 +43,9 @@ def run_attempt(attempt: Attempt, table: Table, task: Callable[[Attempt], Ending
             finally:
                 attempt.flush()
         except Fenced:
+            return
+        except errors.LeapOutputInUseError as error:  # it only has to wait
+            table.requeue(attempt.claim, delay=OUTPUT_IN_USE_SECONDS, error=error_of(error))
             return
         except errors.LeapError as error:
             if attempt.cancelled:
@@ -62,13 +71,28 @@ def run_attempt(attempt: Attempt, table: Table, task: Callable[[Attempt], Ending
             table.finish(attempt.claim, Ending(State.FAILED, error=value))
 
 
-def died(table: Table, job: Job, claim: Claim, code: int) -> None:
-    """The process that worked on this attempt has ended with this code, without saying how the attempt ended."""
-    if code < 0 and -code in FROM_OUTSIDE:
-        interrupted(table, job, claim, f"its process was ended by {signal.Signals(-code).name}")
+def died(table: Table, job: Job, claim: Claim, end: ProcessEnd) -> None:
+    """The process that worked on this attempt has ended without saying how the attempt ended."""
+    if not end.hung and not (end.code < 0 and -end.code in FROM_OUTSIDE):
+        how = f"was ended by {_signal_name(-end.code)}" if end.code < 0 else f"ended with code {end.code}"
+        _failed(table, job, claim, errors.LeapGenerationError(f"the process that ran the model {how}"))
         return
-    how = f"was ended by {_signal_name(-code)}" if code < 0 else f"ended with code {code}"
-    _failed(table, job, claim, errors.LeapGenerationError(f"the process that ran the model {how}"))
+    how = "gave no sign of life" if end.hung else f"was ended by {_signal_name(-end.code)}"
+    current = table.get(job.id)
+    silent = current is not None and current.progress is None
+    with suppress(Fenced):
+        if current is not None and current.cancel_requested:
+            table.finish(claim, Ending(State.CANCELLED))
+        elif silent and job.deaths + 1 >= MOST_DEATHS:
+            message = f"the process that ran the model {how} before it put anything out, {MOST_DEATHS} times in a row"
+            error = {"type": "LeapJobError", "message": message, "hint": OUT_OF_MEMORY_HINT}
+            table.finish(claim, Ending(State.FAILED, error=error))
+        elif job.interruptions >= MOST_INTERRUPTIONS:
+            _give_up(table, claim, f"the process that ran the model {how}", job.interruptions)
+        else:
+            delay = back_off(job.deaths if silent else job.interruptions)
+            error = {"type": "LeapJobError", "message": f"the process that ran the model {how}"}
+            table.requeue(claim, delay=delay, error=error, interrupted=True, died=silent)
 
 
 def interrupted(table: Table, job: Job, claim: Claim, reason: str) -> None:
@@ -78,10 +102,14 @@ def interrupted(table: Table, job: Job, claim: Claim, reason: str) -> None:
         if current is not None and current.cancel_requested:
             table.finish(claim, Ending(State.CANCELLED))
         elif job.interruptions >= MOST_INTERRUPTIONS:
-            message = f"{reason}, for the {job.interruptions + 1}th time"
-            table.finish(claim, Ending(State.FAILED, error={"type": "LeapJobError", "message": message}))
+            _give_up(table, claim, reason, job.interruptions)
         else:
-            table.requeue(claim, run_after=0.0, error=None, failed=False)
+            table.requeue(claim, interrupted=True)
+
+
+def _give_up(table: Table, claim: Claim, reason: str, interruptions: int) -> None:
+    message = f"{reason}, and so {interruptions + 1} times"
+    table.finish(claim, Ending(State.FAILED, error={"type": "LeapJobError", "message": message}))
 
 
 def _failed(table: Table, job: Job, claim: Claim, error: errors.LeapError) -> None:
@@ -96,9 +124,7 @@ def _failed(table: Table, job: Job, claim: Claim, error: errors.LeapError) -> No
         failures = 0 if progressed else job.failures
         may_help = isinstance(error, WORTH_ANOTHER_TRY) and not isinstance(error, NEVER_BETTER)
         if may_help and failures < job.retries:
-            table.requeue(
-                claim, run_after=time.time() + back_off(failures), error=value, failed=True, progressed=progressed
-            )
+            table.requeue(claim, delay=back_off(failures), error=value, failed=True, progressed=progressed)
         else:
             table.finish(claim, Ending(State.FAILED, error=value))
 

@@ -32,7 +32,7 @@ def started(monkeypatch):
 def named(jobs: JobsClient, id: str) -> str:
     """A queued job of this id."""
     (given,) = jobs.submit([NewJob("generate", {"label": "x"})])
-    jobs.table._change("UPDATE jobs SET id=? WHERE id=?", (id, given))
+    jobs.table.database.change("UPDATE jobs SET id=? WHERE id=?", (id, given))
     return id
 
 
@@ -41,7 +41,7 @@ def test_who_asks_after_jobs_whose_worker_was_killed_starts_another(leap, jobs, 
     named(jobs, "aa")
     assert leap("jobs", *ask).code == 0 and started == []
     for state, workers in (("running", 1), ("succeeded", 1)):
-        jobs.table._change("UPDATE jobs SET state=?", (state,))
+        jobs.table.database.change("UPDATE jobs SET state=?", (state,))
         assert leap("jobs", *ask).code == 0 and len(started) == workers
 
 
@@ -56,7 +56,7 @@ def test_a_job_is_watched_on_when_another_id_begins_like_it(jobs):
 
 def test_all_that_ended_is_forgotten_also_after_the_clock_was_set_back(jobs):
     jobs.cancel(named(jobs, "aa"))
-    jobs.table._change("UPDATE jobs SET finished=?", (time.time() + 3600,))
+    jobs.table.database.change("UPDATE jobs SET finished=?", (time.time() + 3600,))
     assert jobs.prune(60) == [] and jobs.prune() == ["aa"]
 
 

@@ -13,7 +13,7 @@ from contextlib import closing
 import pytest
 
 from jobs.table import schema
-from jobs.table.job import State
+from jobs.table.job import Claimant, State
 from jobs.table.table import Claim, Ending, Fenced, NewJob, Table
 from leap_core.errors import LeapError, LeapJobError
 
@@ -59,7 +59,7 @@ def test_of_many_who_claim_one_gets_it(table):
     won = []
 
     def claim(owner: str) -> None:
-        with Table(table.path) as own:
+        with Table(table.database.path) as own:
             won.extend((id, owner) for id in ids if own.claim(id, 1, owner) is not None)
 
     threads = [threading.Thread(target=claim, args=(f"owner-{n}",)) for n in range(6)]
@@ -75,7 +75,7 @@ def test_of_many_who_claim_one_gets_it(table):
 @pytest.mark.parametrize(
     "usurp",
     [
-        lambda table, claim: table.requeue(claim, run_after=0, error=None, failed=True),
+        lambda table, claim: table.requeue(claim, failed=True),
         lambda table, claim: table.recover(5),
         lambda table, claim: table.finish(claim, Ending(State.FAILED)),
     ],
@@ -87,7 +87,7 @@ def test_who_lost_a_job_can_no_longer_write(table, usurp):
     for act in (
         lambda: table.write(claim, 0, [{"late": True}]),
         lambda: table.finish(claim, Ending(State.SUCCEEDED)),
-        lambda: table.requeue(claim, run_after=0, error=None, failed=False),
+        lambda: table.requeue(claim, interrupted=True),
     ):
         with pytest.raises(Fenced):
             act()
@@ -98,7 +98,7 @@ def test_who_lost_a_job_can_no_longer_write(table, usurp):
 def test_an_old_message_starts_nothing(table):
     id = add(table)
     claim = claimed(table, id)
-    table.requeue(claim, run_after=0, error={"message": "broken"}, failed=True)
+    table.requeue(claim, error={"message": "broken"}, failed=True)
     assert table.claim(id, 1, "other") is None
     assert table.get(id).failures == 1 and table.claim(id, 2, "other") is not None
 
@@ -120,7 +120,7 @@ def test_a_job_that_is_to_be_cancelled_is_not_queued_again(table, failed):
     id = add(table)
     claim = claimed(table, id)
     table.request_cancel(id)
-    table.requeue(claim, run_after=0, error=None, failed=failed)
+    table.requeue(claim, failed=failed, interrupted=not failed)
     job = table.get(id)
     assert (job.state, job.attempt, job.finished is not None) == (State.CANCELLED, 1, True)
     assert table.unfinished() == 0 and table.retry(id).attempt == 2
@@ -164,20 +164,35 @@ def test_names_that_lead_nowhere(table, monkeypatch):
         table.find("twin")
 
 
-def test_jobs_wait_for_their_time_but_not_for_a_clock_that_was_set_back(table):
+ME = Claimant("me", "me", "here")
+
+
+def claim_all(table: Table) -> list[str]:
+    """The ids of all that can be begun, in order."""
+    ids = []
+    while (job := table.claim_next("generate", ME)) is not None:
+        ids.append(job.id)
+    return ids
+
+
+def test_jobs_wait_for_their_time_but_not_for_a_clock_that_was_set_back(table, monkeypatch):
     now = time.time()
     later = add(table, run_after=now + 1000)
     stuck = add(table)
-    table.requeue(claimed(table, stuck), run_after=now + 30, error=None, failed=True)
-    assert [row[0] for row in table.due(now, 60)] == []
-    assert [row[0] for row in table.due(now + 31, 60)] == [stuck]
-    assert [row[0] for row in table.due(now - 86_400, 60)] == [stuck], "the wait can never be longer than the back-off"
-    assert later in [row[0] for row in table.due(now + 1001, 60)]
+    table.requeue(claimed(table, stuck), delay=30, failed=True)
+    assert claim_all(table) == [] and 28 < table.waiting(ME)[1] <= 30
+    monkeypatch.setattr("jobs.table.database.time.time", lambda: now - 86_400)
+    assert claim_all(table) == [stuck], "the wait can never be longer than the back-off"
+    table.requeue(Claim(stuck, 2, "me"), delay=30, failed=True)
+    monkeypatch.setattr("jobs.table.database.time.time", lambda: now - 86_400 + 31)
+    assert claim_all(table) == [stuck]
+    monkeypatch.setattr("jobs.table.database.time.time", lambda: now + 1001)
+    assert claim_all(table) == [later]
 
 
 def test_higher_priority_comes_first(table):
     low, high, middle = (add(table, priority=priority) for priority in (-1, 5, 0))
-    assert [row[0] for row in table.due(time.time(), 60)] == [high, middle, low]
+    assert claim_all(table) == [high, middle, low]
 
 
 def test_many_are_added_at_once_or_not_at_all(table):
@@ -195,8 +210,8 @@ def test_names_of_files_need_not_be_text(table):
 
 def test_nobody_else_can_read_the_table(table):
     if os.name == "posix":
-        assert stat.S_IMODE(table.path.stat().st_mode) == 0o600
-        assert stat.S_IMODE(table.path.parent.stat().st_mode) == 0o700
+        assert stat.S_IMODE(table.database.path.stat().st_mode) == 0o600
+        assert stat.S_IMODE(table.database.path.parent.stat().st_mode) == 0o700
 
 
 def test_an_older_file_is_brought_up_to_date_and_a_newer_one_refused(tmp_path, monkeypatch):
@@ -233,11 +248,11 @@ def test_eight_who_open_a_new_file_at_once_all_can(tmp_path):
 def test_what_submit_has_returned_is_on_the_disk(table, tmp_path):
     """A copy of the files as they are at that moment, as a machine without power would find them, has the job."""
     id = add(table)
-    assert table._connection.execute("PRAGMA synchronous").fetchone()[0] == 2, "FULL: each commit is fsynced"
+    assert table.database.connection.execute("PRAGMA synchronous").fetchone()[0] == 2, "FULL: each commit is fsynced"
     found = tmp_path / "found"
     found.mkdir()
     for name in ("jobs.db", "jobs.db-wal"):
-        shutil.copy(table.path.parent / name, found / name)
+        shutil.copy(table.database.path.parent / name, found / name)
     with Table(found / "jobs.db") as after:
         assert after.get(id) == table.get(id)
 
@@ -251,10 +266,10 @@ def test_a_damaged_or_full_table_is_told_in_one_sentence(tmp_path):
     assert "move the file away" in (told.value.hint or "")
     with Table(tmp_path / "small" / "jobs.db") as table:
         id = add(table)
-        pages = table._connection.execute("PRAGMA page_count").fetchone()[0]
-        table._connection.execute(f"PRAGMA max_page_count={pages}").close()
+        pages = table.database.connection.execute("PRAGMA page_count").fetchone()[0]
+        table.database.connection.execute(f"PRAGMA max_page_count={pages}").close()
         with pytest.raises(LeapError, match="full") as told:
             table.add([NewJob("generate", {"label": "x" * 200_000})])
         assert "make room" in (told.value.hint or "")
-        table._connection.execute("PRAGMA max_page_count=100000").close()
+        table.database.connection.execute("PRAGMA max_page_count=100000").close()
         assert [job.id for job in table.jobs()] == [id] and add(table)

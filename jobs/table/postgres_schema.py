@@ -1,0 +1,92 @@
+"""The tables of the database of jobs on a PostgreSQL server, and the way there from any older version.
+
+The same columns as in ``schema``. ``sequence`` numbers the jobs; ids compare by their bytes.
+"""
+
+from __future__ import annotations
+
+PREPARE = """
+CREATE SCHEMA IF NOT EXISTS leap;
+SET search_path TO leap;
+CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL);
+INSERT INTO schema_version SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM schema_version);
+CREATE OR REPLACE FUNCTION leap_now() RETURNS double precision LANGUAGE SQL VOLATILE
+    AS $$ SELECT extract(epoch FROM clock_timestamp())::double precision $$;
+"""
+
+MIGRATIONS = (
+    """
+    CREATE TABLE jobs (
+        id TEXT COLLATE "C" PRIMARY KEY,
+        sequence BIGINT GENERATED ALWAYS AS IDENTITY,
+        kind TEXT NOT NULL,
+        state TEXT NOT NULL CHECK (state IN ('queued', 'running', 'succeeded', 'failed', 'cancelled')),
+        parameters TEXT NOT NULL,
+        attempt INTEGER NOT NULL DEFAULT 1,
+        failures INTEGER NOT NULL DEFAULT 0,
+        interruptions INTEGER NOT NULL DEFAULT 0,
+        deaths INTEGER NOT NULL DEFAULT 0,
+        retries INTEGER NOT NULL DEFAULT 0,
+        priority INTEGER NOT NULL DEFAULT 0,
+        run_after DOUBLE PRECISION NOT NULL DEFAULT 0,
+        owner TEXT,
+        worker TEXT,
+        heartbeat DOUBLE PRECISION,
+        lease_until DOUBLE PRECISION,
+        cancel_requested INTEGER NOT NULL DEFAULT 0,
+        progress TEXT,
+        error TEXT,
+        result TEXT,
+        model TEXT,
+        machine TEXT,
+        parent TEXT COLLATE "C" REFERENCES jobs (id) ON DELETE CASCADE,
+        max_workers INTEGER,
+        version INTEGER NOT NULL DEFAULT 1,
+        created DOUBLE PRECISION NOT NULL,
+        started DOUBLE PRECISION,
+        finished DOUBLE PRECISION
+    );
+    CREATE INDEX jobs_to_claim ON jobs (kind, priority DESC, created, sequence) WHERE state = 'queued';
+    CREATE INDEX jobs_running ON jobs (lease_until) WHERE state = 'running';
+    CREATE INDEX jobs_of_owner ON jobs (owner) WHERE state = 'running';
+    CREATE INDEX jobs_by_age ON jobs (created DESC, sequence DESC) WHERE parent IS NULL;
+    CREATE INDEX jobs_by_parent ON jobs (parent) WHERE parent IS NOT NULL;
+    CREATE TABLE events (
+        job TEXT COLLATE "C" NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
+        attempt INTEGER NOT NULL,
+        number INTEGER NOT NULL,
+        value TEXT NOT NULL,
+        PRIMARY KEY (job, attempt, number)
+    );
+    CREATE TABLE workers (
+        id TEXT PRIMARY KEY,
+        machine TEXT NOT NULL,
+        name TEXT NOT NULL,
+        pid INTEGER NOT NULL,
+        version TEXT NOT NULL,
+        started DOUBLE PRECISION NOT NULL,
+        seen DOUBLE PRECISION NOT NULL,
+        capacity TEXT NOT NULL,
+        models TEXT NOT NULL,
+        draining INTEGER NOT NULL DEFAULT 0
+    );
+    CREATE TABLE batch_lines (
+        job TEXT COLLATE "C" NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
+        number INTEGER NOT NULL,
+        key TEXT NOT NULL,
+        raw BYTEA NOT NULL,
+        PRIMARY KEY (job, number)
+    );
+    CREATE TABLE batch_results (
+        job TEXT COLLATE "C" NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
+        number INTEGER NOT NULL,
+        key TEXT NOT NULL,
+        succeeded INTEGER NOT NULL,
+        tokens INTEGER NOT NULL,
+        value TEXT NOT NULL,
+        PRIMARY KEY (job, number)
+    );
+    CREATE TABLE table_id (id TEXT NOT NULL);
+    INSERT INTO table_id VALUES (substr(md5(random()::text || clock_timestamp()::text), 1, 16));
+    """,
+)

@@ -1,0 +1,155 @@
+"""Questions to the table of jobs. Nothing here changes it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+
+from leap_core.errors import LeapJobNotFoundError
+
+from .database import Database, Row
+from .job import KINDS, VERSION, Claimant, Event, Job, JsonObject, State
+
+ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
+"""Of ids: no letter that looks like a digit."""
+ID_CHARACTERS = 8
+DUE = "(run_after<=leap_now() OR (run_after>leap_now()+:patience AND failures+interruptions>0))"
+"""A failed job that is to wait longer than the longest back-off waits because the clock was set back."""
+LONGEST_BACK_OFF_SECONDS = 60.0
+CLAIMABLE = (
+    f"state='queued' AND cancel_requested=0 AND version<=:version AND {DUE} AND (machine IS NULL OR machine=:machine) "
+    "AND (model IS NULL OR :any_model=1 OR :models LIKE '%' || model || '%')"
+)
+
+
+class TableReader:
+    """Reads the table in ``database``."""
+
+    database: Database
+
+    def get(self, id: str) -> Job | None:
+        """The job with exactly this id."""
+        rows = self.database.rows("SELECT * FROM jobs WHERE id=:id", {"id": id})
+        return Job.of_row(rows[0]) if rows else None
+
+    def find(self, prefix: str) -> Job:
+        """The job whose id begins so. Raises LeapJobError when there is none, or more than one."""
+        rows: Sequence[Row] = []
+        if prefix and set(prefix) <= set(ALPHABET):
+            values = {"first": prefix, "last": prefix + "~"}
+            rows = self.database.rows(
+                "SELECT * FROM jobs WHERE id>=:first AND id<:last AND parent IS NULL ORDER BY id LIMIT 3", values
+            )
+        if len(rows) == 1 or (rows and rows[0]["id"] == prefix):
+            return Job.of_row(rows[0])
+        if not rows:
+            raise LeapJobNotFoundError(f"there is no job {prefix!r}", hint="leap jobs list shows the jobs")
+        matches = ", ".join(row["id"] for row in rows)
+        raise LeapJobNotFoundError(f"several jobs begin with {prefix!r}: {matches}", hint="give more of the id")
+
+    def jobs(
+        self, *, states: Collection[State] = (), kinds: Collection[str] = (), limit: int | None = None
+    ) -> list[Job]:
+        """Jobs, newest first; all states and kinds unless some are given."""
+        where, values = among("state", [State(state).value for state in states])
+        more, others = among("kind", list(kinds))
+        order = f"created DESC, {self.database.sequence} DESC"
+        end = "" if limit is None else f"LIMIT {int(limit)}"
+        rows = self.database.rows(
+            f"SELECT * FROM jobs WHERE parent IS NULL AND {where} AND {more} ORDER BY {order} {end}", values | others
+        )
+        return [Job.of_row(row) for row in rows]
+
+    def shards(self, parent: str) -> list[Job]:
+        """The shards of a batch, in the order of their lines."""
+        order = self.database.sequence
+        rows = self.database.rows(f"SELECT * FROM jobs WHERE parent=:parent ORDER BY {order}", {"parent": parent})
+        return [Job.of_row(row) for row in rows]
+
+    def events(self, id: str, attempt: int, after: int = -1) -> Sequence[Event]:
+        """The output of one attempt, beyond the event with the number ``after``, which ends a row."""
+        rows = self.database.rows(
+            "SELECT attempt, number, value FROM events WHERE job=:id AND attempt=:attempt AND number>:after "
+            "ORDER BY number",
+            {"id": id, "attempt": attempt, "after": after},
+        )
+        return [event for row in rows for event in _events_of(row)]
+
+    def last_attempt_with_output(self, id: str) -> int | None:
+        """The newest attempt that wrote anything."""
+        rows = self.database.rows("SELECT MAX(attempt) AS attempt FROM events WHERE job=:id", {"id": id})
+        newest: int | None = rows[0]["attempt"]
+        return newest
+
+    def counts(self) -> dict[tuple[str, State], int]:
+        """How many jobs of each kind are in each state."""
+        rows = self.database.rows(
+            "SELECT kind, state, COUNT(*) AS count FROM jobs WHERE parent IS NULL GROUP BY kind, state"
+        )
+        return {(row["kind"], State(row["state"])): row["count"] for row in rows}
+
+    def waiting(self, worker: Claimant) -> tuple[frozenset[str], float | None]:
+        """The kinds of which this worker could begin a job now, and in how many seconds the next one is due."""
+        values = self._claim_values(worker)
+        kinds = self.database.rows(f"SELECT DISTINCT kind FROM jobs WHERE {CLAIMABLE}", values)
+        next_one = self.database.rows(
+            "SELECT MIN(run_after)-leap_now() AS seconds FROM jobs WHERE state='queued' AND run_after>leap_now()"
+        )
+        return frozenset(row["kind"] for row in kinds), next_one[0]["seconds"]
+
+    def wanted_to_stop(self, owner: str) -> set[tuple[str, int]]:
+        """(id, attempt) of this owner's running jobs that are to be cancelled."""
+        rows = self.database.rows(
+            "SELECT id, attempt FROM jobs WHERE state='running' AND cancel_requested=1 AND owner=:owner",
+            {"owner": owner},
+        )
+        return {(row["id"], row["attempt"]) for row in rows}
+
+    def running_of(self, owner: str) -> set[tuple[str, int]]:
+        """(id, attempt) of what this owner runs."""
+        rows = self.database.rows(
+            "SELECT id, attempt FROM jobs WHERE state='running' AND owner=:owner", {"owner": owner}
+        )
+        return {(row["id"], row["attempt"]) for row in rows}
+
+    def unfinished(self) -> int:
+        """Jobs of known kinds that are queued or running."""
+        return self._count("state IN ('queued', 'running')")
+
+    def running(self) -> int:
+        """Jobs of known kinds that a worker has begun and not ended, whether it still lives or not."""
+        return self._count("state='running'")
+
+    def _count(self, where: str) -> int:
+        condition, values = among("kind", list(KINDS))
+        rows = self.database.rows(f"SELECT COUNT(*) AS count FROM jobs WHERE {where} AND {condition}", values)
+        return int(rows[0]["count"])
+
+    def _existing(self, id: str) -> Job:
+        job = self.get(id)
+        if job is None:
+            raise LeapJobNotFoundError(f"there is no job {id!r}", hint="leap jobs list shows the jobs")
+        return job
+
+    def _claim_values(self, worker: Claimant) -> JsonObject:
+        return {
+            "version": VERSION,
+            "patience": LONGEST_BACK_OFF_SECONDS,
+            "machine": worker.machine,
+            "any_model": int(worker.models is None),
+            "models": " ".join(worker.models or ()),
+        }
+
+
+def _events_of(row: Row) -> list[Event]:
+    """The events of a row: a list of them, or one in a row of an older leap."""
+    value = json.loads(row["value"])
+    values = value if isinstance(value, list) else [value]
+    return [Event(row["attempt"], row["number"] + n, each) for n, each in enumerate(values)]
+
+
+def among(column: str, values: Sequence[str]) -> tuple[str, JsonObject]:
+    """A condition that the column has one of these values (any when there are none), and the values by name."""
+    names = {f"{column}_{n}": value for n, value in enumerate(values)}
+    condition = f"{column} IN ({', '.join(':' + name for name in names)})" if names else "1=1"
+    return condition, dict(names)

@@ -1,0 +1,29 @@
+"""The models that this machine has, for a worker that shares a server with workers that have others."""
+
+from __future__ import annotations
+
+from ..configuration import JobsConfiguration
+from ..model_digests import ModelDigests
+
+
+class ModelsAtHand:
+    """``names``: the models by SHA-256, as references of this machine."""
+
+    def __init__(self, configuration: JobsConfiguration) -> None:
+        self._digests = ModelDigests(configuration.directories)
+        self.names: dict[str, str] = {}
+
+    @property
+    def digests(self) -> frozenset[str]:
+        return frozenset(self.names)
+
+    def look(self) -> bool:
+        """Look again what is installed. True when something has changed."""
+        names = self._digests.installed()
+        changed = names != self.names
+        self.names = names
+        return changed
+
+    def reference_of(self, digest: str) -> str | None:
+        """What the model of this SHA-256 is called here."""
+        return self.names.get(digest)

@@ -1,0 +1,207 @@
+"""What a worker does between taking its lock and giving it back: it recovers, listens, claims, runs and cleans up."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from contextlib import suppress
+from dataclasses import replace
+
+from leap_core import __version__
+
+from ..configuration import JobsConfiguration
+from ..queue import Queues
+from ..table.job import BATCH, DOWNLOAD, GENERATE, SHARD, Claim, Claimant, Ending, Fenced, Job, State
+from ..table.table import Table
+from ..table.worker_rows import WorkerRows
+from .attempt import Attempts
+from .listening import listen
+from .log import bound_log, log
+from .model_processes import Processes
+from .models_at_hand import ModelsAtHand
+from .outcomes import MOST_INTERRUPTIONS, died, interrupted, run_attempt
+from .slots import Slots
+from .tasks import download
+
+STOP_SECONDS = 5.0
+LOCAL_SWEEP_SECONDS, SHARED_SWEEP_SECONDS = 1.0, 5.0
+"""Between two looks into the table for what no message told."""
+SHORTEST_SWEEP_SECONDS = 0.05
+RARELY = 12
+"""Sweeps between two looks that are seldom needed."""
+FORGET_SECONDS = 86_400.0
+"""A worker that was not seen for a day is no longer listed."""
+
+
+class Shift:
+    """One stretch of work of the worker ``owner``. Raises LeapError where table or queue cannot be opened."""
+
+    def __init__(self, configuration: JobsConfiguration, owner: str) -> None:
+        self._configuration, self._owner = configuration, owner
+        self._table = Table(configuration.table_place)
+        self._output = Table(configuration.table_place, durable=False)
+        self._workers = WorkerRows(self._output.database)
+        self._shared = configuration.is_shared
+        self._at_hand = ModelsAtHand(configuration) if self._shared else None
+        self._processes = Processes(owner, configuration.directories.data)
+        self._attempts = Attempts(self._output, owner, configuration.lease_seconds)
+        self._slots = Slots(configuration.concurrency, self._claim, self._work)
+        self._queues = Queues(
+            configuration.queue,
+            configuration.queue_place,
+            table_id=self._table.database.id,
+            wake=self._slots.wake,
+        )
+        self._ending = threading.Event()
+        self._listeners: list[threading.Thread] = []
+        self._sweeps = 0
+        self.draining = False
+        self.sweep_seconds = SHARED_SWEEP_SECONDS if self._shared else LOCAL_SWEEP_SECONDS
+
+    @property
+    def _claimant(self) -> Claimant:
+        models = self._at_hand.digests if self._at_hand and not self._configuration.fetches_models else None
+        return Claimant(
+            id=self._configuration.worker_id,
+            owner=self._owner,
+            machine=self._configuration.machine,
+            models=models,
+            lease_seconds=self._configuration.lease_seconds,
+        )
+
+    def begin(self) -> None:
+        """Recover what a dead worker left, and listen."""
+        lost = self._table.recover(MOST_INTERRUPTIONS, self._configuration.worker_id)
+        if lost:
+            log(f"queued again after the end of a worker: {', '.join(lost)}")
+        if self._at_hand is not None:
+            self._at_hand.look()
+        self._enter()
+        self._listeners = listen(self._queues, self._slots, self._ending)
+        if self._shared:
+            self._listeners.append(threading.Thread(target=self._hear, name="leap-jobs-hear", daemon=True))
+            self._listeners[-1].start()
+        for kind in self._configuration.concurrency:
+            self._slots.wake(kind)
+
+    def end(self) -> None:
+        """Stop what runs, so that it is queued again."""
+        self._ending.set()
+        self._slots.close()
+        self._attempts.end_all()
+        self._processes.kill()
+        deadline = time.monotonic() + STOP_SECONDS
+        self._slots.join(deadline)
+        for thread in self._listeners if not self._shared else ():
+            thread.join(max(0.0, deadline - time.monotonic()))
+        with suppress(Exception):
+            self._workers.leave(self._configuration.worker_id)
+        self._queues.close()
+        self._table.close()
+        self._output.close()
+
+    def sweep(self) -> bool:
+        """Do what no message told of, and mend what got lost. True when there is work, or will be."""
+        self._sweeps += 1
+        self._processes.look_after()
+        bound_log(self._configuration.worker_log)
+        if self._workers.beat(self._configuration.worker_id) and not self.draining:
+            log("draining: no further job is begun")
+            self.draining = True
+        if self.draining:
+            self._slots.close()
+            return not self._slots.is_idle
+        if self._shared or self._sweeps % RARELY == 1:
+            self._table.recover(MOST_INTERRUPTIONS) if self._shared else None
+        kinds, seconds = self._table.waiting(self._claimant)
+        self._wake(kinds)
+        longest = SHARED_SWEEP_SECONDS if self._shared else LOCAL_SWEEP_SECONDS
+        self.sweep_seconds = max(SHORTEST_SWEEP_SECONDS, min(longest, longest if seconds is None else seconds))
+        if not self._slots.is_idle or self._sweeps % RARELY == 1:
+            self._look_for_unseen_ends()
+        if self._shared and self._sweeps % RARELY == 1:
+            self._do_rarely()
+        return not self._slots.is_idle or bool(kinds) or (not self._shared and self._table.unfinished() > 0)
+
+    def _do_rarely(self) -> None:
+        self._workers.forget_dead(FORGET_SECONDS)
+        assert self._at_hand is not None
+        if self._at_hand.look():
+            self._workers.set_models(self._configuration.worker_id, self._at_hand.names)
+
+    def _look_for_unseen_ends(self) -> None:
+        """Queue again attempts whose end could not be written down, on a full disk for example."""
+        for id, attempt in self._table.running_of(self._owner) - self._slots.busy():
+            job = self._table.get(id)
+            if job is not None and (id, attempt) not in self._slots.busy():
+                interrupted(self._table, job, Claim(id, attempt, self._owner), "its end was not seen")
+
+    def _enter(self) -> None:
+        self._workers.enter(
+            self._configuration.worker_id,
+            machine=self._configuration.machine,
+            name=self._configuration.name,
+            pid=os.getpid(),
+            version=__version__,
+            capacity=self._configuration.concurrency,
+            models=self._at_hand.names if self._at_hand else {},
+        )
+
+    def _hear(self) -> None:
+        """Look for work when the server tells of some: the queue's message may have gone to another worker."""
+        changes = self._table.database.listen()
+        while not self._ending.is_set():
+            for message in changes.wait(1.0):
+                if self._ending.is_set():
+                    break
+                if message.startswith("queued"):
+                    with suppress(Exception):
+                        self._wake(self._table.waiting(self._claimant)[0])
+        changes.close()
+
+    def _wake(self, kinds: frozenset[str]) -> None:
+        for kind in {BATCH if kind == SHARD else kind for kind in kinds}:
+            self._slots.wake(kind)
+
+    def _claim(self, kind: str) -> Job | None:
+        if self._ending.is_set():
+            return None
+        kind = SHARD if kind == BATCH and self._shared else kind
+        job = self._table.claim_next(kind, self._claimant)
+        if job is None or self._at_hand is None or job.model is None:
+            return job
+        reference = self._at_hand.reference_of(job.model)
+        if reference is None:
+            return job
+        return replace(job, parameters={**job.parameters, "model": reference})
+
+    def _work(self, job: Job) -> None:
+        if job.kind == DOWNLOAD:
+            self._run_here(job)
+        elif job.kind in (GENERATE, BATCH, SHARD):
+            self._run_in_process(job)
+
+    def _run_here(self, job: Job) -> None:
+        attempt = self._attempts.begin(job)
+        try:
+            run_attempt(attempt, self._table, download)
+        finally:
+            self._attempts.over(attempt)
+
+    def _run_in_process(self, job: Job) -> None:
+        claim = Claim(job.id, job.attempt, self._owner)
+        end = self._processes.run(job, lambda: self._is_cancelled(job))
+        if end is None:
+            return
+        if self._ending.is_set():
+            interrupted(self._table, job, claim, "the worker was stopped")
+        elif self._is_cancelled(job):
+            with suppress(Fenced):
+                self._table.finish(claim, Ending(State.CANCELLED))
+        else:
+            died(self._table, job, claim, end)
+
+    def _is_cancelled(self, job: Job) -> bool:
+        current = self._table.get(job.id)
+        return current is None or current.cancel_requested
