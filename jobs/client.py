@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,17 +26,16 @@ from leap_core.options import GenerationOptions
 
 from .configuration import JobsConfiguration
 from .keeper.keeper import WorkerKeeper
-from .submission import BUILTIN, batch_job, download_job, generation_job
-from .table.job import FINAL, KINDS, Event, Job, JsonObject, State
+from .submission import BUILTIN, batch_job, discard_input, download_job, generation_job
+from .table.job import FINAL, KINDS, Job, JsonObject, State
 from .table.table import NewJob, Table
+from .watching import JobWatcher
 
 if TYPE_CHECKING:
     from leap_core.batch.settings import BatchSettings
     from leap_core.functions import LeapFunction
 
     from .queue import Queues
-
-LOOK_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class Policy:
     delay: float = 0.0
 
 
-class JobsClient:
+class JobsClient(JobWatcher):
     """The jobs of one data directory. Safe to use from several threads; a context manager.
 
     ``variables`` stand for the process's environment. With ``autostart`` a worker is started where none
@@ -149,7 +148,11 @@ class JobsClient:
             host=host,
             cwd=cwd,
         )
-        return self.submit([_with(job, policy)])[0]
+        try:
+            return self.submit([_with(job, policy)])[0]
+        except BaseException:
+            discard_input(job.parameters)
+            raise
 
     def submit(self, jobs: Iterable[NewJob]) -> Sequence[str]:
         """Queue jobs, all or none, and start a worker where none runs; their ids."""
@@ -160,74 +163,7 @@ class JobsClient:
         self._wake([(id, 1, job.kind, job.priority) for id, job in zip(ids, jobs, strict=True) if job.run_after <= now])
         return ids
 
-    # -- watching
-
-    def get(self, id: str) -> Job:
-        """The job whose id begins so. Raises LeapJobError."""
-        return self.table.find(id)
-
-    def list(
-        self, *, states: Collection[State] = (), kinds: Collection[str] = (), limit: int | None = None
-    ) -> Sequence[Job]:
-        """Jobs, newest first."""
-        return self.table.jobs(states=states, kinds=kinds, limit=limit)
-
-    def events(self, id: str, attempt: int | None = None) -> Sequence[Event]:
-        """What a job has put out: in this attempt, or in the newest one that said anything."""
-        id = self.get(id).id
-        if attempt is None:
-            attempt = self.table.last_attempt_with_output(id)
-        return [] if attempt is None else self.table.events(id, attempt)
-
-    def follow(self, id: str) -> Iterator[Event]:
-        """The job's output, from its beginning and on as it comes, until the job has ended.
-
-        When an attempt is given up and another begins, the events begin anew with a higher ``attempt``.
-        """
-        id = self.get(id).id
-        attempt = self.table.last_attempt_with_output(id) or 1
-        after = -1
-        while True:
-            job = self.get(id)
-            newest = self.table.last_attempt_with_output(id) or attempt
-            if newest > attempt:
-                attempt, after = newest, -1
-            events = self.table.events(id, attempt, after)
-            yield from events
-            if events:
-                after = events[-1].number
-            elif job.state.is_final:
-                return
-            else:
-                self.ensure_worker()
-                time.sleep(LOOK_SECONDS)
-
-    def changes(self, id: str) -> Iterator[Job]:
-        """The job now, and again whenever something about it has changed, until it has ended."""
-        id = self.get(id).id
-        before: Job | None = None
-        while True:
-            job = self.get(id)
-            if before is None or replace(job, heartbeat=None) != replace(before, heartbeat=None):
-                yield job
-                before = job
-            if job.state.is_final:
-                return
-            self.ensure_worker()
-            time.sleep(LOOK_SECONDS)
-
-    def wait(self, id: str, timeout: float | None = None) -> Job:
-        """Wait for the job's end. Raises TimeoutError after so many seconds, LeapUnavailableError without a worker."""
-        id = self.get(id).id
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while True:
-            job = self.get(id)
-            if job.state.is_final:
-                return job
-            if deadline is not None and time.monotonic() >= deadline:
-                raise TimeoutError(f"the job {id} is still {job.state.value} after {timeout:g} s")
-            self.ensure_worker()
-            time.sleep(LOOK_SECONDS)
+    # -- watching: see JobWatcher
 
     def stats(self) -> JsonObject:
         """Counts of jobs by kind and state, and the worker's description."""
@@ -236,6 +172,12 @@ class JobsClient:
         return {"jobs": kinds, "worker": self.worker()}
 
     # -- changing
+
+    def cancel_all(self) -> Sequence[str]:
+        """Cancel all queued jobs, and ask the running ones to stop; the ids of both."""
+        jobs = self.table.jobs(states=[State.QUEUED, State.RUNNING])
+        self.table.cancel_all()
+        return [job.id for job in jobs]
 
     def cancel(self, id: str, *, wait: bool = True) -> Job:
         """Cancel a job and wait until it has really stopped. What it has put out is kept; one that ended stays so."""
@@ -255,7 +197,7 @@ class JobsClient:
         """Forget a job that has ended, and its output; its full id."""
         job = self.get(id)
         self.table.remove(job.id)
-        _discard_kept(job)
+        discard_input(job.parameters)
         return job.id
 
     def prunable(self, older_than: float = 0.0, states: Collection[State] = FINAL) -> Sequence[str]:
@@ -269,7 +211,7 @@ class JobsClient:
         ids = self.table.prune(_ended_before(older_than), states)
         for id in ids:
             if id in ended:
-                _discard_kept(ended[id])
+                discard_input(ended[id].parameters)
         return ids
 
     # -- the worker
@@ -323,11 +265,6 @@ def ended_well(jobs: Iterable[Job]) -> None:
         if job.state is not State.SUCCEEDED:
             message = (job.error or {}).get("message", job.state.value)
             raise LeapJobError(f"the job {job.id}: {message}", hint=(job.error or {}).get("hint"))
-
-
-def _discard_kept(job: Job) -> None:
-    if "kept" in job.parameters:
-        Path(job.parameters["kept"]).unlink(missing_ok=True)
 
 
 def _with(job: NewJob, policy: Policy | None) -> NewJob:

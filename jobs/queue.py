@@ -22,6 +22,7 @@ from huey.storage import PostgresStorage, SqliteStorage
 from leap_core.configuration import POSTGRESQL, QUEUE_SCHEMES, REDIS, SQLITE
 from leap_core.errors import LeapSerializationError, LeapUnavailableError
 
+from .bell import ring
 from .table.job import KINDS
 from .table.postgres import redacted, without_password
 
@@ -72,6 +73,13 @@ class Queues:
         storage = self._hueys[KINDS[0]].storage
         return Path(storage.filename) if isinstance(storage, SqliteStorage) else None
 
+    @property
+    def bell_path(self) -> Path | None:
+        """The bell of the worker that listens to the file; None where the queues are a server's."""
+        file = self.file
+        own = f".{self._table_id}" if self._url and self._table_id else ""
+        return None if file is None else file.with_name(f"{file.name}{own}.bell")
+
     def send(self, jobs: Iterable[tuple[str, int, str, int]]) -> None:
         """Wake the worker for these jobs: (id, attempt, kind, priority). Unknown kinds are passed over. Raises
         LeapUnavailableError."""
@@ -86,6 +94,8 @@ class Queues:
                 self._enqueue(self._hueys[kind], messages)
         except Exception as error:
             raise LeapUnavailableError(f"the queue of jobs cannot be written to: {redacted(str(error))}") from None
+        if self.bell_path is not None:
+            ring(self.bell_path)
 
     def _enqueue(self, huey: Huey, tasks: list[Any]) -> None:
         try:

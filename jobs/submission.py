@@ -131,6 +131,12 @@ def batch_job(
     return NewJob(BATCH, parameters)
 
 
+def discard_input(parameters: Mapping[str, Any]) -> None:
+    """Remove the lines that were kept for a job."""
+    if "kept" in parameters:
+        Path(parameters["kept"]).unlink(missing_ok=True)
+
+
 def _rows_of(path: str) -> Iterator[bytes]:
     try:
         with open(path, "rb") as file:

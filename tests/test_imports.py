@@ -25,10 +25,10 @@ LEVELS = {
     """,
     "jobs": """
         client worker
-        submission
+        submission watching
         keeper queue
         configuration
-        table submitted_variables model_digests
+        table submitted_variables model_digests bell
     """,
     "leap_core": """
         opening

@@ -1,4 +1,8 @@
-"""Starts, finds and stops the worker of one data directory, by its lock and its state file."""
+"""Starts, finds and stops the worker of one data directory, by its lock and its state file.
+
+A worker writes its state file again each second. One that holds the lock and has not done so for long hangs: it is
+killed, and the next one takes its jobs over.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 
+from leap_core.background.process_identity import start_time
 from leap_core.errors import LeapUnavailableError
 
 from ..configuration import JobsConfiguration
@@ -19,7 +24,11 @@ LOOK_AGAIN_SECONDS = 1.0
 """Between two looks whether a worker runs."""
 START_SECONDS = 20.0
 """How long a worker may take to come up before starting it counts as failed."""
-STOP_SECONDS = 15.0
+STOP_SECONDS = 10.0
+"""How long a worker may take to end before it is killed."""
+KILL_SECONDS = 5.0
+HANG_SECONDS = 60.0
+"""How long a worker may show no sign of life; longer than it may have to wait for a busy database."""
 POLL_SECONDS = 0.02
 
 
@@ -30,18 +39,22 @@ class WorkerKeeper:
         self._configuration, self._variables = configuration, variables
         self._last_look = float("-inf")
         self._absent_since: float | None = None
+        self._sign: float | None = None
+        self._sign_since = float("-inf")
 
     def describe(self) -> JsonObject:
         """Whether a worker runs; its pid and start, None while it comes up; and the path of its log."""
         running = is_running(self._configuration)
-        state: JsonObject = {}
-        with suppress(OSError, ValueError):
-            state = json.loads(self._configuration.worker_state.read_text(encoding="utf-8")) if running else {}
+        state = self._state() if running else {}
         log = str(self._configuration.worker_log)
         return {"running": running, "pid": state.get("pid"), "started": state.get("started"), "log": log}
 
     def start(self) -> JsonObject:
-        """Start a worker where none runs, and wait until it is up. Raises LeapUnavailableError."""
+        """Start a worker where none runs, or one hangs, and wait until it is up. Raises LeapUnavailableError."""
+        if is_running(self._configuration) and self._silent_seconds() > HANG_SECONDS:
+            time.sleep(LOOK_AGAIN_SECONDS * 2)  # this machine may have slept: a worker that lives says so soon
+            if self._silent_seconds() > HANG_SECONDS:
+                self._kill()
         deadline = time.monotonic() + START_SECONDS
         if not is_running(self._configuration):
             start_worker(self._configuration, self._variables)
@@ -52,37 +65,77 @@ class WorkerKeeper:
         return worker
 
     def stop(self) -> bool:
-        """End the worker and wait until it has ended. False when none runs. Raises LeapUnavailableError."""
-        worker = self.describe()
-        if not worker["running"]:
+        """End the worker and wait until it has ended; one that does not end in time is killed. False when none runs.
+        Raises LeapUnavailableError."""
+        if not is_running(self._configuration):
             return False
         deadline = time.monotonic() + STOP_SECONDS
         while is_running(self._configuration):
-            if worker["pid"]:
-                with suppress(ProcessLookupError):
-                    os.kill(worker["pid"], signal.SIGTERM)
             if time.monotonic() > deadline:
-                raise LeapUnavailableError(
-                    "the worker does not end", hint=f"its log is {self._configuration.worker_log}"
-                )
+                self._kill()
+                break
+            with suppress(ProcessLookupError):
+                if pid := self._state().get("pid"):
+                    os.kill(pid, signal.SIGTERM)
             time.sleep(POLL_SECONDS)
-            worker = self.describe()
         return True
 
     def ensure_running(self) -> None:
-        """Start a worker where none runs; cheap when called often. Raises LeapUnavailableError when none comes up."""
+        """Start a worker where none runs; cheap when called often. A worker that shows no sign of life while this is
+        called again and again is killed and replaced. Raises LeapUnavailableError when none comes up."""
         now = time.monotonic()
         if now - self._last_look < LOOK_AGAIN_SECONDS:
             return
         self._last_look = now
         if is_running(self._configuration):
             self._absent_since = None
+            sign = self._last_sign()
+            if sign is None or sign != self._sign:
+                self._sign, self._sign_since = sign, now
+            elif now - self._sign_since > HANG_SECONDS:
+                self._kill()
             return
         if self._absent_since is None:
             self._absent_since = now
         elif now - self._absent_since > START_SECONDS:
             raise self._not_started_error()
         start_worker(self._configuration, self._variables)
+
+    def _state(self) -> JsonObject:
+        with suppress(OSError, ValueError):
+            state = json.loads(self._configuration.worker_state.read_text(encoding="utf-8"))
+            return state if isinstance(state, dict) else {}
+        return {}
+
+    def _last_sign(self) -> float | None:
+        """When the worker wrote its state; None for one of an older leap, which writes it once."""
+        if not self._state().get("process"):
+            return None
+        with suppress(OSError):
+            return self._configuration.worker_state.stat().st_mtime
+        return None
+
+    def _silent_seconds(self) -> float:
+        sign = self._last_sign()
+        return 0.0 if sign is None else time.time() - sign
+
+    def _kill(self) -> None:
+        """Kill the worker, and the processes that it has started. Raises LeapUnavailableError when it stays."""
+        state = self._state()
+        pid, identity = state.get("pid"), state.get("process")
+        if pid and (identity is None or start_time(pid) == identity) and hasattr(signal, "SIGKILL"):
+            with suppress(ProcessLookupError, PermissionError):
+                if os.getpgid(pid) == pid:  # it leads a group of its own, unless it runs in a terminal
+                    os.killpg(pid, signal.SIGKILL)
+                else:
+                    os.kill(pid, signal.SIGKILL)
+        deadline = time.monotonic() + KILL_SECONDS
+        while is_running(self._configuration):
+            if time.monotonic() > deadline:
+                raise LeapUnavailableError(
+                    "the worker does not end", hint=f"its log is {self._configuration.worker_log}"
+                )
+            time.sleep(POLL_SECONDS)
 
     def _not_started_error(self) -> LeapUnavailableError:
         return LeapUnavailableError("the worker does not start", hint=f"its log is {self._configuration.worker_log}")

@@ -25,7 +25,7 @@ class Changes(Protocol):
     """Tells that something in the table may have changed."""
 
     def wait(self, seconds: float) -> Sequence[str]:
-        """Wait for a change, at most so long; what the store says about it, such as ``"job abcd2345"``."""
+        """Wait for a change, at most so long; what the store says about it, such as ``"cancel"``."""
         ...
 
     def close(self) -> None: ...
@@ -61,11 +61,18 @@ class Database(Protocol):
         """Run ``action``, whose statements count all or not at all. It may run again after a lost connection."""
         ...
 
-    def announce(self, message: str) -> None:
-        """Tell ``Changes`` of other processes, once the running transaction counts."""
+    def announce(self, message: str, job: str = "") -> None:
+        """Tell ``Changes`` of other processes, once the running transaction counts: those of workers, or with ``job``
+        those about this job."""
         ...
 
-    def listen(self) -> Changes: ...
+    def listen(self, job: str = "") -> Changes:
+        """Hear what is announced to workers, or about a job."""
+        ...
+
+    def version(self) -> int | None:
+        """A number that changes with every change by another connection; None where that is not known."""
+        ...
 
     def close(self) -> None: ...
 
@@ -134,11 +141,14 @@ class SqliteDatabase:
                     self.connection.execute("ROLLBACK").close()
                 raise
 
-    def announce(self, message: str) -> None:
+    def announce(self, message: str, job: str = "") -> None:
         """Nothing to do: looking into the file is cheap."""
 
-    def listen(self) -> Changes:
+    def listen(self, job: str = "") -> Changes:
         return Polling()
+
+    def version(self) -> int | None:
+        return int(self.rows("PRAGMA data_version")[0]["data_version"])
 
     def close(self) -> None:
         with self._guard:

@@ -135,11 +135,14 @@ class PostgresDatabase:
 
         return self._repeated(run)
 
-    def announce(self, message: str) -> None:
-        self._execute("SELECT pg_notify(:channel, :message)", {"channel": self._channel, "message": message})
+    def announce(self, message: str, job: str = "") -> None:
+        self._execute("SELECT pg_notify(:channel, :message)", {"channel": self._channel(job), "message": message})
 
-    def listen(self) -> Changes:
-        return Notifications(self._connect_alone, self._channel)
+    def listen(self, job: str = "") -> Changes:
+        return Notifications(self._connect_alone, self._channel(job))
+
+    def version(self) -> int | None:
+        return None
 
     def server_facts(self) -> dict[str, object]:
         """The server's version, its clock's lead over this machine's in seconds, and the version of the tables."""
@@ -151,9 +154,8 @@ class PostgresDatabase:
     def close(self) -> None:
         self._pool.close(timeout=1.0)
 
-    @property
-    def _channel(self) -> str:
-        return f"leap_{self.id}"
+    def _channel(self, job: str) -> str:
+        return f"leap_{self.id}_{job}"
 
     def _connect_alone(self) -> Any:
         return self._psycopg.connect(

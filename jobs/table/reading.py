@@ -112,6 +112,11 @@ class TableReader:
         )
         return {(row["id"], row["attempt"]) for row in rows}
 
+    def unfinished_ids(self) -> frozenset[str]:
+        """The ids of all jobs that are queued or running."""
+        rows = self.database.rows("SELECT id FROM jobs WHERE state IN ('queued', 'running') AND parent IS NULL")
+        return frozenset(row["id"] for row in rows)
+
     def unfinished(self) -> int:
         """Jobs of known kinds that are queued or running."""
         return self._count("state IN ('queued', 'running')")

@@ -69,7 +69,7 @@ class Table(TableReader):
             if row is not None and dumps(row.parameters) == values["parameters"]:
                 break  # the connection was lost after this had been committed
             id = new_id()
-        self.database.announce(f"queued {job.kind}")
+        self.database.announce("queued")
         return id
 
     def claim(self, id: str, attempt: int, worker: Claimant | str) -> Job | None:
@@ -142,7 +142,7 @@ class Table(TableReader):
                     "DO UPDATE SET value=excluded.value",
                     {"id": claim.id, "attempt": claim.attempt, "number": first, "value": dumps(list(events))},
                 )
-                self.database.announce(f"job {claim.id}")
+                self.database.announce("changed", claim.id)
             rows = self.database.rows("SELECT cancel_requested FROM jobs WHERE id=:id", {"id": claim.id})
             return bool(rows[0]["cancel_requested"])
 
@@ -159,7 +159,7 @@ class Table(TableReader):
 
         def finish() -> None:
             self._own(f"state=:state, finished=leap_now(), {FREED}, result=:result, error=:error", values)
-            self.database.announce(f"job {claim.id}")
+            self.database.announce("changed", claim.id)
 
         self.database.transaction(finish)
 
@@ -201,7 +201,8 @@ class Table(TableReader):
                 "deaths=CASE WHEN :died=1 THEN deaths+1 WHEN :wait=1 THEN deaths ELSE 0 END",
                 values,
             )
-            self.database.announce(f"queued {claim.id}")
+            self.database.announce("queued")
+            self.database.announce("changed", claim.id)
 
         self.database.transaction(requeue)
 
@@ -237,7 +238,7 @@ class Table(TableReader):
                     f"interruptions=interruptions+1, {FREED} WHERE id=:id AND state='running'",
                     {**values, "id": id},
                 )
-                self.database.announce(f"queued {id}")
+                self.database.announce("queued")
             return ids
 
         return self.database.transaction(recover)
@@ -261,6 +262,8 @@ class Table(TableReader):
                 {"id": id},
             )
             self.database.announce("cancel")
+            if id is not None:
+                self.database.announce("changed", id)
             return count
 
         return self.database.transaction(cancel)
@@ -275,7 +278,7 @@ class Table(TableReader):
                 "WHERE id=:id AND state IN ('failed', 'cancelled')",
                 {"id": id},
             )
-            self.database.announce(f"queued {id}")
+            self.database.announce("queued")
             return count, self._existing(id)
 
         count, job = self.database.transaction(retry)

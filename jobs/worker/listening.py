@@ -9,14 +9,15 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+from ..bell import Bell
 from ..queue import Queues
 from ..table.job import KINDS
 from .log import log
 from .slots import Slots
 
-LOOK_SECONDS = 0.03
-"""Between two looks whether another process has written to the queue's file. A look reads one number from shared
-memory: 33 a second take about 0.1 % of a core."""
+LOOK_SECONDS = 0.5
+"""Between two looks whether another process has written to the queue's file, when the bell does not ring: an older leap
+has none. A look reads one number from shared memory."""
 FILE_SECONDS = 1.0
 """Between two looks whether the file is still the same."""
 FULL_SECONDS = 1.0
@@ -66,14 +67,15 @@ def _follow(queues: Queues, path: Path, stop: threading.Event) -> None:
     """Take messages as they come. Raises FileNotFoundError when the file is gone or another one."""
     identity = os.stat(path).st_ino
     looked = time.monotonic()
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+    assert queues.bell_path is not None
+    with closing(Bell(queues.bell_path)) as bell, closing(sqlite3.connect(path, isolation_level=None)) as connection:
         seen = -1
         while not stop.is_set():
             version = connection.execute("PRAGMA data_version").fetchone()[0]
             if version != seen:
                 seen = version
                 queues.drain()
-            stop.wait(LOOK_SECONDS)
+            bell.wait(LOOK_SECONDS)
             if time.monotonic() - looked > FILE_SECONDS:
                 looked = time.monotonic()
                 if os.stat(path).st_ino != identity:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -10,6 +11,7 @@ from dataclasses import replace
 
 from leap_core import __version__
 
+from ..bell import ring
 from ..configuration import JobsConfiguration
 from ..queue import Queues
 from ..table.job import BATCH, DOWNLOAD, GENERATE, SHARD, Claim, Claimant, Ending, Fenced, Job, State
@@ -28,6 +30,8 @@ STOP_SECONDS = 5.0
 LOCAL_SWEEP_SECONDS, SHARED_SWEEP_SECONDS = 1.0, 5.0
 """Between two looks into the table for what no message told."""
 SHORTEST_SWEEP_SECONDS = 0.05
+BEAT_SWEEPS = 5
+"""Sweeps of a file between two signs of life."""
 RARELY = 12
 """Sweeps between two looks that are seldom needed."""
 FORGET_SECONDS = 86_400.0
@@ -56,6 +60,9 @@ class Shift:
         self._ending = threading.Event()
         self._listeners: list[threading.Thread] = []
         self._sweeps = 0
+        self._version: int | None = None
+        self._next_due = float("-inf")
+        self._has_work = True
         self.draining = False
         self.sweep_seconds = SHARED_SWEEP_SECONDS if self._shared else LOCAL_SWEEP_SECONDS
 
@@ -88,6 +95,8 @@ class Shift:
     def end(self) -> None:
         """Stop what runs, so that it is queued again."""
         self._ending.set()
+        if self._queues.bell_path is not None:
+            ring(self._queues.bell_path)
         self._slots.close()
         self._attempts.end_all()
         self._processes.kill()
@@ -104,25 +113,36 @@ class Shift:
     def sweep(self) -> bool:
         """Do what no message told of, and mend what got lost. True when there is work, or will be."""
         self._sweeps += 1
+        rarely = self._sweeps % RARELY == 1
         self._processes.look_after()
         bound_log(self._configuration.worker_log)
-        if self._workers.beat(self._configuration.worker_id) and not self.draining:
-            log("draining: no further job is begun")
+        if (self._shared or self._sweeps % BEAT_SWEEPS == 1) and self._workers.beat(self._configuration.worker_id):
             self.draining = True
         if self.draining:
             self._slots.close()
             return not self._slots.is_idle
-        if self._shared or self._sweeps % RARELY == 1:
-            self._table.recover(MOST_INTERRUPTIONS) if self._shared else None
+        if self._shared:
+            self._table.recover(MOST_INTERRUPTIONS)
+            if rarely:
+                self._do_rarely()
+        if not self._slots.is_idle or rarely:
+            self._look_for_unseen_ends()
+        return self._look_for_work() or not self._slots.is_idle
+
+    def _look_for_work(self) -> bool:
+        """Whether there is any; a file in which nothing has changed is not looked through again."""
+        now = time.monotonic()
+        version = self._table.database.version()
+        if version is not None and version == self._version and now < self._next_due and self._slots.is_idle:
+            return self._has_work
+        self._version = version
         kinds, seconds = self._table.waiting(self._claimant)
         self._wake(kinds)
+        self._has_work = bool(kinds) or (not self._shared and self._table.unfinished() > 0)
         longest = SHARED_SWEEP_SECONDS if self._shared else LOCAL_SWEEP_SECONDS
+        self._next_due = now + (math.inf if seconds is None else seconds)
         self.sweep_seconds = max(SHORTEST_SWEEP_SECONDS, min(longest, longest if seconds is None else seconds))
-        if not self._slots.is_idle or self._sweeps % RARELY == 1:
-            self._look_for_unseen_ends()
-        if self._shared and self._sweeps % RARELY == 1:
-            self._do_rarely()
-        return not self._slots.is_idle or bool(kinds) or (not self._shared and self._table.unfinished() > 0)
+        return self._has_work
 
     def _do_rarely(self) -> None:
         self._workers.forget_dead(FORGET_SECONDS)
@@ -155,7 +175,7 @@ class Shift:
             for message in changes.wait(1.0):
                 if self._ending.is_set():
                     break
-                if message.startswith("queued"):
+                if message == "queued":
                     with suppress(Exception):
                         self._wake(self._table.waiting(self._claimant)[0])
         changes.close()

@@ -28,7 +28,7 @@ from ..table.table import Table
 from .log import log
 from .shift import Shift
 
-LOOK_SECONDS = 0.25
+LOOK_SECONDS = 0.5
 LOCK_SECONDS = 1.0
 """How long to try for the lock: a process that looks whether a worker runs holds it for a moment."""
 

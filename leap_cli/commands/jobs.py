@@ -169,13 +169,15 @@ def cancel(env: Environment, /, ids: tuple[str, ...], everything: bool, no_wait:
     if bool(ids) == everything:
         raise click.UsageError("give a JOB, or --all")
     with _client(env) as jobs:
+
+        def tell(asked: Iterable[str]) -> None:
+            ended = [jobs.get(id) for id in asked] if no_wait else list(jobs.as_they_end(asked))
+            _show_rows(Output(env, format), ended)
+
         if everything:
-            ids = tuple(job.id for job in jobs.list(states=[_state("queued"), _state("running")]))
-
-        def tell(asked: list[str]) -> None:
-            _show_rows(Output(env, format), [jobs.get(id) if no_wait else jobs.wait(id) for id in asked])
-
-        _for_each(ids, lambda id: jobs.cancel(id, wait=False).id, tell)
+            tell(jobs.cancel_all())
+        else:
+            _for_each(ids, lambda id: jobs.cancel(id, wait=False).id, tell)
 
 
 @command.command(short_help="Do failed or cancelled jobs again.")

@@ -1,0 +1,116 @@
+"""Watching jobs: how they are, what they put out, and when they end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+
+from .table.job import Event, Job, State
+from .table.table import Table
+
+LOOK_SECONDS = 1.0
+"""Between two looks into a table on a server, which tells of changes; in a file it is every 20 ms."""
+
+
+class JobWatcher:
+    """Reads ``table``. While it waits it calls ``ensure_worker`` now and then."""
+
+    table: Table
+
+    def ensure_worker(self) -> None:
+        """See to it that the wait can end."""
+
+    def get(self, id: str) -> Job:
+        """The job whose id begins so. Raises LeapJobNotFoundError."""
+        return self.table.find(id)
+
+    def list(
+        self, *, states: Collection[State] = (), kinds: Collection[str] = (), limit: int | None = None
+    ) -> Sequence[Job]:
+        """Jobs, newest first."""
+        return self.table.jobs(states=states, kinds=kinds, limit=limit)
+
+    def events(self, id: str, attempt: int | None = None) -> Sequence[Event]:
+        """What a job has put out: in this attempt, or in the newest one that put anything out."""
+        id = self.get(id).id
+        if attempt is None:
+            attempt = self.table.last_attempt_with_output(id)
+        return [] if attempt is None else self.table.events(id, attempt)
+
+    def follow(self, id: str) -> Iterator[Event]:
+        """The job's output, from its beginning and on as it comes, until the job has ended.
+
+        When an attempt is given up and another begins, the events begin anew with a higher ``attempt``.
+        """
+        id = self.get(id).id
+        attempt = self.table.last_attempt_with_output(id) or 1
+        after = -1
+        with closing(self.table.database.listen(id)) as changes:
+            while True:
+                job = self.get(id)
+                newest = self.table.last_attempt_with_output(id) or attempt
+                if newest > attempt:
+                    attempt, after = newest, -1
+                events = self.table.events(id, attempt, after)
+                yield from events
+                if events:
+                    after = events[-1].number
+                elif job.state.is_final:
+                    return
+                else:
+                    self.ensure_worker()
+                    changes.wait(LOOK_SECONDS)
+
+    def changes(self, id: str) -> Iterator[Job]:
+        """The job now, and again whenever something about it has changed, until it has ended."""
+        id = self.get(id).id
+        before: Job | None = None
+        with closing(self.table.database.listen(id)) as changes:
+            while True:
+                job = self.get(id)
+                if before is None or _without_beat(job) != _without_beat(before):
+                    yield job
+                    before = job
+                if job.state.is_final:
+                    return
+                self.ensure_worker()
+                changes.wait(LOOK_SECONDS)
+
+    def wait(self, id: str, timeout: float | None = None) -> Job:
+        """Wait for the job's end. Raises TimeoutError after so many seconds, LeapUnavailableError without a worker."""
+        id = self.get(id).id
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with closing(self.table.database.listen(id)) as changes:
+            while True:
+                job = self.get(id)
+                if job.state.is_final:
+                    return job
+                left = LOOK_SECONDS if deadline is None else deadline - time.monotonic()
+                if left <= 0:
+                    raise TimeoutError(f"the job {id} is still {job.state.value} after {timeout:g} s")
+                self.ensure_worker()
+                changes.wait(min(left, LOOK_SECONDS))
+
+    def as_they_end(self, ids: Iterable[str], timeout: float | None = None) -> Iterator[Job]:
+        """Each of these jobs once it has ended, the first to end first. Raises TimeoutError when some have not after so
+        many seconds, LeapUnavailableError without a worker."""
+        waiting = dict.fromkeys(self.get(id).id for id in ids)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with closing(self.table.database.listen(next(iter(waiting), ""))) as changes:
+            while waiting:
+                unfinished = self.table.unfinished_ids()
+                for id in [id for id in waiting if id not in unfinished]:
+                    del waiting[id]
+                    yield self.get(id)
+                left = LOOK_SECONDS if deadline is None else deadline - time.monotonic()
+                if waiting and left <= 0:
+                    raise TimeoutError(f"{len(waiting)} jobs have not ended after {timeout:g} s")
+                if waiting:
+                    self.ensure_worker()
+                    changes.wait(min(left, LOOK_SECONDS))
+
+
+def _without_beat(job: Job) -> Job:
+    return replace(job, heartbeat=None, lease_until=None)
