@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 
 from .table.job import Event, Job, State
+from .table.reading import ID_CHARACTERS
 from .table.table import Table
 
 LOOK_SECONDS = 1.0
@@ -96,7 +97,7 @@ class JobWatcher:
     def as_they_end(self, ids: Iterable[str], timeout: float | None = None) -> Iterator[Job]:
         """Each of these jobs once it has ended, the first to end first. Raises TimeoutError when some have not after so
         many seconds, LeapUnavailableError without a worker."""
-        waiting = dict.fromkeys(self.get(id).id for id in ids)
+        waiting = dict.fromkeys(id if len(id) == ID_CHARACTERS else self.get(id).id for id in ids)
         deadline = None if timeout is None else time.monotonic() + timeout
         with closing(self.table.database.listen(next(iter(waiting), ""))) as changes:
             while waiting:

@@ -93,7 +93,9 @@ class WorkerKeeper:
             if sign is None or sign != self._sign:
                 self._sign, self._sign_since = sign, now
             elif now - self._sign_since > HANG_SECONDS:
-                self._kill()
+                self._sign = None
+                if self._is_of_running_process(self._state()):  # else the next worker comes up, and has not written it
+                    self._kill()
             return
         if self._absent_since is None:
             self._absent_since = now
@@ -115,6 +117,11 @@ class WorkerKeeper:
             return self._configuration.worker_state.stat().st_mtime
         return None
 
+    def _is_of_running_process(self, state: JsonObject) -> bool:
+        """Whether the process that wrote this state lives."""
+        pid, identity = state.get("pid"), state.get("process")
+        return bool(pid) and (identity is None or start_time(pid) == identity)
+
     def _silent_seconds(self) -> float:
         sign = self._last_sign()
         return 0.0 if sign is None else time.time() - sign
@@ -122,8 +129,8 @@ class WorkerKeeper:
     def _kill(self) -> None:
         """Kill the worker, and the processes that it has started. Raises LeapUnavailableError when it stays."""
         state = self._state()
-        pid, identity = state.get("pid"), state.get("process")
-        if pid and (identity is None or start_time(pid) == identity) and hasattr(signal, "SIGKILL"):
+        pid = state.get("pid")
+        if pid and self._is_of_running_process(state) and hasattr(signal, "SIGKILL"):
             with suppress(ProcessLookupError, PermissionError):
                 if os.getpgid(pid) == pid:  # it leads a group of its own, unless it runs in a terminal
                     os.killpg(pid, signal.SIGKILL)

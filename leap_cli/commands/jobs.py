@@ -171,8 +171,9 @@ def cancel(env: Environment, /, ids: tuple[str, ...], everything: bool, no_wait:
     with _client(env) as jobs:
 
         def tell(asked: Iterable[str]) -> None:
-            ended = [jobs.get(id) for id in asked] if no_wait else list(jobs.as_they_end(asked))
-            _show_rows(Output(env, format), ended)
+            if not no_wait:
+                ended = {job.id: job for job in jobs.as_they_end(asked)}
+            _show_rows(Output(env, format), [jobs.get(id) if no_wait else ended[id] for id in asked])
 
         if everything:
             tell(jobs.cancel_all())

@@ -1,0 +1,386 @@
+"""What goes wrong around jobs: processes that hang or are killed, files that change or are damaged, servers away."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from jobs.client import JobsClient, Policy
+from jobs.configuration import JobsConfiguration
+from jobs.keeper import keeper
+from jobs.keeper.starting import is_running
+from jobs.queue import Queues
+from jobs.table.job import Claimant, State
+from jobs.table.table import NewJob, Table
+from jobs.worker import log, model_processes, outcomes
+from jobs.worker.worker import Worker
+from leap_core.batch.settings import BatchSettings
+from leap_core.builtin import model_path
+from leap_core.errors import LeapUnavailableError
+from leap_core.options import GenerationOptions
+from leap_core.storage.locks import locked
+
+from . import processes
+from .test_worker import ENDLESS, running_with_output, until
+from .torture import ROOT
+
+pytestmark = [
+    pytest.mark.skipif(not model_path().is_file(), reason="the built-in model has not been trained yet"),
+    pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"),
+]
+SHORT = GenerationOptions(max_tokens=2)
+
+
+@pytest.fixture
+def jobs(leap_home):
+    with JobsClient() as client:
+        yield client
+        client.stop_worker()
+
+
+@pytest.fixture
+def worker(leap_home):
+    """A worker in this process, so that a test can change its bounds."""
+    worker = Worker(JobsConfiguration.from_environment())
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    until(lambda: worker.configuration.worker_state.exists())
+    yield worker
+    worker.stop.set()
+    thread.join(20)
+    assert not thread.is_alive()
+
+
+def configure(leap_home: Path, text: str) -> None:
+    leap_home.mkdir(parents=True, exist_ok=True)
+    (leap_home / "config.toml").write_text(text)
+
+
+def model_process(leap_home: Path) -> int:
+    return until(lambda: processes.named(leap_home, "jobs.worker.model_process"))[0]
+
+
+def test_a_worker_that_ends_without_delay_still_finishes_its_work(jobs, leap_home):
+    configure(leap_home, "[jobs]\nidle_minutes = 0\n")
+    ended = jobs.wait(jobs.generate("Count to twenty.", options=GenerationOptions(max_tokens=60)), 60)
+    assert (ended.state, ended.attempt, ended.interruptions) == (State.SUCCEEDED, 1, 0)
+    until(lambda: not is_running(jobs.configuration))
+
+
+def test_a_queue_damaged_behind_its_first_page_is_made_anew(jobs):
+    jobs.start_worker()
+    first = jobs.generate("Hi", options=SHORT)
+    assert jobs.wait(first, 60).state is State.SUCCEEDED
+    with closing(sqlite3.connect(jobs.configuration.queue)) as queue:
+        queue.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    with jobs.configuration.queue.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * (file.seek(0, os.SEEK_END) - 4096 and 40_000))
+    begun = time.monotonic()
+    assert jobs.wait(jobs.generate("Hi", options=SHORT), 60).state is State.SUCCEEDED
+    assert time.monotonic() - begun < 30
+    assert jobs.wait(jobs.generate("Hi", options=SHORT), 60).state is State.SUCCEEDED
+    assert jobs.configuration.worker_log.stat().st_size < 10_000
+    with closing(sqlite3.connect(jobs.configuration.queue)) as queue:
+        assert queue.execute("PRAGMA quick_check").fetchone() == ("ok",)
+
+
+def test_repeated_reports_are_counted_and_a_long_log_is_cut(tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr(log, "_counts", {})
+    for _ in range(1000):
+        log.log("the disk is full")
+    assert capfd.readouterr().err.count("the disk is full") == 1
+    monkeypatch.setattr(log, "REPEATED_SECONDS", 0.0)
+    log.log("the disk is full")
+    assert "and 999 times" in capfd.readouterr().err
+    path = tmp_path / "worker.log"
+    script = (
+        "import os, sys; from pathlib import Path; from jobs.worker.log import bound_log; "
+        "os.write(2, b'x' * 5_000_000); bound_log(Path(sys.argv[1])); os.write(2, b'after')"
+    )
+    with path.open("ab") as file:
+        subprocess.run([sys.executable, "-c", script, str(path)], cwd=ROOT, stderr=file, check=True)
+    assert path.read_bytes() == b"after" and path.with_suffix(".log.1").stat().st_size == 5_000_000
+
+
+def test_a_process_killed_before_it_put_anything_out_is_given_up_after_three_times(leap_home, tmp_path, monkeypatch):
+    """As the kernel does without memory. A fake model process dies as soon as it is asked."""
+    monkeypatch.setattr(outcomes, "FIRST_BACK_OFF_SECONDS", 0.05)
+    died = [sys.executable, "-c", "import os, sys; sys.stdin.readline(); os.kill(os.getpid(), 9)"]
+    monkeypatch.setattr(model_processes, "module_command", lambda *_: died)
+    with JobsClient(autostart=False) as client:
+        id = client.generate("Hi", options=SHORT)
+        worker = Worker(client.configuration)
+        thread = threading.Thread(target=worker.run)
+        thread.start()
+        ended = client.wait(id, 60)
+        worker.stop.set()
+        thread.join()
+    assert (ended.state, ended.attempt) == (State.FAILED, 3)
+    assert "SIGKILL" in ended.error["message"] and "out of memory?" in ended.error["hint"]
+
+
+def test_a_killed_process_that_had_put_something_out_is_started_again_later(jobs, leap_home):
+    id = jobs.generate("Count.", options=ENDLESS, policy=Policy(retries=0))
+    running_with_output(jobs, id)
+    os.kill(model_process(leap_home), signal.SIGKILL)
+    until(lambda: jobs.get(id).attempt == 2)
+    job = jobs.get(id)
+    assert job.deaths == 0 and job.interruptions == 1 and "SIGKILL" in job.error["message"]
+    jobs.cancel(id)
+
+
+def test_a_process_that_gives_no_sign_of_life_is_killed_and_its_job_begun_anew(worker, leap_home, monkeypatch):
+    monkeypatch.setattr(model_processes, "SILENT_SECONDS", 4.0)
+    with JobsClient(autostart=False) as client:
+        id = client.generate("Count.", options=ENDLESS)
+        running_with_output(client, id)
+        os.kill(model_process(leap_home), signal.SIGSTOP)
+        until(lambda: client.get(id).attempt == 2, 40)
+        assert "no sign of life" in client.get(id).error["message"]
+        until(lambda: any(event.attempt == 2 for event in client.events(id)))
+        client.cancel(id)
+
+
+def test_a_worker_that_hangs_is_replaced_by_a_waiting_client(jobs, leap_home, monkeypatch):
+    monkeypatch.setattr(keeper, "HANG_SECONDS", 3.0)
+    pid = jobs.start_worker()["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    assert jobs.wait(jobs.generate("Hi", options=SHORT), 60).state is State.SUCCEEDED
+    assert jobs.worker()["pid"] != pid
+
+
+def test_stopping_a_worker_that_hangs_kills_it_and_its_processes(jobs, leap_home, monkeypatch):
+    monkeypatch.setattr(keeper, "STOP_SECONDS", 1.0)
+    id = jobs.generate("Count.", options=ENDLESS)
+    running_with_output(jobs, id)
+    os.kill(model_process(leap_home), signal.SIGSTOP)
+    os.kill(jobs.worker()["pid"], signal.SIGSTOP)
+    assert jobs.stop_worker() and not is_running(jobs.configuration)
+    until(lambda: not processes.of_home(leap_home), 10)
+
+
+def test_an_idle_process_that_hangs_does_not_hold_up_the_end_of_the_worker(jobs, leap_home):
+    assert jobs.wait(jobs.generate("Hi", options=SHORT), 60).state is State.SUCCEEDED
+    os.kill(model_process(leap_home), signal.SIGSTOP)
+    begun = time.monotonic()
+    assert jobs.stop_worker()
+    assert time.monotonic() - begun < 9, "it was killed, and the worker was not"
+    until(lambda: not processes.of_home(leap_home), 10)
+
+
+def test_a_job_that_does_not_stop_costs_its_neighbours_nothing(worker, leap_home, monkeypatch):
+    monkeypatch.setattr(model_processes, "STOP_SECONDS", 0.5)
+    # A model process that answers everything but the first request.
+    deaf = (
+        "import json, sys, threading, time\n"
+        "from jobs.configuration import JobsConfiguration\n"
+        "from jobs.table.job import Claim, Ending, State\n"
+        "from jobs.table.table import Table\n"
+        "table = Table(JobsConfiguration.from_environment().table)\n"
+        "first = json.loads(sys.stdin.readline())\n"
+        "second = json.loads(sys.stdin.readline())\n"
+        "for _ in range(80):\n"
+        "    print(json.dumps({'alive': True}), flush=True)\n"
+        "    time.sleep(0.1)\n"
+        "table.finish(Claim(second['id'], second['attempt'], sys.argv[1]), Ending(State.SUCCEEDED, {}))\n"
+        "print(json.dumps({'id': second['id'], 'attempt': second['attempt']}), flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    monkeypatch.setattr(model_processes, "module_command", lambda _, owner: [sys.executable, "-c", deaf, owner])
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    with JobsClient(autostart=False) as client:
+        first = client.generate("Hi", options=SHORT)
+        until(lambda: client.get(first).state is State.RUNNING)
+        time.sleep(0.3)
+        second = client.generate("Hi", options=SHORT)
+        until(lambda: client.get(second).state is State.RUNNING)
+        assert client.cancel(first).state is State.CANCELLED
+        assert client.get(second).state is State.RUNNING, "it was to go on"
+        ended = client.wait(second, 60)
+    assert (ended.state, ended.attempt) == (State.SUCCEEDED, 1)
+
+
+def test_a_batch_whose_output_is_in_use_waits_and_uses_up_no_retry(jobs, tmp_path, monkeypatch):
+    (tmp_path / "in.jsonl").write_text('{"prompt": "Hello"}\n')
+    settings = BatchSettings("in.jsonl", "out.jsonl", model="builtin", options={"max_tokens": 2})
+    with locked(tmp_path / "out.jsonl.journal"):
+        (tmp_path / "out.jsonl.journal").touch()
+        id = jobs.batch(settings, policy=Policy(retries=0), cwd=tmp_path)
+        until(lambda: jobs.get(id).attempt == 2)
+        job = jobs.get(id)
+        assert (job.failures, job.interruptions) == (0, 0)
+        assert "another batch" in job.error["message"] and job.state is State.QUEUED
+    assert jobs.wait(id, 60).state is State.SUCCEEDED
+
+
+def test_a_job_is_answered_by_the_model_that_lies_there_now(jobs, tmp_path):
+    model = tmp_path / "m.gguf"
+    shutil.copy(model_path(), model)
+    assert jobs.wait(jobs.generate("Hi", model=str(model), options=SHORT), 60).state is State.SUCCEEDED
+    replaced = tmp_path / "new.gguf"
+    replaced.write_bytes(b"GGUF is not what follows")
+    os.replace(replaced, model)
+    ended = jobs.wait(jobs.submit([NewJob("generate", jobs.list(limit=1)[0].parameters)])[0], 60)
+    assert ended.state is State.FAILED, "the old model answered"
+
+
+def test_the_input_of_a_batch_is_kept_as_it_was_submitted(jobs, tmp_path):
+    source = tmp_path / "in.jsonl"
+    source.write_text("".join(f'{{"prompt": "Say {n}", "max_tokens": 2}}\n' for n in range(3)))
+    settings = BatchSettings("in.jsonl", "out.jsonl", model="builtin")
+    id = jobs.batch(settings, policy=Policy(delay=0.5), cwd=tmp_path)
+    source.write_text('{"prompt": "something else"}\n')
+    assert jobs.wait(id, 60).state is State.SUCCEEDED
+    assert (tmp_path / "out.jsonl").read_text().count("\n") == 3
+    kept = Path(jobs.get(id).parameters["kept"])
+    assert kept.exists()
+    jobs.remove(id)
+    assert not kept.exists()
+
+
+def test_lines_of_a_submission_that_fails_are_not_left_behind(leap_home, tmp_path, monkeypatch):
+    with JobsClient(autostart=False) as client:
+        monkeypatch.setattr(client.table, "add", lambda _jobs: 1 / 0)
+        settings = BatchSettings("-", str(tmp_path / "out.jsonl"), model="builtin")
+        with pytest.raises(ZeroDivisionError):
+            client.batch(settings, rows=[b'{"prompt": "Hello"}\n'])
+        assert list(client.configuration.inputs.iterdir()) == []
+
+
+def test_a_server_of_queues_that_is_away_costs_no_job_and_shows_no_password(leap_home, capfd):
+    pytest.importorskip("psycopg")
+    configure(leap_home, 'queue_url = "postgresql://me:geheim@127.0.0.1:9/leap"\n')
+    with JobsClient() as client:
+        id = client.generate("Hi", options=SHORT)
+        assert client.wait(id, 60).state is State.SUCCEEDED
+        with pytest.raises(LeapUnavailableError) as refused:
+            client._open_queues().send([(id, 1, "generate", 0)])
+        client.stop_worker()
+        written = client.configuration.worker_log.read_text()
+    assert "geheim" not in str(refused.value) + written + "".join(capfd.readouterr())
+    assert len(written) < 5_000
+
+
+def test_two_directories_with_one_queue_hear_their_own_messages_only(tmp_path):
+    url = f"sqlite:///{tmp_path / 'shared.db'}"
+    woken: list[str] = []
+    one = Queues(tmp_path / "a.db", url, table_id="one", wake=lambda kind: woken.append(kind))
+    two = Queues(tmp_path / "b.db", url, table_id="two")
+    two.send([("x", 1, "generate", 0)])
+    one.drain()
+    assert woken == [] and two.pending() == {"x.1"}
+    one.send([("y", 1, "batch", 0)])
+    one.drain()
+    assert woken == ["batch"]
+    one.close()
+    two.close()
+
+
+def test_an_idle_worker_sleeps(jobs):
+    pid = jobs.start_worker()["pid"]
+    time.sleep(1.0)
+
+    def switches() -> int:
+        lines = [line for path in Path(f"/proc/{pid}/task").glob("*/status") for line in path.read_text().splitlines()]
+        return sum(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
+
+    before = switches()
+    time.sleep(3.0)
+    assert switches() - before < 3 * 40, "it looked into its queues again and again"
+
+
+def test_ten_thousand_jobs_are_cancelled_by_one_statement(leap, leap_home):
+    with JobsClient(autostart=False) as client:
+        client.table.add([NewJob("generate", {"label": "x"})] * 5000)
+        running = client.table.claim_next("generate", Claimant("me", "me", "here"))
+        statements: list[str] = []
+        client.table.database.connection.set_trace_callback(statements.append)
+        client.cancel_all()
+        assert sum(statement.startswith("UPDATE") for statement in statements) == 1
+        client.table.database.connection.set_trace_callback(None)
+        assert client.get(running.id).cancel_requested
+        assert client.table.counts() == {("generate", State.CANCELLED): 4999, ("generate", State.RUNNING): 1}
+        client.table.add([NewJob("generate", {"label": "x"})] * 2000)
+        begun = time.monotonic()
+        done = leap("jobs", "cancel", "--all", "--no-wait", "--format", "quiet")
+        assert done.code == 0 and len(done.stdout.splitlines()) == 2001 and time.monotonic() - begun < 20
+
+
+def test_rows_of_another_leap_are_passed_over(jobs, leap):
+    jobs.table.add([NewJob("dance", {"label": "of a later leap"})])
+    jobs.table.database.change("ALTER TABLE jobs ADD COLUMN mood TEXT")
+    jobs.table.add([NewJob("generate", {"label": "newer"})])
+    jobs.table.database.change("UPDATE jobs SET version=99 WHERE kind='generate'")
+    id = jobs.generate("Hi", options=SHORT)
+    assert jobs.wait(id, 60).state is State.SUCCEEDED
+    assert {job.kind: job.state for job in jobs.list() if job.id != id} == {
+        "dance": State.QUEUED,
+        "generate": State.QUEUED,
+    }
+    done = leap("jobs", "list", "--format", "json")
+    assert done.code == 0 and len(json.loads(done.stdout)) == 3
+    assert leap("jobs", "stats").code == 0
+
+
+def test_a_module_in_the_data_directory_is_not_imported(jobs, leap_home):
+    leap_home.mkdir(parents=True, exist_ok=True)
+    (leap_home / "json.py").write_text("raise SystemExit('imported from the data directory')")
+    assert jobs.wait(jobs.generate("Hi", options=SHORT), 60).state is State.SUCCEEDED
+
+
+def test_the_first_to_end_is_told_first(leap_home):
+    with JobsClient(autostart=False) as client:
+        first, second = (client.table.add([NewJob("generate", {"label": "x"})])[0] for _ in range(2))
+        client.table.request_cancel(second)
+        assert next(client.as_they_end([first, second], 5)).id == second
+        with pytest.raises(TimeoutError):
+            list(client.as_they_end([first], 0.1))
+
+
+def test_what_was_submitted_with_an_older_leap_is_done(leap_home, tmp_path):
+    """The schema, a row and a message as revision b2e8342 wrote them."""
+    from jobs.table import schema
+
+    data = leap_home
+    data.mkdir(parents=True, mode=0o700)
+    with closing(sqlite3.connect(data / "jobs.db")) as old:
+        old.executescript(schema.MIGRATIONS[0] + "PRAGMA user_version=1;")
+        parameters = {
+            "label": "Hi",
+            "model": "builtin",
+            "messages": [{"role": "user", "content": "Hi"}],
+            "options": {"max_tokens": 2},
+            "tools": [],
+            "loading": {"slots": 4},
+            "variables": {},
+            "host": True,
+        }
+        old.execute(
+            "INSERT INTO jobs (id, kind, state, parameters, created) VALUES ('abcdefgh', 'generate', 'queued', ?, 1)",
+            (json.dumps(parameters),),
+        )
+        old.execute(
+            "INSERT INTO jobs (id, kind, state, parameters, created) VALUES ('abcdefgk', 'generate', "
+            "'succeeded', '{}', 1)"
+        )
+        old.execute("""INSERT INTO events VALUES ('abcdefgk', 1, 0, '{"type": "chunk", "text": "a"}')""")
+        old.execute("""INSERT INTO events VALUES ('abcdefgk', 1, 1, '{"type": "complete"}')""")
+        old.commit()
+    with JobsClient() as client:
+        assert [event.value["type"] for event in client.events("abcdefgk")] == ["chunk", "complete"]
+        assert client.wait("abcdefgh", 60).state is State.SUCCEEDED
+        client.stop_worker()
+    with Table(data / "jobs.db") as table:
+        assert len(table.database.id) == 16
