@@ -239,8 +239,8 @@ class JobsClient(JobWatcher):
         removed its state file, and is not replaced. Raises nothing when none comes up."""
         if self.configuration.is_shared:
             return
-        if self.table.running() or (self.configuration.worker_state.exists() and self.table.unfinished()):
-            with suppress(LeapUnavailableError, OSError):
+        with suppress(LeapUnavailableError, OSError):
+            if self.table.running() or (self.configuration.worker_state.exists() and self.table.unfinished()):
                 self.ensure_worker()
 
     def _open_queues(self) -> Queues:

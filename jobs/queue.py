@@ -205,7 +205,8 @@ def _open_file(path: Path, settings: dict[str, Any], *, check: bool = False) -> 
         # Not durable: a message that a loss of power takes away is replaced by the worker's own look into the table.
         return SqliteHuey(filename=str(path), timeout=BUSY_SECONDS, fsync=False, **settings)
     except sqlite3.OperationalError as error:
-        raise LeapUnavailableError(f"the queue {path} cannot be opened: {error}") from None
+        hint = "make room" if "full" in str(error) or "disk I/O" in str(error) else None
+        raise LeapUnavailableError(f"the queue {path} cannot be opened: {error}", hint=hint) from None
 
 
 def _open(name: str, path: Path, url: str | None, *, check: bool) -> Huey:

@@ -120,7 +120,7 @@ class WorkerKeeper:
     def _is_of_running_process(self, state: JsonObject) -> bool:
         """Whether the process that wrote this state lives."""
         pid, identity = state.get("pid"), state.get("process")
-        return bool(pid) and (identity is None or start_time(pid) == identity)
+        return isinstance(pid, int) and (identity is None or start_time(pid) == identity)
 
     def _silent_seconds(self) -> float:
         sign = self._last_sign()

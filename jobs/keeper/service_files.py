@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from xml.sax.saxutils import escape
 
+from leap_core.errors import LeapError
+
 SYSTEMD = """\
 # ~/.config/systemd/user/leap-worker.service; then: systemctl --user enable --now leap-worker
 [Unit]
@@ -40,7 +42,11 @@ LAUNCHD = """\
 
 
 def unit_file(manager: str, leap_home: str | None) -> str:
-    """The text of the file for ``systemd`` or ``launchd``, for this Python and this LEAP_HOME."""
+    """The text of the file for ``systemd`` or ``launchd``, for this Python and this LEAP_HOME. Raises LeapError for
+    a path that such a file cannot name."""
+    for path in (sys.executable, leap_home or ""):
+        if any(ord(character) < 32 for character in path):
+            raise LeapError(f"a unit file cannot name {path!r}, which holds a control character")
     if manager == "systemd":
         environment = f'Environment="LEAP_HOME={_quoted(leap_home)}"\n' if leap_home else ""
         return SYSTEMD.format(python=_quoted(sys.executable), environment=environment)

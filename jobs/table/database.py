@@ -14,7 +14,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from leap_core.errors import LeapError
+
 from . import schema
+
+LEAST_FREE_PAGES = 256
+"""Of 4 KiB: less is not worth a copy of the file."""
 
 T = TypeVar("T")
 Row = Mapping[str, Any]
@@ -72,6 +77,10 @@ class Database(Protocol):
 
     def version(self) -> int | None:
         """A number that changes with every change by another connection; None where that is not known."""
+        ...
+
+    def compact(self) -> None:
+        """Give back the room of what was removed, where there is much of it."""
         ...
 
     def close(self) -> None: ...
@@ -149,6 +158,12 @@ class SqliteDatabase:
 
     def version(self) -> int | None:
         return int(self.rows("PRAGMA data_version")[0]["data_version"])
+
+    def compact(self) -> None:
+        free = self.rows("PRAGMA freelist_count")[0]["freelist_count"]
+        if free > LEAST_FREE_PAGES and 4 * free > self.rows("PRAGMA page_count")[0]["page_count"]:
+            with suppress(LeapError):  # busy, or no room for the copy: another time
+                self.change("VACUUM")
 
     def close(self) -> None:
         with self._guard:

@@ -144,6 +144,9 @@ class PostgresDatabase:
     def version(self) -> int | None:
         return None
 
+    def compact(self) -> None:
+        """The server's autovacuum does it."""
+
     def server_facts(self) -> dict[str, object]:
         """The server's version, its clock's lead over this machine's in seconds, and the version of the tables."""
         before = time.time()

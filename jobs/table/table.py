@@ -305,7 +305,9 @@ class Table(TableReader):
             self.database.change(f"DELETE FROM jobs WHERE {where}", values)
             return ids
 
-        return self.database.transaction(prune)
+        ids = self.database.transaction(prune)
+        self.database.compact()
+        return ids
 
 
 def new_id() -> str:

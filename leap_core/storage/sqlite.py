@@ -24,8 +24,49 @@ def connect(path: Path, migrations: Sequence[str], what: str, *, durable: bool =
 
     ``migrations`` are scripts of statements without triggers; ``what`` names the database in messages.
     ``durable``: a transaction that has returned survives the loss of power. Otherwise the newest ones may go, in order.
-    Raises LeapError when a newer leap made it.
+    On a full or read-only disk a file that is up to date can still be read. Raises LeapError when a newer leap made it.
     """
+    try:
+        return _connect(path, migrations, what, durable=durable)
+    except LeapError as error:
+        if not isinstance(error.__context__, (sqlite3.OperationalError, OSError)):
+            raise
+        connection = _connect_read_only(path, len(migrations))
+        if connection is None:
+            raise
+        return connection
+
+
+def _connect_read_only(path: Path, version: int) -> sqlite3.Connection | None:
+    """The database as it is, or None. ``immutable`` reads it where not even the index of its write-ahead log can be
+    made, but not what the log holds."""
+    if not path.is_file():
+        return None
+    with_log = path.with_name(path.name + "-wal")
+    for mode in ("mode=ro", "mode=ro&immutable=1"):
+        if "immutable" in mode and with_log.exists() and with_log.stat().st_size:
+            return None
+        connection = None
+        try:
+            connection = sqlite3.connect(
+                f"{path.absolute().as_uri()}?{mode}",
+                uri=True,
+                timeout=1.0,
+                isolation_level=None,
+                check_same_thread=False,
+            )
+            connection.row_factory = sqlite3.Row
+            connection.execute("SELECT COUNT(*) FROM sqlite_schema").fetchone()
+            if _version(connection) == version:
+                return connection
+        except sqlite3.Error:
+            pass
+        if connection is not None:
+            connection.close()
+    return None
+
+
+def _connect(path: Path, migrations: Sequence[str], what: str, *, durable: bool) -> sqlite3.Connection:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not path.exists():
@@ -58,6 +99,8 @@ def wrap_sqlite_errors(path: Path, what: str) -> Iterator[None]:
         hint = None
         if "full" in str(error) or "disk I/O" in str(error):
             hint = "make room; nothing that was written before is lost"
+        elif "readonly" in str(error):
+            hint = "the disk is full or read-only: what is there can be read, and nothing written"
         elif "not a database" in str(error) or "malformed" in str(error):
             hint = "move the file away to begin with an empty one"
         raise LeapError(f"{what} {path} cannot be used: {error}", hint=hint) from None

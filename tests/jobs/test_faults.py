@@ -71,6 +71,19 @@ def model_process(leap_home: Path) -> int:
     return until(lambda: processes.named(leap_home, "jobs.worker.model_process"))[0]
 
 
+def stop_between_writes(jobs: JobsClient, pid: int) -> None:
+    """SIGSTOP for a process that holds no lock on the table just then."""
+    while True:
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            with closing(sqlite3.connect(jobs.configuration.table, timeout=0.5, isolation_level=None)) as table:
+                table.execute("BEGIN IMMEDIATE")
+                return
+        except sqlite3.OperationalError:
+            os.kill(pid, signal.SIGCONT)
+            time.sleep(0.1)
+
+
 def test_a_worker_that_ends_without_delay_still_finishes_its_work(jobs, leap_home):
     configure(leap_home, "[jobs]\nidle_minutes = 0\n")
     ended = jobs.wait(jobs.generate("Count to twenty.", options=GenerationOptions(max_tokens=60)), 60)
@@ -156,7 +169,7 @@ def test_a_process_that_gives_no_sign_of_life_is_killed_and_its_job_begun_anew(w
 def test_a_worker_that_hangs_is_replaced_by_a_waiting_client(jobs, leap_home, monkeypatch):
     monkeypatch.setattr(keeper, "HANG_SECONDS", 3.0)
     pid = jobs.start_worker()["pid"]
-    os.kill(pid, signal.SIGSTOP)
+    stop_between_writes(jobs, pid)
     assert jobs.wait(jobs.generate("Hi", options=SHORT), 60).state is State.SUCCEEDED
     assert jobs.worker()["pid"] != pid
 
@@ -347,6 +360,43 @@ def test_the_first_to_end_is_told_first(leap_home):
         assert next(client.as_they_end([first, second], 5)).id == second
         with pytest.raises(TimeoutError):
             list(client.as_they_end([first], 0.1))
+
+
+def test_on_a_full_disk_jobs_are_listed_and_a_session_s_answer_is_shown(leap_home):
+    """RLIMIT_FSIZE stands for the full disk: no file can grow."""
+    import resource
+
+    def run(*arguments: str, full: bool = True) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "leap_cli", *arguments]
+        limit = (lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))) if full else None
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, preexec_fn=limit, check=False)
+
+    with JobsClient(autostart=False) as client:
+        client.table.add([NewJob("generate", {"label": "what waits"})])
+    listed = run("jobs", "list")
+    assert listed.returncode == 0 and "what waits" in listed.stdout
+    answering = ("generate", "Hi", "-m", "builtin", "--max-tokens", "2", "--session", "s")
+    assert run(*answering, full=False).returncode == 0
+    answered = run(*answering)
+    assert answered.stdout.strip() and "not saved" in answered.stderr
+    refused = run("generate", "Hi", "-m", "builtin", "--background")
+    assert refused.returncode != 0 and "make room" in refused.stderr
+
+
+def test_pruning_gives_the_room_back(leap_home):
+    with JobsClient(autostart=False) as client:
+        client.table.add([NewJob("generate", {"label": "x" * 20_000})] * 400)
+        client.cancel_all()
+        before = client.configuration.table.stat().st_size
+        assert len(client.prune()) == 400
+        client.table.database.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+        assert client.configuration.table.stat().st_size < before / 4
+
+
+def test_a_unit_file_names_no_path_with_a_line_end(leap, tmp_path):
+    leap.variables["LEAP_HOME"] = str(tmp_path / "a\nExecStart=evil")
+    done = leap("jobs", "worker", "--print-unit")
+    assert done.code == 1 and "control character" in done.stderr and done.stdout == ""
 
 
 def test_what_was_submitted_with_an_older_leap_is_done(leap_home, tmp_path):
