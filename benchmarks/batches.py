@@ -68,9 +68,7 @@ def reader(tokens: int) -> RequestReader:
     return RequestReader(GenerationOptions(temperature=0.0, max_tokens=tokens, logit_bias=bias))
 
 
-def batch(
-    runner: ModelRunner, lines: LineIndex, tokens: int, concurrency: int, directory: Path
-) -> tuple[float, float]:
+def batch(runner: ModelRunner, lines: LineIndex, tokens: int, concurrency: int, directory: Path) -> tuple[float, float]:
     """Seconds of one batch with its output and journal in the directory, and those that the journal took of them."""
     journal = TimedJournal(directory / "out.jsonl.journal")
     begun = time.perf_counter()
@@ -83,9 +81,7 @@ def batch(
     return taken, journal.seconds
 
 
-def side_by_side(
-    model: str, work: LineIndex, tokens: int, threads: int, repeat: int
-) -> tuple[float, float, float]:
+def side_by_side(model: str, work: LineIndex, tokens: int, threads: int, repeat: int) -> tuple[float, float, float]:
     """Medians of the seconds at the default concurrency, of its journal's, and of those one after another."""
     journalled: list[float] = []
     with ExitStack() as stack:

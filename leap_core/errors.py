@@ -23,7 +23,6 @@ LeapError
 │   └── LeapJobNotFoundError
 ├── LeapSessionError                   no session answers to this name or id, or the name cannot be given
 └── LeapUnavailableError               the warm host or the worker cannot be reached
-    └── LeapOutputInUseError           another batch writes to the output, or to the journal
 
 Each has a message (what and where) and may have a hint (what to do about it).
 """
@@ -194,7 +193,3 @@ class LeapSessionError(LeapError):
 
 class LeapUnavailableError(LeapError):
     """The warm host or the job worker cannot be reached."""
-
-
-class LeapOutputInUseError(LeapUnavailableError):
-    """Another batch writes to this output, or uses this journal; later it will be free."""

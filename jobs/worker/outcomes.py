@@ -22,8 +22,6 @@ MOST_INTERRUPTIONS = 100
 MOST_DEATHS = 3
 """Times in a row that its process may be killed, or hang, before it puts anything out."""
 OUT_OF_MEMORY_HINT = "was it out of memory? A smaller model or context, or fewer jobs.generate at once, needs less"
-OUTPUT_IN_USE_SECONDS = 5.0
-"""Between two looks whether the output of a batch is free."""
 
 WORTH_ANOTHER_TRY = (errors.LeapUnavailableError, errors.LeapModelDownloadError, errors.LeapGenerationError)
 NEVER_BETTER = (
@@ -43,9 +41,6 @@ def run_attempt(attempt: Attempt, table: Table, task: Callable[[Attempt], Ending
             finally:
                 attempt.flush()
         except Fenced:
-            return
-        except errors.LeapOutputInUseError as error:  # it only has to wait
-            table.requeue(attempt.claim, delay=OUTPUT_IN_USE_SECONDS, error=error_of(error))
             return
         except errors.LeapError as error:
             if attempt.cancelled:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from ..errors import LeapError, LeapOutputInUseError, LeapSerializationError
+from ..errors import LeapError, LeapSerializationError, LeapUnavailableError
 from ..storage.atomic_files import text_of
 from ..storage.locks import Busy, locked
 from .appending import append_whole
@@ -54,16 +54,16 @@ def is_journal_of(path: Path, output: Path) -> bool | None:
     return path == journal_path(output) or _output_in(line) in (None, _seen_from(path, output))
 
 
-def being_written(output: Path) -> LeapOutputInUseError:
+def being_written(output: Path) -> LeapUnavailableError:
     """The error of a batch whose output another one is writing."""
-    return LeapOutputInUseError(f"another batch is writing to {output}", hint="wait for it, or give another output")
+    return LeapUnavailableError(f"another batch is writing to {output}", hint="wait for it, or give another output")
 
 
 class Journal:
     """The open journal of one batch; ``output`` is the file of its results, None a stream.
 
     ``while_waiting``: wait while another process has it, calling this a few times a second; it may raise. Raises
-    LeapOutputInUseError when another process has the journal and there is no waiting, LeapSerializationError when the
+    LeapUnavailableError when another process has the journal and there is no waiting, LeapSerializationError when the
     file is something else.
     """
 
@@ -83,7 +83,7 @@ class Journal:
         except Busy:
             if output is not None and path == journal_path(output):
                 raise being_written(output) from None
-            raise LeapOutputInUseError(
+            raise LeapUnavailableError(
                 f"another batch uses the journal {path}", hint="wait for it, or give another journal"
             ) from None
         try:

@@ -229,13 +229,11 @@ def test_a_batch_whose_output_is_in_use_waits_and_uses_up_no_retry(jobs, tmp_pat
     (tmp_path / "in.jsonl").write_text('{"prompt": "Hello"}\n')
     settings = BatchSettings("in.jsonl", "out.jsonl", model="builtin", options={"max_tokens": 2})
     with locked(tmp_path / "out.jsonl.journal"):
-        (tmp_path / "out.jsonl.journal").touch()
         id = jobs.batch(settings, policy=Policy(retries=0), cwd=tmp_path)
-        until(lambda: jobs.get(id).attempt == 2)
-        job = jobs.get(id)
-        assert (job.failures, job.interruptions) == (0, 0)
-        assert "another batch" in job.error["message"] and job.state is State.QUEUED
-    assert jobs.wait(id, 60).state is State.SUCCEEDED
+        until(lambda: any("waiting for another batch" in event.value["message"] for event in jobs.events(id)))
+        assert jobs.get(id).state is State.RUNNING
+    ended = jobs.wait(id, 60)
+    assert (ended.state, ended.attempt, ended.failures) == (State.SUCCEEDED, 1, 0)
 
 
 def test_a_job_is_answered_by_the_model_that_lies_there_now(jobs, tmp_path):
@@ -249,18 +247,25 @@ def test_a_job_is_answered_by_the_model_that_lies_there_now(jobs, tmp_path):
     assert ended.state is State.FAILED, "the old model answered"
 
 
-def test_the_input_of_a_batch_is_kept_as_it_was_submitted(jobs, tmp_path):
+def test_a_batch_whose_input_changed_after_its_submission_is_refused(jobs, tmp_path):
     source = tmp_path / "in.jsonl"
     source.write_text("".join(f'{{"prompt": "Say {n}", "max_tokens": 2}}\n' for n in range(3)))
     settings = BatchSettings("in.jsonl", "out.jsonl", model="builtin")
-    id = jobs.batch(settings, policy=Policy(delay=0.5), cwd=tmp_path)
+    id = jobs.batch(settings, policy=Policy(delay=1.0), cwd=tmp_path)
     source.write_text('{"prompt": "something else"}\n')
-    assert jobs.wait(id, 60).state is State.SUCCEEDED
-    assert (tmp_path / "out.jsonl").read_text().count("\n") == 3
-    kept = Path(jobs.get(id).parameters["kept"])
-    assert kept.exists()
-    jobs.remove(id)
-    assert not kept.exists()
+    ended = jobs.wait(id, 60)
+    assert ended.state is State.FAILED and "changed since the batch was submitted" in ended.error["message"]
+
+
+def test_lines_from_a_pipe_are_kept_until_the_job_is_removed(leap_home, tmp_path):
+    with JobsClient(autostart=False) as client:
+        settings = BatchSettings("-", str(tmp_path / "out.jsonl"), model="builtin")
+        id = client.batch(settings, rows=[b'{"prompt": "Hello"}\n'])
+        kept = Path(client.get(id).parameters["kept"])
+        assert kept.read_bytes() == b'{"prompt": "Hello"}\n'
+        client.cancel(id)
+        client.remove(id)
+        assert not kept.exists()
 
 
 def test_lines_of_a_submission_that_fails_are_not_left_behind(leap_home, tmp_path, monkeypatch):

@@ -261,7 +261,6 @@ def test_a_login_page_is_not_a_model(hub, download, leap_home):
     assert not list(leap_home.rglob("*.gguf"))
 
 
-
 def test_stopping_keeps_what_has_arrived(hub, variables, content, target):
     hub.bytes_per_second = 1_000_000
     stop = threading.Event()
