@@ -91,10 +91,11 @@ class JobsClient(JobWatcher):
         loading: Mapping[str, Any] | None = None,
         host: bool = True,
         cwd: Path | None = None,
+        speech: Path | None = None,
     ) -> NewJob:
         """A job that answers a prompt, to be submitted with others. ``loading``: fields of ModelLoadingOptions.
-        ``host``: use the warm model where there is one. Raises LeapModelNotFoundError when this machine has no such
-        model."""
+        ``host``: use the warm model where there is one. ``speech``: the file for what the model says aloud. Raises
+        LeapModelNotFoundError when this machine has no such model."""
         return generation_job(
             prompt,
             self.configuration,
@@ -106,6 +107,7 @@ class JobsClient(JobWatcher):
             loading=loading,
             host=host,
             cwd=cwd,
+            speech=speech,
         )
 
     def download(

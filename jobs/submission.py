@@ -42,9 +42,11 @@ def generation_job(
     loading: Mapping[str, Any] | None = None,
     host: bool = True,
     cwd: Path | None = None,
+    speech: Path | None = None,
 ) -> NewJob:
     """A job that answers a prompt, or a conversation. ``loading``: fields of ModelLoadingOptions. ``host``: use the
-    warm model where there is one. Raises LeapModelNotFoundError when this machine has no such model."""
+    warm model where there is one. ``speech``: the file for what the model says aloud, relative to ``cwd``; it is
+    written whole or not at all. Raises LeapModelNotFoundError when this machine has no such model."""
     from leap_core.models.references.resolving import resolve_local
 
     cwd = cwd or Path.cwd()
@@ -65,6 +67,8 @@ def generation_job(
         "variables": submitted_variables(variables, MODEL_VARIABLES),
         "host": host,
     }
+    if speech is not None:
+        parameters["speech"] = os.path.abspath(cwd / speech)
     return NewJob(GENERATE, parameters)
 
 

@@ -14,6 +14,7 @@ GROUPS = (ASK, MODELS, BUILD, WORK, SETUP)
 COMMANDS = {
     "generate": TableEntry("leap_cli.commands.generate", "Answer one prompt.", ASK),
     "chat": TableEntry("leap_cli.commands.chat", "Talk with a model, line by line.", ASK),
+    "say": TableEntry("leap_cli.commands.say", "Read a text aloud, into a file or the loudspeaker.", ASK),
     "batch": TableEntry("leap_cli.commands.batch", "Answer many prompts from a JSONL file.", ASK),
     "download": TableEntry("leap_cli.commands.download", "Fetch a model, or what is missing of it.", MODELS),
     "models": TableEntry("leap_cli.commands.models", "List, inspect, check, import and remove models.", MODELS),

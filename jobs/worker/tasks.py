@@ -17,13 +17,14 @@ from leap_core.functions import LeapFunction
 from leap_core.messages import messages_from_json
 from leap_core.models.hub.retries import DownloadStopped
 from leap_core.options import GenerationOptions, ModelLoadingOptions
-from leap_core.responses import Complete, GenerationFinishReason, require_complete
+from leap_core.responses import AudioSample, Complete, GenerationFinishReason, require_complete
 from leap_core.runner.contract import ModelRunner
 
 from ..submitted_variables import variables_of
 from ..table.job import JsonObject, State
 from ..table.table import Ending
 from .attempt import Attempt
+from .speech import JobSpeech
 
 if TYPE_CHECKING:
     from leap_core.batch.settings import BatchSettings, CheckedBatch
@@ -74,6 +75,7 @@ def generate(attempt: Attempt, load: Load) -> Ending:
     with load(parameters["model"], ModelLoadingOptions(**parameters.get("loading", {}))) as runner:
         if attempt.stop.is_set():
             return Ending(State.CANCELLED)
+        speech = JobSpeech(parameters.get("speech"), runner)
         generation = runner.start(messages, functions, options)
         attempt.when_stopped(generation.stop)
         complete = None
@@ -84,11 +86,16 @@ def generate(attempt: Attempt, load: Load) -> Ending:
                     complete = response
                     break
                 tokens += 1
-                attempt.emit(response.to_json(), {"done": tokens, "unit": "tokens"})
+                if isinstance(response, AudioSample):
+                    speech.write(response)
+                    attempt.progress({"done": tokens, "unit": "tokens"})
+                else:
+                    attempt.emit(response.to_json(), {"done": tokens, "unit": "tokens"})
         finally:
             generation.close()
-    complete = require_complete(complete)
-    result = {"model": runner.model_id, **{k: v for k, v in complete.to_json().items() if k != "type"}}
+            speech.discard_unless(complete)
+    complete = speech.finish(require_complete(complete))
+    result = {"model": runner.model_id, **{k: v for k, v in complete.to_json().items() if k != "type"}, **speech.result}
     attempt.emit(complete.to_json())
     stopped = complete.finish_reason is GenerationFinishReason.INTERRUPTED
     return Ending(State.CANCELLED if stopped else State.SUCCEEDED, result)

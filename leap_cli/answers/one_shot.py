@@ -17,6 +17,7 @@ from .dry_run import show_prompt
 from .reasoning_only import ReasoningOnly
 from .several import seeded, show_answers
 from .show import show_answer
+from .speech import SpokenOutput
 from .tool_use import RefusalNote, respond, shown_calls
 
 if TYPE_CHECKING:
@@ -63,11 +64,12 @@ class Question:
         *,
         streaming: bool,
         show_stats: bool,
+        spoken: SpokenOutput,
         before_first: Callable[[], object],
     ) -> ExitCode:
-        """Generate and show as many answers as are asked for."""
+        """Generate and show as many answers as are asked for. ``spoken`` hears them."""
         count = self.asked.count
-        streams = [RefusalNote(self._begin(seeded(options, index))) for index in range(count)]
+        streams = [RefusalNote(spoken.hearing(self._begin(seeded(options, index)))) for index in range(count)]
 
         def show(stream: Stream, output: Output, before_first: Callable[[], object] | None) -> Complete:
             return show_answer(

@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from leap_core.voices import CONVERSATION_PROMPT
+
 from ..answers.file import writing_to
 from ..config.saved_prompts import template_flag
 from ..exit_codes import ExitCode
@@ -30,6 +32,7 @@ from ..options.media import media_flags, take_media, with_media
 from ..options.one_shot import one_shot_flags, take_one_shot
 from ..options.output_format import FormatChoice
 from ..options.sessions import session_flags, session_model, take_session
+from ..options.speech import speech_flags, take_speech
 from ..options.tools import take_tools, tool_flags
 
 
@@ -39,6 +42,7 @@ from ..options.tools import take_tools, tool_flags
 @click.option("-s", "--system", metavar="TEXT", help="System prompt; @FILE reads it from a file.")
 @media_flags
 @one_shot_flags
+@speech_flags
 @loading_flags
 @generation_flags
 @constraint_flags
@@ -78,9 +82,11 @@ def command(
     of the command may be left out where the first argument has a space in it: leap "What is the capital of Italy?"
     """
     from ..answers.one_shot import Question
+    from ..answers.speech import SpokenOutput
 
     asked = take_one_shot(flags)
     media = take_media(flags)
+    target = take_speech(flags, env)
     output = Output(env, format)
     shape = take_constraint(flags, env)
     tools = take_tools(flags, env)
@@ -89,6 +95,8 @@ def command(
     options = generation_options({**flags, **shape, "tool_choice": tools.choice}, enable_thinking=asked.thinks)
     if system is not None:
         system = read_system(system, env)
+    elif target and not sessions.continues:
+        system = CONVERSATION_PROMPT
     text = read_prompt(
         prompt,
         env,
@@ -105,6 +113,8 @@ def command(
             raise click.UsageError("--background answers one prompt alone: leave -c and --session out")
         if sessions.save:
             refuse_typed("save", "--save")
+        if target.play or target.is_stdout:
+            raise click.UsageError("--background speaks into a file only: give --speak a file's name")
         if any(function.call is not None for function in tools.functions):
             raise click.UsageError("--background cannot ask before it runs tools; declare them without code")
         from jobs.client import JobsClient
@@ -120,12 +130,14 @@ def command(
                 host=host_for_job(),
                 policy=policy_of(priority, job_retries),
                 cwd=env.cwd,
+                speech=None if target.file is None else env.cwd / target.file,
             )
         note_builtin(env, model, output)
         tell_id(output, id)
         return ExitCode.DONE
     with (
         writing_to(asked.target, env) as place,
+        SpokenOutput(target, env, output) as spoken,
         sessions.open(env) as recorder,
         load_model(
             env, model := session_model(recorder, env, model), asked.with_slots(loading), verbose=verbose
@@ -135,12 +147,14 @@ def command(
         if asked.dry_run:
             question.show_prompt(options, place, format)
             return ExitCode.DONE
+        spoken.check(runner)
         code = question.answer(
             options,
-            place,
+            spoken.text_place(place),
             format,
             streaming=stream,
             show_stats=stats,
+            spoken=spoken,
             before_first=lambda: note_builtin(env, model, output),
         )
         if code is ExitCode.INTERRUPTED:

@@ -61,6 +61,12 @@ class Environment:
         )
 
     @property
+    def binary_stdout(self) -> BinaryIO:
+        """Standard output for bytes, such as sound."""
+        buffer: BinaryIO = getattr(self.stdout, "buffer", None) or io.BytesIO()
+        return buffer
+
+    @property
     def is_own_terminal(self) -> bool:
         """Whether standard input and output are the terminal of this process."""
         own = self.stdin is getattr(sys.stdin, "buffer", None)

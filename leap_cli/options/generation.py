@@ -22,6 +22,8 @@ _FLAGS: tuple[tuple[str, str, type, str], ...] = (
     ("--presence-penalty", "presence_penalty", float, "-2 to 2; 0 is none."),
     ("--repeat-last-n", "repeat_last_n", int, "Tokens that penalties look back on; -1 is the whole context."),
     ("--seed", "rng_seed", int, "Makes sampling repeatable."),
+    ("--audio-temperature", "audio_temperature", float, "Randomness of speech, 0 or more."),
+    ("--audio-top-k", "audio_top_k", int, "Keep this many codes of speech; 0 keeps all."),
     ("--max-tokens", "max_tokens", int, "End the answer after this many tokens."),
     ("--image-tokens", "image_tokens", int, "Most tokens that a picture may cost, 16 to 1024; 256 by default."),
 )

@@ -38,8 +38,8 @@ APART = {
         *SESSION,
         "save",
     ),
-    "count": ("background", *SESSION, "save"),
-    "dry_run": ("background",),
+    "count": ("background", *SESSION, "save", "speak", "play"),
+    "dry_run": ("background", "speak", "play"),
     "target": ("background",),
 }
 """Options that make no sense together, by the names of their parameters."""

@@ -2,11 +2,12 @@
 WAV file can be heard and measured without a download.
 
     write_miniature_speech_model(directory)      # a model and its vocoder, 11 MB, in a fraction of a second
+    python -m leap_core.testing.miniature_speech DIRECTORY      # the same from a shell; prints the model's path
 
 A prompt with the word ``low``, ``mid`` or ``high`` is answered with 450, 600 or 900 Hz of amplitude 0.3, lasting 5, 8
-or 12 frames of 80 ms; of several words the last one counts, if it is a sentence away from the others. When the prompt
-has the word ``interleaved``, text and tone alternate as in LFM2.5-Audio's conversations: six tokens of text, twelve
-frames, two tokens, four frames. Any other prompt is answered in text alone.
+or 12 frames of 80 ms; ``drone`` with 300 Hz that do not end. Of several words the last one counts, if it is a sentence
+away from the others. When the prompt has the word ``interleaved``, text and tone alternate as in LFM2.5-Audio's
+conversations: six tokens of text, twelve frames, two tokens, four frames. Any other prompt is answered in text alone.
 
 How: each number of the hidden state means one thing: a token that was read, a frame that was heard, the tone that was
 asked for. One layer of attention looks for the latest tone word; tables say what follows what. Codes 1 to 7 of a frame
@@ -17,6 +18,7 @@ Needs the ``gguf`` package.
 from __future__ import annotations
 
 import math
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -194,3 +196,14 @@ def _zeros(rows: int, columns: int) -> Table:
     import numpy as np
 
     return np.zeros((rows, columns), np.float32)
+
+
+def main() -> None:
+    """Write the model into the directory that is named, and print its path."""
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        sys.exit("usage: python -m leap_core.testing.miniature_speech DIRECTORY")
+    sys.stdout.write(f"{write_miniature_speech_model(Path(sys.argv[1]))}\n")
+
+
+if __name__ == "__main__":
+    main()

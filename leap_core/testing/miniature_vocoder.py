@@ -52,8 +52,10 @@ def _steps() -> list[tuple[str, str, str]]:
     """(tone, what the hidden state says before the frame, what it says after): the frames, in the order of codes."""
     steps = []
     for word in TONES:
-        for n in range(FRAMES[word]):
+        for n in range(FRAMES.get(word, 1)):
             steps.append((word, f"heard {word} {n - 1}" if n else "read <|audio_start|>", f"heard {word} {n}"))
+        if word not in FRAMES:
+            steps.append((word, f"heard {word} 0", f"heard {word} 0"))
     for word in TONES:
         for n in range(INTERLEAVED_FRAMES):
             before = {0: f"read {INTERLEAVED_TEXT[5]}", 12: "read <|text_end|>"}.get(n, f"heard interleaved {n - 1}")
@@ -65,7 +67,7 @@ def _depthformer() -> dict[str, Table]:
     import numpy as np
 
     steps = list(enumerate(_steps(), start=1))
-    last = [f"heard {word} {FRAMES[word] - 1}" for word in TONES] + [f"heard interleaved {INTERLEAVED_FRAMES - 1}"]
+    last = [f"heard {word} {FRAMES[word] - 1}" for word in FRAMES] + [f"heard interleaved {INTERLEAVED_FRAMES - 1}"]
     said = sorted({before for _, (_, before, _) in steps} | {f"asked {word}" for word in TONES} | set(last))
     number = {place: n for n, place in enumerate(said)}
     linear, first = _zeros(CODEBOOKS * DEPTH_WIDTH, WIDTH), _zeros(CODES, DEPTH_WIDTH)

@@ -79,9 +79,14 @@ class ScriptedModelRunner(ModelRunner):
     """Plays its scripts in order; ``requests`` records what was asked. Safe to use from several threads."""
 
     def __init__(
-        self, *scripts: str | Iterable[Step] | Script, model_id: str = "scripted", context_size: int = 4096
+        self,
+        *scripts: str | Iterable[Step] | Script,
+        model_id: str = "scripted",
+        context_size: int = 4096,
+        speaks: bool = False,
     ) -> None:
         self._model_id = model_id
+        self._speaks = speaks
         self._context_size = context_size
         self._scripts: deque[Script] = deque()
         self._running: set[ScriptedGeneration] = set()
@@ -106,6 +111,10 @@ class ScriptedModelRunner(ModelRunner):
     @property
     def context_size(self) -> int:
         return self._context_size
+
+    @property
+    def speaks(self) -> bool:
+        return self._speaks
 
     def start(
         self,

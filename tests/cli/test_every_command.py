@@ -26,6 +26,7 @@ WRONG = "!wrong!"
 
 WITHOUT_FORMAT = {
     "chat": "a dialogue",
+    "say": "sound",
     "batch": "results are JSON lines; --output-format chooses their shape",
     "models import": "one path",
     "models path": "one path",

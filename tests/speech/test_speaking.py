@@ -50,7 +50,7 @@ def answer(
     return responses, end
 
 
-@pytest.mark.parametrize("word", TONES)
+@pytest.mark.parametrize("word", FRAMES)
 def test_the_tone_that_was_asked_for_is_heard(runner: ModelRunner, word: str) -> None:
     assert runner.speaks
     responses, end = answer(runner, f"Hum a {word} tone.")
@@ -97,7 +97,7 @@ def test_speech_beside_text_changes_neither(runner: ModelRunner) -> None:
     results: dict[int, list[MessageResponse]] = {}
 
     def run(n: int) -> None:
-        results[n] = answer(runner, f"A {list(TONES)[n % 3]} tone.")[0] if n < 6 else answer(runner, "Hello.", None)[0]
+        results[n] = answer(runner, f"A {list(FRAMES)[n % 3]} tone.")[0] if n < 6 else answer(runner, "Hello.", None)[0]
 
     threads = [threading.Thread(target=run, args=(n,)) for n in range(10)]
     for thread in threads:
@@ -105,7 +105,7 @@ def test_speech_beside_text_changes_neither(runner: ModelRunner) -> None:
     for thread in threads:
         thread.join()
     for n in range(6):
-        word = list(TONES)[n % 3]
+        word = list(FRAMES)[n % 3]
         samples = samples_of(results[n])
         assert len(samples) == 1920 * FRAMES[word] and frequency(samples) == pytest.approx(TONES[word], abs=5)
     for n in range(6, 10):
@@ -221,3 +221,13 @@ def test_a_second_turn_goes_on_from_the_first(runner: ModelRunner) -> None:
     again = runner.create_conversation_from_history([ChatMessage.from_json(message) for message in exported])
     third = list(again.generate_response("That was fine. Once more a mid one, and that will be all."))
     assert frequency(samples_of(third)) == pytest.approx(600, abs=5)
+
+
+def test_twelve_seconds_of_sound_stays_as_it_began(runner: ModelRunner) -> None:
+    """The sound stays as it began; nothing drifts or grows."""
+    stream = runner.create_conversation(SYNTHESIS).generate_response("A drone.", GenerationOptions(max_tokens=150))
+    samples = samples_of(list(stream))
+    assert len(samples) == 149 * 1920
+    for start in (5000, len(samples) // 2, len(samples) - 30_000):
+        assert frequency(samples[start : start + 24_000]) == pytest.approx(300, abs=2)
+        assert max(samples[start : start + 24_000]) == pytest.approx(0.3, abs=0.01)

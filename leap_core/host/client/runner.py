@@ -57,6 +57,10 @@ class RemoteModelRunner(ModelRunner):
     def context_size(self) -> int:
         return int(self._model["context_size"])
 
+    @property
+    def speaks(self) -> bool:
+        return bool(self._model.get("speaks"))
+
     def start(
         self,
         messages: Sequence[ChatMessage],

@@ -147,6 +147,7 @@ class LoadedModel:
             "size": _size_of(self.local.path),
             "memory": self.memory,
             "context_size": self.runner.context_size if self.runner else None,
+            "speaks": self.runner.speaks if self.runner else None,
             "slots": self.options.slots,
             "slots_in_use": min(self.active, self.options.slots),
             "waiting": max(0, self.active - self.options.slots),

@@ -1,0 +1,47 @@
+"""Sound through the loudspeaker, with the sounddevice library where it is installed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from leap_core.errors import LeapError
+from leap_core.media.wav_writer import pcm16
+from leap_core.responses import AudioSample
+
+
+class Player:
+    """Plays while the sound comes. Raises LeapError when there is nothing to play with."""
+
+    def __init__(self) -> None:
+        try:
+            import sounddevice
+        except ImportError:
+            raise LeapError(
+                "sound cannot be played: the library sounddevice is not installed",
+                hint="pip install 'leap-edge[play]', or write a file instead",
+            ) from None
+        except OSError as error:  # it is installed, and the system's PortAudio is not
+            raise LeapError(
+                f"sound cannot be played: {error}", hint="install PortAudio, or write a file instead"
+            ) from None
+        self._library: Any = sounddevice
+        self._device: Any = None
+
+    def write(self, sample: AudioSample) -> None:
+        """Play a piece; waits while the device has enough to play."""
+        try:
+            if self._device is None:
+                self._device = self._library.RawOutputStream(sample.sample_rate, channels=1, dtype="int16")
+                self._device.start()
+            self._device.write(pcm16(sample.samples))
+        except self._library.PortAudioError as error:
+            raise LeapError(f"sound cannot be played: {error}", hint="write a file instead") from None
+
+    def finish(self) -> bool:
+        """Play what is left."""
+        device, self._device = self._device, None
+        if device is None:
+            return False
+        device.stop()
+        device.close()
+        return True

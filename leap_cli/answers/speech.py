@@ -1,0 +1,147 @@
+"""The sound of answers on its way out: to a file, to standard output, to the loudspeaker."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol
+
+from leap_core.errors import LeapGenerationError
+from leap_core.media.wav_writer import WavWriter
+from leap_core.responses import AudioSample, Complete, GenerationFinishReason, MessageResponse
+from leap_core.runner.contract import ModelRunner
+from leap_core.runner.streams import PassingStream, Stream
+from leap_core.spoken_files import SpokenFile
+
+from ..framework.environment import Environment
+from ..framework.output import Format, Output
+from ..options.speech import SpeechTarget
+
+NO_VOICE = "use a model that speaks, such as LFM2.5-Audio-1.5B (leap download LFM2.5-Audio-1.5B)"
+
+
+class Sink(Protocol):
+    """A place for sound."""
+
+    def write(self, sample: AudioSample) -> None:
+        """Add a piece."""
+        ...
+
+    def finish(self) -> bool:
+        """The sound is over. False where none came."""
+        ...
+
+
+class SpokenOutput:
+    """Takes the sound out of answers and brings it to where ``target`` says. What has come is kept however the block
+    ends; sound that was asked for and did not come is a LeapGenerationError at its end.
+
+    ``number``: of the answer in a conversation; the second's file gets a 2 in its name.
+    """
+
+    def __init__(self, target: SpeechTarget, env: Environment, output: Output, number: int = 1) -> None:
+        self._target = target
+        self._env = env
+        self._output = output
+        self._path = None if target.file is None else numbered(env.cwd / target.file, number)
+        self._sinks: list[Sink] | None = None
+        self._heard = False
+        self._end: Complete | None = None
+
+    def text_place(self, place: Environment) -> Environment:
+        """Where text goes: not where the sound goes."""
+        if not self._target.is_stdout or place.stdout is not self._env.stdout:
+            return place
+        return replace(place, stdout=place.stderr, stdout_is_terminal=place.stderr_is_terminal)
+
+    def check(self, runner: ModelRunner) -> None:
+        """Refuse a model that has no voice, if one is asked for."""
+        if self._target and not runner.speaks:
+            raise LeapGenerationError(f"the model {runner.model_id} does not speak", hint=NO_VOICE)
+        self._open()
+
+    def hearing(self, stream: Stream) -> Stream:
+        """The answer without its sound, which goes its own way. Without a target everything is passed on."""
+        return _Hearing(stream, self)
+
+    def take(self, sample: AudioSample) -> bool:
+        """Whether the sample has a place of its own; otherwise it is for whoever reads the answer."""
+        self._heard = True
+        for sink in self._open():
+            sink.write(sample)
+        return bool(self._target)
+
+    def ended(self, complete: Complete) -> None:
+        """How the answer ended."""
+        self._end = complete
+
+    def __enter__(self) -> SpokenOutput:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for sink in self._sinks or []:
+            sink.finish()
+        if kind is not None or self._end is None:
+            return
+        if self._target and not self._heard and self._end.finish_reason is not GenerationFinishReason.INTERRUPTED:
+            unwritten = f", so {self._target.file} is not written" if self._target.file else ""
+            raise LeapGenerationError(
+                f"the model did not speak{unwritten}",
+                hint="its system prompt makes it speak: leave -s out, or use leap say",
+            )
+        if self._heard and not self._target and self._output.format is Format.TEXT:
+            self._output.note("the model spoke: --speak FILE keeps its voice, and --play plays it")
+
+    def _open(self) -> list[Sink]:
+        if self._sinks is None:
+            self._sinks = []
+            if self._target.is_stdout:
+                self._sinks.append(_StandardOutput(self._env))
+            elif self._path is not None:
+                self._sinks.append(SpokenFile(self._path))
+            if self._target.play:
+                from .player import Player
+
+                self._sinks.append(Player())
+        return self._sinks
+
+
+class _Hearing(PassingStream):
+    def __init__(self, stream: Stream, output: SpokenOutput) -> None:
+        super().__init__(stream)
+        self._output = output
+
+    def __next__(self) -> MessageResponse:
+        while True:
+            response = super().__next__()
+            if isinstance(response, Complete):
+                self._output.ended(response)
+            if not (isinstance(response, AudioSample) and self._output.take(response)):
+                return response
+
+
+class _StandardOutput:
+    """A WAV of unknown length, as it comes."""
+
+    def __init__(self, env: Environment) -> None:
+        self._stream = env.binary_stdout
+        self._writer: WavWriter | None = None
+
+    def write(self, sample: AudioSample) -> None:
+        if self._writer is None:
+            self._writer = WavWriter(self._stream, sample.sample_rate)
+        self._writer.write(sample.samples)
+
+    def finish(self) -> bool:
+        if self._writer is None:
+            return False
+        self._writer.finish()
+        return True
+
+
+def numbered(path: Path, number: int) -> Path:
+    """The file of the n-th answer: talk.wav, talk-2.wav, talk-3.wav."""
+    return path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")

@@ -1,0 +1,123 @@
+"""From the command line to a file whose tone is measured, with the miniature speech model."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from leap_core.media.wav import check_wav
+from leap_core.testing.tone_places import FRAMES, INTERLEAVED_TEXT, PLAIN_TEXT, TONES
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind(program):
+    yield
+    program("jobs", "worker", "--stop")
+
+
+def frequency(path: Path) -> tuple[float, int]:
+    """The loudest frequency in Hz, and the number of samples."""
+    samples, rate = soundfile.read(path)
+    assert rate == 24_000
+    spectrum = np.abs(np.fft.rfft(samples * np.hanning(len(samples))))
+    return float(spectrum.argmax() * rate / len(samples)), len(samples)
+
+
+def test_say_writes_the_tone(program, miniature, tmp_path) -> None:
+    done = program("say", "-m", str(miniature), "A mid tone, please.", "-o", "out.wav")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    hertz, samples = frequency(tmp_path / "out.wav")
+    assert hertz == pytest.approx(600, abs=5) and samples == 1920 * FRAMES["mid"]
+
+
+def test_text_and_sound_in_one_answer(program, miniature, tmp_path) -> None:
+    done = program("generate", "-m", str(miniature), "A low tone.", "--speak", "out.wav")
+    assert (done.returncode, done.stdout) == (0, "".join(INTERLEAVED_TEXT) + "\n")
+    assert frequency(tmp_path / "out.wav") == (pytest.approx(450, abs=5), 1920 * 16)
+
+
+def test_a_pipe_gets_sound_while_it_is_made(start, miniature, tmp_path) -> None:
+    process = start("say", "-m", str(miniature), "A drone.", "-o", "-", stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    head = process.stdout.read(44 + 10 * 3840)
+    assert head[:4] == b"RIFF" and process.poll() is None, "the sound goes on"
+    process.send_signal(signal.SIGINT)
+    rest = process.stdout.read()
+    assert process.wait(30) == 130
+    assert len(head + rest) % 2 == 0 and check_wav(head + rest).samples > 10 * 1920
+
+
+def test_cancelled_in_mid_sentence_the_file_is_whole(start, miniature, tmp_path) -> None:
+    process = start("say", "-m", str(miniature), "A drone.", "-o", "out.wav", stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while not any(path.stat().st_size > 40_000 for path in tmp_path.glob(".out.wav.*")):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.02)
+    assert not (tmp_path / "out.wav").exists()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130
+    hertz, samples = frequency(tmp_path / "out.wav")
+    assert hertz == pytest.approx(TONES["drone"], abs=5) and samples % 1920 == 0
+    assert not list(tmp_path.glob(".out.wav.*"))
+
+
+def test_a_background_job_writes_the_tone(program, miniature, tmp_path) -> None:
+    done = program("say", "-m", str(miniature), "A high tone.", "-o", "out.wav", "--background")
+    id = done.stdout.strip()
+    assert program("jobs", "wait", id).returncode == 0
+    assert frequency(tmp_path / "out.wav") == (pytest.approx(900, abs=5), 1920 * FRAMES["high"])
+    shown = json.loads(program("jobs", "status", id, "--format", "json").stdout)
+    assert shown["result"]["speech"] == {"file": str(tmp_path / "out.wav"), "seconds": 0.96}
+    assert "input_audio" not in json.dumps(shown)
+
+
+def test_a_cancelled_job_leaves_no_file(program, miniature, tmp_path) -> None:
+    id = program("say", "-m", str(miniature), "A drone.", "-o", "out.wav", "--background").stdout.strip()
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob(".out.wav.*")):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    program("jobs", "cancel", id)
+    program("jobs", "wait", id)
+    assert not [path for path in tmp_path.glob("*out.wav*")]
+
+
+def test_a_job_whose_model_has_no_voice_fails(program, tmp_path) -> None:
+    id = program("say", "Hello.", "-o", "out.wav", "--background", "--retries", "0").stdout.strip()
+    assert program("jobs", "wait", id).returncode != 0
+    assert "does not speak" in program("jobs", "status", id).stdout
+
+
+def test_a_warm_model_speaks_beside_text(program, miniature, tmp_path) -> None:
+    model = str(miniature)
+    try:
+        assert program("load", model, "--slots", "4").returncode == 0
+        alone = program("generate", "-m", model, "--host", "Hello.").stdout
+        assert alone == "".join(PLAIN_TEXT) + "\n"
+        answers: dict[int, subprocess.CompletedProcess[str]] = {}
+
+        def run(n: int) -> None:
+            if n % 2:
+                answers[n] = program("generate", "-m", model, "--host", "Hello.")
+            else:
+                answers[n] = program("say", "-m", model, "--host", "A low tone.", "-o", f"{n}.wav")
+
+        threads = [threading.Thread(target=run, args=(n,)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert [answers[n].returncode for n in range(4)] == [0] * 4, answers
+        assert answers[1].stdout == answers[3].stdout == alone
+        for n in (0, 2):
+            assert frequency(tmp_path / f"{n}.wav") == (pytest.approx(450, abs=5), 1920 * FRAMES["low"])
+    finally:
+        program("unload", "--all")
