@@ -229,6 +229,11 @@ class CommandTable(LeapGroup):
             raise click.exceptions.NoSuchCommand(name, possibilities=self.table, ctx=ctx)
         return super().resolve_command(ctx, args)
 
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Right below the usage: every line of the screen counts."""
+        for line in (self.help or "").replace("\b", "").strip().splitlines():
+            formatter.write(f"  {line.strip()}\n")
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands alone: all of it fits one screen, and the two options are the ones every program has."""
         self.format_commands(ctx, formatter)

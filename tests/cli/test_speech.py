@@ -112,7 +112,8 @@ def test_several_answers_and_dry_runs_do_not_speak(leap: CommandLine) -> None:
 
 def test_say_calls_a_voice(leap: CommandLine, tmp_path: Path) -> None:
     runner = speaking(leap, PIECES)
-    done = leap("say", "Good morning.", "--voice", "UK-female", "-o", "out.wav", "--audio-temperature", "0.5", "-m", "x")
+    options = ["--voice", "UK-female", "--audio-temperature", "0.5"]
+    done = leap("say", "-m", "x", "Good morning.", *options, "-o", "out.wav")
     assert (done.code, done.stdout, done.stderr) == (0, "", "")
     system, user = runner.requests[0].messages
     assert (system.text, user.text) == (VOICES["uk-female"], "Good morning.")
