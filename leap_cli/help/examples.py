@@ -15,6 +15,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "printf 'My name is Ada.\\nWhat is my name?\\n' | leap chat",
         "printf 'Say hello.\\n' | leap chat --no-save",
     ),
+    "say": (
+        "leap say -m LFM2.5-Audio-1.5B 'Good morning.' -o morning.wav",
+        "leap say -m LFM2.5-Audio-1.5B --voice uk-male -o - < report.txt | aplay",
+    ),
     "batch": (
         "leap batch prompts.jsonl -o answers.jsonl --output-format plain",
         "leap batch - --output-format plain < prompts.jsonl",

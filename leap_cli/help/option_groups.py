@@ -4,7 +4,7 @@ from __future__ import annotations
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "Prompt": ("template", "system", "files", "images", "sounds", "raw", "dry_run", "parameters"),
-    "Answer": ("target", "count", "stream", "format", "output_format", "stats", "speak", "voice", "extract"),
+    "Answer": ("target", "count", "stream", "format", "output_format", "stats", "speak", "play", "voice", "extract"),
     "Shape": ("json_schema", "json_schema_multi", "choices", "regex", "grammar", "schema_in_prompt"),
     "Reasoning": ("think", "show_thinking"),
     "Sampling": (
@@ -16,6 +16,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "frequency_penalty",
         "presence_penalty",
         "repeat_last_n",
+        "audio_temperature",
+        "audio_top_k",
         "rng_seed",
         "max_tokens",
         "stop",
