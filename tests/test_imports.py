@@ -207,7 +207,7 @@ def test_the_command_line_imports_nothing_heavy_before_it_is_needed():
 
 def test_the_commands_import_only_light_rooms_of_the_core_at_the_top():
     """Completion imports a command's module to know its options."""
-    light = {"leap_core.errors", "leap_core.messages", "leap_core.options", "leap_core.responses"}
+    light = {"leap_core.errors", "leap_core.messages", "leap_core.options", "leap_core.responses", "leap_core.voices"}
     wrong = [
         str(i)
         for i in imports()
