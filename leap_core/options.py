@@ -1,19 +1,37 @@
-"""Options of a generation and of loading a model. None means: the manifest's, else the catalogue's, else the runtime's.
+"""Options of a generation. None means: the manifest's, else the catalogue's, else the runtime's.
 
 Ranges are checked when an option is set; a value outside raises LeapOptionsError naming the option.
 """
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
 from typing import Any, Protocol
 
 from .errors import LeapOptionsError
+from .loading_options import (
+    KV_TYPES as KV_TYPES,
+)
+from .loading_options import (
+    CacheOptions as CacheOptions,
+)
+from .loading_options import (
+    ModelLoadingOptions as ModelLoadingOptions,
+)
+from .lora import LoraAdapter, adapters_of
 from .messages import LeapFunctionCall
+from .option_checks import (
+    are_texts,
+    check_integer,
+    check_number,
+    is_finite,
+    is_number,
+    plain_number,
+    read_extras,
+    suggestion,
+)
 
 JsonObject = dict[str, Any]
 
@@ -66,6 +84,8 @@ class GenerationOptions:
     Pictures: ``image_tokens`` 16 to 1,024, the most that one picture may cost (None: 256); larger ones are made
     smaller. ``image_tiles`` cuts large pictures into up to ten tiles of 256 tokens and a thumbnail instead.
 
+    ``adapters``: LoRA adapters that compute this answer, none when empty; None takes those of the loaded model.
+
     ``extras`` is a JSON text: an object of options by these names, which win over the fields.
     """
 
@@ -95,6 +115,7 @@ class GenerationOptions:
     audio_top_k: int | None = None
     image_tokens: int | None = None
     image_tiles: bool = False
+    adapters: Sequence[LoraAdapter] | None = None
 
     def __post_init__(self) -> None:
         self._check_constraints()
@@ -102,8 +123,10 @@ class GenerationOptions:
     def __setattr__(self, name: str, value: object) -> None:
         """Set an option. Raises LeapOptionsError for one that is not there or a value outside its range."""
         if name not in self.__dataclass_fields__:
-            raise LeapOptionsError(name, f"there is no such option{_meant(name, self.__dataclass_fields__)}")
-        value = _plain_number(value)
+            raise LeapOptionsError(name, f"there is no such option{suggestion(name, self.__dataclass_fields__)}")
+        value = plain_number(value)
+        if name == "adapters" and value is not None:
+            value = adapters_of(value)
         _check_option(name, value)
         object.__setattr__(self, name, value)
 
@@ -135,7 +158,11 @@ class GenerationOptions:
 
     def with_extras(self) -> GenerationOptions:
         """These options with what ``extras`` says. Raises LeapOptionsError for what it cannot say."""
-        return self if self.extras is None else replace(self, extras=None, **_read_extras(self, self.extras))
+        return (
+            self
+            if self.extras is None
+            else replace(self, extras=None, **read_extras(self.__dataclass_fields__, self.extras))
+        )
 
     def with_defaults(self, defaults: SamplingDefaults) -> GenerationOptions:
         """A copy in which sampling options left as None take the given defaults."""
@@ -155,6 +182,8 @@ class GenerationOptions:
                 current = current.name
             elif f.name == "logit_bias":
                 current = {str(token): bias for token, bias in current.items()}
+            elif f.name == "adapters" and current is not None:
+                current = [adapter.to_json() for adapter in current]
             elif f.name in ("stop", "choices_constraint") and current is not None:
                 current = list(current)
             if current != getattr(plain, f.name) and not (f.name == "stop" and not current):
@@ -179,8 +208,6 @@ class GenerationOptions:
         return cls(**given)
 
 
-LARGEST = 2**64 - 1
-"""Of whole numbers."""
 _NUMBERS = {
     "temperature": (0.0, math.inf),
     "audio_temperature": (0.0, math.inf),
@@ -209,13 +236,15 @@ _SWITCHES = ("inject_schema_into_prompt", "inline_thinking_tags", "enable_thinki
 def _check_option(name: str, value: object) -> None:
     """Check one option of a generation by itself."""
     if name in _NUMBERS:
-        _check_number(name, value, *_NUMBERS[name])
+        check_number(name, value, *_NUMBERS[name])
         if name == "repetition_penalty" and value == 0:
             raise LeapOptionsError(name, "must be above 0 (1 means no penalty)")
     elif name in _INTEGERS:
-        _check_integer(name, value, _INTEGERS[name])
+        check_integer(name, value, _INTEGERS[name])
         if name == "image_tokens" and isinstance(value, int) and value > MOST_IMAGE_TOKENS:
             raise LeapOptionsError(name, f"{value} must be {MOST_IMAGE_TOKENS} or less")
+    elif name == "adapters":
+        return  # read by adapters_of
     elif name in _TEXTS:
         if not isinstance(value, (str, type(None))):
             raise LeapOptionsError(name, f"{value!r} is not a text")
@@ -229,7 +258,7 @@ def _check_option(name: str, value: object) -> None:
         if value is not None and value not in PARSERS and not has_name:
             hint = "; give an object of the class" if isinstance(value, type) else ""
             raise LeapOptionsError(name, f"{value!r} is not one of {', '.join(PARSERS)}, None{hint}")
-    elif not (_are_texts(value) or (value in ([], ()) if name == "stop" else value is None)):
+    elif not (are_texts(value) or (value in ([], ()) if name == "stop" else value is None)):
         raise LeapOptionsError(name, "must be a list of non-empty strings")
 
 
@@ -239,76 +268,8 @@ def _check_bias(value: object) -> None:
     for token, bias in value.items():
         if not isinstance(token, int) or isinstance(token, bool) or token < 0:
             raise LeapOptionsError("logit_bias", f"{token!r} is not a token id")
-        if not _is_number(bias) or bias != bias or (isinstance(bias, int) and not _is_finite(bias)):
+        if not is_number(bias) or bias != bias or (isinstance(bias, int) and not is_finite(bias)):
             raise LeapOptionsError("logit_bias", f"the bias of token {token} is not a number")
-
-
-def _plain_number(value: object) -> object:
-    """A number of Python for one of numpy's, which no JSON can hold; anything else as it is."""
-    if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
-        return value.item()  # type: ignore[attr-defined]
-    return value
-
-
-def _meant(name: str, names: Iterable[str]) -> str:
-    """ "; did you mean 'x'?" where a name is like one of ``names``, else nothing."""
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, names, 1)
-    return f"; did you mean {near[0]!r}?" if near else ""
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _is_finite(value: float) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # an integer larger than any float
-        return False
-
-
-def _are_texts(value: object) -> bool:
-    """Whether this is a list of texts, none of them empty."""
-    return isinstance(value, (list, tuple)) and bool(value) and all(isinstance(text, str) and text for text in value)
-
-
-def _check_number(name: str, value: object, low: float, high: float) -> None:
-    if value is None:
-        return
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or not _is_finite(value):
-        raise LeapOptionsError(name, f"{value!r} is not a finite number")
-    if not low <= value <= high:
-        limits = f"{low:g} or more" if high == math.inf else f"between {low:g} and {high:g}"
-        raise LeapOptionsError(name, f"{value!r} must be {limits}")
-
-
-def _check_integer(name: str, value: object, low: int) -> None:
-    if value is None:
-        return
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise LeapOptionsError(name, f"{value!r} is not a whole number")
-    if value < low:
-        raise LeapOptionsError(name, f"{value} must be {low} or more")
-    if value > LARGEST:
-        raise LeapOptionsError(name, f"{value} must be {LARGEST} or less")
-
-
-def _read_extras(options: GenerationOptions | ModelLoadingOptions, text: str) -> JsonObject:
-    """The plain options in an ``extras`` text; what is no number, text, list or boolean cannot be given there."""
-    try:
-        given = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise LeapOptionsError("extras", f"not JSON: {error}") from None
-    if not isinstance(given, dict):
-        raise LeapOptionsError("extras", "must be a JSON object")
-    closed = {"extras", "cache_options", "logit_bias", "function_call_parser"}
-    known = {f.name for f in fields(options)} - closed
-    for name in given:
-        if name not in known:
-            raise LeapOptionsError(f"extras.{name}", "there is no such option")
-    return given
 
 
 @dataclass(frozen=True)
@@ -323,105 +284,10 @@ class SamplingDefaults:
 
     def __post_init__(self) -> None:
         for name in ("temperature", "top_p", "min_p", "repetition_penalty"):
-            _check_number(name, getattr(self, name), 0.0, 1.0 if name in ("top_p", "min_p") else math.inf)
-        _check_integer("top_k", self.top_k, 0)
+            check_number(name, getattr(self, name), 0.0, 1.0 if name in ("top_p", "min_p") else math.inf)
+        check_integer("top_k", self.top_k, 0)
 
     def over(self, other: SamplingDefaults) -> SamplingDefaults:
         """These, and where they say nothing the other's."""
         names = [f.name for f in fields(self)]
         return SamplingDefaults(**{n: v if (v := getattr(self, n)) is not None else getattr(other, n) for n in names})
-
-
-@dataclass(frozen=True)
-class CacheOptions:
-    """Prompt snapshots: state of the model after a prompt's beginning, kept to be restored instead of recomputed.
-
-    ``enabled`` alone switches it on. ``path`` is a directory that processes may share. Bounds, least recently used
-    first out: ``max_entries_disk`` (0 = 4,096), ``max_bytes_disk``, ``max_entries_memory``, ``max_bytes_memory``.
-    """
-
-    path: Path | None = None
-    enabled: bool = False
-    max_entries_disk: int = 0
-    max_bytes_disk: int = 8 * 1024**3
-    max_entries_memory: int = 256
-    max_bytes_memory: int = 512 * 1024**2
-    disk_disabled: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("max_entries_disk", "max_bytes_disk", "max_entries_memory", "max_bytes_memory"):
-            _check_integer(name, getattr(self, name), 0)
-
-    @property
-    def disk_entries(self) -> int:
-        """``max_entries_disk`` with its default filled in."""
-        return self.max_entries_disk or 4096
-
-
-@dataclass(frozen=True)
-class ModelLoadingOptions:
-    """How a model is loaded.
-
-    ``context_size``: most tokens of one sequence (None: the model's own, at most 8,192). ``slots``: sequences that run
-    at once. ``cpu_threads``: None takes the physical cores this process may use. ``n_gpu_layers``: layers on a GPU
-    (-1 = all, 0 = none). ``use_mmap``: map the file instead of reading it. ``chat_template``: Jinja text that replaces
-    the model's. ``flash_attention``; ``kv_type_k``, ``kv_type_v``: f32, f16, bf16, q8_0 or q4_0. ``batch_size``: most
-    prompt tokens computed in one step. ``random_seed``: seed of generations that give none. ``mm_proj_path`` is the
-    projector of a model that sees or hears (None: the one beside the model); ``media_cache_bytes``: most memory for
-    pictures and sound that were encoded already. The audio paths are companions of models that speak. ``extras`` is a
-    JSON text: an object of options by these names, which win over the fields.
-    """
-
-    context_size: int | None = None
-    cpu_threads: int | None = None
-    n_gpu_layers: int = 0
-    use_mmap: bool = True
-    chat_template: str | None = None
-    random_seed: int | None = None
-    cache_options: CacheOptions = field(default_factory=CacheOptions)
-    slots: int = 4
-    batch_size: int = 512
-    flash_attention: bool = True
-    kv_type_k: str = "f16"
-    kv_type_v: str = "f16"
-    mm_proj_path: Path | None = None
-    audio_decoder_path: Path | None = None
-    audio_tokenizer_path: Path | None = None
-    media_cache_bytes: int = 256 * 1024**2
-    extras: str | None = None
-
-    def __post_init__(self) -> None:
-        for f in fields(self):
-            if getattr(self, f.name) is None and f.default is not None:  # None means the default everywhere
-                default = CacheOptions() if f.name == "cache_options" else f.default
-                object.__setattr__(self, f.name, default)
-        for name in ("mm_proj_path", "audio_decoder_path", "audio_tokenizer_path"):
-            if isinstance(getattr(self, name), str):  # as JSON holds it
-                object.__setattr__(self, name, Path(getattr(self, name)))
-        if not isinstance(self.chat_template, (str, type(None))):
-            raise LeapOptionsError("chat_template", f"{self.chat_template!r} is not a text")
-        if not isinstance(self.cache_options, CacheOptions):
-            raise LeapOptionsError("cache_options", "must be CacheOptions")
-        for name, low in (
-            ("context_size", 8),
-            ("cpu_threads", 1),
-            ("slots", 1),
-            ("batch_size", 1),
-            ("media_cache_bytes", 0),
-        ):
-            _check_integer(name, getattr(self, name), low)
-        _check_integer("n_gpu_layers", self.n_gpu_layers, -1)
-        _check_integer("random_seed", self.random_seed, 0)
-        for name, most in (("slots", 256), ("cpu_threads", 512)):
-            if (getattr(self, name) or 0) > most:
-                raise LeapOptionsError(name, f"{getattr(self, name)} must be {most} or fewer (llama.cpp's limit)")
-        for name in ("kv_type_k", "kv_type_v"):
-            if getattr(self, name) not in KV_TYPES:
-                raise LeapOptionsError(name, f"{getattr(self, name)!r} is not one of {', '.join(KV_TYPES)}")
-
-    def with_extras(self) -> ModelLoadingOptions:
-        """These options with what ``extras`` says. Raises LeapOptionsError for what it cannot say."""
-        return self if self.extras is None else replace(self, extras=None, **_read_extras(self, self.extras))
-
-
-KV_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0")

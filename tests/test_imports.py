@@ -43,7 +43,8 @@ LEVELS = {
         messages host.rendezvous background
         message_parts
         schemas media storage models.gguf models.hub models.file_names models.safe_names json_fields error_json
-        configuration
+        loading_options
+        configuration lora option_checks
         errors
         statistics builtin
     """,

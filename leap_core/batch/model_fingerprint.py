@@ -19,7 +19,7 @@ SAMPLE_BYTES = 64 * 1024
 def fingerprint_of(reference: str, loading: ModelLoadingOptions, *, variables: Mapping[str, str], cwd: Path) -> str:
     """A text that is equal when model and loading are. Raises LeapModelLoadingError when there is no such model."""
     model = resolve_local(reference, variables=variables, cwd=cwd)
-    value = {
+    value: dict[str, object] = {
         "model": _sampled(model.path),
         "sampling": {name: getattr(model.sampling, name) for name in SAMPLING},
         "chat_template": loading.chat_template or model.chat_template,
@@ -31,6 +31,8 @@ def fingerprint_of(reference: str, loading: ModelLoadingOptions, *, variables: M
     projector = loading.mm_proj_path or model.mm_proj_path
     if projector is not None:
         value["projector"] = _sampled(projector)
+    if loading.adapters:  # without any, the keys of old journals stay
+        value["adapters"] = [[_sampled(adapter.path), adapter.scale] for adapter in loading.adapters]
     return json.dumps(value, sort_keys=True)
 
 

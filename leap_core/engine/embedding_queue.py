@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ..errors import LeapGenerationError
 from ..llama.embedding_context import EmbeddingContext
 from .compute_loop import compute_loop
+from .request import Adapters
 from .threads import free_cores
 
 if TYPE_CHECKING:
@@ -26,8 +27,10 @@ class EmbeddingWork:
         texts: Sequence[Sequence[int]],
         on_progress: Callable[[int], object] | None = None,
         cancelled: threading.Event | None = None,
+        adapters: Adapters = (),
     ) -> None:
         self.context = context
+        self.adapters = adapters
         self.texts = texts
         self.vectors: dict[int, NDArray[float32]] = {}
         self.error: LeapGenerationError | None = None
@@ -127,6 +130,7 @@ class EmbeddingQueue:
     def _compute(self, work: EmbeddingWork) -> None:
         numbers = work.next_texts()
         work.context.set_threads(free_cores(self._threads))
+        work.context.set_adapters(work.adapters)
         vectors = None if work.was_cancelled else work.context.embed([work.texts[n] for n in numbers])
         if vectors is None:
             work.fail(LeapGenerationError("the embedding was cancelled"))

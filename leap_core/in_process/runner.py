@@ -10,11 +10,15 @@ from ..chat_format.reply_builder import ReplyBuilder
 from ..engine.request import Request
 from ..engine.sampler import RUNTIME_DEFAULTS, Sampler
 from ..errors import LeapModelLoadingError
+from ..lora import LoraAdapter, adapters_of
 from ..messages import ChatMessage, ChatMessageRole
 from ..options import AUTO, FunctionCallParser, GenerationOptions, ModelLoadingOptions, SamplingDefaults
 from ..runner.contract import Generation, ModelRunner, RenderedPrompt
+from ..runner.hidden_states import HiddenStates
 from ..voices import asks_to_speak, is_interleaved
+from .adapters import ModelAdapters
 from .generation import InProcessGeneration
+from .hidden_state_reader import HiddenStateReader
 from .loaded_model import Closing, LoadedModel, context_size_for, open_context, open_model, open_scheduler
 from .projectors import NoProjector, ReadsMedia, open_projector
 from .prompt_maker import MadePrompt, PromptMaker
@@ -70,13 +74,16 @@ class InProcessRunner(ModelRunner):
             if options.audio_decoder_path is not None:
                 self._voice = open_voice(options.audio_decoder_path, options.audio_tokenizer_path, self.model)
                 parts.insert(0, self._voice)
+            self._adapters = ModelAdapters(self.model)
+            self._set_adapters = self._adapters.load(options.adapters)
             context = open_context(self.model, options, self._context_size)
         except BaseException:
             for part in parts:
                 part.close()
             raise
         self.scheduler = open_scheduler(context, options, self._context_size)
-        parts.insert(0, context)
+        self._hidden = HiddenStateReader(self.model, self._context_size, options)
+        parts[:0] = [self._hidden, context]
         self._loaded = LoadedModel(self.scheduler, *parts, *([hold] if hold else []))
         self._loaded.unload_with(self)
 
@@ -153,6 +160,7 @@ class InProcessRunner(ModelRunner):
             Sampler(options, made.prompt.token_ids),
             max_tokens=options.max_tokens,
             constraint=constraint.constraint if constraint else None,
+            adapters=self._set_adapters if options.adapters is None else self._adapters.load(options.adapters),
             speech=speech,
         )
         reply = ReplyBuilder(
@@ -221,6 +229,15 @@ class InProcessRunner(ModelRunner):
             else:
                 made = self._prompts.of_messages(prompt, functions, options)
             return RenderedPrompt(self._prompts.text_of(made), len(made.prompt))
+
+    def set_adapters(self, adapters: Sequence[LoraAdapter]) -> None:
+        with self._loaded.in_use():
+            self._set_adapters = self._adapters.load(adapters_of(adapters))
+
+    def hidden_states(self, text: str, adapters: Sequence[LoraAdapter] | None = None) -> HiddenStates:
+        with self._loaded.in_use():
+            chosen = self._set_adapters if adapters is None else self._adapters.load(adapters_of(adapters))
+            return self._hidden.of_text(text, chosen)
 
     def unload(self) -> None:
         self._loaded.unload()

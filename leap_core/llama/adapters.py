@@ -1,13 +1,15 @@
-"""A LoRA adapter in memory: small matrices that are added to those of its model."""
+"""LoRA adapters: small matrices that are added to those of their model."""
 
 from __future__ import annotations
 
+import ctypes
 import os
+from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from ..errors import LeapModelLoadingError
+from ..errors import LeapGenerationError, LeapModelLoadingError
 from .library import forget_errors, last_errors, library
 from .model import LlamaModel
 
@@ -26,6 +28,27 @@ class LlamaAdapter:
                 f"llama.cpp cannot use the adapter {path} with {model.path.name}: {last_errors() or 'no reason given'}",
                 hint="an adapter belongs to the model it was trained on",
             )
+
+
+class AdapterSwitch:
+    """The adapters that one llama.cpp context computes with."""
+
+    def __init__(self, context: Any) -> None:
+        self._lib = library()
+        self._context = context
+        self._current: tuple[tuple[LlamaAdapter, float], ...] = ()
+
+    def set(self, adapters: Sequence[tuple[LlamaAdapter, float]]) -> None:
+        """Adapters and their scales for the next decodes; none clears them. Raises LeapGenerationError."""
+        adapters = tuple(adapters)
+        if adapters == self._current:
+            return
+        count = len(adapters)
+        pointers = (self._lib.llama_adapter_lora_p_ctypes * count)(*(adapter.pointer for adapter, _ in adapters))
+        scales = (ctypes.c_float * count)(*(scale for _, scale in adapters))
+        if self._lib.llama_set_adapters_lora(self._context, pointers, count, scales) != 0:
+            raise LeapGenerationError(f"llama.cpp cannot set the adapters: {last_errors() or 'no reason given'}")
+        self._current = adapters
 
 
 def content_id(path: Path) -> bytes:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import LeapGenerationError, LeapModelLoadingError
-from .adapters import LlamaAdapter
+from .adapters import AdapterSwitch, LlamaAdapter
 from .library import forget_errors, last_errors, library
 from .model import LlamaModel
 
@@ -67,7 +67,7 @@ class LlamaContext:
         self._memory = lib.llama_get_memory(self.pointer)
         self._threads = threads
         self._gives_hidden = False
-        self._adapters: tuple[tuple[LlamaAdapter, float], ...] = ()
+        self._adapters = AdapterSwitch(self.pointer)
         self._logits_views: dict[int, NDArray[float32]] = {}
         self._batch = _Batch(lib, batch_size, model.width)
 
@@ -85,15 +85,7 @@ class LlamaContext:
 
     def set_adapters(self, adapters: Sequence[tuple[LlamaAdapter, float]]) -> None:
         """Adapters and their scales for the next decodes; none clears them. Raises LeapGenerationError."""
-        adapters = tuple(adapters)
-        if adapters == self._adapters:
-            return
-        count = len(adapters)
-        pointers = (self._lib.llama_adapter_lora_p_ctypes * count)(*(adapter.pointer for adapter, _ in adapters))
-        scales = (ctypes.c_float * count)(*(scale for _, scale in adapters))
-        if self._lib.llama_set_adapters_lora(self.pointer, pointers, count, scales) != 0:
-            raise LeapGenerationError(f"llama.cpp cannot set the adapters: {last_errors() or 'no reason given'}")
-        self._adapters = adapters
+        self._adapters.set(adapters)
 
     # A decode is built with ``clear``, ``add`` and ``add_embeddings``, then run.
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import LeapGenerationError, LeapModelLoadingError
+from .adapters import AdapterSwitch, LlamaAdapter
 from .context import ABORTED, AbortFlag
 from .library import forget_errors, last_errors, library
 from .model import LlamaModel
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 POOLINGS = {"none": 0, "mean": 1, "cls": 2, "last": 3}
 """llama.cpp's numbers. "none" gives a vector for each token, the others one for each text."""
+
+CHUNK = 512
+"""Tokens that are computed at once where a text may be read in pieces."""
 
 
 class EmbeddingContext:
@@ -33,7 +37,9 @@ class EmbeddingContext:
         self.most_tokens, self.most_texts = most_tokens, most_texts
         self.width = model.output_width
         params = lib.llama_context_default_params()
-        params.n_ctx = params.n_batch = params.n_ubatch = most_tokens  # a smaller n_ubatch aborts the process
+        params.n_ctx = params.n_batch = most_tokens
+        # Where every token sees the whole text, a smaller n_ubatch aborts the process.
+        params.n_ubatch = min(most_tokens, CHUNK) if model.is_causal and pooling == "none" else most_tokens
         params.n_seq_max = most_texts
         params.n_threads = params.n_threads_batch = threads
         params.flash_attn_type = int(flash)
@@ -51,6 +57,7 @@ class EmbeddingContext:
                 hint="try a smaller context size",
             )
         self._memory = lib.llama_get_memory(self.pointer)
+        self._adapters = AdapterSwitch(self.pointer)
         self._batch = lib.llama_batch_init(most_tokens, 0, 1)
 
     def close(self) -> None:
@@ -67,6 +74,10 @@ class EmbeddingContext:
     def abort(self, abort: bool = True) -> None:
         """From any thread: make the running call end at once (on a CPU), until called with False."""
         self._abort.set(abort)
+
+    def set_adapters(self, adapters: Sequence[tuple[LlamaAdapter, float]]) -> None:
+        """Adapters and their scales for the next calls. Raises LeapGenerationError."""
+        self._adapters.set(adapters)
 
     def embed(self, texts: Sequence[Sequence[int]]) -> list[NDArray[float32]] | None:
         """Vectors of texts given as tokens: shape [width] for each, or [tokens, width] where nothing is pooled.

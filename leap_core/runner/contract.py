@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from ..errors import LeapError
+from ..errors import LeapError, LeapGenerationError
+from ..lora import LoraAdapter
 from ..messages import ChatMessage, ChatMessageRole
 from ..options import GenerationOptions
 from ..responses import MessageResponse
@@ -17,6 +18,7 @@ from ..responses import MessageResponse
 if TYPE_CHECKING:
     from ..functions import LeapFunction
     from .conversation import Conversation
+    from .hidden_states import HiddenStates
     from .response_stream import ResponseStream
 
 
@@ -118,6 +120,28 @@ class ModelRunner(ABC):
         functions: Sequence[LeapFunction] = (),
     ) -> int:
         """Tokens of the prompt that ``messages`` make, the opening of the reply included."""
+
+    def set_adapters(self, adapters: Sequence[LoraAdapter]) -> None:
+        """Compute later generations with these LoRA adapters, where their options name none; an empty list clears
+        them. Running generations go on with theirs. Raises LeapModelLoadingError for a file that does not fit the
+        model, and LeapGenerationError where the runner cannot have adapters."""
+        raise LeapGenerationError(
+            "a model in another process takes no adapters", hint="load the model into this process (--no-host)"
+        )
+
+    def hidden_states(self, text: str, adapters: Sequence[LoraAdapter] | None = None) -> HiddenStates:
+        """The model's hidden states for ``text`` as it stands: no chat template, the opening token that the model
+        wants. ``adapters`` None takes those that are set. Raises LeapGenerationError for a text longer than the
+        context, and where the runner has no hidden states to give."""
+        raise LeapGenerationError(
+            "a model in another process gives no hidden states", hint="load the model into this process (--no-host)"
+        )
+
+    async def hidden_states_async(self, text: str, adapters: Sequence[LoraAdapter] | None = None) -> HiddenStates:
+        """``hidden_states`` without blocking the event loop."""
+        import asyncio  # here, because every start of a command would pay for it
+
+        return await asyncio.to_thread(self.hidden_states, text, adapters)
 
     @abstractmethod
     def unload(self) -> None:

@@ -52,8 +52,8 @@ def test_a_text_longer_than_the_context_is_rendered_and_refused(subject):
 
 def test_options_of_a_text_are_checked(runner):
     options = GenerationOptions()
-    options.temperature = -1.0
-    with pytest.raises(LeapOptionsError, match="temperature"):
+    options.regex_constraint, options.choices_constraint = "a+", ["a"]
+    with pytest.raises(LeapOptionsError, match="cannot be combined"):
         runner.start_text("Hello", options)
 
 

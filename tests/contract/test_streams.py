@@ -162,11 +162,11 @@ def test_a_prompt_longer_than_the_context_is_refused_with_both_counts(subject):
     assert end.finish_reason is GenerationFinishReason.STOP, "the runner serves on"
 
 
-def test_an_option_that_was_set_wrong_is_refused_before_anything_is_generated(subject, runner):
+def test_options_that_exclude_each_other_are_refused_before_anything_is_generated(subject, runner):
     options = GenerationOptions()
-    options.temperature = -1
+    options.regex_constraint, options.choices_constraint = "a+", ["a"]
     conversation = runner.create_conversation()
-    with pytest.raises(LeapOptionsError, match="temperature"):
+    with pytest.raises(LeapOptionsError, match="cannot be combined"):
         list(conversation.generate_response(subject.short(runner), options))
     assert conversation.history == [] and not conversation.is_generating
 

@@ -90,6 +90,7 @@ def test_json_holds_only_what_differs_and_reads_back_equal():
         audio_top_k=4,
         image_tokens=64,
         image_tiles=True,
+        adapters=["/tmp/adapter.gguf"],
     )
     text = json.dumps(options.to_json())
     assert GenerationOptions.from_json(json.loads(text)) == options

@@ -1,0 +1,125 @@
+"""Options of loading a model, and of the cache of prompts that it keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+
+from .errors import LeapOptionsError
+from .lora import LoraAdapter, adapters_of
+from .option_checks import check_integer, read_extras
+
+KV_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0")
+
+
+@dataclass(frozen=True)
+class CacheOptions:
+    """Prompt snapshots: state of the model after a prompt's beginning, kept to be restored instead of recomputed.
+
+    ``enabled`` alone switches it on. ``path`` is a directory that processes may share. Bounds, least recently used
+    first out: ``max_entries_disk`` (0 = 4,096), ``max_bytes_disk``, ``max_entries_memory``, ``max_bytes_memory``.
+    """
+
+    path: Path | None = None
+    enabled: bool = False
+    max_entries_disk: int = 0
+    max_bytes_disk: int = 8 * 1024**3
+    max_entries_memory: int = 256
+    max_bytes_memory: int = 512 * 1024**2
+    disk_disabled: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("max_entries_disk", "max_bytes_disk", "max_entries_memory", "max_bytes_memory"):
+            check_integer(name, getattr(self, name), 0)
+
+    @classmethod
+    def in_memory(cls, max_bytes: int = 512 * 1024**2) -> CacheOptions:
+        """Snapshots that end with the process, ``max_bytes`` of them at most."""
+        return cls(enabled=True, disk_disabled=True, max_bytes_memory=max_bytes)
+
+    @classmethod
+    def on_disk(cls, path: Path, max_bytes: int = 8 * 1024**3) -> CacheOptions:
+        """Snapshots in a directory that outlive the process, ``max_bytes`` of them at most."""
+        return cls(path=Path(path), enabled=True, max_bytes_disk=max_bytes)
+
+    @property
+    def disk_entries(self) -> int:
+        """``max_entries_disk`` with its default filled in."""
+        return self.max_entries_disk or 4096
+
+
+@dataclass(frozen=True)
+class ModelLoadingOptions:
+    """How a model is loaded.
+
+    ``context_size``: most tokens of one sequence (None: the model's own, at most 8,192). ``slots``: sequences that run
+    at once. ``cpu_threads``: None takes the physical cores this process may use. ``n_gpu_layers``: layers on a GPU
+    (-1 = all, 0 = none). ``use_mmap``: map the file instead of reading it. ``chat_template``: Jinja text that replaces
+    the model's. ``flash_attention``; ``kv_type_k``, ``kv_type_v``: f32, f16, bf16, q8_0 or q4_0. ``batch_size``: most
+    prompt tokens computed in one step. ``random_seed``: seed of generations that give none. ``mm_proj_path`` is the
+    projector of a model that sees or hears (None: the one beside the model); ``media_cache_bytes``: most memory for
+    pictures and sound that were encoded already. The audio paths are companions of models that speak. ``adapters``:
+    LoRA adapters of generations that name none. ``extras`` is a JSON text: an object of options by these names, which
+    win over the fields.
+    """
+
+    context_size: int | None = None
+    cpu_threads: int | None = None
+    n_gpu_layers: int = 0
+    use_mmap: bool = True
+    chat_template: str | None = None
+    random_seed: int | None = None
+    cache_options: CacheOptions = field(default_factory=CacheOptions)
+    slots: int = 4
+    batch_size: int = 512
+    flash_attention: bool = True
+    kv_type_k: str = "f16"
+    kv_type_v: str = "f16"
+    mm_proj_path: Path | None = None
+    audio_decoder_path: Path | None = None
+    audio_tokenizer_path: Path | None = None
+    media_cache_bytes: int = 256 * 1024**2
+    adapters: Sequence[LoraAdapter] = ()
+    extras: str | None = None
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            if getattr(self, f.name) is None and f.default is not None:  # None means the default everywhere
+                default = CacheOptions() if f.name == "cache_options" else f.default
+                object.__setattr__(self, f.name, default)
+        for name in ("mm_proj_path", "audio_decoder_path", "audio_tokenizer_path"):
+            if isinstance(getattr(self, name), str):  # as JSON holds it
+                object.__setattr__(self, name, Path(getattr(self, name)))
+        object.__setattr__(self, "adapters", adapters_of(self.adapters))
+        for name in ("use_mmap", "flash_attention"):
+            if not isinstance(getattr(self, name), bool):
+                raise LeapOptionsError(name, f"{getattr(self, name)!r} is not true or false")
+        if not isinstance(self.chat_template, (str, type(None))):
+            raise LeapOptionsError("chat_template", f"{self.chat_template!r} is not a text")
+        if not isinstance(self.cache_options, CacheOptions):
+            raise LeapOptionsError("cache_options", "must be CacheOptions")
+        for name, low in (
+            ("context_size", 8),
+            ("cpu_threads", 1),
+            ("slots", 1),
+            ("batch_size", 1),
+            ("media_cache_bytes", 0),
+        ):
+            check_integer(name, getattr(self, name), low)
+        check_integer("n_gpu_layers", self.n_gpu_layers, -1)
+        check_integer("random_seed", self.random_seed, 0)
+        for name, most in (("slots", 256), ("cpu_threads", 512)):
+            if (getattr(self, name) or 0) > most:
+                raise LeapOptionsError(name, f"{getattr(self, name)} must be {most} or fewer (llama.cpp's limit)")
+        for name in ("kv_type_k", "kv_type_v"):
+            if getattr(self, name) not in KV_TYPES:
+                raise LeapOptionsError(name, f"{getattr(self, name)!r} is not one of {', '.join(KV_TYPES)}")
+
+    def with_extras(self) -> ModelLoadingOptions:
+        """These options with what ``extras`` says. Raises LeapOptionsError for what it cannot say."""
+        return (
+            self
+            if self.extras is None
+            else replace(self, extras=None, **read_extras([f.name for f in fields(self)], self.extras))
+        )
