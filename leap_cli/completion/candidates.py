@@ -22,7 +22,7 @@ from ..framework.environment import Environment
 Item = CompletionItem[str]
 Source = Callable[[click.Context, str], Iterable[Item]]
 
-BUILTIN = "builtin"
+BUILTINS = {"builtin": "the demo model that leap brings along", "builtin-audio": "one that hears notes and beeps"}
 OWN_TOOLS = ("current_time", "calculate", "read_file")
 
 
@@ -57,10 +57,10 @@ def models(context: click.Context, begun: str) -> Iterator[Item]:
     names = list(_installed(env))
     yield from (CompletionItem(name, help="on this machine") for name in names)
     yield from (CompletionItem(name, help=f"alias of {model}") for name, model in _aliases(env).items())
-    yield CompletionItem(BUILTIN, help="the demo model that leap brings along")
+    yield from (CompletionItem(name, help=about) for name, about in BUILTINS.items())
     known = _catalogue(env)
     yield from (CompletionItem(name, help=str(entry.get("about", ""))) for name, entry in known.items())
-    if begun and not any(name.lower().startswith(begun.lower()) for name in (*names, *known, BUILTIN)):
+    if begun and not any(name.lower().startswith(begun.lower()) for name in (*names, *known, *BUILTINS)):
         yield CompletionItem("", type="file")
 
 

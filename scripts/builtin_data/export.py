@@ -11,10 +11,11 @@ from gguf.quants import dequantize, quantize
 from torch import Tensor
 
 from builtin_data.network import Network
-from builtin_data.tokenizer import BOS, END, PAD, SPECIAL, USER_DEFINED, Vocabulary
+from builtin_data.tokenizer import BOS, END, PAD, USER_DEFINED, Vocabulary
 
 TEMPLATE = Path(__file__).with_name("template.jinja")
 NAME = "leap built-in demo"
+DESCRIPTION = "A tiny LFM2 trained on generated dialogues; the demonstration and test model of leap."
 
 
 def _tensors(network: Network) -> dict[str, Tensor]:
@@ -44,18 +45,25 @@ def _tensors(network: Network) -> dict[str, Tensor]:
     return named
 
 
-def _token_types() -> list[int]:
-    return [gguf.TokenType.USER_DEFINED if token in USER_DEFINED else gguf.TokenType.CONTROL for token in SPECIAL]
+def _token_types(vocabulary: Vocabulary) -> list[int]:
+    kinds = gguf.TokenType
+    special = [kinds.USER_DEFINED if token in USER_DEFINED else kinds.CONTROL for token in vocabulary.special]
+    return special + [kinds.NORMAL] * (len(vocabulary.tokens) - len(special))
 
 
-def write_gguf(network: Network, vocabulary: Vocabulary, path: Path) -> None:
-    """Write the file under another name first, so that a reader never sees half of it."""
+def write_gguf(
+    network: Network, vocabulary: Vocabulary, path: Path, name: str = NAME, description: str = DESCRIPTION
+) -> None:
+    """Write the file under another name first, so that a reader never sees half of it.
+
+    A network that is not causal is written as an encoder whose vector of a text is that of its first token.
+    """
     shape = network.shape
     draft = path.with_suffix(".part")
     writer = gguf.GGUFWriter(draft, "lfm2")
     writer.add_type(gguf.GGUFType.MODEL)
-    writer.add_name(NAME)
-    writer.add_description("A tiny LFM2 trained on generated dialogues; the demonstration and test model of leap.")
+    writer.add_name(name)
+    writer.add_description(description)
     writer.add_license("apache-2.0")
     writer.add_size_label(f"{sum(p.numel() for p in network.parameters()) / 1e6:.1f}M")
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_Q8_0)
@@ -73,7 +81,7 @@ def write_gguf(network: Network, vocabulary: Vocabulary, path: Path) -> None:
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("lfm2")
     writer.add_token_list(vocabulary.tokens)
-    writer.add_token_types(_token_types() + [gguf.TokenType.NORMAL] * (len(vocabulary.tokens) - len(SPECIAL)))
+    writer.add_token_types(_token_types(vocabulary))
     writer.add_token_merges([" ".join(merge) for merge in vocabulary.merges])
     writer.add_bos_token_id(BOS)
     writer.add_eos_token_id(END)
@@ -81,14 +89,18 @@ def write_gguf(network: Network, vocabulary: Vocabulary, path: Path) -> None:
     writer.add_pad_token_id(PAD)
     writer.add_add_bos_token(True)
     writer.add_add_eos_token(False)
-    writer.add_chat_template(TEMPLATE.read_text(encoding="utf-8").rstrip("\n"))
-    for name, tensor in _tensors(network).items():
+    if shape.causal:
+        writer.add_chat_template(TEMPLATE.read_text(encoding="utf-8").rstrip("\n"))
+    else:
+        writer.add_causal_attention(False)
+        writer.add_pooling_type(gguf.PoolingType.CLS)
+    for tensor_name, tensor in _tensors(network).items():
         values = tensor.detach().float().numpy().astype(np.float32)
         if values.ndim == 2 and values.shape[1] % 32 == 0:
             packed = quantize(values, gguf.GGMLQuantizationType.Q8_0)
-            writer.add_tensor(name, packed, raw_dtype=gguf.GGMLQuantizationType.Q8_0)
+            writer.add_tensor(tensor_name, packed, raw_dtype=gguf.GGMLQuantizationType.Q8_0)
         else:
-            writer.add_tensor(name, values)
+            writer.add_tensor(tensor_name, values)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 SHORT = 200
+Rotation = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Shape:
     context: int = 2048
     theta: float = 1e6
     epsilon: float = 1e-5
+    causal: bool = True
 
 
 class Norm(nn.Module):
@@ -47,44 +49,46 @@ class Norm(nn.Module):
 
 
 class ShortConvolution(nn.Module):
-    """Gated causal depthwise convolution over the last `kernel` positions."""
+    """Gated depthwise convolution over the last `kernel` positions, or where nothing is causal, around each."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.in_proj = nn.Linear(shape.width, 3 * shape.width, bias=False)
         self.out_proj = nn.Linear(shape.width, shape.width, bias=False)
         self.kernel = nn.Parameter(torch.randn(shape.width, shape.kernel) * shape.kernel**-0.5)
+        self.behind = 0 if shape.causal else (shape.kernel - 1) // 2
 
-    def forward(self, x: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
+    def forward(self, x: Tensor, rotation: Rotation, seen: Tensor | None = None) -> Tensor:
         gate_in, gate_out, value = self.in_proj(x).chunk(3, dim=-1)
         signal = gate_in * value
         taps = self.kernel.to(x.dtype)
         size = taps.shape[1]
-        padded = F.pad(signal, (0, 0, size - 1, 0))
+        padded = F.pad(signal, (0, 0, size - 1 - self.behind, self.behind))
         length = x.shape[1]
         mixed = sum(padded[:, tap : tap + length] * taps[:, tap] for tap in range(size))
         return self.out_proj(gate_out * mixed)
 
 
-def rotate(x: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
+def rotate(x: Tensor, rotation: Rotation) -> Tensor:
     """Rotary position embedding, the NEOX layout: first half paired with second half."""
     cos, sin = rotation
     first, second = x.chunk(2, dim=-1)
     return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1).to(x.dtype)
 
 
-def _attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Causal attention; for short rows the plain product is the faster one on a processor."""
+def _attend(q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None) -> Tensor:
+    """Attention to what is `seen`, or without it causal; for short rows the plain product is faster on a processor."""
     length = q.shape[-2]
     if length > SHORT:
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=seen, is_causal=seen is None)
     scores = (q @ k.mT).float() * q.shape[-1] ** -0.5
-    seen = torch.ones(length, length, dtype=torch.bool, device=q.device).tril()
+    if seen is None:
+        seen = torch.ones(length, length, dtype=torch.bool, device=q.device).tril()
     return scores.masked_fill(~seen, -torch.inf).softmax(-1).to(v.dtype) @ v
 
 
 class Attention(nn.Module):
-    """Causal grouped-query attention with normed queries and keys."""
+    """Grouped-query attention with normed queries and keys."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -96,7 +100,7 @@ class Attention(nn.Module):
         self.q_norm = Norm(shape.head_width, shape.epsilon)
         self.k_norm = Norm(shape.head_width, shape.epsilon)
 
-    def forward(self, x: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
+    def forward(self, x: Tensor, rotation: Rotation, seen: Tensor | None = None) -> Tensor:
         batch, length, _ = x.shape
         heads = (batch, length, -1, self.shape.head_width)
         q = rotate(self.q_norm(self.q(x).view(heads)).transpose(1, 2), rotation)
@@ -104,7 +108,7 @@ class Attention(nn.Module):
         v = self.v(x).view(heads).transpose(1, 2)
         group = self.shape.heads // self.shape.kv_heads
         k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
-        mixed = _attend(q, k, v.to(q.dtype))
+        mixed = _attend(q, k, v.to(q.dtype), seen)
         return self.out(mixed.transpose(1, 2).reshape(batch, length, -1))
 
 
@@ -130,8 +134,8 @@ class Layer(nn.Module):
         for matrix in self.outputs:
             nn.init.zeros_(matrix.weight)
 
-    def forward(self, x: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
-        x = x + self.mixer(self.mixer_norm(x), rotation)
+    def forward(self, x: Tensor, rotation: Rotation, seen: Tensor | None = None) -> Tensor:
+        x = x + self.mixer(self.mixer_norm(x), rotation, seen)
         normed = self.feed_norm(x)
         return x + self.down(F.silu(self.gate(normed)) * self.up(normed))
 
@@ -163,11 +167,20 @@ class Network(nn.Module):
                 matrix.weight.data *= residual
 
     def forward(self, tokens: Tensor) -> Tensor:
-        length = tokens.shape[1]
+        return self.run(self.embedding(tokens))
+
+    def run(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
+        """Embedded tokens or media [batch, length, width] to hidden states.
+
+        `padding` [batch, length] is where a row of a network that is not causal has ended; its embeddings are zeros.
+        """
+        length = x.shape[1]
         rotation = (self.cos[:length], self.sin[:length])
-        x = self.embedding(tokens)
+        seen = None if padding is None else ~padding[:, None, None, :]
         for layer in self.layers:
-            x = layer(x, rotation)
+            x = layer(x, rotation, seen)
+            if padding is not None:
+                x = x.masked_fill(padding[..., None], 0.0)
         return self.norm(x)
 
     def logits(self, hidden: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -45,10 +45,11 @@ WHOLE_WORDS = phrases("tokenizer", "whole_words")
 
 @dataclass
 class Vocabulary:
-    """Tokens in order of their ids, and the merges in order of their rank."""
+    """Tokens in order of their ids, and the merges in order of their rank; the first tokens are the special ones."""
 
     tokens: list[str]
     merges: list[tuple[str, str]]
+    special: list[str] = field(default_factory=lambda: list(SPECIAL))
 
     def encoder(self) -> Tokenizer:
         ids = {token: i for i, token in enumerate(self.tokens)}
@@ -60,31 +61,44 @@ class Vocabulary:
             ]
         )
         tokenizer.decoder = decoders.ByteLevel()
-        tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL])
+        tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in self.special])
         return tokenizer
 
 
 def learn(texts: Iterable[str], size: int) -> Vocabulary:
     """Learn a vocabulary of exactly `size` tokens."""
     words = ["Ġ" + word for word in dict.fromkeys(WHOLE_WORDS) if word.isalpha()]
+    vocabulary = _learn(texts, size - len(words), SPECIAL, MERGEABLE)
+    assert len(vocabulary.tokens) == size - len(words), len(vocabulary.tokens)
+    return Vocabulary(vocabulary.tokens + words, vocabulary.merges)
+
+
+def learn_closed(texts: Iterable[str], most: int, special: Iterable[str] = (), frequency: int = 20) -> Vocabulary:
+    """Learn a vocabulary of at most `most` tokens for few and frequent words, which join with the space before them.
+
+    `special` come after the usual special tokens; what is merged stands in the texts `frequency` times.
+    """
+    return _learn(texts, most, [*SPECIAL, *special], LLAMA3, frequency)
+
+
+def _learn(texts: Iterable[str], size: int, special: list[str], split: str, frequency: int = 20) -> Vocabulary:
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(Regex(MERGEABLE), "isolated"),
+            pre_tokenizers.Split(Regex(split), "isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     trainer = trainers.BpeTrainer(
-        vocab_size=size - len(SPECIAL) - len(words),
+        vocab_size=size - len(special),
         initial_alphabet=alphabet,
         show_progress=False,
-        min_frequency=20,
+        min_frequency=frequency,
         max_token_length=12,
     )
     tokenizer.train_from_iterator(texts, trainer)
     learned = tokenizer.get_vocab(with_added_tokens=False)
     ordered = sorted(learned, key=learned.__getitem__)
     merges = [tuple(merge) for merge in json.loads(tokenizer.to_str())["model"]["merges"]]
-    assert len(ordered) == size - len(SPECIAL) - len(words), len(ordered)
-    return Vocabulary(SPECIAL + ordered + words, merges)
+    return Vocabulary(special + ordered, merges, special)

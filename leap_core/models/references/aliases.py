@@ -16,6 +16,8 @@ from ...errors import LeapOptionsError, LeapSerializationError
 
 NAME = re.compile(r"[^\W_][\w+-]*(\.[\w+-]+)*")
 ENDINGS = (".gguf", ".json", ".bundle")
+BUILTINS = ("builtin", "builtin-audio")
+"""The models that leap brings along: one that reads, one that hears."""
 
 
 def read_aliases(file: Path) -> dict[str, str]:
@@ -30,7 +32,7 @@ def read_aliases(file: Path) -> dict[str, str]:
 
 def check_alias(name: str, model: str) -> None:
     """Raises LeapOptionsError for a name that would be read as a path or a reference, and for an empty model."""
-    if not NAME.fullmatch(name) or name.lower().endswith(ENDINGS) or name.lower() == "builtin":
+    if not NAME.fullmatch(name) or name.lower().endswith(ENDINGS) or name.lower() in BUILTINS:
         raise LeapOptionsError("alias", f"{name!r} cannot be a model's name: letters, digits and .+-_ only")
     if not model.strip():
         raise LeapOptionsError("alias", f"{name!r} must stand for a model")

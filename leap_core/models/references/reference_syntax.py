@@ -1,6 +1,6 @@
 """How a model is named. One grammar wherever leap takes a model:
 
-    builtin                                      the small model that leap brings along
+    builtin  builtin-vl  builtin-audio  …        the small models that leap brings along
     ./model.gguf  models/mine.json  ~/mine/      a GGUF file, a manifest, a directory
     LFM2.5-1.2B-Instruct[:Q4_K_M]                a name of the catalogue (any case, a unique beginning is enough)
     LFM2.5-1.2B-Instruct-Q4_K_M                  the same, or the directory of an installed model
@@ -25,7 +25,7 @@ from ...errors import LeapModelLoadingError, LeapModelNotFoundError, LeapSeriali
 from ..file_names import NameParts, preferred_quantization, split_name
 from ..manifests.manifest import path_of_file_url
 from ..safe_names import REPOSITORY
-from .aliases import expand
+from .aliases import BUILTINS, expand
 from .catalogue import Catalogue, CatalogueEntry
 
 BUILTIN = "builtin"
@@ -38,7 +38,9 @@ _HUB_PAGE = re.compile(rf"/(?P<repo>{REPOSITORY.pattern})/(?:resolve|blob)/(?P<r
 
 @dataclass(frozen=True)
 class Builtin:
-    """The model that leap brings along."""
+    """A model that leap brings along: one of BUILTINS."""
+
+    name: str = BUILTIN
 
 
 @dataclass(frozen=True)
@@ -111,8 +113,8 @@ def parse_reference(
     text, quantization = expand(text.strip(), quantization, aliases or {})
     if not text:
         raise LeapModelNotFoundError("the model's name is empty")
-    if text.lower() == BUILTIN:
-        return Builtin()
+    if text.lower() in BUILTINS:
+        return Builtin(text.lower())
     installed = list(installed)
     if text.lower().startswith("hf:"):
         return _hub_file(text[3:].removeprefix("//"), text, catalogue, quantization)

@@ -29,7 +29,6 @@ from ..store import InstalledModel, Store, identity_of
 from .aliases import read_aliases
 from .catalogue import Catalogue, CatalogueEntry
 from .reference_syntax import (
-    BUILTIN,
     Builtin,
     CatalogueName,
     HubFile,
@@ -114,7 +113,7 @@ class _Resolver:
     def resolve(self, reference: str, quantization: str | None) -> LocalModel:
         named = self.named(reference, quantization)
         if isinstance(named, Builtin):
-            return self._builtin()
+            return self._builtin(named.name)
         if isinstance(named, LocalPath):
             return self.at_path(named.path, reference)
         if isinstance(named, InstalledName):
@@ -129,7 +128,7 @@ class _Resolver:
             return self._of_repository(reference, model, named.repo, named.quantization, default)
         return self._of_origin(named, reference)
 
-    def _builtin(self) -> LocalModel:
+    def _builtin(self, name: str) -> LocalModel:
         try:
             from ...builtin import model_path
         except ImportError:
@@ -137,7 +136,9 @@ class _Resolver:
                 "this installation of leap has no built-in model", hint="leap download LFM2.5-350M gets a real one"
             ) from None
         greedy = SamplingDefaults(temperature=0.0)  # it copies and calculates, so the likeliest token is the right one
-        return replace(self.at_path(Path(model_path()), BUILTIN), model_id=BUILTIN, sampling=greedy)
+        kind = "audio" if name == "builtin-audio" else None  # its only companion is one that a model that sees has too
+        model = self.at_path(model_path(name), name)
+        return replace(model, model_id=name, sampling=greedy, kind=kind or model.kind)
 
     def at_path(self, path: Path, reference: str) -> LocalModel:
         """The model that a file or directory is, with what lies beside it."""

@@ -1,0 +1,58 @@
+"""The built-in models that see and hear, through leap: right answers about media that they were not trained on."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from leap_core import ChatMessage, GenerationOptions, Leap, ModelLoadingOptions
+from leap_core.message_parts import Audio, Text
+from leap_core.responses import Complete
+from leap_core.testing.sound_questions import TRANSCRIBE, transcribe
+from leap_core.testing.sounds import RATE, Clip, clip_of, random_clip
+
+
+def heard(clip: Clip) -> Audio:
+    return Audio.from_float_samples(clip.play().tolist(), RATE)
+
+
+def answer(runner, *parts, system=None):
+    history = [ChatMessage("system", system)] if system else []
+    conversation = runner.create_conversation_from_history(history)
+    for response in conversation.generate_response(ChatMessage("user", parts), GenerationOptions(max_tokens=100)):
+        if isinstance(response, Complete):
+            return response.full_message.text
+    raise AssertionError("no answer")
+
+
+@pytest.fixture(scope="module")
+def ears():
+    with Leap.load("builtin-audio", ModelLoadingOptions(cpu_threads=1)) as runner:
+        yield runner
+
+
+@pytest.mark.parametrize(
+    ("names", "question", "expected"),
+    [
+        (("do", "mi", "so"), "Which notes do you hear?", "do mi so."),
+        (("ti", "re"), "How many notes are there?", "There are 2 notes."),
+        (("fa", "la", "do"), "What is the second note?", "The second note is la."),
+        (("so", "fa", "re"), "Which note is the highest?", "The highest note is so."),
+        (("beep", "beep", "beep"), "How many beeps do you hear?", "There are 3 beeps."),
+    ],
+)
+def test_notes_are_heard(ears, names, question, expected):
+    assert answer(ears, heard(clip_of(*names)), Text(question)) == expected
+    assert answer(ears, Text(question), heard(clip_of(*names))) == expected
+
+
+def test_unseen_clips_are_transcribed(ears):
+    """Twenty by chance, of which 99 in 100 come out right."""
+    clips = [random_clip(random.Random(f"test/{seed}")) for seed in range(20)]
+    right = [answer(ears, heard(clip), system=TRANSCRIBE) == transcribe(clip) for clip in clips]
+    assert sum(right) >= 18
+
+
+def test_a_question_without_a_clip_is_answered_too(ears):
+    assert answer(ears, Text("How many notes are there?")) == "I hear no audio. Give me some with --audio."
