@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,8 +22,15 @@ from leap_cli.config.settings import GENERAL, OF_A_TOOL, commands  # noqa: E402
 from leap_cli.exit_codes import ExitCode  # noqa: E402
 from leap_cli.framework.option_defaults import option_key, option_variable, options_of  # noqa: E402
 from leap_cli.help.examples import EXAMPLES  # noqa: E402
+from leap_cli.help.words import WORDS  # noqa: E402
 
 PAGE = ROOT / "docs" / "reference.md"
+WORDS_PAGE = ROOT / "docs" / "words.md"
+WORDS_TEXT = (
+    "Written by `python scripts/make_reference.py`. A name means the same in every command, and a thing has one name. "
+    "Former spellings are still taken, on the command line, as variables and in config.toml, and are no longer shown. "
+    "`list`, `show`, `remove` and `help` are the verbs; `ls`, `rm`, `info` and `status` are taken for them too."
+)
 
 
 def page() -> str:
@@ -92,5 +100,13 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
+def words_page() -> str:
+    """The page of the names of options."""
+    rows = [f"| `{name}` | {_cell(meaning)} |" for name, meaning in WORDS.items()]
+    head = ["# The words of the command line", "", *textwrap.wrap(WORDS_TEXT, 120), ""]
+    return "\n".join([*head, "| option | meaning |", "|---|---|", *rows]) + "\n"
+
+
 if __name__ == "__main__":
     PAGE.write_text(page(), "utf-8")
+    WORDS_PAGE.write_text(words_page(), "utf-8")

@@ -154,7 +154,7 @@ def run_in_foreground(configuration: JobsConfiguration) -> None:
     before = {number: signal.signal(number, lambda *_: worker.stop.set()) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         if not worker.run():
-            raise LeapUnavailableError("a worker runs already", hint="leap jobs worker --stop ends it")
+            raise LeapUnavailableError("a worker runs already", hint="leap jobs worker --end ends it")
     finally:
         for number, handler in before.items():
             with suppress(ValueError, TypeError):

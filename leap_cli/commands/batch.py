@@ -11,6 +11,7 @@ import click
 
 from ..display.batches import ProgressLine, show_nothing, summary, warn_of_problems
 from ..exit_codes import ExitCode
+from ..framework.aliases import renamed_option
 from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
 from ..framework.interrupts import stopping_on_interrupt
@@ -38,12 +39,30 @@ if TYPE_CHECKING:
 @click.argument("source", metavar="INPUT")
 @click.option("-o", "--output", "target", metavar="FILE", default="-", help="Where results go; - (default) is stdout.")
 @click.option("-s", "--system", metavar="TEXT", help="System prompt of lines that have none; or @FILE.")
-@click.option("--template", metavar="TEXT", help="Make each prompt of a line's fields or columns: 'Translate: {text}'.")
-@click.option("--tools", metavar="FILE", help="Functions for lines that declare none: OpenAI's JSON list.")
+@renamed_option(
+    "--pattern",
+    "template",
+    formerly=("--template",),
+    metavar="TEXT",
+    help="Make each prompt of a line's fields or columns: 'Translate: {text}'.",
+)
+@renamed_option(
+    "--tools-file",
+    "tools",
+    formerly=("--tools",),
+    metavar="FILE",
+    help="Functions for lines that declare none: OpenAI's JSON list.",
+)
 @loading_flags
 @generation_flags
 @constraint_flags
-@click.option("--show-thinking", is_flag=True, help="Let the model reason, and keep that in the results.")
+@renamed_option(
+    "--keep-reasoning",
+    "show_thinking",
+    formerly=("--show-thinking",),
+    is_flag=True,
+    help="Let the model reason, and keep that in the results.",
+)
 @click.option(
     "--concurrency", type=click.IntRange(1, 256), default=16, show_default=True, metavar="N", help="Lines at once."
 )
@@ -52,8 +71,10 @@ if TYPE_CHECKING:
     type=click.Choice(["jsonl", "json", "csv", "tsv", "lines"]),
     help="How INPUT is written; by its extension by default, else jsonl.",
 )
-@click.option(
-    "--output-format",
+@renamed_option(
+    "--format",
+    "output_format",
+    formerly=("--output-format",),
     type=click.Choice(["auto", "openai", "plain", "csv", "tsv"]),
     default="auto",
     show_default=True,
@@ -67,7 +88,13 @@ if TYPE_CHECKING:
 )
 @click.option("--ordered/--unordered", default=True, help="Write in the order of the input (default), or as ready.")
 @click.option("--skip-invalid", is_flag=True, help="Leave out lines that cannot be used, instead of refusing all.")
-@click.option("--overwrite", is_flag=True, help="Start over, and replace what the output holds.")
+@renamed_option(
+    "--replace",
+    "overwrite",
+    formerly=("--overwrite",),
+    is_flag=True,
+    help="Start over, and replace what the output holds.",
+)
 @click.option("--journal", metavar="FILE", help="Where progress is kept; beside the output by default.")
 @click.option("-q", "--quiet", is_flag=True, help="No summary.")
 @background_flags()
@@ -104,7 +131,7 @@ def command(
     """Answer every line of INPUT, a file of JSON lines, JSON, CSV, TSV or plain lines, or - for standard input.
 
     A line is {"prompt": "..."}, {"messages": [...]}, a string, a request of OpenAI's Batch format (custom_id and body),
-    or, with --template, an object of variables; a row of a table is one too. What a line says (temperature, schema,
+    or, with --pattern, an object of variables; a row of a table is one too. What a line says (temperature, schema,
     tools, ...) wins over the options here.
 
     The same command again goes on where it was ended, by Ctrl-C, a crash or a power failure: FILE.journal keeps what

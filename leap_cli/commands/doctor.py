@@ -6,6 +6,7 @@ import click
 
 from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_command
+from ..framework.durations import Duration
 from ..framework.environment import Environment
 from ..framework.output import Format, Output
 from ..options.output_format import FormatChoice
@@ -14,10 +15,10 @@ from ..options.output_format import FormatChoice
 @leap_command("doctor", repairs=True)
 @click.option(
     "--timeout",
-    type=click.FloatRange(1, 3600),
-    default=120.0,
+    type=Duration(),
+    default="2m",
     show_default=True,
-    metavar="SECONDS",
+    metavar="TIME",
     help="How long the built-in model may take to answer.",
 )
 @click.option(

@@ -8,7 +8,9 @@ import click
 
 from ..display.downloads import DownloadPrinter, show_plan
 from ..exit_codes import ExitCode
+from ..framework.aliases import renamed_option
 from ..framework.click_classes import leap_command
+from ..framework.durations import Duration
 from ..framework.environment import Environment
 from ..framework.interrupts import stopping_on_interrupt
 from ..framework.output import Format, Output
@@ -27,11 +29,13 @@ from ..options.value_types import ModelName
 @click.option(
     "--retries", type=click.IntRange(0, 1000), default=5, show_default=True, help="Failures in a row to bear."
 )
-@click.option(
-    "--timeout",
-    type=click.FloatRange(0.1, 86_400),
-    metavar="SECONDS",
-    help="How long a connection may be silent; 20 by default.",
+@renamed_option(
+    "--stall",
+    "timeout",
+    formerly=("--timeout",),
+    type=Duration(),
+    metavar="TIME",
+    help="How long a connection may be silent; 20s by default.",
 )
 @click.option(
     "--format",

@@ -11,6 +11,7 @@ import click
 
 from ..display.jobs import EventPrinter, done, exit_code_of_job, shown
 from ..exit_codes import ExitCode
+from ..framework.aliases import renamed_option
 from ..framework.click_classes import leap_group
 from ..framework.confirmation import confirm_removal, removal_flags
 from ..framework.durations import Duration, age
@@ -44,8 +45,8 @@ def command() -> None:
 @command.command("list", short_help="List jobs, newest first.")
 @click.option("--state", "states", type=click.Choice(STATES), multiple=True, help="Only those; may be repeated.")
 @click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="Only those; may be repeated.")
-@click.option("-n", "--limit", type=click.IntRange(1, LARGEST), metavar="N", help="At most so many.")
-@click.option("-q", "--quiet", is_flag=True, help="Ids only: the same as --format quiet.")
+@renamed_option("--limit", formerly=("-n",), type=click.IntRange(1, LARGEST), metavar="N", help="At most so many.")
+@click.option("-q", "--quiet", is_flag=True, hidden=True, help="Ids only: the same as --format quiet.")
 @format_flag
 @click.pass_obj
 def list_jobs(
@@ -99,7 +100,7 @@ def status(env: Environment, /, ids: tuple[str, ...], watch: bool, format: str) 
 
 @command.command(short_help="Print what a job has put out.")
 @click.argument("id", metavar="JOB", type=JobId())
-@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
+@renamed_option("--follow", formerly=("-f",), is_flag=True, help="Go on until the job has ended.")
 @click.option("--attempt", type=click.IntRange(1, LARGEST), metavar="N", help="Of this attempt instead of the newest.")
 @format_flag
 @click.pass_obj
@@ -225,7 +226,7 @@ def prune(
 
 @command.command(short_help="Start, stop or describe the worker.")
 @click.option("--foreground", is_flag=True, help="Be the worker, until Ctrl-C.")
-@click.option("--stop", is_flag=True, help="End it; what it is doing is queued again.")
+@renamed_option("--end", "stop", formerly=("--stop",), is_flag=True, help="End it; what it is doing is queued again.")
 @click.option("--status", "only_status", is_flag=True, help="Only tell whether one runs.")
 @click.option(
     "--print-unit",

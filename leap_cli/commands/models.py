@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..exit_codes import ExitCode
+from ..framework.aliases import renamed_option
 from ..framework.click_classes import leap_group
 from ..framework.environment import Environment
 from ..framework.output import Format, Output
@@ -273,7 +274,9 @@ def gc(env: Environment, /, dry_run: bool, format: str) -> None:
     show_default=True,
     help="How: auto takes the first of these that the disk can do.",
 )
-@click.option("--force", is_flag=True, help="Replace an installed model of that name.")
+@renamed_option(
+    "--replace", "force", formerly=("--force",), is_flag=True, help="Replace an installed model of that name."
+)
 @click.pass_obj
 def import_file(env: Environment, /, file: Path, name: str | None, quant: str | None, mode: str, force: bool) -> None:
     """Take a model into the store: a GGUF FILE with the companions beside it, a manifest, or a directory.

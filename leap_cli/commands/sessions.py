@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..framework.aliases import renamed_option
 from ..framework.click_classes import leap_group
 from ..framework.confirmation import confirm_removal, removal_flags
 from ..framework.durations import Duration, age
@@ -29,8 +30,8 @@ def command() -> None:
 
 
 @command.command("list", short_help="List sessions, the last one first.")
-@click.option("-n", "--limit", type=click.IntRange(1), metavar="N", help="At most so many.")
-@click.option("-q", "--quiet", is_flag=True, help="Ids only: the same as --format quiet.")
+@renamed_option("--limit", formerly=("-n",), type=click.IntRange(1), metavar="N", help="At most so many.")
+@click.option("-q", "--quiet", is_flag=True, hidden=True, help="Ids only: the same as --format quiet.")
 @format_flag
 @click.pass_obj
 def list_sessions(env: Environment, /, limit: int | None, quiet: bool, format: str) -> None:

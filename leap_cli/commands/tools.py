@@ -10,6 +10,7 @@ import click
 from leap_core.errors import LeapSchemaError, LeapToolError
 
 from ..exit_codes import ExitCode
+from ..framework.aliases import renamed_option
 from ..framework.click_classes import leap_group
 from ..framework.environment import Environment
 from ..framework.output import Format, Output
@@ -130,7 +131,7 @@ def check(env: Environment, /, names: tuple[str, ...], tools_file: tuple[str, ..
 @click.argument("name")
 @click.argument("arguments", default="{}")
 @tools_file
-@click.option("--allow", is_flag=True, help="Run it without asking.")
+@renamed_option("-y", "--yes", "allow", formerly=("--allow",), is_flag=True, help="Run it without asking.")
 @click.pass_obj
 def call(env: Environment, /, name: str, arguments: str, tools_file: tuple[str, ...], allow: bool) -> ExitCode:
     """Call a tool as a model would: ARGUMENTS is a JSON object. The result goes to stdout."""

@@ -19,6 +19,15 @@ from .environment import Environment
 from .output import Output
 from .text_arguments import check_texts
 
+OTHER_VERBS = {
+    "ls": ("list",),
+    "rm": ("remove",),
+    "delete": ("remove",),
+    "info": ("info", "show", "status", "get"),
+    "show": ("info", "status", "get"),
+    "status": ("info", "show"),
+}
+"""What else a verb may be called, in every group: the first of these that a group has."""
 CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 
 
@@ -113,6 +122,14 @@ class LeapGroup(LeapCommand, click.Group):
 
     command_class = LeapCommand
     group_class = type
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """A verb, or one of its other spellings."""
+        found = super().get_command(ctx, cmd_name)
+        if found is not None:
+            return found
+        spelling = next((each for each in OTHER_VERBS.get(cmd_name, ()) if each in self.commands), None)
+        return None if spelling is None else super().get_command(ctx, spelling)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_options(ctx, formatter)

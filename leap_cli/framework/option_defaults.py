@@ -22,6 +22,7 @@ import click
 
 from leap_core.errors import LeapSerializationError
 
+from .aliases import former_names
 from .environment import Environment
 
 TABLE = "options"
@@ -51,19 +52,21 @@ class OptionDefaults(UserDict[str, Any]):
             if name == TABLE:
                 shared = {key: value for key, value in configured.items() if not isinstance(value, dict)}
         values: dict[str, Any] = {}
-        known = {option_name(option): option for option in options_of(self._command)}
+        known = _by_name(self._command)
         self._warn_of_variables(known)
         for name in configured:
             if name not in known:
                 raise click.UsageError(f"{file}: {_unknown(name, self._path, known)}")
         for name, option in known.items():
             parameter = str(option.name)
-            variable = option_variable(self._path, option)
+            if parameter in values and name != option_name(option):
+                continue  # its new name is set too
+            variable = _variable(self._path, name)
             if self._env.variables.get(variable):
                 values[parameter] = split_variable(self._env.variables[variable], option, variable)
                 self.origins[parameter] = variable
             elif name in configured:
-                where = f"{file}: {option_key(self._path, option)}"
+                where = f"{file}: {option_key(self._path)}.{name}"
                 check_shape(configured[name], option, where)
                 values[parameter] = _as_list(configured[name], option)
                 self.origins[parameter] = where
@@ -84,7 +87,7 @@ class OptionDefaults(UserDict[str, Any]):
     def _warn_of_variables(self, known: Mapping[str, click.Option]) -> None:
         """Variables that name this command and none of its options."""
         begin = "_".join(["LEAP", *self._path.split(), ""]).upper().replace("-", "_")
-        variables = {option_variable(self._path, option) for option in known.values()}
+        variables = {_variable(self._path, name) for name in known}
         for name in self._env.variables:
             if name.startswith(begin) and name not in variables:
                 self.warnings.append(f"${name} is the variable of no option{_meant(name, variables)}")
@@ -102,7 +105,7 @@ class OptionDefaults(UserDict[str, Any]):
 
     def prefer(self, given: dict[str, Any], file: str) -> None:
         """Let values from elsewhere, by the names of their options, go before these. Raises UsageError."""
-        known = {option_name(option): option for option in options_of(self._command)}
+        known = _by_name(self._command)
         for name, value in given.items():
             if name not in known:
                 raise click.UsageError(f"{file}: {_unknown(name, self._path, known)}")
@@ -131,7 +134,19 @@ def option_key(path: str, option: click.Option | None = None) -> str:
 
 def option_variable(path: str, option: click.Option) -> str:
     """Its variable: ``LEAP_GENERATE_TEMPERATURE``."""
-    return "_".join(["LEAP", *path.split(), option_name(option)]).upper().replace("-", "_")
+    return _variable(path, option_name(option))
+
+
+def _variable(path: str, name: str) -> str:
+    return "_".join(["LEAP", *path.split(), name]).upper().replace("-", "_")
+
+
+def _by_name(command: click.Command) -> dict[str, click.Option]:
+    """The options of a command by their names, and then by their former ones."""
+    options = list(options_of(command))
+    former = {name: option for option in options for name in former_names(option)}
+    named = {option_name(option): option for option in options}
+    return named | {name: option for name, option in former.items() if name not in named}
 
 
 def split_variable(text: str, option: click.Option, variable: str) -> Any:

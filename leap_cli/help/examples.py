@@ -20,8 +20,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "leap say -m LFM2.5-Audio-1.5B --voice uk-male -o - < report.txt | aplay",
     ),
     "batch": (
-        "leap batch prompts.jsonl -o answers.jsonl --output-format plain",
-        "leap batch - --output-format plain < prompts.jsonl",
+        "leap batch prompts.jsonl -o answers.jsonl --format plain",
+        "leap batch - --format plain < prompts.jsonl",
     ),
     "download": (
         "leap download LFM2.5-350M:Q8_0 --dry-run",
@@ -62,11 +62,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "sessions list": (
         "leap sessions list",
-        "leap sessions list -n 5",
+        "leap sessions list --limit 5",
     ),
-    "sessions show": ('leap sessions show "$(leap sessions list -n 1 --format quiet)"',),
+    "sessions show": ('leap sessions show "$(leap sessions list --limit 1 --format quiet)"',),
     "sessions search": ("leap sessions search Ada",),
-    "sessions rename": ('leap sessions rename "$(leap sessions list -n 1 --format quiet)" ada',),
+    "sessions rename": ('leap sessions rename "$(leap sessions list --limit 1 --format quiet)" ada',),
     "export": (
         "leap export ada --format markdown",
         "leap export ada -o ada.md",
@@ -82,13 +82,13 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "leap jobs list --state succeeded",
         "leap jobs list --format jsonl",
     ),
-    "jobs status": ('leap jobs status "$(leap jobs list -n 1 --format quiet)"',),
-    "jobs logs": ('leap jobs logs "$(leap jobs list -n 1 --format quiet)"',),
+    "jobs status": ('leap jobs status "$(leap jobs list --limit 1 --format quiet)"',),
+    "jobs logs": ('leap jobs logs "$(leap jobs list --limit 1 --format quiet)"',),
     "jobs cancel": ('leap jobs cancel "$(leap generate --background \'Count to 300.\')"',),
-    "jobs retry": ('leap jobs retry "$(leap jobs list --state cancelled -n 1 --format quiet)"',),
+    "jobs retry": ('leap jobs retry "$(leap jobs list --state cancelled --limit 1 --format quiet)"',),
     "jobs stats": ("leap jobs stats --format json",),
     "jobs worker": ("leap jobs worker --status",),
-    "jobs remove": ('leap jobs remove "$(leap jobs list --state succeeded -n 1 --format quiet)"',),
+    "jobs remove": ('leap jobs remove "$(leap jobs list --state succeeded --limit 1 --format quiet)"',),
     "jobs prune": ("leap jobs prune --older-than 7d --dry-run",),
     "config set": (
         "leap config set options.generate.temperature 0.2",

@@ -25,6 +25,7 @@ TOPICS = {
     "completion": "TAB in four shells",
     "command-line": "What all commands have in common; exit codes",
     "reference": "Every command and option",
+    "words": "What each option name means",
     "python-api": "leap from Python",
     "reliability": "What survives which accident",
 }

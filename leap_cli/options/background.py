@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from ..framework.aliases import renamed_option
 from ..framework.output import Format, Output
 
 if TYPE_CHECKING:
@@ -21,8 +22,13 @@ _BACKGROUND = click.option(
 _PRIORITY = click.option(
     "--priority", type=click.IntRange(-1000, 1000), default=0, metavar="N", help="Of the job; higher goes first."
 )
-_RETRIES = click.option(
-    "--retries", "job_retries", type=click.IntRange(0, 1000), default=2, metavar="N", help="Failed attempts to bear."
+_RETRIES = renamed_option(
+    "--job-retries",
+    formerly=("--retries",),
+    type=click.IntRange(0, 1000),
+    default=2,
+    metavar="N",
+    help="Retries of the job after failures.",
 )
 
 

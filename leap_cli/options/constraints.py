@@ -13,6 +13,7 @@ import click
 
 from leap_core.errors import LeapSchemaError
 
+from ..framework.aliases import renamed_option
 from ..framework.environment import Environment
 
 if TYPE_CHECKING:
@@ -39,10 +40,9 @@ def constraint_flags(function: Decorated) -> Decorated:
 
 
 _OPTIONS = (
-    click.option(
+    renamed_option(
         "--json-schema",
-        "--schema",
-        "json_schema",
+        formerly=("--schema",),
         metavar="SCHEMA",
         help="Answer with JSON of this schema: a file, JSON text, or 'name, age int, tags list[str]: what they did'.",
     ),

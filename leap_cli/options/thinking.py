@@ -27,7 +27,7 @@ def thinking_flags(function: Decorated) -> Decorated:
             type=click.Choice([kind.value for kind in Thinking]),
             help="Let the model reason: show that on stderr, hide it, or print it alone.",
         ),
-        click.option("--show-thinking", is_flag=True, help="The same as --think show."),
+        click.option("--show-thinking", is_flag=True, hidden=True, help="The same as --think show."),
     )
     for option in reversed(options):
         function = option(function)

@@ -11,6 +11,7 @@ import click
 
 from leap_core.errors import LeapOptionsError
 
+from ..framework.aliases import renamed_option
 from ..framework.environment import Environment
 from ..framework.interrupts import raising_on_interrupt
 from ..framework.output import Output, printable
@@ -32,10 +33,10 @@ def tool_flags(function: Decorated) -> Decorated:
 
 _OPTIONS = (
     click.option("--tool", multiple=True, metavar="NAME", help="Let the model call this tool (see leap tools list)."),
-    click.option(
+    renamed_option(
         "--tools-file",
-        "--tools",
         "tools_file",
+        formerly=("--tools",),
         multiple=True,
         type=click.Path(dir_okay=False),
         metavar="FILE",

@@ -119,7 +119,7 @@ class Journal:
             return Result.from_json(json.loads(line))
         except (ValueError, TypeError, KeyError, LeapError):
             raise LeapSerializationError(
-                f"{self.path} is damaged at byte {place}", hint="--overwrite answers all lines anew"
+                f"{self.path} is damaged at byte {place}", hint="--replace answers all lines anew"
             ) from None
 
     def sync(self) -> None:

@@ -360,10 +360,10 @@ def _check_account(output: Path, journal: Path) -> None:
     its_own = is_journal_of(journal, output)
     if its_own is False:
         raise LeapSerializationError(
-            f"{journal} is the journal of another output", hint="give another journal, or --overwrite to begin it anew"
+            f"{journal} is the journal of another output", hint="give another journal, or --replace to begin it anew"
         )
     if its_own is None and output.exists() and output.stat().st_size:
         raise LeapSerializationError(
             f"{output} exists and no journal of a batch lies beside it",
-            hint="give another output, or --overwrite to replace it",
+            hint="give another output, or --replace to replace it",
         )

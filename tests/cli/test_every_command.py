@@ -27,7 +27,6 @@ WRONG = "!wrong!"
 WITHOUT_FORMAT = {
     "chat": "a dialogue",
     "say": "sound",
-    "batch": "results are JSON lines; --output-format chooses their shape",
     "models import": "one path",
     "models path": "one path",
     "models default": "one name",
@@ -51,7 +50,9 @@ WITHOUT_FORMAT = {
 }
 """Commands without --format, and what they print instead of data with fields."""
 
-OTHER_FORMATS = {"export": {"openai", "jsonl", "markdown"}}
+OTHER_FORMATS = {
+    "batch": {"openai", "plain", "csv"},
+    "export": {"openai", "jsonl", "markdown"}}
 """Commands whose --format is that of a file."""
 
 
@@ -155,6 +156,7 @@ def test_it_refuses_a_wrong_value_wherever_it_comes_from(leap, leap_home, path, 
 
 def test_the_reference_is_what_the_code_says():
     assert make_reference.PAGE.read_text("utf-8") == make_reference.page(), "run python scripts/make_reference.py"
+    assert make_reference.WORDS_PAGE.read_text("utf-8") == make_reference.words_page()
     assert set(EXAMPLES) == set(EVERY)
     for path, examples in EXAMPLES.items():
         assert all(f"leap {path}" in example for example in examples)

@@ -98,7 +98,7 @@ def test_at_a_terminal_the_exact_call_is_shown_and_may_be_refused(leap: CommandL
 
 def test_a_misspelt_tool_is_not_allowed_in_silence(leap: CommandLine, tools_file: str):
     done = leap("generate", "-m", "m", "--tools-file", tools_file, "--allow-tool", "duoble", "go")
-    assert done.code == 7 and "there is no tool duoble" in done.stderr
+    assert done.code == 2 and "there is no tool duoble" in done.stderr
     done = leap("generate", "-m", "m", "--allow-tool", "double", "go")
     assert done.code == 2 and "--allow-tool double needs tools" in done.stderr
 
