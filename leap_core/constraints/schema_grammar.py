@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import LeapSchemaError
+from ..schemas.bounded_matching import CheckTakesTooLong, bounded_check, check_time
 from ..schemas.formats import CHECKS
 from ..schemas.grammar_matcher import ConstraintTokenizer, GrammarError
 from ..schemas.schema import JsonObject, JsonSchema, pointer
@@ -41,6 +42,8 @@ BEFORE_SECOND_60 = "[^:]*:[0-9]{2}:[0-5]"
 NARROWED = {"date": DAY, "time": "^" + BEFORE_SECOND_60, "date-time": DAY + BEFORE_SECOND_60}
 """Formats of which llguidance allows more than the check does: 29 February in any year, and second 60 at any time of
 the day, which is left to where RFC 3339 has it."""
+COMPILE_SECONDS = 3.0
+"""Of computing, over all the ways of compiling that are tried."""
 MOST_PLACES = 3
 MOST_TRIED = 300
 
@@ -55,8 +58,20 @@ class EnforcedSchema:
 
 
 def enforce(schema: JsonSchema, tokenizer: ConstraintTokenizer) -> EnforcedSchema:
-    """The strictest grammar that can be had. Raises LeapSchemaError for a schema that no document satisfies or whose
-    references lead nowhere."""
+    """The strictest grammar that can be had. Raises LeapSchemaError for a schema that no document satisfies, whose
+    references lead nowhere, or that takes more than COMPILE_SECONDS."""
+    try:
+        with bounded_check(COMPILE_SECONDS):
+            return _enforced(schema, tokenizer)
+    except CheckTakesTooLong:
+        raise LeapSchemaError(
+            f"compiling the schema takes more than {COMPILE_SECONDS:g} s", hint="simplify it"
+        ) from None
+    except RecursionError:
+        raise LeapSchemaError("the schema is nested too deeply") from None
+
+
+def _enforced(schema: JsonSchema, tokenizer: ConstraintTokenizer) -> EnforcedSchema:
     document = _known_dialect(_without_siblings_of_references(schema.document))
     document = transform(document, _narrowed)
     document, warnings, exact = _known_formats(document)
@@ -92,6 +107,7 @@ def enforce(schema: JsonSchema, tokenizer: ConstraintTokenizer) -> EnforcedSchem
 def _compile(document: JsonObject, tokenizer: ConstraintTokenizer, *, lenient: bool) -> tuple[LLMatcher, str]:
     from llguidance import LLMatcher
 
+    check_time()
     overrides = {"whitespace_pattern": WHITE_SPACE, "lenient": lenient}
     grammar = LLMatcher.grammar_from_json_schema(json.dumps(document), overrides=overrides)
     return tokenizer.matcher(grammar), grammar

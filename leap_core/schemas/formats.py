@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from .patterns import python_pattern
+from .bounded_matching import compiled
 
 if TYPE_CHECKING:
     from jsonschema import FormatChecker
@@ -137,7 +137,7 @@ def _is_authority(text: str) -> bool:
 
 
 def _is_regex(text: str) -> bool:
-    return bool(python_pattern(text)) or text == ""
+    return compiled(text) is not None
 
 
 CHECKS: dict[str, Callable[[str], bool]] = {

@@ -1,11 +1,8 @@
-"""Regular expressions of JSON Schema (ECMA-262's) in Python's spelling, for the check of finished texts."""
+"""Regular expressions of JSON Schema (ECMA-262's) in the spelling of the ``regex`` package, for the check of texts."""
 
 from __future__ import annotations
 
 import re
-import sys
-import unicodedata
-from functools import cache
 
 TOKEN = re.compile(
     r"\\p\{(?P<property>[^}]*)\}|\\P\{(?P<other>[^}]*)\}|\\u\{(?P<code>[0-9a-fA-F]+)\}|\\c(?P<control>[A-Za-z])"
@@ -31,25 +28,21 @@ ASCII_CLASSES = {
 }
 """POSIX's names, as Java knows them."""
 
-CATEGORIES = {
-    "Letter": "L",
-    "Uppercase_Letter": "Lu",
-    "Lowercase_Letter": "Ll",
-    "Mark": "M",
-    "Number": "N",
-    "Decimal_Number": "Nd",
-    "Punctuation": "P",
-    "Symbol": "S",
-    "Separator": "Z",
-    "Space_Separator": "Zs",
-    "Other": "C",
-    "Alphabetic": "L",
+
+RANGES = {
+    "d": "0-9",
+    "D": r"\x00-/:-\U0010ffff",
+    "w": "0-9A-Za-z_",
+    "W": r"\x00-/:-@\[-\^`{-\U0010ffff",
+    "s": r"\t-\r ",
+    "S": r"\x00-\x08\x0e-\x1f!-\U0010ffff",
 }
+"""ECMA's classes of ASCII. They are spelled out, because the engine's ASCII mode cuts Unicode's properties down too."""
 
 
-def python_pattern(pattern: str) -> str:
-    """The same expression for Python's ``re``: ``$`` is the very end, ``\\d`` and ``\\w`` are ASCII, Unicode categories
-    are spelled out. Raises ValueError for what Python cannot express."""
+def portable_pattern(pattern: str) -> str:
+    """The same expression for ``regex``: ``$`` is the very end, ``\\d`` and ``\\w`` are ASCII, POSIX's names are
+    spelled out. Raises ValueError for what it cannot express."""
     if pattern.isascii() and pattern.replace("-", "").replace("_", "").isalnum():
         return pattern
     translated = []
@@ -59,12 +52,9 @@ def python_pattern(pattern: str) -> str:
         kind = match.lastgroup
         text = match[0]
         if kind == "property" or kind == "other":
-            ranges = _category(match[kind])
-            if in_class and kind == "other":
-                raise ValueError(f"{text} within brackets")
-            translated.append(ranges if in_class else f"[{'^' if kind == 'other' else ''}{ranges}]")
+            translated.append(_property(match[kind], kind == "other", in_class))
         elif kind == "code":
-            translated.append(re.escape(chr(int(match[kind], 16))))
+            translated.append(_character(match[kind]))
         elif kind == "control":
             translated.append(f"\\x{ord(match[kind]) % 32:02x}")
         elif kind == "escaped":
@@ -81,38 +71,33 @@ def python_pattern(pattern: str) -> str:
             elif text in "[]":
                 in_class = text == "["
             translated.append(text)
-    result = f"(?a{flags[1] if flags else ''}:{''.join(translated)})"
-    try:
-        re.compile(result)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise ValueError(str(error)) from None
-    return result
+    return f"(?{flags[1] if flags else ''}:{''.join(translated)})"
+
+
+def _character(code: str) -> str:
+    """What ``\\u{…}`` means."""
+    if len(code) > 8 or int(code, 16) > 0x10FFFF:
+        raise ValueError(f"\\u{{{code[:20]}}} is no character")
+    return re.escape(chr(int(code, 16)))
+
+
+def _property(name: str, is_other: bool, in_class: bool) -> str:
+    """A class of characters by its Unicode property, or by POSIX's name as Java knows it."""
+    ranges = ASCII_CLASSES.get(name)
+    if ranges is None:
+        return f"\\{'P' if is_other else 'p'}{{{name}}}"
+    if in_class and is_other:
+        raise ValueError(f"\\P{{{name}}} within brackets")
+    return ranges if in_class else f"[{'^' if is_other else ''}{ranges}]"
 
 
 def _escape(char: str, in_class: bool) -> str:
+    if char in RANGES:
+        return RANGES[char] if in_class else f"[{RANGES[char]}]"
+    if char in "bB" and not in_class:
+        return f"(?a:\\{char})"
     if char in PYTHON_ESCAPES and char != "k":
         return "\\" + char
     if char == "k":
         raise ValueError("named references are not supported")
     return re.escape(char) if not in_class else "\\" + char if not char.isalnum() else char
-
-
-@cache
-def _category(name: str) -> str:
-    """The ranges of characters of a general category, to stand within brackets."""
-    name = name.partition("=")[2] or name
-    if name in ASCII_CLASSES:
-        return ASCII_CLASSES[name]
-    wanted = CATEGORIES.get(name, name)
-    ranges: list[str] = []
-    start: int | None = None
-    for code in range(sys.maxunicode + 2):
-        inside = code <= sys.maxunicode and unicodedata.category(chr(code)).startswith(wanted)
-        if inside and start is None:
-            start = code
-        elif not inside and start is not None:
-            ranges.append(f"\\U{start:08x}-\\U{code - 1:08x}")
-            start = None
-    if not ranges:
-        raise ValueError(f"the Unicode property {name!r} is not known")
-    return "".join(ranges)

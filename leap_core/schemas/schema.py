@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ..errors import LeapSchemaError
+from .bounded_matching import CheckTakesTooLong, bounded_check, compiled
 from .keywords import with_own_keywords
-from .patterns import python_pattern
+from .limits import check_length, check_limits
 from .subschemas import transform, walk
 
 if TYPE_CHECKING:
@@ -44,15 +45,18 @@ class JsonSchema:
 
     def problems_of(self, value: Any) -> list[str]:
         """What is wrong with a JSON value, each with its JSON pointer."""
-        found = []
+        problems = []
         try:
-            for error in self.validator.iter_errors(value):
-                found.append(f"{pointer(error.absolute_path) or 'the document'}: {_shortened(error.message)}")
-                if len(found) >= MOST_PROBLEMS:
-                    break
+            with bounded_check():
+                for error in self.validator.iter_errors(value):
+                    problems.append(f"{pointer(error.absolute_path) or 'the document'}: {_shortened(error.message)}")
+                    if len(problems) >= MOST_PROBLEMS:
+                        break
         except RecursionError:
-            found.append("the schema refers to itself without end")
-        return found
+            problems.append("the schema refers to itself without end")
+        except CheckTakesTooLong as error:
+            problems.append(f"not checked: {error}")
+        return problems
 
 
 @lru_cache(maxsize=64)
@@ -61,6 +65,7 @@ def read_schema(text: str) -> JsonSchema:
 
     Raises LeapSchemaError, with the JSON pointer of what its draft does not allow.
     """
+    check_length(text)
     try:
         document = parse_json(text)
     except ValueError as error:
@@ -83,6 +88,7 @@ def check_schema(document: Any) -> JsonSchema:
         document = {}
     if not isinstance(document, dict):
         raise LeapSchemaError("a schema is a JSON object", hint='such as {"type": "object", "properties": {…}}')
+    check_limits(document)
     _check_text(document)
     draft = validator_for(document, default=Draft202012Validator)
 
@@ -97,9 +103,11 @@ def check_schema(document: Any) -> JsonSchema:
         except RecursionError:
             raise LeapSchemaError("the schema is nested too deeply") from None
 
+    _check_patterns(document)
     check(document)
     _check_references(document, check)
-    validator = with_own_keywords(draft)(_python_patterns(document), registry=REGISTRY, format_checker=format_checker())
+    checked = transform(document, _without_dialect)
+    validator = with_own_keywords(draft)(checked, registry=REGISTRY, format_checker=format_checker())
     return JsonSchema(document, validator)
 
 
@@ -171,8 +179,8 @@ def _references(
     return found
 
 
-def _python_patterns(document: JsonObject) -> JsonObject:
-    """The schema with the names of ``patternProperties`` in Python's spelling; every expression is looked at."""
+def _check_patterns(document: JsonObject) -> None:
+    """Every expression is one that texts can be matched against in bounded time."""
     for path, schema in walk(document):
         patterns = [("pattern", schema.get("pattern"))]
         if isinstance(schema.get("patternProperties"), dict):
@@ -180,21 +188,18 @@ def _python_patterns(document: JsonObject) -> JsonObject:
         for key, pattern in patterns:
             try:
                 if isinstance(pattern, str):
-                    python_pattern(pattern)
+                    compiled(pattern)
             except ValueError as error:
                 where = pointer((*path, key))
                 raise LeapSchemaError(
-                    f"the regular expression {pattern!r} at {where} cannot be used: {error}", pointer=where
+                    f"the regular expression {_shortened(repr(pattern))} at {where} cannot be used: {error}",
+                    pointer=where,
                 ) from None
-    return transform(document, _with_python_patterns)  # type: ignore[no-any-return]
 
 
-def _with_python_patterns(schema: JsonObject) -> JsonObject:
-    changed = dict(schema)
-    if isinstance(schema.get("patternProperties"), dict):
-        named = schema["patternProperties"].items()
-        changed["patternProperties"] = {python_pattern(name): value for name, value in named}
-    return changed
+def _without_dialect(schema: JsonObject) -> JsonObject:
+    """jsonschema checks a part that names its dialect by its own keywords, and not by ours."""
+    return {key: value for key, value in schema.items() if key != "$schema"}
 
 
 def parse_json(text: str) -> Any:

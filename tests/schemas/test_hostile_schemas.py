@@ -1,0 +1,84 @@
+"""Hostile schemas cost bounded time, end in an answer or a LeapError, and let other threads run.
+
+The whole list runs with ``python scripts/torture_text.py schemas``; here every seventh.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from leap_core.constraints.schema_grammar import enforce
+from leap_core.errors import LeapError, LeapSchemaError
+from leap_core.schemas.bounded_matching import CheckTakesTooLong, matches
+from leap_core.schemas.grammar_matcher import byte_tokenizer
+from leap_core.schemas.schema import check_schema, read_schema
+
+from .hostile_schemas import TEXT, hostile_schemas, nested
+
+SLOW = "chained", "nested", "properties", "wide", "everywhere", "random"
+"""Those that may take seconds."""
+ALL = hostile_schemas()
+QUICK = [each for each in ALL if not any(word in each[0] for word in SLOW)]
+
+
+def test_there_are_enough_of_them():
+    assert len(ALL) >= 300 and len({name for name, _ in ALL}) == len(ALL)
+
+
+@pytest.mark.parametrize(("name", "text"), [*QUICK[::7], *[each for each in ALL if "chained 24" in each[0]]])
+def test_a_hostile_schema_costs_bounded_time(name: str, text: str):
+    started = time.process_time()
+    try:
+        schema = read_schema(text)
+        enforce(schema, byte_tokenizer())
+        schema.problems_of({TEXT: 1})
+        schema.problems_of(TEXT)
+    except LeapError as error:
+        assert len(error.message) < 1000
+    assert time.process_time() - started < 6
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "enum": [{TEXT: 1}], "patternProperties": {"(a|aa)+$": {}}},
+        {"enum": [TEXT], "pattern": "^(?=a)(a|aa)+$"},
+        {"patternProperties": {"^(?=a)(a|aa)+$": {}}, "additionalProperties": False},
+        {"patternProperties": {"^(?=a)(a|aa)+$": {}}, "unevaluatedProperties": False},
+        {"properties": {"b": {"$schema": "https://json-schema.org/draft/2020-12/schema", "pattern": "^(?=a)(a|aa)+$"}}},
+    ],
+)
+def test_a_text_that_cannot_be_matched_in_time_is_not_right(schema: dict):
+    started = time.process_time()
+    problems = check_schema(schema).problems_of({TEXT: 1, "b": TEXT})
+    assert problems and time.process_time() - started < 3
+
+
+def test_an_engine_that_never_goes_back_answers_where_it_can():
+    assert not matches("^(a|aa)+$", TEXT) and matches("^(a|aa)+!$", TEXT)
+    with pytest.raises(CheckTakesTooLong):
+        matches("^(?=a)(a|aa)+$", TEXT)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[" * 100_000, "not JSON"),
+        ('{"const": ' + "[" * 500 + "]" * 500 + "}", "nested too deeply"),
+        ('{"enum": [' + ", ".join(map(str, range(60_000))) + "]}", "more than 50000 values"),
+        ('{"const": "' + "x" * 2_100_000 + '"}', "more than 2000000 characters"),
+        ('{"pattern": "\\\\u{FFFFFFFFFF}"}', "is no character"),
+        ('{"pattern": "^(a{1000000})$"}', "more than 20000 positions"),
+    ],
+)
+def test_a_schema_beyond_the_limits_is_refused_in_one_line(text: str, problem: str):
+    with pytest.raises(LeapSchemaError, match=problem) as caught:
+        read_schema(text)
+    assert "\n" not in caught.value.message
+
+
+def test_the_number_of_schemas_is_limited():
+    with pytest.raises(LeapSchemaError, match="more than 5000 schemas"):
+        check_schema(nested("anyOf", 13))
