@@ -26,7 +26,7 @@ from leap_core.options import GenerationOptions
 
 from .configuration import JobsConfiguration
 from .keeper.keeper import WorkerKeeper
-from .submission import BUILTIN, batch_job, discard_input, download_job, generation_job
+from .submission import BUILTIN, batch_job, discard_input, download_job, generation_job, transcription_job
 from .table.job import FINAL, KINDS, Job, JsonObject, State
 from .table.table import NewJob, Table
 from .watching import JobWatcher
@@ -109,6 +109,12 @@ class JobsClient(JobWatcher):
             cwd=cwd,
             speech=speech,
         )
+
+    def transcribe(self, data: bytes, *, policy: Policy | None = None, **request: Any) -> str:
+        """Write down what is said in a sound, in the background; the job's id. ``request``: see
+        ``submission.transcription_job``. Raises LeapSerializationError for what is no sound."""
+        job = transcription_job(data, self.configuration, self._variables, **request)
+        return self.submit([_with(job, policy)])[0]
 
     def download(
         self,

@@ -72,6 +72,53 @@ def generation_job(
     return NewJob(GENERATE, parameters)
 
 
+def transcription_job(
+    data: bytes,
+    configuration: JobsConfiguration,
+    variables: Mapping[str, str],
+    *,
+    name: str,
+    model: str = BUILTIN,
+    prompt: str,
+    longest: float,
+    max_tokens: int,
+    format: str,
+    output: str | None = None,
+    loading: Mapping[str, Any] | None = None,
+    host: bool = True,
+    cwd: Path | None = None,
+) -> NewJob:
+    """A generation that writes down what is said in a sound of any format, which is kept until the job is removed.
+    ``output``: the file for the transcript; it is in the job's result in any case. For the rest see
+    ``leap_core.transcription``. Raises LeapSerializationError for what is no sound."""
+    from leap_core.media.audio import as_wav
+    from leap_core.models.references.resolving import resolve_local
+
+    cwd = cwd or Path.cwd()
+    resolve_local(model, variables=variables, cwd=cwd)
+    slots = configuration.concurrency[GENERATE]
+    settings = {"slots": slots, **{key: value for key, value in (loading or {}).items() if value is not None}}
+    ModelLoadingOptions(**settings)
+    wav = as_wav(data).data
+    parameters: JsonObject = {
+        "label": _label(name),
+        "model": _absolute_reference(model, variables, cwd),
+        "messages": [],
+        "transcription": {
+            "prompt": prompt,
+            "longest": longest,
+            "max_tokens": max_tokens,
+            "format": format,
+            "output": output,
+        },
+        "kept": _keep([wav], configuration.inputs, ".wav"),
+        "loading": settings,
+        "variables": submitted_variables(variables, MODEL_VARIABLES),
+        "host": host,
+    }
+    return NewJob(GENERATE, parameters)
+
+
 def download_job(
     model: str,
     variables: Mapping[str, str],
@@ -113,7 +160,7 @@ def batch_job(
     settings = settings.from_anywhere(cwd)
     kept = None
     if rows is not None or not Path(settings.source).is_file():  # a pipe can be read once, and not by the worker
-        kept = _keep_rows(_rows_of(settings.source) if rows is None else rows, configuration.inputs)
+        kept = _keep(_rows_of(settings.source) if rows is None else rows, configuration.inputs, ".jsonl")
         settings = replace(settings, source=kept)
     try:
         with check_batch(settings, default_model=default_model, variables=variables, cwd=cwd) as checked:
@@ -149,10 +196,10 @@ def _rows_of(path: str) -> Iterator[bytes]:
         raise LeapSerializationError(f"cannot read {path}: {error.strerror}") from None
 
 
-def _keep_rows(rows: Iterable[bytes], directory: Path) -> str:
-    """Write lines to a file that outlives the pipe they came through; its path."""
-    with tempfile.NamedTemporaryFile("wb", dir=private_directory(directory), suffix=".jsonl", delete=False) as file:
-        file.writelines(rows)
+def _keep(pieces: Iterable[bytes], directory: Path, suffix: str) -> str:
+    """Write what a job works on to a file that outlives where it came from; its path."""
+    with tempfile.NamedTemporaryFile("wb", dir=private_directory(directory), suffix=suffix, delete=False) as file:
+        file.writelines(pieces)
         file.flush()
         os.fsync(file.fileno())
     return file.name

@@ -16,6 +16,7 @@ COMMANDS = {
     "chat": TableEntry("leap_cli.commands.chat", "Talk with a model, line by line.", ASK),
     "say": TableEntry("leap_cli.commands.say", "Read a text aloud, into a file or the loudspeaker.", ASK),
     "batch": TableEntry("leap_cli.commands.batch", "Answer many prompts from a JSONL file.", ASK),
+    "transcribe": TableEntry("leap_cli.commands.transcribe", "Write down what is said in sound files.", ASK),
     "download": TableEntry("leap_cli.commands.download", "Fetch a model, or what is missing of it.", MODELS),
     "models": TableEntry("leap_cli.commands.models", "List, inspect, check, import and remove models.", MODELS),
     "load": TableEntry("leap_cli.commands.load", "Keep a model warm in the background.", MODELS),

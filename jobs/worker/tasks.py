@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leap_core.errors import LeapError, LeapJobError
 from leap_core.functions import LeapFunction
-from leap_core.messages import messages_from_json
+from leap_core.messages import ChatMessage, messages_from_json
 from leap_core.models.hub.retries import DownloadStopped
 from leap_core.options import GenerationOptions, ModelLoadingOptions
 from leap_core.responses import AudioSample, Complete, GenerationFinishReason, require_complete
 from leap_core.runner.contract import ModelRunner
+from leap_core.transcription.recognition import Transcribed
 
 from ..submitted_variables import variables_of
 from ..table.job import JsonObject, State
@@ -69,6 +70,8 @@ def download(attempt: Attempt) -> Ending:
 def generate(attempt: Attempt, load: Load) -> Ending:
     """Answer one conversation, written down piece by piece."""
     parameters = attempt.job.parameters
+    if "transcription" in parameters:
+        return _transcribe(attempt, load)
     options = GenerationOptions.from_json(parameters.get("options", {}))
     messages = messages_from_json(parameters["messages"])
     functions = [LeapFunction.from_openai(tool) for tool in parameters.get("tools", [])]
@@ -99,6 +102,42 @@ def generate(attempt: Attempt, load: Load) -> Ending:
     attempt.emit(complete.to_json())
     stopped = complete.finish_reason is GenerationFinishReason.INTERRUPTED
     return Ending(State.CANCELLED if stopped else State.SUCCEEDED, result)
+
+
+def _transcribe(attempt: Attempt, load: Load) -> Ending:
+    """Write down what is said in the sound that is kept with the job."""
+    from leap_core.storage.atomic_files import replace_text
+    from leap_core.transcription.formats import as_json, write
+    from leap_core.transcription.recognition import read_recording, transcribe
+
+    parameters = attempt.job.parameters
+    request = parameters["transcription"]
+    recording = read_recording(Path(parameters["kept"]).read_bytes(), longest=request["longest"])
+    options = GenerationOptions(max_tokens=request["max_tokens"])
+    total = len(recording.pieces)
+    done: list[Transcribed] = []
+    with (
+        load(parameters["model"], ModelLoadingOptions(**parameters.get("loading", {}))) as runner,
+        closing(transcribe(runner, recording, prompt=request["prompt"], options=options)) as pieces,
+    ):
+        while not attempt.stop.is_set() and (piece := next(pieces, None)) is not None:
+            done.append(piece)
+            text = {"type": "chunk", "text": f"{piece.text}\n"} if piece.text else {"type": "silence"}
+            attempt.emit({**text, "start": piece.start, "end": piece.end}, _of_pieces(len(done), total))
+    result: JsonObject = as_json(done, recording.seconds, runner.model_id)
+    result["message"] = ChatMessage("assistant", result["text"]).to_json()
+    if len(done) < total:
+        return Ending(State.CANCELLED, result)
+    if request["output"] is not None:
+        place = Path(request["output"])
+        replace_text(place, write(done, request["format"], seconds=recording.seconds, model=runner.model_id))
+        result["output"] = str(place)
+        attempt.note(f"the transcript is in {place}")
+    return Ending(State.SUCCEEDED, result)
+
+
+def _of_pieces(done: int, total: int) -> JsonObject:
+    return {"done": done, "total": total, "unit": "pieces"}
 
 
 def batch(attempt: Attempt, open_model: OpenModel) -> Ending:

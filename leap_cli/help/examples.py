@@ -23,6 +23,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "leap batch prompts.jsonl -o answers.jsonl --format plain",
         "leap batch - --format plain < prompts.jsonl",
     ),
+    "transcribe": (
+        "leap transcribe interview.mp3 -m LFM2.5-Audio-1.5B",
+        "leap transcribe talk.wav -m LFM2.5-Audio-1.5B --format srt -o talk.srt",
+    ),
     "download": (
         "leap download LFM2.5-350M:Q8_0 --dry-run",
         "leap download LiquidAI/LFM2-350M-GGUF:Q4_0 --background",
@@ -77,7 +81,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "templates list": ("leap templates list",),
     "templates show": ("leap templates show capital --format json",),
     "templates remove": ("leap templates remove capital",),
-    "jobs wait": ('leap jobs wait "$(leap generate --background \'Say hello.\')"',),
+    "jobs wait": ("leap jobs wait \"$(leap generate --background 'Say hello.')\"",),
     "jobs list": (
         "leap jobs list --state succeeded",
         "leap jobs list --format jsonl",

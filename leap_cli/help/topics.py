@@ -34,6 +34,7 @@ TOPIC_OF = {
     "generate": "one-shot",
     "templates": "one-shot",
     "batch": "batches",
+    "transcribe": "pictures-and-sound",
     "download": "models",
     "load": "host",
     "ps": "host",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -77,7 +77,7 @@ def transcribe(
     *,
     prompt: str = PROMPT,
     options: GenerationOptions | None = None,
-) -> Iterator[Transcribed]:
+) -> Generator[Transcribed, None, None]:
     """The text of each piece, in order, as it is ready. Closing the iterator stops what still runs.
 
     ``options`` default to the likeliest text of at most 512 tokens. Raises LeapUnsupportedMediaError for a model that

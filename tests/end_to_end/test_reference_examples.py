@@ -18,6 +18,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 from leap_cli.help.examples import EXAMPLES  # noqa: E402
 
 ELSEWHERE = {
+    "transcribe": "needs a model that hears; test_media.py makes one",
     "serve": "runs until Ctrl-C; test_host.py starts and ends it",
     "say": "needs a model that speaks; test_speech.py brings one along",
     "download": "needs a hub; test_download.py brings one along",

@@ -15,6 +15,7 @@ from ...errors import LeapError, LeapGenerationError, LeapUnavailableError
 from .generation_endpoints import GenerationEndpoints
 from .http_errors import Refused, answer
 from .loaded_models import LoadedModel, LoadedModels
+from .transcription_endpoint import transcriptions
 
 log = logging.getLogger("leap.host")
 
@@ -41,6 +42,7 @@ def build_app(
         Route("/v1/models/{model:path}", one_model),
         Route("/v1/chat/completions", answering.chat, methods=["POST"]),
         Route("/v1/completions", answering.completion, methods=["POST"]),
+        Route("/v1/audio/transcriptions", transcriptions(models), methods=["POST"]),
         *(more_routes or ()),
     ]
     handlers: dict[Any, Any] = {

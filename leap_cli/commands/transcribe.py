@@ -1,0 +1,209 @@
+"""``leap transcribe``: speech to text, of any length."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..exit_codes import ExitCode
+from ..framework.click_classes import leap_command
+from ..framework.environment import Environment
+from ..framework.output import Output
+from ..input.media_files import STDIN, read_bytes, source_name
+from ..options.background import background_flags, policy_of, tell_id
+from ..options.loading import (
+    host_for_job,
+    load_model,
+    loading_flags,
+    model_reference,
+    projector_as_text,
+    telling_the_default,
+)
+
+if TYPE_CHECKING:
+    from leap_core.runner.contract import ModelRunner
+    from leap_core.transcription.recognition import Recording, Transcribed
+
+SUFFIXES = {"text": ".txt", "json": ".json", "srt": ".srt", "vtt": ".vtt"}
+
+
+@leap_command("transcribe")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@loading_flags
+@click.option(
+    "--format",
+    type=click.Choice(list(SUFFIXES)),
+    default="text",
+    show_default=True,
+    help="text, json with the times of each piece, or subtitles as srt or vtt.",
+)
+@click.option(
+    "-o",
+    "--output",
+    "target",
+    metavar="PATH",
+    help="Write to this file; for several FILEs to this directory, each under its name.",
+)
+@click.option("--prompt", default="Perform ASR.", show_default=True, metavar="TEXT", help="The system prompt.")
+@click.option(
+    "--piece-seconds",
+    type=click.FloatRange(1, 60),
+    default=30.0,
+    show_default=True,
+    metavar="S",
+    help="Longer sound is cut into pieces of at most this length, at silences.",
+)
+@click.option("--max-tokens", type=click.IntRange(1), default=512, show_default=True, metavar="N", help="Of one piece.")
+@background_flags()
+@click.pass_obj
+def command(
+    env: Environment,
+    /,
+    files: tuple[str, ...],
+    model: str | None,
+    context_size: int | None,
+    cpu_threads: int | None,
+    n_gpu_layers: int,
+    verbose: bool,
+    format: str,
+    target: str | None,
+    prompt: str,
+    piece_seconds: float,
+    max_tokens: int,
+    background: bool,
+    priority: int,
+    job_retries: int,
+) -> ExitCode:
+    """Write down what is said in sound FILEs (WAV, FLAC, OGG, MP3, ...), or with - on standard input.
+
+    Needs a model that hears, such as LFM2.5-Audio-1.5B. Text is printed piece by piece as it is ready; what was done
+    to a file so that the model can hear it is said on stderr.
+    """
+    if files.count(STDIN) > 1:
+        raise click.UsageError("'-' stands for standard input and can be given only once")
+    output = Output(env)
+    places = _places(env, files, target, format)
+    loading = {"context_size": context_size, "cpu_threads": cpu_threads, "n_gpu_layers": n_gpu_layers}
+    request = {"prompt": prompt, "longest": piece_seconds, "max_tokens": max_tokens, "format": format}
+    if background:
+        settings = {**loading, **projector_as_text(env)}
+        _submit(env, output, files, places, model, settings, request, priority, job_retries)
+        return ExitCode.DONE
+    from leap_core.transcription.recognition import AT_ONCE
+
+    recordings = [_read(name, env, output, piece_seconds) for name in files]
+    with load_model(env, model, {**loading, "slots": AT_ONCE}, verbose=verbose) as runner:
+        for name, recording, place in zip(files, recordings, places, strict=True):
+            _transcribe(runner, recording, request, output, place, heading=name if len(files) > 1 else None)
+    return ExitCode.DONE
+
+
+def _places(env: Environment, files: tuple[str, ...], target: str | None, format: str) -> list[Path | None]:
+    """Where each transcript goes; None is standard output. Raises UsageError."""
+    if target is None:
+        if len(files) > 1 and format != "text":
+            raise click.UsageError(f"{format} of several files needs -o DIRECTORY")
+        return [None] * len(files)
+    path = env.cwd / target
+    if len(files) == 1 and not path.is_dir():
+        if not path.parent.is_dir():
+            raise click.UsageError(f"--output {target}: there is no directory {path.parent}")
+        return [path]
+    if not path.is_dir():
+        raise click.UsageError(f"--output {target} must be a directory for several files")
+    names = ["standard input" if name == STDIN else Path(name).stem for name in files]
+    if len(set(names)) < len(names):
+        raise click.UsageError("two of the files have the same name: transcribe them one by one")
+    return [path / f"{name}{SUFFIXES[format]}" for name in names]
+
+
+def _read(name: str, env: Environment, output: Output, longest: float) -> Recording:
+    from leap_core.errors import LeapSerializationError
+    from leap_core.media.audio import as_wav
+    from leap_core.transcription.recognition import read_recording
+
+    try:
+        converted = as_wav(read_bytes(name, env))
+        recording = read_recording(converted.data, longest=longest)
+    except LeapSerializationError as error:
+        hint = f"; {error.hint}" if error.hint else ""
+        raise click.UsageError(f"{source_name(name)}: {error.message}{hint}") from None
+    if converted.changes:
+        output.note(f"{source_name(name)}: {converted.changes}")
+    return recording
+
+
+def _transcribe(
+    runner: ModelRunner,
+    recording: Recording,
+    request: dict[str, Any],
+    output: Output,
+    place: Path | None,
+    *,
+    heading: str | None,
+) -> None:
+    from leap_core.options import GenerationOptions
+    from leap_core.transcription.recognition import transcribe
+
+    options = GenerationOptions(max_tokens=request["max_tokens"])
+    as_it_comes = place is None and request["format"] == "text"
+    if heading is not None and as_it_comes:
+        output.note(f"{source_name(heading)}, {recording.seconds:.0f} s")
+    done: list[Transcribed] = []
+    with closing(transcribe(runner, recording, prompt=request["prompt"], options=options)) as pieces:
+        for piece in pieces:
+            done.append(piece)
+            if as_it_comes and piece.text:
+                output.text(f"{piece.text}\n")
+    if not as_it_comes:
+        _write(output, place, done, request["format"], recording.seconds, runner.model_id)
+
+
+def _write(
+    output: Output, place: Path | None, pieces: list[Transcribed], format: str, seconds: float, model: str
+) -> None:
+    from leap_core.storage.atomic_files import replace_text
+    from leap_core.transcription.formats import write
+
+    text = write(pieces, format, seconds=seconds, model=model)
+    if place is None:
+        output.text(text)
+    else:
+        replace_text(place, text)
+
+
+def _submit(
+    env: Environment,
+    output: Output,
+    files: tuple[str, ...],
+    places: list[Path | None],
+    model: str | None,
+    loading: dict[str, Any],
+    request: dict[str, Any],
+    priority: int,
+    retries: int,
+) -> None:
+    """A job for each file; its sound is kept with it."""
+    from jobs.client import JobsClient
+    from leap_core.errors import LeapSerializationError
+
+    with telling_the_default(env, model), JobsClient(env.variables) as jobs:
+        for name, place in zip(files, places, strict=True):
+            try:
+                id = jobs.transcribe(
+                    read_bytes(name, env),
+                    name="standard input" if name == STDIN else Path(name).name,
+                    model=model_reference(env, model),
+                    loading=loading,
+                    host=host_for_job(),
+                    output=None if place is None else str(place),
+                    policy=policy_of(priority, retries),
+                    cwd=env.cwd,
+                    **request,
+                )
+            except LeapSerializationError as error:
+                raise click.UsageError(f"{source_name(name)}: {error.message}") from None
+            tell_id(output, id)
