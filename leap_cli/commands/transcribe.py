@@ -22,6 +22,7 @@ from ..options.loading import (
     projector_as_text,
     telling_the_default,
 )
+from ..options.output_format import FormatChoice
 
 if TYPE_CHECKING:
     from leap_core.runner.contract import ModelRunner
@@ -35,7 +36,7 @@ SUFFIXES = {"text": ".txt", "json": ".json", "srt": ".srt", "vtt": ".vtt"}
 @loading_flags
 @click.option(
     "--format",
-    type=click.Choice(list(SUFFIXES)),
+    type=FormatChoice(list(SUFFIXES)),
     default="text",
     show_default=True,
     help="text, json with the times of each piece, or subtitles as srt or vtt.",
