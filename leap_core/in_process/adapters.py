@@ -11,7 +11,6 @@ from ..errors import LeapModelLoadingError, LeapModelNotFoundError
 from ..llama.adapters import LlamaAdapter, content_id
 from ..llama.model import LlamaModel
 from ..lora import LoraAdapter
-from ..models.gguf.adapter_checks import check_adapter
 from ..models.gguf.header import read_gguf_header
 
 
@@ -47,5 +46,7 @@ class ModelAdapters:
             raise LeapModelLoadingError(f"cannot read the adapter {path}: {error.strerror or error}") from None
 
     def _read(self, path: Path) -> LlamaAdapter:
+        from ..models.gguf.adapter_checks import check_adapter
+
         check_adapter(read_gguf_header(path), read_gguf_header(self._model.path))
         return LlamaAdapter(path, self._model)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ..chat_format.reply_builder import ReplyBuilder
 from ..engine.request import Finished, Request
 from ..responses import GenerationFinishReason, MessageResponse
 from ..runner.contract import Generation
-from .voice import Listener
+
+if TYPE_CHECKING:
+    from .voice import Listener
 
 
 class InProcessGeneration(Generation):

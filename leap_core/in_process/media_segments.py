@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..engine.media_cache import CachedRows, MediaCache
 from ..engine.prompt import Embeddings, Segment, Tokens
-from ..errors import LeapSerializationError, LeapUnsupportedMediaError
+from ..errors import LeapUnsupportedMediaError
 from ..llama.projector import Projector
 from ..media.audio import MOST_SECONDS, RATE, RELIABLE_SECONDS, at_model_rate, check_length, samples_of_wav, tokens_of
 from ..media.image_plan import MOST_TOKENS, ImagePlan, plan_image
 from ..media.images import decode_image
 from ..messages import Audio, AudioPcmF32, ChatMessageContent, Image
+from .reads_media import MediaSegments
 
 if TYPE_CHECKING:
     from numpy import float32
@@ -30,19 +30,8 @@ IMAGE_START, IMAGE_END = "<|image_start|>", "<|image_end|>"
 THUMBNAIL = "<|img_thumbnail|>"
 REMEMBERED = 512
 """Media whose size is remembered, so that a history is not decoded again at every turn."""
-MOST_MEDIA = 64
-"""In one prompt."""
 
 Value = TypeVar("Value")
-
-
-@dataclass(frozen=True)
-class MediaSegments:
-    """One medium in a prompt. ``key`` tells it from every other, ``warnings`` are for the user."""
-
-    key: bytes
-    segments: tuple[Segment, ...]
-    warnings: tuple[str, ...] = ()
 
 
 class MediaReader:
@@ -171,14 +160,6 @@ class _Recent(Generic[Value]):
             if len(self._values) > REMEMBERED:
                 self._values.popitem(last=False)
         return value
-
-
-def check_count(parts: Sequence[ChatMessageContent]) -> None:
-    """Refuse a prompt with more media than any sensible one has."""
-    if len(parts) > MOST_MEDIA:
-        raise LeapSerializationError(
-            f"the messages hold {len(parts)} pictures and sounds; at most {MOST_MEDIA} are taken"
-        )
 
 
 def _samples_of(part: Audio | AudioPcmF32) -> NDArray[float32]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ..chat_format.chat_template import THINK_START, ChatTemplate
@@ -11,11 +11,9 @@ from ..chat_format.reply_tokens import Piece, ReplyMemory
 from ..engine.prompt import Embeddings, Prompt, Segment, Tokens, boundaries_of
 from ..errors import LeapGenerationError
 from ..llama.model import LlamaModel
-from ..messages import ChatMessage, ChatMessageContent
+from ..messages import ChatMessage, ChatMessageContent, Speech
 from ..options import AUTO, FunctionCallParser, GenerationOptions
-from .media_segments import MediaSegments, check_count
-from .projectors import ReadsMedia
-from .voice import as_text
+from .reads_media import MediaSegments, ReadsMedia, check_count
 
 if TYPE_CHECKING:
     from ..functions import LeapFunction
@@ -64,7 +62,7 @@ class PromptMaker:
             )
         parser = self.parser_for(options) or self._parser
         pieces = self._template.render(
-            self._with_schema(as_text(messages), options),
+            self._with_schema(_as_text(messages), options),
             functions,
             parser=parser,
             enable_thinking=options.enable_thinking,
@@ -226,3 +224,11 @@ def _parser_of_model(model: LlamaModel, name: str) -> FunctionCallParser:
     hermes, lfm = parser_named("hermes"), parser_named("lfm")
     tokens = model.special_tokens
     return hermes if hermes.start_marker in tokens and lfm.start_marker not in tokens else lfm
+
+
+def _as_text(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+    """The messages with the text of what was said aloud, for models that read text."""
+    return [
+        replace(message, content=tuple(part for part in message.content if not isinstance(part, Speech)))
+        for message in messages
+    ]

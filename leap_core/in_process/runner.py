@@ -20,14 +20,17 @@ from .adapters import ModelAdapters
 from .generation import InProcessGeneration
 from .hidden_state_reader import HiddenStateReader
 from .loaded_model import Closing, LoadedModel, context_size_for, open_context, open_model, open_scheduler
-from .projectors import NoProjector, ReadsMedia, open_projector
 from .prompt_maker import MadePrompt, PromptMaker
+from .reads_media import NoProjector, ReadsMedia
 from .validated_generation import CheckedGeneration
-from .voice import TEXT_DEFAULTS, ModelVoice, open_voice
 
 if TYPE_CHECKING:
     from ..constraints import CompiledConstraint
     from ..functions import LeapFunction
+    from .voice import ModelVoice
+
+TEXT_DEFAULTS = SamplingDefaults(temperature=0.0)
+"""A speaking model's text is the likeliest; only its sound is drawn."""
 
 
 class InProcessRunner(ModelRunner):
@@ -67,11 +70,15 @@ class InProcessRunner(ModelRunner):
                     hint="give another model with -m; `leap embed` uses this one",
                 )
             if options.mm_proj_path is not None:
+                from .projectors import open_projector
+
                 projector, self.media = open_projector(options.mm_proj_path, self.model, options)
                 parts.insert(0, projector)
             self._prompts = PromptMaker(self.model, options.chat_template, parser_name, media=self.media)
             self._context_size = context_size_for(self.model, model_id, options.context_size)
             if options.audio_decoder_path is not None:
+                from .voice import open_voice
+
                 self._voice = open_voice(options.audio_decoder_path, options.audio_tokenizer_path, self.model)
                 parts.insert(0, self._voice)
             self._adapters = ModelAdapters(self.model)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,9 +9,8 @@ from ..engine.frames import Frame, Speech
 from ..errors import LeapModelLoadingError
 from ..llama.model import LlamaModel
 from ..media.wav_writer import pcm16, wav_header
-from ..messages import ChatMessage
 from ..messages import Speech as SpeechPart
-from ..options import GenerationOptions, SamplingDefaults
+from ..options import GenerationOptions
 from ..responses import AudioSample
 from ..speech.code_sampler import CodeSampler
 from ..speech.companions import open_vocoder
@@ -28,8 +25,6 @@ if TYPE_CHECKING:
 AUDIO_START, TEXT_END = "<|audio_start|>", "<|text_end|>"
 CACHE = "speech"
 """The directory of the cache for repacked files."""
-TEXT_DEFAULTS = SamplingDefaults(temperature=0.0)
-"""A speaking model's text is the likeliest; only its sound is drawn."""
 SYNTHESIS, CONVERSATION = (0.8, 64), (1.0, 4)
 """Temperature and top_k of the codes, as the model's authors use them: for speech synthesis, and where text and sound
 take turns."""
@@ -116,14 +111,6 @@ class Listener:
             return []
         self._sound += pcm16(samples)
         return [AudioSample(tuple(samples), SAMPLE_RATE)]
-
-
-def as_text(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """The messages with the text of what was said aloud, for models that read text."""
-    return [
-        replace(message, content=tuple(part for part in message.content if not isinstance(part, SpeechPart)))
-        for message in messages
-    ]
 
 
 def open_voice(decoder: Path, tokenizer: Path | None, model: LlamaModel) -> ModelVoice:
