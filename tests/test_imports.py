@@ -36,7 +36,7 @@ LEVELS = {
         loading
         in_process models.maintenance
         batch engine models.download search speech
-        llama host.client tools sessions testing models.references transcription
+        anthropic llama host.client tools sessions testing models.references transcription
         constraints chat_format openai runner models.store models.trial
         functions models.manifests spoken_files
         options responses voices

@@ -172,6 +172,8 @@ class RequestReader:
         asked = read_chat(body, unknown=REFUSE, defaults=self.options, functions=self.functions)
         if asked.stream:
             raise LeapSerializationError("true is not supported: results are written whole", path="stream")
+        if asked.choices > 1:
+            raise LeapSerializationError(f"{asked.choices} is not supported: a line has one answer", path="n")
         messages = asked.messages
         if system is not None and messages[0].role is not ChatMessageRole.SYSTEM:
             messages = [ChatMessage(ChatMessageRole.SYSTEM, system), *messages]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..chat_format.reply_builder import ReplyBuilder
 from ..engine.request import Request
 from ..engine.sampler import RUNTIME_DEFAULTS, Sampler
-from ..errors import LeapModelLoadingError
+from ..errors import LeapModelLoadingError, LeapOptionsError
 from ..lora import LoraAdapter, adapters_of
 from ..messages import ChatMessage, ChatMessageRole
 from ..options import AUTO, FunctionCallParser, GenerationOptions, ModelLoadingOptions, SamplingDefaults
@@ -245,6 +245,17 @@ class InProcessRunner(ModelRunner):
         with self._loaded.in_use():
             chosen = self._set_adapters if adapters is None else self._adapters.load(adapters_of(adapters))
             return self._hidden.of_text(text, chosen)
+
+    def tokenize(self, text: str, *, parse_special: bool = False) -> list[int]:
+        with self._loaded.in_use():
+            return self.model.tokenize(text, parse_special=parse_special)
+
+    def detokenize(self, tokens: Sequence[int]) -> str:
+        with self._loaded.in_use():
+            for token in tokens:
+                if not 0 <= token < self.model.n_tokens:
+                    raise LeapOptionsError("tokens", f"{token} is no token of {self._model_id}")
+            return self.model.text_of(tokens)
 
     def unload(self) -> None:
         self._loaded.unload()

@@ -28,11 +28,9 @@ SHAPES = ("json_schema_constraint", "regex_constraint", "grammar_constraint", "c
 """Options of which one alone may shape an answer."""
 
 ONLY_VALUE: Mapping[str, tuple[object, ...]] = {
-    "n": (1,),
     "best_of": (1,),
     "logprobs": (False, 0),
     "top_logprobs": (0,),
-    "echo": (False,),
     "suffix": ("",),
     "functions": ([],),
     "modalities": (["text"],),

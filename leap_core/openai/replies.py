@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..errors import LeapError
 from ..messages import ChatMessage, LeapFunctionCall
 from ..responses import Chunk, Complete, FunctionCalls, GenerationFinishReason, MessageResponse, ReasoningChunk
 from ..statistics import GenerationStats
+from .errors import error_object, status_of
 from .requests import GenerationRequest
 
 JsonObject = dict[str, Any]
@@ -35,9 +37,9 @@ def whole_chat(head: JsonObject, complete: Complete) -> JsonObject:
     return {**head, "object": "chat.completion", **_choice(message, complete)}
 
 
-def whole_text(head: JsonObject, complete: Complete) -> JsonObject:
-    """A completion of a raw text in one piece."""
-    return {**head, "object": "text_completion", **_choice({"text": complete.full_message.text}, complete)}
+def whole_text(head: JsonObject, complete: Complete, before: str = "") -> JsonObject:
+    """A completion of a raw text in one piece; ``before``: what stands before it."""
+    return {**head, "object": "text_completion", **_choice({"text": before + complete.full_message.text}, complete)}
 
 
 def message_body(message: ChatMessage) -> JsonObject:
@@ -71,6 +73,15 @@ def usage(stats: GenerationStats | None) -> JsonObject | None:
     }
 
 
+def _usage_of_all(completes: Sequence[Complete]) -> JsonObject | None:
+    """The usage of several answers to one prompt."""
+    first = usage(completes[0].stats)
+    if first is None:
+        return None
+    made = sum(complete.stats.completion_tokens for complete in completes if complete.stats is not None)
+    return {**first, "completion_tokens": made, "total_tokens": first["prompt_tokens"] + made}
+
+
 def with_one_call(complete: Complete) -> Complete:
     """The answer with its first call only, and a warning where it has several: ``parallel_tool_calls`` is false."""
     message = complete.full_message
@@ -93,14 +104,16 @@ def with_id(call: LeapFunctionCall) -> LeapFunctionCall:
 
 def _choice(answer: JsonObject, complete: Complete) -> JsonObject:
     choice = {"index": 0, **answer, "logprobs": None, "finish_reason": finish_reason(complete)}
-    return {"choices": [choice], "usage": usage(complete.stats), "leap": _extras(complete)}
+    return {"choices": [choice], "usage": usage(complete.stats), "leap": leap_fields(complete)}
 
 
-def _extras(complete: Complete) -> JsonObject:
+def leap_fields(complete: Complete, notes: Sequence[str] = ()) -> JsonObject:
+    """What other protocols have no field for; ``notes`` are warnings about the request."""
+    warnings = [*notes, *complete.warnings]
     extras: JsonObject = {"finish_reason": complete.finish_reason.value}
     if complete.stats is not None:
         extras["stats"] = complete.stats.to_json()
-    return extras | ({"warnings": list(complete.warnings)} if complete.warnings else {})
+    return extras | ({"warnings": warnings} if warnings else {})
 
 
 class OpenAIReply:
@@ -112,15 +125,52 @@ class OpenAIReply:
         self._called = 0
         self.id = f"{'chatcmpl' if self._is_chat else 'cmpl'}-{secrets.token_hex(12)}"
         self._head: JsonObject = {"id": self.id, "created": int(time.time()), "model": model}
+        self._index = 0
 
     def whole(self, complete: Complete) -> JsonObject:
         """The answer in one piece."""
-        write = whole_chat if self._is_chat else whole_text
-        return write(self._head, _as_requested(self._request, complete))
+        if self._is_chat:
+            return whole_chat(self._head, _as_requested(self._request, complete))
+        return whole_text(self._head, _as_requested(self._request, complete), self._echo)
+
+    def several(self, completes: Sequence[Complete]) -> JsonObject:
+        """Several answers to one request. The prompt counts once."""
+        bodies = [self.whole(complete) for complete in completes]
+        choices = [{**body["choices"][0], "index": n} for n, body in enumerate(bodies)]
+        return {**bodies[0], "choices": choices, "usage": _usage_of_all(completes)}
+
+    def several_events(self, completes: Sequence[Complete]) -> bytes:
+        """Several answers as the events of a stream."""
+        events = []
+        for self._index, complete in enumerate(completes):
+            message = complete.full_message
+            events.append(self.begin())
+            if message.reasoning_content:
+                events += self.pieces(ReasoningChunk(message.reasoning_content))
+            if message.text:
+                events += self.pieces(Chunk(message.text))
+            if message.function_calls:
+                self._called = 0
+                events += self.pieces(FunctionCalls(message.function_calls))
+            events.append(self._end_of_choice(complete))
+        if self._request.include_usage:
+            events.append(frame({**self._chunk_head, "choices": [], "usage": _usage_of_all(completes)}))
+        return b"".join([*events, DONE])
 
     def begin(self) -> bytes:
         """What a stream opens with."""
-        return self._chunk({"role": "assistant", "content": ""}) if self._is_chat else b""
+        if self._is_chat:
+            return self._chunk({"role": "assistant", "content": ""})
+        return self._chunk(self._echo) if self._echo else b""
+
+    def end(self) -> bytes:
+        """What a stream closes with."""
+        return DONE
+
+    def failed(self, error: LeapError) -> bytes:
+        """What a stream closes with when the generation failed."""
+        _, kind, code = status_of(error)
+        return frame({"error": error_object(error, kind, code)}) + DONE
 
     def pieces(self, response: MessageResponse) -> Iterator[bytes]:
         """The chunks of a stream that one response becomes."""
@@ -134,12 +184,19 @@ class OpenAIReply:
             if calls or event:
                 yield self._chunk({"tool_calls": calls}, more=event)
         elif isinstance(response, Complete):
-            event = event or {"leap": _extras(_as_requested(self._request, response))}
-            yield self._chunk({} if self._is_chat else "", finish_reason(response), more=event)
+            yield self._end_of_choice(response, event)
             if self._request.include_usage:
                 yield frame({**self._chunk_head, "choices": [], "usage": usage(response.stats)})
         elif event:
             yield self._chunk({}, more=event)
+
+    def _end_of_choice(self, complete: Complete, event: JsonObject | None = None) -> bytes:
+        more = event or {"leap": leap_fields(_as_requested(self._request, complete))}
+        return self._chunk({} if self._is_chat else "", finish_reason(complete), more=more)
+
+    @property
+    def _echo(self) -> str:
+        return self._request.prompt or "" if self._request.echo else ""
 
     @property
     def _chunk_head(self) -> JsonObject:
@@ -147,7 +204,7 @@ class OpenAIReply:
 
     def _chunk(self, delta: object, reason: str | None = None, more: JsonObject | None = None) -> bytes:
         key = "delta" if self._is_chat else "text"
-        choice = {"index": 0, key: delta, "logprobs": None, "finish_reason": reason}
+        choice = {"index": self._index, key: delta, "logprobs": None, "finish_reason": reason}
         return frame({**self._chunk_head, "choices": [choice], **(more or {})})
 
     def _calls(self, calls: Iterable[LeapFunctionCall]) -> Iterator[JsonObject]:

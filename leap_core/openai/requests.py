@@ -22,9 +22,11 @@ from .parameters import ANY_OBJECT, ONLY_VALUE, READERS, SAME_NAME, SHAPES, func
 
 JsonObject = dict[str, Any]
 
+MOST_CHOICES = 16
+"""Answers to one request."""
 KNOWN_FIELDS = frozenset(
     (*SAME_NAME, *READERS, *ONLY_VALUE, *HARMLESS, "messages", "model", "tools", "tool_choice", "parallel_tool_calls")
-) | {"stream", "stream_options", "enable_thinking", "chat_template_kwargs", "leap"}
+) | {"n", "stream", "stream_options", "enable_thinking", "chat_template_kwargs", "leap"}
 """The fields of a chat request that mean something here."""
 FIELDS_OF_OPTIONS = {"rng_seed": "seed", "json_schema_constraint": "response_format"}
 """Where an option's name differs from its field's."""
@@ -35,8 +37,8 @@ class GenerationRequest:
     """What a body asks for. ``prompt`` is the text to continue, for completions without a chat; then ``messages`` is
     empty.
 
-    ``events``: the client is leap's own. ``single_call``: deliver one function call at most. ``notes`` name the fields
-    that were ignored.
+    ``events``: the client is leap's own. ``single_call``: deliver one function call at most. ``choices``: how many
+    answers are wanted. ``echo``: repeat the prompt before the completion. ``notes`` name the fields that were ignored.
     """
 
     model: str | None
@@ -48,6 +50,8 @@ class GenerationRequest:
     include_usage: bool = False
     events: bool = False
     single_call: bool = False
+    choices: int = 1
+    echo: bool = False
     notes: tuple[str, ...] = ()
 
 
@@ -103,7 +107,8 @@ def read_completion(body: object, *, unknown: Unknown = NOTE) -> GenerationReque
         raise LeapSerializationError("expected one non-empty text", path="prompt", hint="send one request a prompt")
     given = {"function_call_parser": None, "inline_thinking_tags": True, **read_parameters(body_fields, extension)}
     options = _options(given, GenerationOptions())
-    return GenerationRequest(prompt=prompt, options=options, events=events, **_common(body_fields, unknown))
+    echo = body_fields.boolean("echo", False)
+    return GenerationRequest(prompt=prompt, options=options, events=events, echo=echo, **_common(body_fields, unknown))
 
 
 def _common(body_fields: BodyFields, unknown: Unknown) -> JsonObject:
@@ -112,8 +117,19 @@ def _common(body_fields: BodyFields, unknown: Unknown) -> JsonObject:
         raise LeapSerializationError("expected a model's name", path="model")
     stream = body_fields.boolean("stream", False)
     include_usage = body_fields.object("stream_options").boolean("include_usage", False)
+    choices = body_fields.take("n")
+    if choices is None:
+        choices = 1
+    if not isinstance(choices, int) or isinstance(choices, bool) or not 1 <= choices <= MOST_CHOICES:
+        raise LeapSerializationError(f"{choices!r} is not a number from 1 to {MOST_CHOICES}", path="n")
     notes = body_fields.finish(unknown)
-    return {"model": model, "stream": stream, "include_usage": include_usage, "notes": notes}
+    return {
+        "model": model,
+        "stream": stream,
+        "include_usage": include_usage,
+        "choices": choices,
+        "notes": notes,
+    }
 
 
 def _options(given: JsonObject, defaults: GenerationOptions) -> GenerationOptions:

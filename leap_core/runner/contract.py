@@ -143,6 +143,16 @@ class ModelRunner(ABC):
 
         return await asyncio.to_thread(self.hidden_states, text, adapters)
 
+    def tokenize(self, text: str, *, parse_special: bool = False) -> list[int]:
+        """The tokens of a text; with ``parse_special`` special tokens where it spells them. Raises
+        LeapGenerationError where the runner cannot tell."""
+        raise LeapGenerationError(f"{self.model_id} cannot tell the tokens of a text")
+
+    def detokenize(self, tokens: Sequence[int]) -> str:
+        """The text of tokens. Raises LeapGenerationError where the runner cannot tell, LeapOptionsError for a number
+        that is no token of the model."""
+        raise LeapGenerationError(f"{self.model_id} cannot tell the text of tokens")
+
     @abstractmethod
     def unload(self) -> None:
         """Free the model. Running generations end with LeapGenerationError. Harmless when repeated."""

@@ -23,6 +23,7 @@ from leap_core.host.server.application import build_app
 from leap_core.host.server.generation_endpoints import GenerationEndpoints
 from leap_core.host.server.loaded_models import LoadedModels, LoadRequest
 from leap_core.host.server.management_endpoints import ManagementEndpoints
+from leap_core.host.server.request_log import RequestLog
 from leap_core.host.server.uvicorn_server import Server, listen
 from leap_core.models.references.resolving import LocalModel
 from leap_core.storage.directories import Directories
@@ -126,7 +127,8 @@ class _Running:
         routes = ManagementEndpoints(models, endpoints, self._ending.set).routes() if self._private else []
         app = build_app(models, endpoints, routes)
         guard = AccessCheck(app, token=self._token, pages=self._pages, stamp=INSTANCE)
-        server = Server.of(for_local_pages(guard) if self._pages else guard, **self._bounds)
+        logged = RequestLog(for_local_pages(guard) if self._pages else guard, endpoints.metrics)
+        server = Server.of(logged, **self._bounds)
         serving = asyncio.create_task(server.serve([listener]))
         await models.load(LoadRequest("builtin", **self._loading))
         self._made = Scripted(listener.getsockname()[1], self._runner, models, self._token, INSTANCE)

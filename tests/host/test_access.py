@@ -84,7 +84,7 @@ def test_what_is_not_a_json_object_is_refused(serve, body):
 
 
 def test_too_large_a_body_is_refused(serve, monkeypatch):
-    from leap_core.host.server import generation_endpoints as answering
+    from leap_core.host.server import request_bodies as answering
 
     monkeypatch.setattr(answering, "LARGEST_BODY", 1000)
     server = serve("Hi.")

@@ -171,7 +171,7 @@ def test_finish_reasons(serve, reason, shown):
         ({"temperature": -1}, "temperature", "0 or more"),
         ({"max_tokens": 0}, "max_tokens", "1 or more"),
         ({"seed": "x"}, "seed", "whole number"),
-        ({"n": 2}, "n", "not supported"),
+        ({"n": 0}, "n", "from 1 to 16"),
         ({"tools": [{"type": "function"}]}, "tools[0].name", "function's name"),
         ({"tool_choice": "required"}, "tool_choice", "no tools"),
         (

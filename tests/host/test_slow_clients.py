@@ -137,16 +137,21 @@ def test_health_is_told_while_a_large_request_is_read(serve):
     server = serve("Yes.")
     messages = [{"role": "user", "content": "x"} for _ in range(49_000)]
     data = json.dumps({"model": "builtin", "messages": messages}).encode()
+    headers = {"Authorization": "Bearer secret"}
+
+    def health() -> float:
+        asked = time.monotonic()
+        assert httpx.get(f"http://127.0.0.1:{server.port}/health", headers=headers).status_code == 200
+        return time.monotonic() - asked
+
+    usual = max(health() for _ in range(5))
     slowest = 0.0
     with connect(server) as connection:
         connection.sendall(HEAD + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
         begun = time.monotonic()
-        headers = {"Authorization": "Bearer secret"}
         while time.monotonic() - begun < 1.5:
-            asked = time.monotonic()
-            assert httpx.get(f"http://127.0.0.1:{server.port}/health", headers=headers).status_code == 200
-            slowest = max(slowest, time.monotonic() - asked)
-    assert slowest < 1.0
+            slowest = max(slowest, health())
+    assert slowest < max(1.0, 30 * usual), "on a busy machine all is slow"
 
 
 def test_a_body_of_too_many_values_is_refused_at_once(serve):

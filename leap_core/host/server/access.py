@@ -18,7 +18,7 @@ LOOPBACK_NAMES = {"127.0.0.1", "localhost", "::1"}
 def for_local_pages(app: ASGIApp) -> ASGIApp:
     """The same, usable by scripts of web pages that this machine serves: browsers ask first, and want to be told."""
     origins = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
-    return CORSMiddleware(app, allow_origin_regex=origins, allow_methods=["GET", "POST"], allow_headers=["*"])
+    return CORSMiddleware(app, allow_origin_regex=origins, allow_methods=["GET", "POST", "DELETE"], allow_headers=["*"])
 
 
 class AccessCheck:
@@ -47,7 +47,7 @@ class AccessCheck:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         refused = self._refuse(scope) if scope["type"] == "http" else None
         if refused is not None:
-            await answer(refused)(scope, receive, send)
+            await answer(refused, scope["path"])(scope, receive, send)
         elif not self._stamp:
             await self._app(scope, receive, send)
         else:
@@ -67,17 +67,21 @@ class AccessCheck:
             headers.setdefault(name, value)
         name = _host_name("//" + headers.get(b"host", b"").decode("latin-1"))
         if not self._any_name and name not in LOOPBACK_NAMES:
-            return _no(403, "foreign_host", f"requests to {name or 'no host'} are refused: only this machine is served")
+            return _refused(
+                403, "foreign_host", f"requests to {name or 'no host'} are refused: only this machine is served"
+            )
         origin = headers.get(b"origin")
         if origin is not None and not (self._pages and _host_name(origin.decode("latin-1")) in LOOPBACK_NAMES):
-            return _no(403, "foreign_origin", f"requests from web pages of {origin.decode('latin-1')} are refused")
+            return _refused(403, "foreign_origin", f"requests from web pages of {origin.decode('latin-1')} are refused")
         if self._token is None or scope["path"] in self._open_paths:
             return None
         scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
         if scheme.lower() != b"bearer" or not given:
-            return _no(401, "invalid_api_key", "the request has no bearer token (Authorization: Bearer …)")
+            given = headers.get(b"x-api-key", b"")  # Anthropic's clients
+        if not given:
+            return _refused(401, "invalid_api_key", "the request has no bearer token (Authorization: Bearer …)")
         if not hmac.compare_digest(given.strip(), self._token):
-            return _no(401, "invalid_api_key", "the bearer token is wrong")
+            return _refused(401, "invalid_api_key", "the bearer token is wrong")
         return None
 
 
@@ -88,6 +92,6 @@ def _host_name(url: str) -> str | None:
         return None
 
 
-def _no(status: int, code: str, message: str) -> Refused:
+def _refused(status: int, code: str, message: str) -> Refused:
     kind = "authentication_error" if status == 401 else "permission_error"
     return Refused(status, code, LeapUnavailableError(message), kind=kind)

@@ -1,4 +1,4 @@
-"""The HTTP application: routes, and errors as OpenAI's error objects."""
+"""The HTTP application: routes, and errors as the error objects of each protocol."""
 
 from __future__ import annotations
 
@@ -8,40 +8,37 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from ...errors import LeapError, LeapGenerationError, LeapUnavailableError
 from .generation_endpoints import GenerationEndpoints
 from .http_errors import Refused, answer
-from .loaded_models import LoadedModel, LoadedModels
+from .loaded_models import LoadedModels
+from .model_endpoints import ModelEndpoints
 from .transcription_endpoint import transcriptions
 
 log = logging.getLogger("leap.host")
 
 
 def build_app(
-    models: LoadedModels, answering: GenerationEndpoints, more_routes: list[Route] | None = None
+    models: LoadedModels, generation: GenerationEndpoints, more_routes: list[Route] | None = None
 ) -> Starlette:
-    """OpenAI's endpoints over these models, and further routes (see ``management``)."""
-
-    async def list_models(_request: Request) -> Response:
-        return JSONResponse({"object": "list", "data": [_described(model) for model in models]})
-
-    async def one_model(request: Request) -> Response:
-        return JSONResponse(_described(models.named(request.path_params["model"])))
-
-    async def health(_request: Request) -> Response:
-        loading = any(model.state == "loading" for model in models) or not len(models)
-        state = {"status": "loading" if loading else "ok", "models": [model.name for model in models]}
-        return JSONResponse(state, 503 if loading else 200)
-
+    """The endpoints of OpenAI's and Anthropic's protocols over these models, and further routes."""
+    about = ModelEndpoints(models, generation.metrics)
     routes = [
-        Route("/health", health),
-        Route("/v1/models", list_models),
-        Route("/v1/models/{model:path}", one_model),
-        Route("/v1/chat/completions", answering.chat, methods=["POST"]),
-        Route("/v1/completions", answering.completion, methods=["POST"]),
+        Route("/health", about.health),
+        Route("/props", about.props),
+        Route("/metrics", about.metrics),
+        Route("/tokenize", about.tokenize, methods=["POST"]),
+        Route("/detokenize", about.detokenize, methods=["POST"]),
+        Route("/v1/models", about.list),
+        Route("/v1/models/{model:path}", about.one),
+        Route("/v1/chat/completions", generation.chat, methods=["POST"]),
+        Route("/v1/completions", generation.completion, methods=["POST"]),
+        Route("/v1/responses", generation.responses, methods=["POST"]),
+        Route("/v1/messages", generation.messages, methods=["POST"]),
+        Route("/v1/messages/count_tokens", generation.count_tokens, methods=["POST"]),
         Route("/v1/audio/transcriptions", transcriptions(models), methods=["POST"]),
         *(more_routes or ()),
     ]
@@ -54,19 +51,9 @@ def build_app(
     return Starlette(routes=routes, exception_handlers=handlers)
 
 
-def _described(model: LoadedModel) -> dict[str, Any]:
-    return {
-        "id": model.name,
-        "object": "model",
-        "created": model.created,
-        "owned_by": "leap",
-        "leap": {key: value for key, value in model.to_json().items() if key not in ("key", "path", "wish")},
-    }
-
-
-async def _failed(_request: Request, failure: Exception) -> Response:
+async def _failed(request: Request, failure: Exception) -> Response:
     assert isinstance(failure, (LeapError, Refused))
-    return answer(failure)
+    return answer(failure, request.url.path)
 
 
 async def _no_such_thing(request: Request, failure: Exception) -> Response:
@@ -76,9 +63,10 @@ async def _no_such_thing(request: Request, failure: Exception) -> Response:
     else:
         message, code = f"there is no {request.url.path}", "not_found"
     error = LeapUnavailableError(message, hint="see docs/host.md for what there is")
-    return answer(Refused(failure.status_code, code, error))
+    return answer(Refused(failure.status_code, code, error), request.url.path)
 
 
 async def _broken(request: Request, failure: Exception) -> Response:
     log.error("%s %s failed", request.method, request.url.path, exc_info=failure)
-    return answer(LeapGenerationError(f"{type(failure).__name__}: {failure}", hint="this is a bug in leap"))
+    error = LeapGenerationError(f"{type(failure).__name__}: {failure}", hint="this is a bug in leap")
+    return answer(error, request.url.path)

@@ -29,6 +29,7 @@ class GenerationBridge:
         self._ended = False
         self._arrived = asyncio.Event()
         self._finished = asyncio.Event()
+        self._begun = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="leap-bridge", daemon=True)
 
     async def start(self) -> None:
@@ -36,11 +37,16 @@ class GenerationBridge:
         self._thread.start()
         await asyncio.shield(self._started)
 
+    async def wait_for_first(self) -> None:
+        """Wait until the prompt is computed: something of the answer came, or its end."""
+        await self._begun.wait()
+
     async def batches(self) -> AsyncIterator[list[Item]]:
         """What came since the last time, until the end; an error is the last item."""
         while True:
             await self._arrived.wait()
             self._arrived.clear()
+            self._begun.set()
             with self._guard:
                 items, self._items = self._items, []
                 ended = self._ended

@@ -17,6 +17,7 @@ from .access import LOOPBACK_NAMES, AccessCheck, for_local_pages
 from .application import build_app
 from .generation_endpoints import GenerationEndpoints
 from .loaded_models import LoadedModels, LoadRequest
+from .request_log import RequestLog
 from .uvicorn_server import Server, listen, on_signals
 
 OPEN_PATHS = frozenset({"/health"})
@@ -69,9 +70,10 @@ async def _serve(
             f"cannot listen on {address} port {port}: {error.strerror or error}", hint="choose another --port"
         ) from None
     models = LoadedModels(load_local)
-    app = build_app(models, GenerationEndpoints(models, urls=urls))
+    generation = GenerationEndpoints(models, urls=urls)
+    app = build_app(models, generation)
     guard = AccessCheck(app, token=api_key, any_name=not is_local, open_paths=OPEN_PATHS, pages=True)
-    server = Server.of(for_local_pages(guard), most_connections=most_connections)
+    server = Server.of(RequestLog(for_local_pages(guard), generation.metrics), most_connections=most_connections)
     ending = asyncio.Event()
     on_signals(asyncio.get_running_loop(), ending.set)
     serving = asyncio.create_task(server.serve([listener]))

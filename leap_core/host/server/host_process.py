@@ -29,6 +29,7 @@ from .application import build_app
 from .generation_endpoints import GenerationEndpoints
 from .loaded_models import LoadedModels
 from .management_endpoints import ManagementEndpoints
+from .request_log import RequestLog
 from .uvicorn_server import Server, listen, on_signals
 
 log = logging.getLogger("leap.host")
@@ -77,7 +78,7 @@ async def _run(files: HostFiles) -> None:
         answering = GenerationEndpoints(models)
         management = ManagementEndpoints(models, answering, ending.set)
         app = build_app(models, answering, management.routes())
-        server = Server.of(AccessCheck(app, token=token, stamp=instance))
+        server = Server.of(RequestLog(AccessCheck(app, token=token, stamp=instance), answering.metrics))
         on_signals(asyncio.get_running_loop(), ending.set)
         serving = asyncio.create_task(server.serve([listener]))
         _report({})

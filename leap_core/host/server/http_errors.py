@@ -7,10 +7,14 @@ from typing import Any
 from starlette.responses import JSONResponse
 
 from ... import errors
+from ...anthropic.replies import error_body
 from ...errors import LeapError
 from ...openai.errors import error_object, status_of
 
 JsonObject = dict[str, Any]
+
+
+ANTHROPIC = "/v1/messages"
 
 
 class Refused(Exception):
@@ -61,8 +65,10 @@ def body_of(failure: LeapError | Refused) -> tuple[int, JsonObject]:
     return status, {"error": error_object(error, kind, code)}
 
 
-def answer(failure: LeapError | Refused) -> JSONResponse:
-    """The refusal as a response."""
+def answer(failure: LeapError | Refused, path: str = "") -> JSONResponse:
+    """The refusal as a response, in the form of the protocol that ``path`` belongs to."""
     status, body = body_of(failure)
+    if path.startswith(ANTHROPIC):
+        body = error_body(status, body["error"]["message"])
     retry = failure.retry_after if isinstance(failure, Refused) else None
     return JSONResponse(body, status, {} if retry is None else {"Retry-After": str(retry)})

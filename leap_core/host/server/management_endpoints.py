@@ -21,8 +21,9 @@ from ...error_json import error_to_json
 from ...errors import LeapError, LeapModelLoadingError, LeapSerializationError
 from ...json_fields import number_at
 from ...openai.requests import read_chat, read_completion
-from .generation_endpoints import GenerationEndpoints, read_json
+from .generation_endpoints import GenerationEndpoints
 from .loaded_models import LoadedModels, LoadRequest
+from .request_bodies import read_json
 
 JsonObject = dict[str, Any]
 PROGRESS_SECONDS = 0.5

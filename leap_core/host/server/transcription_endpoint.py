@@ -19,9 +19,9 @@ from ...options import GenerationOptions
 from ...runner.contract import ModelRunner
 from ...transcription.formats import as_json, write
 from ...transcription.recognition import PROMPT, Recording, Transcribed, read_recording, transcribe
-from .generation_endpoints import LARGEST_BODY
 from .http_errors import Refused, unacceptable
 from .loaded_models import LoadedModels
+from .request_bodies import LARGEST_BODY
 
 FORMATS = ("json", "text", "srt", "verbose_json", "vtt")
 KNOWN = ("file", "model", "language", "prompt", "response_format", "temperature", "stream", "timestamp_granularities[]")

@@ -1,0 +1,1 @@
+"""Anthropic's Messages API: requests read as chat requests, replies and errors written."""

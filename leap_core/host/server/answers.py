@@ -1,0 +1,185 @@
+"""One answer on its way to the client: whole, or as server-sent events as they come."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any, Protocol
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from ...errors import LeapConstraintError, LeapError, LeapGenerationError
+from ...in_process.validated_generation import CUT
+from ...messages import ChatMessage
+from ...openai.requests import GenerationRequest
+from ...responses import Chunk, Complete, FunctionCalls, MessageResponse, ReasoningChunk
+from ...statistics import GenerationStats
+from .event_loop_bridge import GenerationBridge, Item
+from .loaded_models import LoadedModel
+from .metrics import Metrics
+
+log = logging.getLogger("leap.host")
+
+GENERATION_HEADER = "X-Leap-Generation"
+WRITE_SECONDS = 60.0
+"""How long a client may take to read what lies ready."""
+
+
+class ReplyWriter(Protocol):
+    """Writes an answer in one protocol."""
+
+    id: str
+
+    def whole(self, complete: Complete) -> dict[str, Any]:
+        """The answer in one piece."""
+        ...
+
+    def begin(self) -> bytes:
+        """What a stream opens with."""
+        ...
+
+    def pieces(self, response: MessageResponse) -> Iterator[bytes]:
+        """The events that one response becomes."""
+        ...
+
+    def end(self) -> bytes:
+        """What a stream closes with."""
+        ...
+
+    def failed(self, error: LeapError) -> bytes:
+        """What a stream closes with when the generation failed."""
+        ...
+
+
+class Answer:
+    """What comes of one request, with its counts measured and its end noted in the log."""
+
+    def __init__(
+        self,
+        asked: GenerationRequest,
+        reply: ReplyWriter,
+        bridge: GenerationBridge,
+        model: LoadedModel,
+        metrics: Metrics,
+    ) -> None:
+        self.asked, self.reply, self.bridge = asked, reply, bridge
+        self._model, self._metrics = model, metrics
+        self._begun = time.monotonic()
+        self._last: float | None = None
+        self._texts: list[str] = []
+        self._counted = 0
+
+    async def complete(self) -> Complete:
+        """Wait for the end. Raises the error with which the generation failed."""
+        async for batch in self.bridge.batches():
+            for item in batch:
+                self.note(item)
+                if isinstance(item, LeapError):
+                    return self.as_cut(item)
+                if isinstance(item, Complete):
+                    return item
+        raise LeapGenerationError("the generation was given up")
+
+    def note(self, item: Item) -> None:
+        """Count a response, before it is sent."""
+        name, now = self._model.name, time.monotonic()
+        if isinstance(item, (Chunk, ReasoningChunk, FunctionCalls)):
+            if self._last is None:
+                self._metrics.first_token(name, now - self._begun)
+            else:
+                self._metrics.next_token(name, now - self._last)
+            self._last = now
+        if isinstance(item, (Chunk, ReasoningChunk)):
+            self._counted += 1
+            self._model.throughput.add(1)
+            if isinstance(item, Chunk):
+                self._texts.append(item.text)
+        elif isinstance(item, Complete):
+            stats = item.stats or GenerationStats(0, 0, 0, 0.0)
+            self._model.throughput.add(stats.completion_tokens - self._counted)  # calls come as no pieces of text
+            self._metrics.answered(name, stats, item.finish_reason.value)
+            counts = (stats.prompt_tokens, stats.cached_prompt_tokens, stats.completion_tokens)
+            log.info("%s: prompt %d+%d, answer %d tokens, %.2f s", name, *counts, now - self._begun)
+        elif isinstance(item, LeapError):
+            self._metrics.failed(name, type(item).__name__)
+            log.info("%s: %s", name, type(item).__name__)
+
+    def as_cut(self, error: LeapError) -> Complete:
+        """A constrained answer that was cut short is no error in OpenAI's protocol, but one that ends by ``length``.
+        Raises the error where it is another, or where leap's own client asks."""
+        if not isinstance(error, LeapConstraintError) or self.asked.events:
+            raise error
+        reasons = [reason for reason, text in CUT.items() if text in error.problems]
+        if not reasons:
+            raise error
+        message = ChatMessage("assistant", error.text)
+        return Complete(message, reasons[0], error.stats, error.problems)
+
+    def unsent(self, text: str) -> str:
+        """What of a text has not been sent yet."""
+        sent = "".join(self._texts)
+        return text[len(sent) :] if text.startswith(sent) else ""
+
+    def frames(self, item: Item) -> list[bytes]:
+        """The events of a stream that one item becomes, the end included."""
+        reply = self.reply
+        self.note(item)
+        if isinstance(item, LeapError):
+            try:
+                complete = self.as_cut(item)
+            except LeapError as error:
+                return [reply.failed(error)]
+            rest = Chunk(self.unsent(complete.full_message.text))
+            return [*(reply.pieces(rest) if rest.text else ()), *reply.pieces(complete), reply.end()]
+        return [*reply.pieces(item), *([reply.end()] if isinstance(item, Complete) else ())]
+
+
+class EventStream(Response):
+    """Server-sent events as they come. When the reader leaves, the generation ends. ``using`` is closed at the end."""
+
+    def __init__(self, answer: Answer, using: ExitStack) -> None:
+        super().__init__()
+        self._answer = answer
+        self._using = using
+        self.init_headers(
+            {
+                "Content-Type": "text/event-stream; charset=utf-8",
+                "Cache-Control": "no-cache",
+                GENERATION_HEADER: answer.reply.id,
+            }
+        )
+        self.raw_headers = [header for header in self.raw_headers if header[0] != b"content-length"]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        bridge = self._answer.bridge
+        watcher = asyncio.create_task(stop_when_gone(receive, bridge))
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            await _send(send, self._answer.reply.begin())
+            async for batch in bridge.batches():
+                await _send(send, b"".join(piece for item in batch for piece in self._answer.frames(item)))
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except (OSError, asyncio.TimeoutError):
+            pass  # the reader left, or reads no more
+        finally:
+            watcher.cancel()
+            await bridge.close()
+            self._using.close()
+
+
+async def _send(send: Send, data: bytes) -> None:
+    if data:
+        await asyncio.wait_for(send({"type": "http.response.body", "body": data, "more_body": True}), WRITE_SECONDS)
+
+
+async def stop_when_gone(receive: Receive, bridge: GenerationBridge) -> None:
+    """Stop the generation when its client leaves."""
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            bridge.stop()
+            return

@@ -1,0 +1,48 @@
+"""What responses said, so that a request can go on from one by its id."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...errors import LeapSerializationError
+
+JsonObject = dict[str, Any]
+
+MOST_KEPT = 1000
+"""Responses in memory; the oldest are forgotten."""
+
+
+class KeptResponses:
+    """Chat messages by the id of the response they end with. ``store`` keeps those that are asked to be kept for good,
+    ``recall`` finds them again (None: there is none)."""
+
+    def __init__(
+        self,
+        store: Callable[[str, Sequence[JsonObject], str], object] | None = None,
+        recall: Callable[[str], list[JsonObject] | None] = lambda _id: None,
+    ) -> None:
+        self._store, self._recall = store, recall
+        self._guard = threading.Lock()
+        self._messages: OrderedDict[str, list[JsonObject]] = OrderedDict()
+
+    def keep(self, id: str, messages: list[JsonObject], *, durable: bool, model: str) -> None:
+        """Keep a conversation in memory, and for good where ``durable``."""
+        with self._guard:
+            self._messages[id] = messages
+            while len(self._messages) > MOST_KEPT:
+                self._messages.popitem(last=False)
+        if durable and self._store is not None:
+            self._store(id, messages, model)
+
+    def history(self, id: str) -> list[JsonObject]:
+        """The messages up to and with this response. Raises LeapSerializationError when it is not kept."""
+        with self._guard:
+            messages = self._messages.get(id)
+        if messages is None:
+            messages = self._recall(id)
+        if messages is None:
+            raise LeapSerializationError(f"there is no response {id!r}", path="previous_response_id")
+        return messages

@@ -1,0 +1,52 @@
+"""An id for every request, and a line of the log: method, path, status, size, time; never any content."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from .metrics import Metrics
+
+access_log = logging.getLogger("leap.access")
+
+REQUEST_ID = b"x-request-id"
+LONGEST_ID = 128
+
+
+class RequestLog:
+    """ASGI middleware around all others. A client may name its request by the header X-Request-Id."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app, self._metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        named = next((value for name, value in scope["headers"] if name == REQUEST_ID), b"")
+        usable = 0 < len(named) <= LONGEST_ID and all(33 <= byte <= 126 for byte in named)
+        id = named if usable else f"req_{secrets.token_hex(12)}".encode()
+        begun, status, size = time.monotonic(), 0, 0
+
+        async def send_named(message: Message) -> None:
+            nonlocal status, size
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message = {**message, "headers": [*message["headers"], (REQUEST_ID, id)]}
+            else:
+                size += len(message.get("body", b""))
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_named)
+        finally:
+            route = scope.get("route")
+            path = getattr(route, "path", "other")  # a path that a client makes up is no label
+            self._metrics.request(path, status)
+            seconds = time.monotonic() - begun
+            access_log.info(
+                "%s %s %s %d, %d bytes, %.3f s", id.decode("ascii"), scope["method"], path, status, size, seconds
+            )

@@ -1,0 +1,225 @@
+"""Requests to OpenAI's Responses API, as chat requests: ``input`` becomes messages, ``text.format`` a format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import LeapSerializationError
+from ..json_fields import list_at, object_at, text_at
+from ..media.fetching import UrlAccess
+from .fields import NOTE, BodyFields, Unknown
+from .requests import GenerationRequest, read_chat
+
+JsonObject = dict[str, Any]
+
+SAME_NAME = (
+    "model",
+    "temperature",
+    "top_p",
+    "stream",
+    "parallel_tool_calls",
+    "leap",
+    "top_logprobs",
+    "user",
+    "metadata",
+)
+HARMLESS = (
+    "service_tier",
+    "safety_identifier",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "include",
+    "truncation",
+    "max_tool_calls",
+    "stream_options",
+    "context_management",
+)
+TEXT_PARTS = ("input_text", "output_text", "text", "summary_text", "reasoning_text", "refusal")
+THINKS = ("minimal", "low", "medium", "high", "xhigh", "max")
+"""Efforts of reasoning that are one here: to reason."""
+
+
+@dataclass(frozen=True)
+class ResponsesRequest:
+    """``chat`` is what is asked of the model. ``own`` are the chat messages of this request alone, without those of
+    ``previous`` and the instructions; ``keep``: true, false, or None where the request does not say. ``echo``: fields
+    that the response repeats."""
+
+    chat: GenerationRequest
+    own: list[JsonObject]
+    previous: str | None
+    keep: bool | None
+    echo: JsonObject
+
+
+def previous_of(body: object) -> str | None:
+    """The id of the response that a request goes on from. Raises LeapSerializationError."""
+    value = object_at(body, "body").get("previous_response_id")
+    return None if value is None else text_at(value, "previous_response_id")
+
+
+def read_responses(
+    body: object, history: Sequence[JsonObject] = (), *, unknown: Unknown = NOTE, urls: UrlAccess = UrlAccess.DATA
+) -> ResponsesRequest:
+    """A request to /v1/responses. ``history``: the chat messages up to and with the previous response.
+
+    Raises LeapSerializationError or LeapOptionsError.
+    """
+    fields = BodyFields(body)
+    chat: JsonObject = {name: value for name in SAME_NAME if (value := fields.take(name)) is not None}
+    for name in HARMLESS:
+        fields.take(name)
+    if fields.boolean("background", False):
+        raise LeapSerializationError("is not supported", path="background", hint="/v1/batches work in the background")
+    previous, keep = fields.text("previous_response_id"), fields.take("store")
+    instructions = fields.text("instructions")
+    own = _messages(fields.take("input"))
+    opening = [] if instructions is None else [{"role": "system", "content": instructions}]
+    chat["messages"] = [*opening, *history, *own]
+    most = fields.take("max_output_tokens")
+    if most is not None:
+        chat["max_tokens"] = most
+    tools, left_out = _tools(fields.take("tools"))
+    if tools:
+        chat["tools"] = tools
+    choice = fields.take("tool_choice")
+    if choice is not None:
+        chat["tool_choice"] = _tool_choice(choice)
+    shape = fields.object("text")
+    form = shape.take("format")
+    shape.take("verbosity")
+    if form is not None:
+        chat["response_format"] = _response_format(object_at(form, "text.format"))
+    reasoning = fields.object("reasoning")
+    reasoning.take("summary")
+    reasoning.take("generate_summary")
+    effort = reasoning.text("effort")
+    if effort in THINKS:
+        chat["enable_thinking"] = True
+    elif effort not in (None, "none"):
+        raise LeapSerializationError(f"{effort!r} is not one of none, {', '.join(THINKS)}", path="reasoning.effort")
+    notes = (*fields.finish(unknown), *left_out)
+    request = read_chat(chat, unknown=unknown, urls=urls)
+    request = GenerationRequest(**{**vars(request), "notes": (*notes, *request.notes)})
+    echo = {
+        "instructions": instructions,
+        "max_output_tokens": most,
+        "metadata": chat.get("metadata") or {},
+        "parallel_tool_calls": not request.single_call,
+        "previous_response_id": previous,
+        "reasoning": {"effort": effort, "summary": None},
+        "store": keep is True,
+        "temperature": chat.get("temperature"),
+        "text": {"format": form or {"type": "text"}},
+        "tool_choice": choice or "auto",
+        "tools": body.get("tools") or [] if isinstance(body, dict) else [],
+        "top_p": chat.get("top_p"),
+        "truncation": "disabled",
+    }
+    return ResponsesRequest(request, own, previous, keep if isinstance(keep, bool) else None, echo)
+
+
+def _messages(value: object) -> list[JsonObject]:
+    """The chat messages of ``input``: a text, or a list of items."""
+    if isinstance(value, str):
+        return [{"role": "user", "content": value}]
+    messages: list[JsonObject] = []
+    reasoning = ""
+    for n, item in enumerate(list_at(value, "input")):
+        path = f"input[{n}]"
+        item = object_at(item, path)
+        kind = item.get("type", "message")
+        if kind == "reasoning":
+            parts = [*(item.get("content") or ()), *(item.get("summary") or ())]
+            reasoning += "".join(_text(part, path) for part in parts)
+            continue
+        if kind == "function_call":
+            call = _call(item, path)
+            last = messages[-1] if messages else {}
+            if last.get("role") == "assistant" and not reasoning:
+                last.setdefault("tool_calls", []).append(call)
+            else:
+                messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        elif kind == "function_call_output":
+            call_id = text_at(item.get("call_id"), f"{path}.call_id")
+            output = _output(item.get("output"), f"{path}.output")
+            messages.append({"role": "tool", "tool_call_id": call_id, "content": output})
+        elif kind == "message":
+            role = text_at(item.get("role"), f"{path}.role")
+            messages.append({"role": role, "content": _content(item.get("content"), f"{path}.content")})
+        else:
+            raise LeapSerializationError(f"items of type {kind!r} are not supported", path=f"{path}.type")
+        if reasoning and messages[-1]["role"] == "assistant":
+            messages[-1]["reasoning_content"] = reasoning
+        reasoning = ""
+    return messages
+
+
+def _call(item: JsonObject, path: str) -> JsonObject:
+    name = text_at(item.get("name"), f"{path}.name")
+    arguments = text_at(item.get("arguments"), f"{path}.arguments")
+    call_id = text_at(item.get("call_id"), f"{path}.call_id")
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def _content(value: object, path: str) -> str | list[JsonObject]:
+    if isinstance(value, str):
+        return value
+    parts = [object_at(part, f"{path}[{n}]") for n, part in enumerate(list_at(value, path))]
+    if all(part.get("type") in TEXT_PARTS for part in parts):
+        return "".join(_text(part, path) for part in parts)
+    return [_part(part, f"{path}[{n}]") for n, part in enumerate(parts)]
+
+
+def _part(part: JsonObject, path: str) -> JsonObject:
+    kind = part.get("type")
+    if kind in TEXT_PARTS:
+        return {"type": "text", "text": _text(part, path)}
+    if kind == "input_image":
+        url = text_at(part.get("image_url"), f"{path}.image_url")
+        return {"type": "image_url", "image_url": {"url": url}}
+    if kind == "input_audio":
+        return {"type": "input_audio", "input_audio": part.get("input_audio")}
+    raise LeapSerializationError(f"parts of type {kind!r} are not supported", path=f"{path}.type")
+
+
+def _text(part: object, path: str) -> str:
+    part = object_at(part, path)
+    return text_at(part.get("refusal") if part.get("type") == "refusal" else part.get("text"), f"{path}.text")
+
+
+def _output(value: object, path: str) -> str:
+    if isinstance(value, str):
+        return value
+    content = _content(value, path)
+    return content if isinstance(content, str) else json.dumps(content)
+
+
+def _tools(value: object) -> tuple[list[JsonObject], tuple[str, ...]]:
+    """The functions among the tools, as chat requests declare them, and a note on each of the others."""
+    if value is None:
+        return [], ()
+    functions, notes = [], []
+    for n, tool in enumerate(list_at(value, "tools")):
+        tool = object_at(tool, f"tools[{n}]")
+        if tool.get("type") != "function":
+            notes.append(f"tools of type {tool.get('type')!r} are not there and were left out")
+            continue
+        names = ("name", "description", "parameters", "strict")
+        functions.append({"type": "function", "function": {name: tool[name] for name in names if name in tool}})
+    return functions, tuple(notes)
+
+
+def _tool_choice(value: object) -> object:
+    if isinstance(value, dict) and "name" in value:
+        return {"type": "function", "function": {"name": value["name"]}}
+    return value
+
+
+def _response_format(form: JsonObject) -> JsonObject:
+    if form.get("type") != "json_schema":
+        return form
+    return {"type": "json_schema", "json_schema": {"name": form.get("name"), "schema": form.get("schema")}}

@@ -1,0 +1,84 @@
+"""Several answers, echoes, measurements, abilities, and the log of requests."""
+
+from __future__ import annotations
+
+import logging
+
+import httpx
+import pytest
+
+
+def get(server, path, **headers):
+    return httpx.get(
+        f"http://127.0.0.1:{server.port}{path}", headers={"Authorization": "Bearer secret", **headers}, timeout=20
+    )
+
+
+def post(server, path, body):
+    headers = {"Authorization": "Bearer secret"}
+    return httpx.post(f"http://127.0.0.1:{server.port}{path}", json=body, headers=headers, timeout=20)
+
+
+def test_several_answers_to_one_request(serve):
+    server = serve("One.", "Two.", "Three.")
+    completion = server.ask(n=3, seed=5)
+    assert [choice.index for choice in completion.choices] == [0, 1, 2]
+    assert sorted(choice.message.content for choice in completion.choices) == ["One.", "Three.", "Two."]
+    assert sorted(request.options.rng_seed for request in server.runner.requests) == [5, 6, 7]
+    assert completion.usage.completion_tokens == 3
+    assert completion.usage.total_tokens == completion.usage.prompt_tokens + 3
+
+
+def test_several_answers_in_a_stream(serve):
+    chunks = list(serve("One.", "Two.").ask(n=2, stream=True, stream_options={"include_usage": True}))
+    texts = {0: "", 1: ""}
+    for chunk in chunks[:-1]:
+        texts[chunk.choices[0].index] += chunk.choices[0].delta.content or ""
+    assert sorted(texts.values()) == ["One.", "Two."] and chunks[-1].usage.completion_tokens == 2
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_echo(serve, stream):
+    answer = serve(" upon a time").client().completions.create(model="builtin", prompt="Once", echo=True, stream=stream)
+    text = "".join(chunk.choices[0].text for chunk in answer) if stream else answer.choices[0].text
+    assert text == "Once upon a time"
+
+
+def test_measurements(serve):
+    server = serve(["One", "two", "three"], "Four.")
+    server.ask(), server.ask()
+    with pytest.raises(Exception, match="404"):
+        server.client().get("/nothing", cast_to=object)
+    text = get(server, "/metrics").text
+    assert 'leap_requests_total{path="/v1/chat/completions",status="200"} 2.0' in text
+    assert 'leap_requests_total{path="other",status="404"} 1.0' in text
+    assert 'leap_tokens_total{kind="completion",model="builtin"} 4.0' in text
+    assert 'leap_time_to_first_token_seconds_count{model="builtin"} 2.0' in text
+    assert 'leap_time_between_tokens_seconds_count{model="builtin"} 2.0' in text
+    assert 'leap_slots{model="builtin"} 8.0' in text and 'leap_slots_in_use{model="builtin"} 0.0' in text
+
+
+def test_abilities(serve):
+    props = get(serve("Yes."), "/props").json()
+    (model,) = props["models"]
+    assert (model["model"], model["context_size"], model["slots"]) == ("builtin", 4096, 8)
+    assert "/v1/responses" in props["endpoints"] and "path" not in model
+
+
+def test_requests_have_ids_and_a_line_of_the_log_without_content(serve, caplog):
+    server = serve("SECRETANSWER", "Yes.")
+    with caplog.at_level(logging.INFO, "leap.access"):
+        server.ask("SECRETQUESTION")
+        named = get(server, "/health?key=SECRETQUERY", **{"X-Request-Id": "mine-1"})
+        odd = get(server, "/SECRETPATH", **{"X-Request-Id": "two words"})
+    assert named.headers["x-request-id"] == "mine-1" and odd.headers["x-request-id"].startswith("req_")
+    lines = [record.getMessage() for record in caplog.records if record.name == "leap.access"]
+    assert len(lines) == 3 and "SECRET" not in "".join(lines)
+    assert lines[1].startswith("mine-1 GET /health 200, ") and " POST /v1/chat/completions 200, " in lines[0]
+
+
+def test_tokens_of_a_runner_that_cannot_tell(serve):
+    answer = post(serve("Yes."), "/tokenize", {"content": "Hi"})
+    assert answer.status_code == 500 and "cannot tell" in answer.json()["error"]["message"]
+    assert post(serve("Yes."), "/tokenize", {"content": 5}).json()["error"]["param"] == "content"
+    assert post(serve("Yes."), "/detokenize", {"tokens": [-1]}).json()["error"]["param"] == "tokens[0]"
