@@ -1,8 +1,8 @@
 """Messages and functions to the text of a prompt, by the model's own chat template.
 
-The template is a program from a file that somebody else made: it runs in jinja2's sandbox, and the length of its output
-is bounded. What people typed stays text: where a message spells out a special token, a *seam* is put inside it, and the
-rendered text is cut at the seams before it is tokenized, so that no half can be read as the token.
+The template is a program from a file of others: ``template_sandbox`` runs it within a budget. What people typed stays
+text: where a message spells out a special token, a *seam* is put inside it, and the rendered text is cut at the seams
+before it is tokenized, so that no half can be read as the token.
 """
 
 from __future__ import annotations
@@ -13,23 +13,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from ..errors import LeapGenerationError, LeapModelLoadingError
+from ..errors import LeapGenerationError
 from ..messages import ChatMessage, ChatMessageContent, ChatMessageRole, LeapFunctionCall, Text
-from .dialects import SPELLINGS
+from .dialects import TOOL_SPELLINGS, spellings_of
+from .template_budget import MOST_CHARACTERS, Budget
+from .template_sandbox import TemplateTooCostly, compile_template, render_template
 
 if TYPE_CHECKING:
-    from jinja2 import Template
-
     from ..functions import LeapFunction
     from ..options import FunctionCallParser
 
 SEAMS = "\ufdd0\ufdd1\ufdd2\ufdd3\ufdd4\ufdd5\ufdd6\ufdd7"
 """Unicode's noncharacters, which no text interchanges; two that the messages do not contain are used."""
-MOST_CHARACTERS = 16_000_000
-"""That a template may add to what was said."""
 THINK_START, THINK_END = "<think>", "</think>"
 PROBE = "Where is it?"
 """Asked of a template to see in which shape it shows a message."""
+PROBE_CHARACTERS, PROBE_SECONDS = 1_000_000, 1.0
 
 JsonObject = dict[str, Any]
 
@@ -38,13 +37,14 @@ class ChatTemplate:
     """A compiled chat template. ``special_texts`` are the spellings of the model's special tokens."""
 
     def __init__(self, source: str, *, bos_text: str, eos_text: str, special_texts: Iterable[str]) -> None:
-        self._template = _compile(source)
+        self._template = compile_template(source)
         self._bos_text, self._eos_text = bos_text, eos_text
         specials = sorted((text for text in special_texts if text), key=len, reverse=True)
         self._special = re.compile(f"(?=({'|'.join(map(re.escape, specials))}))") if specials else None
         self.renders_calls = "tool_calls" in source
         self.renders_reasoning = "reasoning_content" in source or ".thinking" in source or "['thinking']" in source
-        self.renders_functions = "tools" in source
+        self._names_functions = "tools" not in source and re.search(r"\bfunctions\b", source) is not None
+        self.renders_functions = "tools" in source or self._names_functions
         self.has_thinking_switch = "enable_thinking" in source
         self._calls_without_content = re.search(r"content['\"]?\]? is none", source, re.IGNORECASE) is not None
         self._content_in_parts = self._wants_parts()
@@ -79,23 +79,30 @@ class ChatTemplate:
         }
         if self.has_thinking_switch:
             values["enable_thinking"] = enable_thinking
+        if self._names_functions:  # as firefunction's template wants them
+            values["functions"] = json.dumps(values["tools"], ensure_ascii=False, indent=4) if functions else None
+            values["datetime"] = datetime.now().strftime("%Y-%m-%d %H:%M")
         said = sum(len(part.text) for message in messages for part in message.content if isinstance(part, Text))
         text = self._text(told, values, MOST_CHARACTERS + 2 * said)
         return [part for piece in text.split(seam) for part in _with_media(piece, media_mark, media, text) if part]
 
     def _text(self, messages: list[JsonObject], values: JsonObject, most: int) -> str:
         """The template's output for the messages, or where it refuses them, for the first of their other spellings
-        that it takes."""
-        refused = None
-        for spell in SPELLINGS:
-            spelled = spell(messages)
-            if spelled is not None:
+        that it takes. All of them together have one budget."""
+        budget, refusal = Budget(most), None
+        for spell_tools in TOOL_SPELLINGS:
+            spelled = spell_tools(values)
+            if spelled is None:
+                continue
+            for each in spellings_of(messages):
                 try:
-                    return _bounded(self._template, {**values, "messages": spelled}, most)
+                    return render_template(self._template, {**spelled, "messages": each}, budget)
+                except TemplateTooCostly:
+                    raise
                 except LeapGenerationError as error:
-                    refused = refused or error
-        assert refused is not None, "the first spelling is always tried"
-        raise refused
+                    refusal = refusal or error
+        assert refusal is not None, "the first spelling is always tried"
+        raise refusal
 
     def _wants_parts(self) -> bool:
         """Whether the template shows a message only when its content is a list of typed parts, as those of models that
@@ -105,7 +112,8 @@ class ChatTemplate:
         shown = []
         for content in contents:
             try:
-                text = _bounded(self._template, {**values, "messages": [{"role": "user", "content": content}]}, 100_000)
+                asked = {**values, "messages": [{"role": "user", "content": content}]}
+                text = render_template(self._template, asked, Budget(PROBE_CHARACTERS, PROBE_SECONDS))
             except LeapGenerationError:
                 text = ""
             shown.append(PROBE in text)
@@ -237,76 +245,3 @@ def _unused_marks(messages: Sequence[ChatMessage], functions: Sequence[LeapFunct
     if len(unused) < 2:
         raise LeapGenerationError("the messages contain nearly all of Unicode's noncharacters U+FDD0 to U+FDD7")
     return unused[0], unused[1]
-
-
-def _bounded(template: Template, values: JsonObject, most: int) -> str:
-    from jinja2 import TemplateError
-
-    pieces: list[str] = []
-    length = 0
-    try:
-        for piece in template.generate(**values):
-            length += len(piece)
-            if length > most:
-                raise LeapGenerationError(f"the chat template wrote more than {most} characters")
-            pieces.append(piece)
-    except TemplateError as error:
-        raise LeapGenerationError(f"the chat template refuses these messages: {error}") from None
-    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
-        raise LeapGenerationError(f"the chat template fails: {type(error).__name__}: {error}") from None
-    return "".join(pieces)
-
-
-def _compile(source: str) -> Template:
-    from jinja2 import TemplateError
-
-    try:
-        template: Template = _environment().from_string(source)
-        return template
-    except (TemplateError, RecursionError) as error:
-        raise LeapModelLoadingError(f"the chat template does not compile: {error}") from None
-
-
-def _environment() -> Any:
-    """As Transformers sets it up: blocks trimmed, loop controls, ``tojson`` that does not escape for HTML,
-    ``raise_exception``, ``strftime_now``, and the ``generation`` tag."""
-    from jinja2 import TemplateError, nodes
-    from jinja2.exceptions import SecurityError
-    from jinja2.ext import Extension, loopcontrols
-    from jinja2.parser import Parser
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    class Sandbox(ImmutableSandboxedEnvironment):
-        intercepted_binops = frozenset(["*", "**"])
-
-        def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-            if operator == "**" or any(isinstance(side, (str, list, tuple)) for side in (left, right)):
-                sizes = [len(side) if isinstance(side, (str, list, tuple)) else abs(side) for side in (left, right)]
-                if operator == "**" or sizes[0] * sizes[1] > MOST_CHARACTERS:
-                    raise SecurityError(f"{operator} makes too large a value")
-            return super().call_binop(context, operator, left, right)
-
-    class GenerationTag(Extension):
-        tags = {"generation"}
-
-        def parse(self, parser: Parser) -> list[nodes.Node]:
-            next(parser.stream)
-            return parser.parse_statements(("name:endgeneration",), drop_needle=True)
-
-    def to_json(
-        value: Any,
-        ensure_ascii: bool = False,
-        indent: int | str | None = None,
-        separators: tuple[str, str] | None = None,
-        sort_keys: bool = False,
-    ) -> str:
-        return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
-
-    def raise_exception(message: str) -> None:
-        raise TemplateError(message)
-
-    environment = Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, GenerationTag])
-    environment.filters["tojson"] = to_json
-    environment.globals["raise_exception"] = raise_exception
-    environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
-    return environment

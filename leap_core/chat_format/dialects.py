@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Any
 
@@ -64,5 +65,35 @@ def _system_in_the_first_question(messages: Messages) -> Messages | None:
     return [{**messages[1], "content": joined}, *messages[2:]]
 
 
-SPELLINGS = (_as_they_are, _arguments_as_text, _short_ids, _system_in_the_first_question)
+def _calls_with_empty_text(messages: Messages) -> Messages | None:
+    """For templates that add to the content of every message, such as Ministral's."""
+    if not any(message.get("content", "") is None for message in messages):
+        return None
+    return [{**message, "content": ""} if message.get("content", "") is None else message for message in messages]
+
+
+SPELLINGS = (_as_they_are, _arguments_as_text, _short_ids, _calls_with_empty_text, _system_in_the_first_question)
+
+
+def spellings_of(messages: Messages) -> Iterator[Messages]:
+    """The messages, then what their other spellings change, then those with empty texts for none."""
+    spelled = [each for spell in SPELLINGS if (each := spell(messages)) is not None]
+    yield from spelled
+    for each in spelled[1:]:
+        filled = _calls_with_empty_text(each)
+        if filled is not None:
+            yield filled
+
+
+def _tools_as_they_are(values: JsonObject) -> JsonObject | None:
+    return values
+
+
+def _no_tools_as_an_empty_list(values: JsonObject) -> JsonObject | None:
+    """For templates that iterate ``tools`` without asking whether there are any: Hermes 2 and 3, Command-R+."""
+    return {**values, "tools": []} if values.get("tools", ()) is None else None
+
+
+TOOL_SPELLINGS = (_tools_as_they_are, _no_tools_as_an_empty_list)
+"""As the spellings of messages, for the other values of a template."""
 """In the order of trying."""

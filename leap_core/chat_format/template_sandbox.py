@@ -1,0 +1,284 @@
+"""Compiles and renders chat templates, which are programs from files of others: in jinja2's sandbox, within a budget.
+
+The environment is as Transformers sets it up: blocks trimmed, loop controls, ``tojson`` that does not escape for HTML,
+``raise_exception``, ``strftime_now``, and the ``generation`` tag. Loops, calls, filters, output, and whatever joins or
+repeats values are counted (``template_budget``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import datetime
+from functools import wraps
+from types import GeneratorType
+from typing import TYPE_CHECKING, Any, cast
+
+from ..errors import LeapGenerationError, LeapModelLoadingError
+from .template_budget import Budget, BudgetExceeded, current_budget, spending
+
+if TYPE_CHECKING:
+    from jinja2 import Environment, Template
+
+MOST_SOURCE = 300_000
+"""Characters of a template; those of models have up to 30,000."""
+MOST_MESSAGE = 300
+SLOW_FILTERS = {"wordwrap", "title", "striptags", "urlize", "xmlattr", "pprint", "wordcount"}
+SLOW_FILTERS |= {"escape", "e", "forceescape"}
+SLOW = 100
+"""How much more a character costs in filters that look at each."""
+WIDTHS = {"center", "indent", "ljust", "rjust", "zfill", "expandtabs", "batch", "slice", "wordwrap"}
+"""Filters and methods whose number is a width or a count."""
+WIDEST = 1000
+MOST_BITS = 4096
+
+
+class TemplateTooCostly(LeapGenerationError):
+    """A rendering has used up its budget; another spelling of the messages would, too."""
+
+
+def compile_template(source: str) -> Template:
+    """Raises LeapModelLoadingError for a template that is none, or too large."""
+    if len(source) > MOST_SOURCE:
+        raise LeapModelLoadingError(f"the chat template is too large: more than {MOST_SOURCE} characters")
+    try:
+        with spending(Budget()):
+            template: Template = _environment().from_string(source)
+            return template
+    except Exception as error:  # jinja2's own, and Python's about the code that it makes of a template
+        raise LeapModelLoadingError(f"the chat template does not compile: {_said(error)}") from None
+
+
+def render_template(template: Template, values: dict[str, Any], budget: Budget) -> str:
+    """The template's output. Raises TemplateTooCostly, LeapGenerationError when it refuses the values or fails."""
+    from jinja2 import TemplateError
+
+    pieces: list[str] = []
+    length = 0
+    try:
+        with spending(budget):
+            for piece in template.generate(**values):
+                length += len(piece)
+                if length > budget.most:
+                    raise BudgetExceeded(f"it writes more than {budget.most} characters")
+                pieces.append(piece)
+    except BudgetExceeded as error:
+        raise TemplateTooCostly(f"the chat template costs too much: {error}") from None
+    except TemplateError as error:
+        raise LeapGenerationError(f"the chat template refuses these messages: {_said(error, named=False)}") from None
+    except Exception as error:  # whatever a template does wrong is an error of the template
+        raise LeapGenerationError(f"the chat template fails: {_said(error)}") from None
+    return "".join(pieces)
+
+
+def _said(error: Exception, *, named: bool = True) -> str:
+    text = " ".join(str(error)[: 4 * MOST_MESSAGE].split())
+    text = text if len(text) <= MOST_MESSAGE else text[: MOST_MESSAGE - 1] + "…"
+    name = type(error).__name__
+    return (f"{name}: {text}" if text else name) if named else text or name
+
+
+def _environment() -> Environment:
+    from jinja2 import TemplateError, nodes
+    from jinja2.ext import Extension, loopcontrols
+    from jinja2.parser import Parser
+    from jinja2.runtime import Macro
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+    from jinja2.visitor import NodeTransformer
+
+    class Counting(NodeTransformer):
+        """Puts filters of ours where a template's code would spend without asking."""
+
+        def visit_For(self, node: nodes.For) -> nodes.Node:
+            self.generic_visit(node)
+            node.iter = _filter(cast("nodes.Expr", node.iter), "_counted", nodes.Const(1 + _text_in(node)))
+            return node
+
+        def visit_Concat(self, node: nodes.Concat) -> nodes.Node:
+            self.generic_visit(node)
+            return _filter(nodes.List(node.nodes, lineno=node.lineno), "_joined")
+
+        def visit_List(self, node: nodes.List) -> nodes.Node:
+            self.generic_visit(node)
+            return _filter(node, "_built")
+
+        def visit_Tuple(self, node: nodes.Tuple) -> nodes.Node:
+            self.generic_visit(node)
+            return _filter(node, "_built") if node.ctx == "load" else node
+
+        def visit_Dict(self, node: nodes.Dict) -> nodes.Node:
+            self.generic_visit(node)
+            return _filter(node, "_built")
+
+    def _filter(node: nodes.Expr, name: str, *args: nodes.Expr) -> nodes.Filter:
+        return nodes.Filter(node, name, list(args), [], None, None, lineno=node.lineno)
+
+    def _text_in(node: nodes.Node) -> int:
+        return sum(len(data.data) for data in node.find_all(nodes.TemplateData))
+
+    class Sandbox(ImmutableSandboxedEnvironment):
+        intercepted_binops = frozenset(["+", "*", "**", "%"])
+        text_of_source = 0
+
+        def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
+            tree = super()._parse(source, name, filename)
+            self.text_of_source = _text_in(tree)
+            counted: nodes.Template = Counting().visit(tree)
+            return counted
+
+        def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+            budget = current_budget()
+            _check_operation(budget, operator, left, right)
+            value = super().call_binop(context, operator, left, right)
+            return _measured(budget, value)
+
+        def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: B902
+            budget = current_budget()
+            budget.tick(1 + (__self.text_of_source if isinstance(__obj, Macro) else 0))
+            owner = getattr(__obj, "__self__", None)
+            if isinstance(owner, (str, bytes)):
+                _check_method(budget, str(getattr(__obj, "__name__", "")), owner, args, kwargs)
+            return _measured(budget, super().call(__context, __obj, *args, **kwargs))
+
+    class GenerationTag(Extension):
+        tags = {"generation"}
+
+        def parse(self, parser: Parser) -> list[nodes.Node]:
+            next(parser.stream)
+            return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+    def raise_exception(message: str) -> None:
+        raise TemplateError(message)
+
+    environment = Sandbox(
+        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, GenerationTag], finalize=_written
+    )
+    environment.filters["tojson"] = _to_json
+    environment.filters = {name: _metered(name, each) for name, each in environment.filters.items()}
+    environment.filters |= {"_counted": _counted, "_joined": _joined, "_built": _built}
+    del environment.globals["lipsum"]
+    environment.globals["raise_exception"] = raise_exception
+    environment.globals["strftime_now"] = lambda form: datetime.now().strftime(str(form)[:200])
+    return environment
+
+
+def _counted(values: Any, weight: int) -> Any:
+    return current_budget().counted(values, weight)
+
+
+def _joined(values: list[Any]) -> str:
+    budget = current_budget()
+    budget.charge(budget.size(values))
+    return "".join(map(str, values))
+
+
+def _built(value: Any) -> Any:
+    budget = current_budget()
+    budget.tick()
+    budget.size(value)
+    return value
+
+
+def _written(value: Any) -> Any:
+    """Every value that a template writes, into its output or into a variable."""
+    budget = current_budget()
+    budget.charge(budget.size(value))
+    return value
+
+
+def _measured(budget: Budget, value: Any) -> Any:
+    """A value that was just made."""
+    if isinstance(value, (str, bytes)):
+        budget.charge(len(value))
+    elif isinstance(value, (list, tuple, dict)):
+        budget.size(value)
+    elif isinstance(value, GeneratorType):
+        return budget.counted(value)
+    return value
+
+
+def _metered(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A filter that is checked before it runs, and its result after it."""
+
+    @wraps(function)
+    def metered(*args: Any, **kwargs: Any) -> Any:
+        budget = current_budget()
+        budget.tick()
+        own = args[1:] if getattr(function, "jinja_pass_arg", None) is not None else args
+        own = tuple(list(budget.counted(each)) if isinstance(each, GeneratorType) else each for each in own)
+        for each in own:
+            size = budget.size(each)
+            budget.charge(size * SLOW if name in SLOW_FILTERS else size // 4)
+        if own and isinstance(own[0], str):
+            _check_method(budget, name, own[0], own[1:], kwargs)
+        elif name == "join" and own and isinstance(own[0], (list, tuple)):
+            between = kwargs.get("d", own[1] if len(own) > 1 else "")
+            budget.charge(len(own[0]) * len(str(between)))
+        _check_widths(name, (*own[1:], *kwargs.values()))
+        return _measured(budget, function(*args[: len(args) - len(own)], *own, **kwargs))
+
+    return metered
+
+
+def _check_widths(name: str, arguments: tuple[Any, ...]) -> None:
+    if name in WIDTHS and any(_is_large(each) for each in arguments):
+        raise BudgetExceeded(f"{name} makes too wide a text")
+
+
+def _is_large(value: Any) -> bool:
+    return (isinstance(value, int) and abs(value) > WIDEST) or (isinstance(value, str) and len(value) > WIDEST)
+
+
+def _check_method(budget: Budget, name: str, text: str | bytes, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Before a method of a text, or a filter of the same name, makes a longer one."""
+    _check_widths(name, (*args, *kwargs.values()))
+    if name in WIDTHS:
+        budget.charge((_count(text, "\n") + 1) * WIDEST)
+    elif name == "replace" and len(args) >= 2 and isinstance(args[0], type(text)) and isinstance(args[1], type(text)):
+        times = cast("Any", text).count(args[0]) if args[0] else len(text) + 1
+        budget.charge(len(text) + times * len(args[1]))
+    elif name == "join" and args and isinstance(args[0], (list, tuple, dict)):
+        budget.charge(budget.size(args[0]) + len(args[0]) * len(text))
+    elif name in ("format", "format_map"):
+        budget.check_format(text)
+        values = sum(budget.size(each) for each in (*args, *kwargs.values()))
+        budget.charge(values * (_count(text, "{") + _count(text, "%")))
+    elif name == "translate":
+        raise BudgetExceeded("it translates a text by a table")
+
+
+def _count(text: str | bytes, character: str) -> int:
+    return text.count(character) if isinstance(text, str) else text.count(character.encode())
+
+
+def _check_operation(budget: Budget, operator: str, left: Any, right: Any) -> None:
+    if operator == "**":
+        raise BudgetExceeded("** makes too large a value")
+    if operator == "%":
+        if isinstance(left, (str, bytes)):
+            budget.check_format(left)
+            budget.charge(len(left) + budget.size(right) * max(_count(left, "%"), 1))
+    elif operator == "+":
+        if hasattr(left, "__len__") and hasattr(right, "__len__"):
+            budget.charge(len(left) + len(right))
+    elif isinstance(left, int) and isinstance(right, int):
+        if left.bit_length() + right.bit_length() > MOST_BITS:
+            raise BudgetExceeded("* makes too large a number")
+    else:
+        sizes = [budget.size(side) if hasattr(side, "__len__") else abs(side) for side in (left, right)]
+        budget.charge(int(min(sizes[0] * sizes[1], budget.most + 1)))
+
+
+def _to_json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | str | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    width = len(indent) if isinstance(indent, str) else indent or 0
+    if width > 16:
+        raise BudgetExceeded("tojson indents too far")
+    budget = current_budget()
+    budget.charge(budget.size(value) * (2 + width))
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
