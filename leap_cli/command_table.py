@@ -8,8 +8,8 @@ from .framework.click_classes import CONTEXT_SETTINGS, CommandTable, TableEntry
 from .framework.environment import Environment
 from .help.topics import Guide
 
-ASK, MODELS, BUILD, WORK, SETUP = "Ask", "Models", "Tools", "Work", "Setup"
-GROUPS = (ASK, MODELS, BUILD, WORK, SETUP)
+ASK, SEARCH, MODELS, BUILD, WORK, SETUP = "Ask", "Search", "Models", "Tools", "Work", "Setup"
+GROUPS = (ASK, SEARCH, MODELS, BUILD, WORK, SETUP)
 
 COMMANDS = {
     "generate": TableEntry("leap_cli.commands.generate", "Answer one prompt.", ASK),
@@ -17,6 +17,10 @@ COMMANDS = {
     "say": TableEntry("leap_cli.commands.say", "Read a text aloud, into a file or the loudspeaker.", ASK),
     "batch": TableEntry("leap_cli.commands.batch", "Answer many prompts from a JSONL file.", ASK),
     "transcribe": TableEntry("leap_cli.commands.transcribe", "Write down what is said in sound files.", ASK),
+    "index": TableEntry("leap_cli.commands.index", "Make files searchable under a name.", SEARCH),
+    "search": TableEntry("leap_cli.commands.search", "Find passages in indexed files.", SEARCH),
+    "ask": TableEntry("leap_cli.commands.ask", "Answer a question from indexed files.", SEARCH),
+    "embed": TableEntry("leap_cli.commands.embed", "Turn texts into vectors.", SEARCH),
     "download": TableEntry("leap_cli.commands.download", "Fetch a model, or what is missing of it.", MODELS),
     "models": TableEntry("leap_cli.commands.models", "List, inspect, check, import and remove models.", MODELS),
     "load": TableEntry("leap_cli.commands.load", "Keep a model warm in the background.", MODELS),

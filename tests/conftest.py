@@ -15,6 +15,7 @@ from leap_cli.main import main
 from leap_core.options import ModelLoadingOptions
 from leap_core.runner.contract import ModelRunner
 from leap_core.testing import ScriptedModelRunner
+from leap_core.testing.hashed_words import HashedWordsRunner
 
 os.environ.setdefault("LEAP_TRY_MODELS", "0")  # each test's home would pay for its trial; tests of the trial turn it on
 
@@ -87,6 +88,7 @@ class CommandLine:
             variables={"LEAP_HOME": str(self.home), **self.variables},
             cwd=self.home.parent,
             load_model=self.load,
+            load_embedder=lambda reference, options, env: HashedWordsRunner(name=reference.rpartition("/")[2]),
         )
 
 

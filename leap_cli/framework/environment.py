@@ -19,9 +19,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 if TYPE_CHECKING:
     from leap_core.options import ModelLoadingOptions
     from leap_core.runner.contract import ModelRunner
+    from leap_core.runner.embedding import EmbeddingRunner
     from leap_core.storage.directories import Directories
 
 ModelLoader = Callable[[str, "ModelLoadingOptions"], "ModelRunner"]
+EmbedderLoader = Callable[[str, "ModelLoadingOptions", "Environment"], "EmbeddingRunner"]
 
 
 def load_model(reference: str, options: ModelLoadingOptions) -> ModelRunner:
@@ -31,9 +33,18 @@ def load_model(reference: str, options: ModelLoadingOptions) -> ModelRunner:
     return Leap.load(reference, options)
 
 
+def load_embedder(reference: str, options: ModelLoadingOptions, env: Environment) -> EmbeddingRunner:
+    """The loader of models for vectors of a real process."""
+    from leap_core.loading import load_local_for_embedding
+    from leap_core.models.references.resolving import resolve_local
+
+    return load_local_for_embedding(resolve_local(reference, variables=env.variables, cwd=env.cwd), options)
+
+
 @dataclass
 class Environment:
-    """``stdin`` gives bytes, ``stdout`` and ``stderr`` take text. ``load_model`` turns a reference into a runner."""
+    """``stdin`` gives bytes, ``stdout`` and ``stderr`` take text. ``load_model`` turns a reference into a runner,
+    ``load_embedder`` into one that makes vectors."""
 
     stdin: BinaryIO = field(default_factory=io.BytesIO)
     stdout: TextIO = field(default_factory=io.StringIO)
@@ -44,6 +55,7 @@ class Environment:
     variables: Mapping[str, str] = field(default_factory=dict)
     cwd: Path = field(default_factory=Path)
     load_model: ModelLoader = load_model
+    load_embedder: EmbedderLoader = load_embedder
 
     @staticmethod
     def of_process() -> Environment:

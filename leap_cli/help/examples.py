@@ -31,6 +31,23 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "leap download LFM2.5-350M:Q8_0 --dry-run",
         "leap download LiquidAI/LFM2-350M-GGUF:Q4_0 --background",
     ),
+    "index make": (
+        "leap index notes . --include '*.py' --words-only",
+        "leap index make notes . --include '*.py' --words-only",
+    ),
+    "index list": ("leap index list",),
+    "index info": ("leap index info notes --format json",),
+    "index update": ("leap index update",),
+    "search": (
+        "leap search notes 'which functions are there?'",
+        "leap search notes def --format quiet",
+    ),
+    "ask": ("leap ask notes 'What is the capital of France?' --limit 1",),
+    "index remove": ("leap index remove notes",),
+    "embed": (
+        "leap embed 'a text' -m builtin --pooling mean",
+        "leap embed --lines prompts.jsonl -m builtin --pooling mean -o vectors.npy",
+    ),
     "models import": ("leap models import model.gguf --name Mine --quant Q8_0",),
     "models list": ("leap models list",),
     "models catalogue": ("leap models catalogue --format quiet",),

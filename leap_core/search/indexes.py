@@ -6,7 +6,7 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from ..errors import LeapError, LeapOptionsError
+from ..errors import LeapNotFoundError, LeapOptionsError
 from ..storage.directories import Directories
 from ..storage.locks import Busy, locked
 from .index_file import IndexFile
@@ -18,7 +18,7 @@ ENDING = ".db"
 BESIDE = (".db-wal", ".db-shm", ".lock")
 
 
-class IndexNotFoundError(LeapError):
+class IndexNotFoundError(LeapNotFoundError):
     """There is no index of this name."""
 
 

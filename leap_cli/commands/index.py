@@ -1,0 +1,199 @@
+"""``leap index``: make one's own files searchable."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..exit_codes import ExitCode
+from ..framework.click_classes import LeapGroup, leap_group
+from ..framework.environment import Environment
+from ..framework.interrupts import stopping_on_interrupt
+from ..framework.output import Format, Output
+from ..options.embedding import BUILTIN_EMBED, embedding_model_flag, full_reference, open_embedder, threads_flag
+from ..options.output_format import FormatChoice
+
+if TYPE_CHECKING:
+    from leap_core.search.index_file import IndexSettings
+    from leap_core.search.indexes import Indexes
+    from leap_core.search.updating import Update
+
+MAKE = "make"
+format_option = click.option(
+    "--format",
+    type=FormatChoice([each.value for each in Format]),
+    default=Format.TEXT.value,
+    help="text, one json document, jsonl, or quiet: names only.",
+)
+
+
+class _IndexGroup(LeapGroup):
+    """``leap index NAME PATH`` is ``leap index make NAME PATH``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        first = next((arg for arg in args if not arg.startswith("-")), None)
+        helps = {"-h", "--help"} & set(args[:1])
+        if first is not None and not helps and first not in self.commands and not ctx.resilient_parsing:
+            args = [MAKE, *args]
+        return super().parse_args(ctx, args)
+
+
+@leap_group("index", cls=_IndexGroup)
+def command() -> None:
+    """Make files searchable under a name, for `leap search` and `leap ask`: leap index NAME PATH...
+
+    Text, Markdown, code, HTML and (with the extra pdf) PDF files are cut into passages. Words and vectors of each
+    passage go into one file in the data directory.
+    """
+
+
+@command.command(MAKE, short_help="Make an index, or bring it up to date with other paths.")
+@click.argument("name")
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path())
+@embedding_model_flag
+@click.option("--words-only", is_flag=True, help="Without vectors: only words are found.")
+@click.option("--include", multiple=True, metavar="PATTERN", help="Only files that fit, such as '*.md'.")
+@click.option("--chunk-tokens", type=int, default=256, show_default=True, help="Most tokens of a passage.")
+@click.option("--overlap", type=int, default=32, show_default=True, help="Tokens that neighbours share.")
+@threads_flag
+@click.pass_obj
+def make(
+    env: Environment,
+    /,
+    name: str,
+    paths: tuple[str, ...],
+    model: str | None,
+    words_only: bool,
+    include: tuple[str, ...],
+    chunk_tokens: int,
+    overlap: int,
+    cpu_threads: int | None,
+) -> ExitCode:
+    """Index the files PATH (and those below directories) under NAME.
+
+    Done again, only what has changed is read and embedded again; an index that was interrupted, even by a power
+    failure, goes on where it stopped.
+    """
+    from leap_core.search.index_file import IndexSettings
+
+    if words_only and model is not None:
+        raise click.UsageError("--words-only goes without --model")
+    indexes = _indexes(env)
+    indexes.path_of(name)
+    reference = None if words_only else _embedding_model(env, model)
+    settings = IndexSettings(
+        paths=tuple(os.path.abspath(env.cwd / os.path.expanduser(path)) for path in paths),
+        patterns=include,
+        model=reference,
+        tokens=chunk_tokens,
+        overlap=overlap,
+    )
+    _update(env, indexes, name, settings, cpu_threads)
+    return ExitCode.DONE
+
+
+@command.command("update", short_help="Bring indexes up to date with their files.")
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@threads_flag
+@click.pass_obj
+def update(env: Environment, /, names: tuple[str, ...], cpu_threads: int | None) -> ExitCode:
+    """Read again what has changed in the files of indexes; all of them without a NAME."""
+    indexes = _indexes(env)
+    for name in names or indexes.names():
+        with indexes.open(name) as index:
+            settings = index.settings
+        if settings is not None:
+            _update(env, indexes, name, settings, cpu_threads)
+    return ExitCode.DONE
+
+
+@command.command("list", short_help="List the indexes.")
+@format_option
+@click.pass_obj
+def list_indexes(env: Environment, /, format: str) -> None:
+    """List the indexes with what is in them."""
+    indexes = _indexes(env)
+    output = Output(env, format)
+    records = [_record(indexes, name) for name in indexes.names()]
+    output.records(records, ["name", "files", "chunks", "without_vector", "model", "paths"], name="name")
+    if not records and output.format is Format.TEXT:
+        output.note("there is no index; `leap index NAME PATH` makes one")
+
+
+@command.command("info", short_help="Show what an index holds and how it was made.")
+@click.argument("name")
+@format_option
+@click.pass_obj
+def info(env: Environment, /, name: str, format: str) -> None:
+    """Show what the index NAME holds and how it was made."""
+    Output(env, format).record(_record(_indexes(env), name), name="name")
+
+
+@command.command("remove", short_help="Remove indexes; the files themselves stay.")
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.pass_obj
+def remove(env: Environment, /, names: tuple[str, ...]) -> None:
+    """Remove indexes. The files that they were made of stay."""
+    output = Output(env)
+    for name in names:
+        _indexes(env).remove(name)
+        output.text(f"{name}\n")
+
+
+def _embedding_model(env: Environment, model: str | None) -> str | None:
+    """The reference to note in the index; None where none was named and the built-in one is not there."""
+    from leap_core.errors import LeapModelNotFoundError
+    from leap_core.models.references.resolving import resolve_local
+
+    if model is not None:
+        return full_reference(env, model)
+    try:
+        resolve_local(BUILTIN_EMBED, variables=env.variables, cwd=env.cwd)
+    except LeapModelNotFoundError:
+        Output(env).note("there is no built-in embedding model, so only words are indexed; -m names one")
+        return None
+    return BUILTIN_EMBED
+
+
+def _indexes(env: Environment) -> Indexes:
+    from leap_core.search.indexes import Indexes
+
+    return Indexes.of(env.directories)
+
+
+def _record(indexes: Indexes, name: str) -> dict[str, Any]:
+    with indexes.open(name) as index:
+        settings, counts = index.settings, index.counts()
+    described: dict[str, Any] = {} if settings is None else vars(settings)
+    return {"name": name, **counts, **described, "path": str(indexes.path_of(name))}
+
+
+def _update(env: Environment, indexes: Indexes, name: str, settings: IndexSettings, cpu_threads: int | None) -> Update:
+    from leap_core.search.updating import update_index
+
+    output = Output(env)
+    stop = threading.Event()
+    with ExitStack() as stack:
+        runner = None
+        if settings.model is not None:
+            runner = stack.enter_context(open_embedder(env, settings.model, cpu_threads=cpu_threads))
+        stack.enter_context(stopping_on_interrupt(stop.set))
+        update = update_index(
+            indexes.path_of(name),
+            settings,
+            runner,
+            on_progress=lambda step, done, count: output.progress(f"{name}: {step}, {done} of {count}"),
+            stop=stop,
+        )
+    for path, reason in list(update.skipped.items())[:20]:
+        output.warning(f"{path} is left out: {reason}")
+    if stop.is_set():
+        raise KeyboardInterrupt
+    counts = f"{update.added} new, {update.changed} changed, {update.removed} gone, {update.unchanged} as before"
+    output.text(f"{name}\n")
+    output.note(f"{counts}; {update.embedded} passages embedded")
+    return update

@@ -1,0 +1,94 @@
+"""``leap search``: the passages of an index that fit a question."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+import click
+
+from ..exit_codes import ExitCode
+from ..framework.click_classes import leap_command
+from ..framework.environment import Environment
+from ..framework.output import Format, Output
+from ..options.embedding import files_flag, limit_flag, rerank_flag, threads_flag
+from ..options.output_format import FormatChoice
+
+
+@leap_command("search")
+@click.argument("name")
+@click.argument("question", nargs=-1, required=True)
+@limit_flag
+@click.option(
+    "--mode",
+    type=click.Choice(["hybrid", "words", "vectors"]),
+    default="hybrid",
+    show_default=True,
+    help="By words and vectors fused by rank, or by one of them.",
+)
+@files_flag
+@rerank_flag
+@threads_flag
+@click.option(
+    "--format",
+    type=FormatChoice([each.value for each in Format]),
+    default=Format.TEXT.value,
+    help="text, one json document, jsonl, or quiet: FILE:LINE only.",
+)
+@click.pass_obj
+def command(
+    env: Environment,
+    /,
+    name: str,
+    question: tuple[str, ...],
+    limit: int,
+    mode: str,
+    files: tuple[str, ...],
+    rerank: str | None,
+    cpu_threads: int | None,
+    format: str,
+) -> ExitCode:
+    """Find the passages of the index NAME that fit the QUESTION best: their file, lines and text.
+
+    The score orders the passages of one answer; it is no probability.
+    """
+    from ..answers.passages import find_passages
+
+    output = Output(env, format)
+    with ExitStack() as stack:
+        hits = find_passages(
+            env, stack, name, " ".join(question), most=limit, mode=mode, files=files, rerank=rerank, threads=cpu_threads
+        )
+    records: list[dict[str, Any]] = [
+        {
+            "place": f"{hit.passage.path}:{hit.passage.first}",
+            "file": hit.passage.path,
+            "line": hit.passage.first,
+            "last_line": hit.passage.last,
+            "heading": hit.passage.heading or None,
+            "score": round(hit.score, 6),
+            "word_rank": hit.word_rank,
+            "vector_rank": hit.vector_rank,
+            "text": hit.passage.text,
+        }
+        for hit in hits
+    ]
+    if output.format is not Format.TEXT:
+        output.records(records, [], name="place")
+        return ExitCode.DONE
+    for record in records:
+        heading = f"  {record['heading']}" if record["heading"] else ""
+        output.text(f"{_near(env, record['place'])}{heading}\n{_indented(record['text'])}\n\n")
+    if not records:
+        output.note("nothing fits")
+    return ExitCode.DONE
+
+
+def _near(env: Environment, place: str) -> str:
+    """Relative to the working directory where it lies below it."""
+    start = f"{env.cwd}/"
+    return place[len(start) :] if place.startswith(start) else place
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.splitlines())

@@ -1,0 +1,52 @@
+"""The options of models that make vectors, and which model it is when none is named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..framework.environment import Environment
+from .value_types import ModelName
+
+if TYPE_CHECKING:
+    from leap_core.runner.embedding import EmbeddingRunner
+
+BUILTIN_EMBED = "builtin-embed"
+
+embedding_model_flag = click.option(
+    "-m", "--model", type=ModelName(), metavar="MODEL", help="An embedding model; the small built-in one by default."
+)
+threads_flag = click.option("--threads", "cpu_threads", type=int, metavar="N", help="CPU threads.")
+rerank_flag = click.option(
+    "--rerank",
+    type=ModelName(),
+    metavar="MODEL",
+    help="Order the best passages anew with this model, token by token where it is a ColBERT.",
+)
+limit_flag = click.option(
+    "-n", "--limit", type=click.IntRange(1, 1000), default=5, show_default=True, help="Passages at most."
+)
+files_flag = click.option(
+    "--files", multiple=True, metavar="PATTERN", help="Only in files whose path fits, such as '*.md' or 'docs/*'."
+)
+
+
+@contextmanager
+def open_embedder(env: Environment, reference: str, **loading: Any) -> Iterator[EmbeddingRunner]:
+    """The model, loaded into this process until the block ends."""
+    from leap_core.options import ModelLoadingOptions
+
+    given = {name: value for name, value in loading.items() if value is not None}
+    with env.load_embedder(reference, ModelLoadingOptions(**given), env) as runner:
+        yield runner
+
+
+def full_reference(env: Environment, reference: str) -> str:
+    """A reference that means the same in any directory: a file's is its path."""
+    from leap_core.models.references.resolving import path_of
+
+    path = path_of(reference, variables=env.variables, cwd=env.cwd)
+    return reference if path is None else str(path)

@@ -1,0 +1,87 @@
+"""The commands over indexes and vectors, with a runner that hashes words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def notes(leap, leap_home: Path) -> Path:
+    """An index called notes, of two pages beside the home."""
+    folder = leap_home.parent / "pages"
+    folder.mkdir()
+    (folder / "fruit.md").write_text("# Fruit\n\nApples are red.\n\n## Bananas\n\nBananas are yellow.\n")
+    (folder / "tools.txt").write_text("A hammer drives nails.\n")
+    done = leap("index", "notes", "pages", "-m", "some-model.gguf")
+    assert (done.code, done.stdout) == (0, "notes\n"), done.stderr
+    assert "2 new" in done.stderr and "3 passages embedded" in done.stderr
+    return folder
+
+
+def test_search_finds_places(leap, notes):
+    done = leap("search", "notes", "which fruit is yellow?", "--format", "jsonl", "-n", "1")
+    (hit,) = map(json.loads, done.stdout.splitlines())
+    assert (hit["file"], hit["line"], hit["heading"]) == (str(notes / "fruit.md"), 7, "Fruit > Bananas")
+    assert hit["word_rank"] == 1 and hit["vector_rank"] == 1
+    assert leap("search", "notes", "hammer", "--format", "quiet", "-n", "1").stdout == f"{notes}/tools.txt:1\n"
+    shown = leap("search", "notes", "hammer", "-n", "1").stdout
+    assert shown.startswith("pages/tools.txt:1\n    A hammer drives nails.\n")
+    assert "nothing fits" in leap("search", "notes", "zebra", "--mode", "words").stderr
+    assert "tools" not in leap("search", "notes", "hammer nails", "--files", "*.md").stdout
+
+
+def test_an_index_is_kept_up_to_date(leap, notes):
+    (notes / "tools.txt").write_text("A saw cuts wood.\n")
+    assert "1 changed" in leap("index", "update").stderr
+    assert "saw" in leap("search", "notes", "wood").stdout
+    (record,) = json.loads(leap("index", "list", "--format", "json").stdout)
+    assert (record["name"], record["files"], record["chunks"], record["without_vector"]) == ("notes", 2, 3, 0)
+    assert leap("index", "info", "notes").stdout.startswith("name")
+    assert leap("index", "remove", "notes").code == 0
+    done = leap("search", "notes", "x")
+    assert done.code == 2 and "there is no index 'notes'" in done.stderr
+
+
+def test_without_an_embedding_model_words_are_indexed(leap, notes):
+    done = leap("index", "words", "pages", "--words-only")
+    assert done.code == 0 and leap("search", "words", "hammer").stdout.startswith("pages/tools.txt")
+    assert leap("search", "words", "hammer", "--mode", "vectors").code == 2
+    assert leap("index", "x", "pages", "--words-only", "-m", "y").code == 2
+    assert leap("index", "../x", "pages").code == 2
+    assert leap("index", "x", "nowhere", "--words-only").code == 2
+
+
+def test_ask_puts_passages_into_the_prompt(leap, notes):
+    runner = leap.script("They are yellow [1].")
+    done = leap("ask", "notes", "What colour are bananas?", "-m", "chat", "-n", "2")
+    assert done.stdout == "They are yellow [1].\n"
+    assert f"[1] {notes}/fruit.md:7" in done.stderr
+    system = runner.requests[-1].messages[0].text
+    assert "<document1>\nFruit > Bananas\nBananas are yellow.\n</document1>" in system and "[1]" in system
+    leap.script("Yellow.")
+    document = json.loads(leap("ask", "notes", "bananas?", "-m", "chat", "--format", "json").stdout)
+    assert document["sources"][0]["number"] == 1 and document["message"]["content"]
+
+
+def test_ask_strictly_does_not_answer_from_nothing(leap, notes):
+    leap.script("Never said.")
+    done = leap("ask", "notes", "zebra?", "-m", "chat", "--strict", "--files", "none*")
+    assert done.stdout == "The documents do not say.\n"
+
+
+def test_embed_gives_unit_vectors(leap, leap_home, tmp_path):
+    done = leap("embed", "one two", "three", "-m", "some", "--format", "json")
+    document = json.loads(done.stdout)
+    assert [row["text"] for row in document["data"]] == ["one two", "three"]
+    assert np.linalg.norm(document["data"][0]["embedding"]) == pytest.approx(1)
+    assert leap("embed", "one", "-m", "some", "-o", "v.npy").code == 0
+    assert np.load(leap_home.parent / "v.npy").shape == (1, 64)
+    lines = leap("embed", "--lines", "-", "-m", "some", stdin="a\n\nb\n").stdout.splitlines()
+    assert [json.loads(line)["text"] for line in lines] == ["a", "b"]
+    tokens = json.loads(leap("embed", "one two", "-m", "some", "--tokens").stdout)
+    assert np.array(tokens["embedding"]).shape == (2, 64)
+    assert leap("embed", "-m", "some", "--tokens", "--dimensions", "3", "x").code == 2
