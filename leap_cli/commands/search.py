@@ -20,7 +20,8 @@ from ..options.output_format import FormatChoice
 @click.argument("question", nargs=-1, required=True)
 @limit_flag
 @click.option(
-    "--mode",
+    "--by",
+    "mode",
     type=click.Choice(["hybrid", "words", "vectors"]),
     default="hybrid",
     show_default=True,

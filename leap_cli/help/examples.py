@@ -32,7 +32,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "leap download LiquidAI/LFM2-350M-GGUF:Q4_0 --background",
     ),
     "index make": (
-        "leap index notes . --include '*.py' --words-only",
         "leap index make notes . --include '*.py' --words-only",
     ),
     "index list": ("leap index list",),

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..framework.environment import Environment
-from .value_types import ModelName
 
 if TYPE_CHECKING:
     from leap_core.runner.embedding import EmbeddingRunner
@@ -17,17 +16,16 @@ if TYPE_CHECKING:
 BUILTIN_EMBED = "builtin-embed"
 
 embedding_model_flag = click.option(
-    "-m", "--model", type=ModelName(), metavar="MODEL", help="An embedding model; the small built-in one by default."
+    "-m", "--model", metavar="MODEL", help="An embedding model; the small built-in one by default."
 )
 threads_flag = click.option("--threads", "cpu_threads", type=int, metavar="N", help="CPU threads.")
 rerank_flag = click.option(
     "--rerank",
-    type=ModelName(),
     metavar="MODEL",
     help="Order the best passages anew with this model, token by token where it is a ColBERT.",
 )
 limit_flag = click.option(
-    "-n", "--limit", type=click.IntRange(1, 1000), default=5, show_default=True, help="Passages at most."
+    "--limit", type=click.IntRange(1, 1000), default=5, show_default=True, help="Passages at most."
 )
 files_flag = click.option(
     "--files", multiple=True, metavar="PATTERN", help="Only in files whose path fits, such as '*.md' or 'docs/*'."

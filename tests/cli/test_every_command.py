@@ -27,7 +27,6 @@ WRONG = "!wrong!"
 WITHOUT_FORMAT = {
     "chat": "a dialogue",
     "say": "sound",
-    "batch": "results are JSON lines; --output-format chooses their shape",
     "index make": "its name",
     "index update": "names, a line each",
     "index remove": "names, a line each",

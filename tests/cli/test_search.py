@@ -23,14 +23,14 @@ def notes(leap, leap_home: Path) -> Path:
 
 
 def test_search_finds_places(leap, notes):
-    done = leap("search", "notes", "which fruit is yellow?", "--format", "jsonl", "-n", "1")
+    done = leap("search", "notes", "Which bananas are yellow?", "--format", "jsonl", "--limit", "1")
     (hit,) = map(json.loads, done.stdout.splitlines())
     assert (hit["file"], hit["line"], hit["heading"]) == (str(notes / "fruit.md"), 7, "Fruit > Bananas")
     assert hit["word_rank"] == 1 and hit["vector_rank"] == 1
-    assert leap("search", "notes", "hammer", "--format", "quiet", "-n", "1").stdout == f"{notes}/tools.txt:1\n"
-    shown = leap("search", "notes", "hammer", "-n", "1").stdout
+    assert leap("search", "notes", "hammer", "--format", "quiet", "--limit", "1").stdout == f"{notes}/tools.txt:1\n"
+    shown = leap("search", "notes", "hammer", "--limit", "1").stdout
     assert shown.startswith("pages/tools.txt:1\n    A hammer drives nails.\n")
-    assert "nothing fits" in leap("search", "notes", "zebra", "--mode", "words").stderr
+    assert "nothing fits" in leap("search", "notes", "zebra", "--by", "words").stderr
     assert "tools" not in leap("search", "notes", "hammer nails", "--files", "*.md").stdout
 
 
@@ -49,7 +49,7 @@ def test_an_index_is_kept_up_to_date(leap, notes):
 def test_without_an_embedding_model_words_are_indexed(leap, notes):
     done = leap("index", "words", "pages", "--words-only")
     assert done.code == 0 and leap("search", "words", "hammer").stdout.startswith("pages/tools.txt")
-    assert leap("search", "words", "hammer", "--mode", "vectors").code == 2
+    assert leap("search", "words", "hammer", "--by", "vectors").code == 2
     assert leap("index", "x", "pages", "--words-only", "-m", "y").code == 2
     assert leap("index", "../x", "pages").code == 2
     assert leap("index", "x", "nowhere", "--words-only").code == 2
@@ -57,7 +57,7 @@ def test_without_an_embedding_model_words_are_indexed(leap, notes):
 
 def test_ask_puts_passages_into_the_prompt(leap, notes):
     runner = leap.script("They are yellow [1].")
-    done = leap("ask", "notes", "What colour are bananas?", "-m", "chat", "-n", "2")
+    done = leap("ask", "notes", "What colour are bananas?", "-m", "chat", "--limit", "2")
     assert done.stdout == "They are yellow [1].\n"
     assert f"[1] {notes}/fruit.md:7" in done.stderr
     system = runner.requests[-1].messages[0].text
