@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..display.media import media_taken
 from ..exit_codes import ExitCode
 from ..framework.aliases import renamed_option
 from ..framework.click_classes import leap_group
@@ -142,6 +143,7 @@ def info(env: Environment, /, model: str, quant: str | None, format: str) -> Non
         "in_use": installed.in_use if installed else False,
         "sampling": sampling,
         "parser": found.parser_name,
+        "takes": media_taken(found),
     }
     if output.format is Format.TEXT:
         shown = record | {

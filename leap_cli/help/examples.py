@@ -104,7 +104,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "jobs status": ('leap jobs status "$(leap jobs list --limit 1 --format quiet)"',),
     "jobs logs": ('leap jobs logs "$(leap jobs list --limit 1 --format quiet)"',),
-    "jobs cancel": ('leap jobs cancel "$(leap generate --background \'Count to 300.\')"',),
+    "jobs cancel": ("leap jobs cancel \"$(leap generate --background 'Count to 300.')\"",),
     "jobs retry": ('leap jobs retry "$(leap jobs list --state cancelled --limit 1 --format quiet)"',),
     "jobs stats": ("leap jobs stats --format json",),
     "jobs worker": ("leap jobs worker --status",),

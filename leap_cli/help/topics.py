@@ -16,6 +16,7 @@ TOPICS = {
     "sessions": "Conversations that are kept, found and continued",
     "schemas": "Answers with a shape: JSON schemas, choices, expressions",
     "tools": "Functions and commands that a model may call",
+    "pictures-and-sound": "Models that see and hear; speech to text",
     "batches": "Thousands of prompts, resumed after a crash",
     "jobs": "Work in the background",
     "search": "Finding and asking in one's own files; vectors",
