@@ -372,6 +372,15 @@ def test_tab_offers_commands_and_what_may_follow_them(leap, talk):
     assert offered("/retry x")[1] == offered("a message")[1] == offered("//e")[1] == []
 
 
+def test_settings_are_shown_and_changed(leap, talk):
+    runner = leap.script("1", "2", "3")
+    lines = ("one", "/set temperature 0.3", "/set", "two", "/set temperature none", "three")
+    done = talk(*lines, "/set nothing 1", "/set top-p x")
+    assert [request.options.temperature for request in runner.requests] == [None, 0.3, None]
+    assert "temperature 0.3" in done.stderr and "there is no setting 'nothing'" in " ".join(done.stderr.split())
+    assert "top-p takes a number" in done.stderr
+
+
 def test_the_last_message_can_begin_the_next_prompt(leap):
     """What the editor does with /edit, and with a message that a killed process left without an answer."""
     from leap_cli.chat.dialogue import Dialogue
