@@ -27,6 +27,7 @@ COMMANDS = {
     "ps": TableEntry("leap_cli.commands.ps", "Show the models that are kept warm.", MODELS),
     "unload": TableEntry("leap_cli.commands.unload", "Let go of a warm model.", MODELS),
     "serve": TableEntry("leap_cli.commands.serve", "Serve models to other programs over OpenAI's protocol.", MODELS),
+    "cache": TableEntry("leap_cli.commands.cache", "List and clear prompts that are kept on disk.", MODELS),
     "tools": TableEntry("leap_cli.commands.tools", "List, add, check and call tools for models.", BUILD),
     "schema": TableEntry("leap_cli.commands.schema", "Show and check JSON schemas.", BUILD),
     "templates": TableEntry("leap_cli.commands.templates", "Save prompts and options under a name.", BUILD),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import Enum
 from os import PathLike, fspath
 from pathlib import Path
@@ -46,7 +46,12 @@ def open_runner(
     cannot answer.
     """
     options, host = options or ModelLoadingOptions(), HostUse(host)
-    if host is not HostUse.NEVER:
+    if host is HostUse.DEMAND and (names := _unknown_to_hosts(options)):
+        raise LeapUnavailableError(
+            f"the model host cannot load a model with {', '.join(names)}",
+            hint="load the model into this process (--no-host)",
+        )
+    if host is not HostUse.NEVER and not _unknown_to_hosts(options):
         from .host.client.lookup import demanded_runner, warm_runner
 
         if host is HostUse.DEMAND:
@@ -62,6 +67,25 @@ def open_runner(
     if load is not None:
         return load(reference, options)
     return _load(reference, options, variables)
+
+
+HOST_OPTIONS = {
+    "context_size",
+    "cpu_threads",
+    "n_gpu_layers",
+    "chat_template",
+    "slots",
+    "mm_proj_path",
+    "cache_options",
+}
+"""Options that a host looks at, or that change no answer."""
+
+
+def _unknown_to_hosts(options: ModelLoadingOptions) -> list[str]:
+    """Options that are set and that a host would not follow."""
+    plain = ModelLoadingOptions()
+    names = (f.name for f in fields(options) if f.name not in HOST_OPTIONS)
+    return [name for name in names if getattr(options, name) != getattr(plain, name)]
 
 
 def _load(reference: str, options: ModelLoadingOptions, variables: Mapping[str, str] | None) -> ModelRunner:

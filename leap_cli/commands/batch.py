@@ -20,15 +20,16 @@ from ..input.prompt import read_system
 from ..options.background import background_flags, policy_of, tell_id
 from ..options.constraints import constraint_flags, take_constraint
 from ..options.generation import generation_flags, generation_options
+from ..options.generation_details import generation_details
 from ..options.loading import (
     builtin_note,
     default_model,
     host_for_job,
     loading_flags,
-    projector_as_text,
     telling_the_default,
     warm_or_load,
 )
+from ..options.loading_details import loading_fields
 
 if TYPE_CHECKING:
     from leap_core.batch.settings import BatchSettings, CheckedBatch
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 )
 @loading_flags
 @generation_flags
+@generation_details
 @constraint_flags
 @renamed_option(
     "--keep-reasoning",
@@ -143,7 +145,7 @@ def command(
     shape = take_constraint(flags, env)
     options = generation_options({**flags, **shape}, enable_thinking=show_thinking)
     loading = {"context_size": context_size, "cpu_threads": cpu_threads, "n_gpu_layers": n_gpu_layers}
-    loading |= projector_as_text(env)
+    loading |= loading_fields(env)
     if model == "":
         raise click.UsageError("-m needs a model's name or file")
     settings = BatchSettings(

@@ -18,6 +18,7 @@ from ..input.prompt import fill_pattern, read_system
 from ..input.text_files import attach
 from ..options.constraints import constraint_flags, is_shaped, take_constraint
 from ..options.generation import generation_flags, generation_options
+from ..options.generation_details import generation_details
 from ..options.loading import load_model, loading_flags, note_builtin
 from ..options.sessions import session_flags, session_model, take_session
 from ..options.thinking import Thinking, take_thinking, thinking_flags
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 @click.option("-s", "--system", metavar="TEXT", help="System prompt; @FILE reads it from a file.")
 @loading_flags
 @generation_flags
+@generation_details
 @constraint_flags
 @tool_flags
 @session_flags(saves=True)

@@ -19,15 +19,16 @@ from ..input.text_files import attach
 from ..options.background import background_flags, policy_of, refuse_typed, tell_id
 from ..options.constraints import constraint_flags, take_constraint
 from ..options.generation import generation_flags, generation_options
+from ..options.generation_details import generation_details
 from ..options.loading import (
     host_for_job,
     load_model,
     loading_flags,
     model_reference,
     note_builtin,
-    projector_as_text,
     telling_the_default,
 )
+from ..options.loading_details import loading_fields
 from ..options.media import media_flags, take_media, with_media
 from ..options.one_shot import one_shot_flags, take_one_shot
 from ..options.output_format import FormatChoice
@@ -45,6 +46,7 @@ from ..options.tools import take_tools, tool_flags
 @speech_flags
 @loading_flags
 @generation_flags
+@generation_details
 @constraint_flags
 @tool_flags
 @session_flags(saves=False)
@@ -126,7 +128,7 @@ def command(
                 system=system,
                 options=options,
                 functions=tools.functions,
-                loading={**loading, **projector_as_text(env)},
+                loading={**loading, **loading_fields(env)},
                 host=host_for_job(),
                 policy=policy_of(priority, job_retries),
                 cwd=env.cwd,

@@ -48,6 +48,7 @@ TOPIC_OF = {
     "schema": "schemas",
     "export": "sessions",
     "config": "configuration",
+    "cache": "one-shot",
     "doctor": "command-line",
 }
 """The guide of a command whose name is no guide's."""

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from .generation_details import generation_fields
+
 if TYPE_CHECKING:
     from leap_core.options import GenerationOptions
 
@@ -64,4 +66,4 @@ def generation_options(flags: dict[str, Any], *, enable_thinking: bool = False) 
     """The flags' values as GenerationOptions; a value outside its range raises LeapOptionsError."""
     from leap_core.options import GenerationOptions
 
-    return GenerationOptions(**flags, enable_thinking=enable_thinking)
+    return GenerationOptions(**{**flags, **generation_fields()}, enable_thinking=enable_thinking)

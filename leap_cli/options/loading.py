@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,6 +15,7 @@ from leap_core.errors import LeapModelLoadingError
 from ..framework.environment import Environment
 from ..framework.output import Output
 from .background import refuse_typed
+from .loading_details import has_prompt_cache, loading_details, loading_fields, prompt_cache
 
 if TYPE_CHECKING:
     from leap_core.options import ModelLoadingOptions
@@ -22,17 +24,16 @@ if TYPE_CHECKING:
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 USE_HOST = "leap.use_host"
-PROMPT_CACHE = "leap.prompt_cache"
-PROJECTOR = "leap.projector"
 BUILTIN = "builtin"
 
 
 def loading_flags(function: Decorated) -> Decorated:
     """Add the flags; the function receives ``model``, ``verbose`` and three fields of ModelLoadingOptions.
 
-    ``--host``, ``--no-host``, ``--mmproj`` and ``--prompt-cache`` are kept in the context, where ``load_model`` and
+    ``--host``, ``--no-host`` and the options of ``loading_details`` are kept in the context, where ``load_model`` and
     ``warm_or_load`` find them.
     """
+    function = loading_details(function)
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
@@ -44,25 +45,11 @@ _OPTIONS = (
     click.option("--threads", "cpu_threads", type=int, metavar="N", help="CPU threads."),
     click.option("--gpu-layers", "n_gpu_layers", type=int, default=0, metavar="N", help="Layers on a GPU; -1 is all."),
     click.option(
-        "--mmproj",
-        metavar="FILE",
-        expose_value=False,
-        callback=lambda ctx, _option, file: ctx.meta.__setitem__(PROJECTOR, file),
-        help="The projector of a model that sees or hears; by default the one beside the model.",
-    ),
-    click.option(
         "--host/--no-host",
         default=None,
         expose_value=False,
         callback=lambda ctx, _option, wanted: ctx.meta.__setitem__(USE_HOST, wanted),
         help="Demand the model that `leap load` keeps warm, or load it here; by default it is used where there is one.",
-    ),
-    click.option(
-        "--prompt-cache",
-        is_flag=True,
-        expose_value=False,
-        callback=lambda ctx, _option, wanted: ctx.meta.__setitem__(PROMPT_CACHE, wanted),
-        help="Keep the model's state after long prompts on disk, so that the next command begins there.",
     ),
     click.option("--verbose", is_flag=True, help="Show llama.cpp's log on stderr."),
 )
@@ -73,25 +60,13 @@ def load_model(env: Environment, model: str | None, flags: dict[str, Any], *, ve
     reference = model_reference(env, model)
     from leap_core.options import ModelLoadingOptions
 
-    options = ModelLoadingOptions(**{"slots": 1, **flags, **projector_option(env)})
+    options = ModelLoadingOptions(**{"slots": 1, **flags, **loading_fields(env)})
     if verbose:
         from leap_core.llama.library import set_verbose
 
         set_verbose(True)
     with telling_the_default(env, model):
         return warm_or_load(env, reference, options, quiet=verbose)
-
-
-def projector_option(env: Environment) -> dict[str, Any]:
-    """What ``--mmproj`` says, as a field of ModelLoadingOptions; empty where it was not given."""
-    context = click.get_current_context(silent=True)
-    file = context.meta.get(PROJECTOR) if context is not None else None
-    return {} if file is None else {"mm_proj_path": env.cwd / file}
-
-
-def projector_as_text(env: Environment) -> dict[str, Any]:
-    """``projector_option`` for what is kept as JSON."""
-    return {name: str(path) for name, path in projector_option(env).items()}
 
 
 @contextmanager
@@ -142,20 +117,15 @@ def host_for_job() -> bool:
     meta = click.get_current_context().meta
     if meta[USE_HOST]:
         refuse_typed("host", "--host")
-    if meta[PROMPT_CACHE]:
+    if has_prompt_cache():
         refuse_typed("prompt_cache", "--prompt-cache")
     refuse_typed("verbose", "--verbose")
     return meta[USE_HOST] is not False
 
 
 def _load_here(env: Environment, reference: str, options: ModelLoadingOptions) -> ModelRunner:
-    context = click.get_current_context(silent=True)
-    if context is not None and context.meta.get(PROMPT_CACHE):
-        from dataclasses import replace
-
-        from leap_core.options import CacheOptions
-
-        options = replace(options, cache_options=CacheOptions(path=env.directories.cache / "prompts", enabled=True))
+    if has_prompt_cache():
+        options = replace(options, cache_options=prompt_cache(env))
     return env.load_model(reference, options)
 
 

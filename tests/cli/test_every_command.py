@@ -37,6 +37,7 @@ WITHOUT_FORMAT = {
     "models remove": "names, a line each",
     "models manifest create": "a manifest, which is JSON",
     "unload": "names, a line each",
+    "cache clear": "nothing",
     "serve": "one URL",
     "tools add": "nothing",
     "tools remove": "nothing",
