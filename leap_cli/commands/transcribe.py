@@ -19,9 +19,9 @@ from ..options.loading import (
     load_model,
     loading_flags,
     model_reference,
-    projector_as_text,
     telling_the_default,
 )
+from ..options.loading_details import loading_fields
 from ..options.output_format import FormatChoice
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def command(
     loading = {"context_size": context_size, "cpu_threads": cpu_threads, "n_gpu_layers": n_gpu_layers}
     request = {"prompt": prompt, "longest": piece_seconds, "max_tokens": max_tokens, "format": format}
     if background:
-        settings = {**loading, **projector_as_text(env)}
+        settings = {**loading, **loading_fields(env)}
         _submit(env, output, files, places, model, settings, request, priority, job_retries)
         return ExitCode.DONE
     from leap_core.transcription.recognition import AT_ONCE
