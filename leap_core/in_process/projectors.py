@@ -1,6 +1,5 @@
 """Opening the projector of a model that sees or hears."""
 
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -13,7 +13,8 @@ from ..errors import LeapGenerationError
 from ..llama.model import LlamaModel
 from ..messages import ChatMessage, ChatMessageContent, Speech
 from ..options import AUTO, FunctionCallParser, GenerationOptions
-from .reads_media import MediaSegments, ReadsMedia, check_count
+from .reads_media import MediaSegments, check_count
+from .spoken_history import SpokenHistory
 
 if TYPE_CHECKING:
     from ..functions import LeapFunction
@@ -41,7 +42,9 @@ class PromptMaker:
     the model writes calls, "auto" to tell by its vocabulary. ``media`` reads pictures and sound. Any thread may
     call."""
 
-    def __init__(self, model: LlamaModel, template: str | None, parser_name: str = AUTO, *, media: ReadsMedia) -> None:
+    def __init__(
+        self, model: LlamaModel, template: str | None, parser_name: str = AUTO, *, media: SpokenHistory
+    ) -> None:
         self._model = model
         self._media = media
         self._template = _read_template(model, template)
@@ -62,7 +65,7 @@ class PromptMaker:
             )
         parser = self.parser_for(options) or self._parser
         pieces = self._template.render(
-            self._with_schema(_as_text(messages), options),
+            self._with_schema(self._media.readable(messages), options),
             functions,
             parser=parser,
             enable_thinking=options.enable_thinking,
@@ -111,7 +114,229 @@ class PromptMaker:
     def _made(self, pieces: Sequence[str | ChatMessageContent], options: GenerationOptions) -> MadePrompt:
         media: dict[bytes, MediaSegments] = {}
         texts: list[Piece] = []
-        check_count([piece for piece in pieces if not isinstance(piece, str)])
+        check_count([piece for piece in pieces if not isinstance(piece, (str, Speech))])
+        for piece in pieces:
+            if isinstance(piece, str):
+                texts.append(piece)
+            else:
+                medium = self._media.read(piece, options)
+                media[medium.key] = medium
+                texts.append(medium.key)
+        warnings = tuple(dict.fromkeys(warning for medium in media.values() for warning in medium.warnings))
+        return MadePrompt(tuple(texts), self._prompt(texts, media), media, warnings)
+
+    def _prompt(self, pieces: Sequence[Piece], media: Mapping[bytes, MediaSegments]) -> Prompt:
+        model = self._model
+        start, rest = self._replies.beginning(pieces)
+        run = _Run()
+        read_before = [piece for piece in pieces if isinstance(piece, bytes)]
+        read_before = read_before[: len(read_before) - sum(isinstance(piece, bytes) for piece in rest)]
+        run.add_keys(start, [media[key] for key in read_before])
+        for piece in rest:
+            if isinstance(piece, bytes):
+                run.add_medium(media[piece])
+            else:
+                run.add_tokens(model.tokenize(piece, parse_special=True))
+        prompt = Prompt(run.segments())
+        if model.bos_token is not None and prompt.keys[:1] != [model.bos_token]:
+            run.open_with(model.bos_token)
+            prompt = Prompt(run.segments())
+        ends = boundaries_of(prompt.keys, model.eog_tokens, model.control_tokens)
+        boundaries = sorted({*ends, *(end for end in run.media_ends if end < len(prompt))})
+        return Prompt(prompt.segments, tuple(boundaries))
+
+    def _with_schema(self, messages: Sequence[ChatMessage], options: GenerationOptions) -> Sequence[ChatMessage]:
+        """The messages as the model sees them: with the schema of its answer, unless the options keep it out."""
+        schema = options.json_schema_constraint
+        if schema is None or not options.inject_schema_into_prompt:
+            return messages
+        from ..constraints import inject_schema
+        from ..constraints.extraction_prompt import ask_for_fields, extracts_from_pictures
+
+        asked = ask_for_fields(messages, schema) if extracts_from_pictures(self._model.path.name) else None
+        return inject_schema(messages, schema) if asked is None else asked
+
+
+class _Run:
+    """Segments of a prompt in the making: tokens that follow each other become one."""
+
+    def __init__(self) -> None:
+        self._segments: list[list[int] | Embeddings] = []
+        self._length = 0
+        self.media_ends: list[int] = []
+        """Where another question about the same medium begins to differ: after its last row."""
+
+    def add_tokens(self, ids: Sequence[int]) -> None:
+        if ids and self._segments and isinstance(self._segments[-1], list):
+            self._segments[-1].extend(ids)
+        elif ids:
+            self._segments.append(list(ids))
+        self._length += len(ids)
+
+    def add_medium(self, medium: MediaSegments) -> None:
+        for segment in medium.segments:
+            if isinstance(segment, Tokens):
+                self.add_tokens(segment.ids)
+            else:
+                self._segments.append(segment)
+                self._length += segment.length
+                end = self._length
+        self.media_ends.append(end)
+
+    def add_keys(self, keys: Sequence[int], media: Sequence[MediaSegments]) -> None:
+        """Keys of an earlier prompt and its reply, in which the rows of ``media`` are negative numbers."""
+        at = 0
+        for medium in media:
+            first = next(n for n, segment in enumerate(medium.segments) if isinstance(segment, Embeddings))
+            row = next(n for n in range(at, len(keys)) if keys[n] < 0)
+            before = sum(len(segment.ids) for segment in medium.segments[:first] if isinstance(segment, Tokens))
+            self.add_tokens(keys[at : row - before])
+            start = self._length
+            self.add_medium(medium)
+            at = row - before + self._length - start
+        self.add_tokens(keys[at:])
+
+    def open_with(self, token: int) -> None:
+        self._segments.insert(0, [token])
+        self.media_ends = [end + 1 for end in self.media_ends]
+
+    def segments(self) -> tuple[Segment, ...]:
+        return tuple(Tokens(tuple(part)) if isinstance(part, list) else part for part in self._segments)
+
+
+def _shown(medium: MediaSegments, model: LlamaModel) -> str:
+    """A medium in a prompt that is printed."""
+    return "".join(
+        model.text_of(segment.ids) if isinstance(segment, Tokens) else f"[{segment.length} positions]"
+        for segment in medium.segments
+    )
+
+
+def _read_template(model: LlamaModel, override: str | None) -> ChatTemplate | None:
+    source = override or model.chat_template
+    if not source:
+        return None
+    return ChatTemplate(source, bos_text=model.bos_text, eos_text=model.eos_text, special_texts=model.special_tokens)
+
+
+def _parser_of_model(model: LlamaModel, name: str) -> FunctionCallParser:
+    from ..functions import parser_named
+
+    if name != AUTO:
+        return parser_named(name)
+    hermes, lfm = parser_named("hermes"), parser_named("lfm")
+    tokens = model.special_tokens
+    return hermes if hermes.start_marker in tokens and lfm.start_marker not in tokens else lfm
+
+
+"From messages or plain text to the prompt of a request: chat template, call parser, tokens."
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..options import AUTO
+
+if TYPE_CHECKING:
+    from ..functions import LeapFunction
+
+
+@dataclass(frozen=True)
+class MadePrompt:
+    """``pieces`` of text, cut where a special token that a user typed must stay text, with the keys of media among
+    them, and what the engine makes of them. ``media`` are the segments by key; ``warnings`` are for the user."""
+
+    pieces: tuple[Piece, ...]
+    prompt: Prompt
+    media: Mapping[bytes, MediaSegments] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def opens_reasoning(self) -> bool:
+        """Whether the prompt ends within reasoning, as the templates of some models make it."""
+        last = self.pieces[-1] if self.pieces else b""
+        return isinstance(last, str) and last.rstrip().endswith(THINK_START)
+
+
+class PromptMaker:
+    """Makes the prompts of one model. ``template``: Jinja text in the place of the model's own. ``parser_name``: how
+    the model writes calls, "auto" to tell by its vocabulary. ``media`` reads pictures and sound. Any thread may
+    call."""
+
+    def __init__(
+        self, model: LlamaModel, template: str | None, parser_name: str = AUTO, *, media: SpokenHistory
+    ) -> None:
+        self._model = model
+        self._media = media
+        self._template = _read_template(model, template)
+        self._parser = _parser_of_model(model, parser_name)
+        self._replies = ReplyMemory(model.special_tokens)
+
+    def of_messages(
+        self,
+        messages: Sequence[ChatMessage],
+        functions: Sequence[LeapFunction],
+        options: GenerationOptions,
+    ) -> MadePrompt:
+        """The prompt for the reply to ``messages``. Raises LeapGenerationError when the model has no chat template."""
+        if self._template is None:
+            raise LeapGenerationError(
+                f"{self._model.path.name} has no chat template, so it can only go on from raw text",
+                hint="give a template with --chat-template (the chat_template option), or the prompt as raw text",
+            )
+        parser = self.parser_for(options) or self._parser
+        pieces = self._template.render(
+            self._with_schema(self._media.readable(messages), options),
+            functions,
+            parser=parser,
+            enable_thinking=options.enable_thinking,
+        )
+        return self._made(pieces, options)
+
+    def of_text(self, text: str) -> MadePrompt:
+        """The prompt that ``text`` is, special tokens read where it spells them."""
+        return self._made([text], GenerationOptions())
+
+    def text_of(self, made: MadePrompt) -> str:
+        """The whole text of a prompt, special tokens spelled out; a medium is told by what it costs."""
+        model = self._model
+        text = "".join(piece if isinstance(piece, str) else _shown(made.media[piece], model) for piece in made.pieces)
+        if model.bos_token is not None and not text.startswith(model.bos_text):
+            text = model.bos_text + text
+        return text
+
+    def size(self, made: MadePrompt, *, with_bos: bool = True) -> int:
+        """Tokens of a prompt; ``with_bos`` counts the one that opens it."""
+        bos = self._model.bos_token
+        return len(made.prompt) - (bos is not None and made.prompt.keys[:1] == [bos] and not with_bos)
+
+    def keep_reply(self, made: MadePrompt, target: Sequence[int]) -> None:
+        """Remember the tokens of a prompt and its reply, so that the next turn begins with exactly these."""
+        reply = self._model.text_of(target[len(made.prompt) :])
+        self._replies.keep(made.pieces, reply, target)
+
+    def parser_for(self, options: GenerationOptions) -> FunctionCallParser | None:
+        """The parser that the options name; None for raw text."""
+        chosen = options.function_call_parser
+        if chosen == AUTO:
+            return self._parser
+        if isinstance(chosen, str):
+            from ..functions import parser_named
+
+            return parser_named(chosen)
+        return chosen
+
+    def warnings(self, functions: Sequence[LeapFunction]) -> tuple[str, ...]:
+        """What the user should know about functions that the template has no place for."""
+        if not functions or self._template is None or self._template.renders_functions:
+            return ()
+        return ("the model's chat template has no place for functions, so the model does not know of them",)
+
+    def _made(self, pieces: Sequence[str | ChatMessageContent], options: GenerationOptions) -> MadePrompt:
+        media: dict[bytes, MediaSegments] = {}
+        texts: list[Piece] = []
+        check_count([piece for piece in pieces if not isinstance(piece, (str, Speech))])
         for piece in pieces:
             if isinstance(piece, str):
                 texts.append(piece)

@@ -22,6 +22,7 @@ from .hidden_state_reader import HiddenStateReader
 from .loaded_model import Closing, LoadedModel, context_size_for, open_context, open_model, open_scheduler
 from .prompt_maker import MadePrompt, PromptMaker
 from .reads_media import NoProjector, ReadsMedia
+from .spoken_history import SpokenHistory
 from .validated_generation import CheckedGeneration
 
 if TYPE_CHECKING:
@@ -74,13 +75,14 @@ class InProcessRunner(ModelRunner):
 
                 projector, self.media = open_projector(options.mm_proj_path, self.model, options)
                 parts.insert(0, projector)
-            self._prompts = PromptMaker(self.model, options.chat_template, parser_name, media=self.media)
-            self._context_size = context_size_for(self.model, model_id, options.context_size)
             if options.audio_decoder_path is not None:
                 from .voice import open_voice
 
                 self._voice = open_voice(options.audio_decoder_path, options.audio_tokenizer_path, self.model)
                 parts.insert(0, self._voice)
+            reader = SpokenHistory(self._voice, self.media)
+            self._prompts = PromptMaker(self.model, options.chat_template, parser_name, media=reader)
+            self._context_size = context_size_for(self.model, model_id, options.context_size)
             self._adapters = ModelAdapters(self.model)
             self._set_adapters = self._adapters.load(options.adapters)
             context = open_context(self.model, options, self._context_size)

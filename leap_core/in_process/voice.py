@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ..engine.frames import Frame, Speech
+from ..engine.frames import Frame, FrameRows, Speech
+from ..engine.prompt import Segment, Tokens
 from ..errors import LeapModelLoadingError
 from ..llama.model import LlamaModel
 from ..media.wav_writer import pcm16, wav_header
@@ -18,6 +21,7 @@ from ..speech.speaker import Speaker
 from ..speech.turn import SpeechTokens, SpeechTurn
 from ..speech.vocoder import SAMPLE_RATE
 from ..storage.directories import Directories
+from .reads_media import MediaSegments
 
 if TYPE_CHECKING:
     from ..speech.detokenizer import Detokenizer
@@ -33,9 +37,10 @@ take turns."""
 class ModelVoice:
     """The voice of one model. Any thread may call."""
 
-    def __init__(self, speaker: Speaker, tokens: SpeechTokens) -> None:
+    def __init__(self, speaker: Speaker, tokens: SpeechTokens, vocabulary: int) -> None:
         self._speaker = speaker
         self._tokens = tokens
+        self._vocabulary = vocabulary
 
     @property
     def warning(self) -> str | None:
@@ -52,6 +57,25 @@ class ModelVoice:
         )
         turn = SpeechTurn(self._tokens, interleaved=interleaved, end_code=self._speaker.end_code)
         return Speech(self._speaker, turn, sampler)
+
+    def can_read(self, speech: SpeechPart) -> bool:
+        """Whether this model may have said that: its codes and tokens are among this one's."""
+        frames = [item for item in speech.turn if isinstance(item, tuple)]
+        tokens = [item for item in speech.turn if isinstance(item, int)]
+        return (
+            bool(frames)
+            and all(len(frame) == self._speaker.codebooks and max(frame) <= self._speaker.end_code for frame in frames)
+            and all(token < self._vocabulary for token in tokens)
+        )
+
+    def segments(self, speech: SpeechPart) -> MediaSegments:
+        """What was said, as the model itself has read it."""
+        segments: list[Segment] = []
+        for is_token, items in groupby(speech.turn, lambda item: isinstance(item, int)):
+            run: list[Any] = list(items)
+            segments.append(Tokens(tuple(run)) if is_token else FrameRows.of(run, self._speaker))
+        key = blake2b(repr(speech.turn).encode(), key=self._speaker.fingerprint, digest_size=16).digest()
+        return MediaSegments(key, tuple(segments))
 
     def listen(self) -> Listener:
         """The ear for one reply."""
@@ -124,4 +148,4 @@ def open_voice(decoder: Path, tokenizer: Path | None, model: LlamaModel) -> Mode
             hint="load it without the audio decoder",
         )
     tokens = SpeechTokens(audio_start, model.special_tokens.get(TEXT_END))
-    return ModelVoice(Speaker(vocoder, Directories.from_environment().cache / CACHE), tokens)
+    return ModelVoice(Speaker(vocoder, Directories.from_environment().cache / CACHE), tokens, model.n_tokens)

@@ -14,7 +14,8 @@ import pytest
 from leap_core import Leap
 from leap_core.errors import LeapModelLoadingError
 from leap_core.media.wav import check_wav
-from leap_core.messages import ChatMessage, Speech
+from leap_core.media.wav_writer import wav_of
+from leap_core.messages import ChatMessage, Speech, Text
 from leap_core.options import GenerationOptions, ModelLoadingOptions
 from leap_core.responses import AudioSample, Chunk, Complete, GenerationFinishReason, MessageResponse
 from leap_core.runner.contract import ModelRunner
@@ -231,3 +232,38 @@ def test_twelve_seconds_of_sound_stays_as_it_began(runner: ModelRunner) -> None:
     for start in (5000, len(samples) // 2, len(samples) - 30_000):
         assert frequency(samples[start : start + 24_000]) == pytest.approx(300, abs=2)
         assert max(samples[start : start + 24_000]) == pytest.approx(0.3, abs=0.01)
+
+
+def test_the_second_turn_finds_the_first_in_memory(runner: ModelRunner) -> None:
+    conversation = runner.create_conversation(CONVERSATION_PROMPT)
+    first = list(conversation.generate_response("A low tone, in a conversation of its own."))[-1]
+    second = list(conversation.generate_response("And then, after a while, a high one."))
+    assert isinstance(first, Complete) and first.stats is not None
+    assert isinstance(end := second[-1], Complete) and end.stats is not None
+    known = first.stats.prompt_tokens + first.stats.cached_prompt_tokens + first.stats.completion_tokens
+    assert end.stats.cached_prompt_tokens >= known - 1, "what was said is not read again"
+    assert frequency(samples_of(second)) == pytest.approx(900, abs=5)
+
+
+def test_a_history_from_elsewhere_is_read_as_it_was_spoken(miniature: Path) -> None:
+    """The prompt of a conversation that another process held is the same, position by position."""
+    with Leap.load(str(miniature)) as there:
+        conversation = there.create_conversation(CONVERSATION_PROMPT)
+        list(conversation.generate_response("A low tone."))
+        exported = conversation.export_to_json()
+        counted = there.get_prompt_tokens_size(conversation.history)
+    with Leap.load(str(miniature)) as here:
+        history = [ChatMessage.from_json(message) for message in exported]
+        assert here.get_prompt_tokens_size(history) == counted
+        again = here.create_conversation_from_history(history)
+        assert frequency(samples_of(list(again.generate_response("Now a mid one.")))) == pytest.approx(600, abs=5)
+        text = here.render(history).text
+        assert "<|audio_start|>" not in text and "positions]" in text and "".join(INTERLEAVED_TEXT[:6]) in text
+
+
+def test_what_another_model_said_is_its_text(runner: ModelRunner) -> None:
+    foreign = Speech(wav_of([0.0] * 100, 24_000), (3, (1, 2)))
+    history = [ChatMessage("user", "Hum."), ChatMessage("assistant", [Text("Hm."), foreign])]
+    assert "Hm." in runner.render(history).text
+    _, end = answer(runner, "Hello.", None)
+    assert end.full_message.text == "".join(PLAIN_TEXT)
