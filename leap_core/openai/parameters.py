@@ -23,6 +23,8 @@ SAME_NAME = (
     "repetition_penalty",
     "repeat_last_n",
     "max_tokens",
+    "audio_temperature",
+    "audio_top_k",
 )
 SHAPES = ("json_schema_constraint", "regex_constraint", "grammar_constraint", "choices_constraint")
 """Options of which one alone may shape an answer."""
@@ -33,7 +35,6 @@ ONLY_VALUE: Mapping[str, tuple[object, ...]] = {
     "top_logprobs": (0,),
     "suffix": ("",),
     "functions": ([],),
-    "modalities": (["text"],),
 }
 """What leap cannot do, and the values (beside null) that do not ask for it."""
 

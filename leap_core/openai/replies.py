@@ -6,17 +6,28 @@ stands in ``leap`` (finish reason, statistics, warnings) and ``reasoning_content
 
 from __future__ import annotations
 
+import base64
 import json
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ..errors import LeapError
+from ..media.wav_writer import UNKNOWN_LENGTH, pcm16, wav_header
 from ..messages import ChatMessage, LeapFunctionCall
-from ..responses import Chunk, Complete, FunctionCalls, GenerationFinishReason, MessageResponse, ReasoningChunk
+from ..responses import (
+    AudioSample,
+    Chunk,
+    Complete,
+    FunctionCalls,
+    GenerationFinishReason,
+    MessageResponse,
+    ReasoningChunk,
+)
 from ..statistics import GenerationStats
+from .audio import AudioAnswer, audio_body
 from .errors import error_object, status_of
 from .requests import GenerationRequest
 
@@ -31,9 +42,11 @@ FINISH_REASONS = {
 ONE_CALL = "only the first of several calls was passed on, because parallel_tool_calls is false"
 
 
-def whole_chat(head: JsonObject, complete: Complete) -> JsonObject:
-    """A chat completion in one piece. ``head``: its id, time and model."""
-    message = {"message": message_body(complete.full_message)}
+def whole_chat(head: JsonObject, complete: Complete, audio: AudioAnswer | None = None) -> JsonObject:
+    """A chat completion in one piece. ``head``: its id, time and model. ``audio``: with what was said aloud."""
+    body = message_body(complete.full_message)
+    sound = None if audio is None else audio_body(audio, complete.full_message, head["created"])
+    message = {"message": body if sound is None else {**body, "content": None, "audio": sound}}
     return {**head, "object": "chat.completion", **_choice(message, complete)}
 
 
@@ -117,20 +130,26 @@ def leap_fields(complete: Complete, notes: Sequence[str] = ()) -> JsonObject:
 
 
 class OpenAIReply:
-    """The answer to one request in OpenAI's shape; ``model`` is how the request named it."""
+    """The answer to one request in OpenAI's shape; ``model`` is how the request named it. ``keep`` gets a message that
+    was spoken, with the id that it has for the client."""
 
-    def __init__(self, request: GenerationRequest, model: str) -> None:
+    def __init__(
+        self, request: GenerationRequest, model: str, keep: Callable[[AudioAnswer, ChatMessage], object] | None = None
+    ) -> None:
         self._request = request
+        self._keep = keep
         self._is_chat = request.prompt is None
         self._called = 0
+        self._has_sound = False
         self.id = f"{'chatcmpl' if self._is_chat else 'cmpl'}-{secrets.token_hex(12)}"
         self._head: JsonObject = {"id": self.id, "created": int(time.time()), "model": model}
         self._index = 0
 
     def whole(self, complete: Complete) -> JsonObject:
         """The answer in one piece."""
+        self._kept(complete)
         if self._is_chat:
-            return whole_chat(self._head, _as_requested(self._request, complete))
+            return whole_chat(self._head, _as_requested(self._request, complete), self._request.audio)
         return whole_text(self._head, _as_requested(self._request, complete), self._echo)
 
     def several(self, completes: Sequence[Complete]) -> JsonObject:
@@ -175,7 +194,12 @@ class OpenAIReply:
     def pieces(self, response: MessageResponse) -> Iterator[bytes]:
         """The chunks of a stream that one response becomes."""
         event: dict[str, Any] = {"leap": response.to_json()} if self._request.events else {}
-        if isinstance(response, Chunk):
+        audio = self._request.audio
+        if isinstance(response, AudioSample) and audio is not None:
+            yield self._chunk({"audio": {"id": audio.id, "data": self._sound(response, audio)}}, more=event)
+        elif isinstance(response, Chunk) and audio is not None:
+            yield self._chunk({"audio": {"id": audio.id, "transcript": response.text}}, more=event)
+        elif isinstance(response, Chunk):
             yield self._chunk({"content": response.text} if self._is_chat else response.text, more=event)
         elif isinstance(response, ReasoningChunk):
             yield self._chunk({"reasoning_content": response.reasoning}, more=event)
@@ -184,11 +208,16 @@ class OpenAIReply:
             if calls or event:
                 yield self._chunk({"tool_calls": calls}, more=event)
         elif isinstance(response, Complete):
+            self._kept(response)
             yield self._end_of_choice(response, event)
             if self._request.include_usage:
                 yield frame({**self._chunk_head, "choices": [], "usage": usage(response.stats)})
         elif event:
             yield self._chunk({}, more=event)
+
+    def _kept(self, complete: Complete) -> None:
+        if self._keep is not None and self._request.audio is not None:
+            self._keep(self._request.audio, complete.full_message)
 
     def _end_of_choice(self, complete: Complete, event: JsonObject | None = None) -> bytes:
         more = event or {"leap": leap_fields(_as_requested(self._request, complete))}
@@ -197,6 +226,12 @@ class OpenAIReply:
     @property
     def _echo(self) -> str:
         return self._request.prompt or "" if self._request.echo else ""
+
+    def _sound(self, sample: AudioSample, audio: AudioAnswer) -> str:
+        """Base64 of a piece of sound; a WAV's header, of unknown length, comes with the first."""
+        is_first, self._has_sound = not self._has_sound, True
+        header = wav_header(UNKNOWN_LENGTH, sample.sample_rate) if is_first and audio.format == "wav" else b""
+        return base64.b64encode(header + pcm16(sample.samples)).decode("ascii")
 
     @property
     def _chunk_head(self) -> JsonObject:

@@ -17,6 +17,7 @@ from ..functions import LeapFunction
 from ..media.fetching import UrlAccess
 from ..messages import ChatMessage, messages_from_json
 from ..options import GenerationOptions
+from .audio import AudioAnswer, asked_to_speak, read_audio
 from .fields import HARMLESS, NOTE, BodyFields, Unknown
 from .parameters import ANY_OBJECT, ONLY_VALUE, READERS, SAME_NAME, SHAPES, functions_of, read_parameters
 
@@ -26,7 +27,7 @@ MOST_CHOICES = 16
 """Answers to one request."""
 KNOWN_FIELDS = frozenset(
     (*SAME_NAME, *READERS, *ONLY_VALUE, *HARMLESS, "messages", "model", "tools", "tool_choice", "parallel_tool_calls")
-) | {"n", "stream", "stream_options", "enable_thinking", "chat_template_kwargs", "leap"}
+) | {"n", "modalities", "audio", "stream", "stream_options", "enable_thinking", "chat_template_kwargs", "leap"}
 """The fields of a chat request that mean something here."""
 FIELDS_OF_OPTIONS = {"rng_seed": "seed", "json_schema_constraint": "response_format"}
 """Where an option's name differs from its field's."""
@@ -37,7 +38,7 @@ class GenerationRequest:
     """What a body asks for. ``prompt`` is the text to continue, for completions without a chat; then ``messages`` is
     empty.
 
-    ``events``: the client is leap's own. ``single_call``: deliver one function call at most. ``choices``: how many
+    ``audio``: the answer is to be spoken. ``events``: the client is leap's own. ``single_call``: deliver one function call at most. ``choices``: how many
     answers are wanted. ``echo``: repeat the prompt before the completion. ``notes`` name the fields that were ignored.
     """
 
@@ -53,6 +54,7 @@ class GenerationRequest:
     choices: int = 1
     echo: bool = False
     notes: tuple[str, ...] = ()
+    audio: AudioAnswer | None = None
 
 
 def read_chat(
@@ -76,6 +78,9 @@ def read_chat(
         raise LeapSerializationError("there must be at least one message", path="messages")
     tools = body_fields.take("tools")
     declared = list(functions) if tools is None else functions_of(tools)
+    audio = read_audio(body_fields, unknown)
+    if audio is not None:
+        messages = asked_to_speak(messages)
     single_call = not body_fields.boolean("parallel_tool_calls", True)
     defaults = defaults or GenerationOptions()
     given = read_parameters(body_fields, extension)
@@ -91,6 +96,7 @@ def read_chat(
         options=options,
         events=events,
         single_call=single_call,
+        audio=audio,
         **_common(body_fields, unknown),
     )
 

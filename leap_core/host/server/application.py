@@ -16,6 +16,7 @@ from .generation_endpoints import GenerationEndpoints
 from .http_errors import Refused, answer
 from .loaded_models import LoadedModels
 from .model_endpoints import ModelEndpoints
+from .speech_endpoint import SpeechEndpoint
 from .transcription_endpoint import transcriptions
 
 log = logging.getLogger("leap.host")
@@ -36,6 +37,7 @@ def build_app(
         Route("/v1/models/{model:path}", about.one),
         Route("/v1/chat/completions", generation.chat, methods=["POST"]),
         Route("/v1/completions", generation.completion, methods=["POST"]),
+        Route("/v1/audio/speech", SpeechEndpoint(models).speech, methods=["POST"]),
         Route("/v1/responses", generation.responses, methods=["POST"]),
         Route("/v1/messages", generation.messages, methods=["POST"]),
         Route("/v1/messages/count_tokens", generation.count_tokens, methods=["POST"]),

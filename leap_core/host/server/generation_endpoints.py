@@ -14,8 +14,9 @@ from starlette.types import Receive
 
 from ...anthropic.replies import MessagesReply
 from ...anthropic.requests import read_messages
-from ...errors import LeapError
+from ...errors import LeapError, LeapGenerationError
 from ...media.fetching import UrlAccess
+from ...openai.audio import SpokenAnswers
 from ...openai.replies import OpenAIReply
 from ...openai.requests import GenerationRequest, read_chat, read_completion
 from ...openai.responses_replies import ResponsesReply
@@ -47,14 +48,15 @@ class GenerationEndpoints:
     ) -> None:
         self._models = models
         self._urls = urls
+        self._spoken = SpokenAnswers()
         self._kept = kept or KeptResponses()
         self.metrics = metrics or Metrics(models)
         self.running: MutableMapping[str, GenerationBridge] = {}
 
     async def chat(self, request: Request) -> Response:
         """A conversation's next message."""
-        asked = await self._read(request, lambda body: read_chat(body, urls=self._urls))
-        return await self._answer(request, asked, lambda model: OpenAIReply(asked, model))
+        asked = await self._read(request, lambda body: read_chat(self._spoken.filled_in(body), urls=self._urls))
+        return await self._answer(request, asked, lambda model: OpenAIReply(asked, model, self._spoken.keep))
 
     async def completion(self, request: Request) -> Response:
         """The continuation of a text."""
@@ -100,8 +102,10 @@ class GenerationEndpoints:
         model = self._models.to_answer(asked.model)
         with ExitStack() as using:
             runner = using.enter_context(model.in_use())
+            if asked.audio is not None:
+                check_voice(runner)
             bridge = GenerationBridge(_beginning(runner, asked))
-            if not await _start(bridge, request.receive):
+            if not await start_bridge(bridge, request.receive):
                 return Response()  # the client left
             reply = write(asked.model or model.name)
             self.running[reply.id] = bridge
@@ -129,7 +133,7 @@ class GenerationEndpoints:
             for n in range(1, asked.choices):
                 using.enter_context(model.in_use())
                 bridge = GenerationBridge(_beginning(runner, _varied(asked, n)))
-                if not await _start(bridge, request.receive):
+                if not await start_bridge(bridge, request.receive):
                     return Response()
                 answer = Answer(asked, reply, bridge, model, self.metrics)
                 tasks.append(asyncio.ensure_future(_whole(request, answer)))
@@ -151,7 +155,7 @@ async def _whole(request: Request, answer: Answer) -> Complete:
         await answer.bridge.close()
 
 
-async def _start(bridge: GenerationBridge, receive: Receive) -> bool:
+async def start_bridge(bridge: GenerationBridge, receive: Receive) -> bool:
     """Start a generation; whether its client stayed until it was accepted. Raises the error with which it was refused.
 
     What has to be done before (a schema to compile, a template to render) may take a while, and ends with its client.
@@ -173,6 +177,16 @@ async def _start(bridge: GenerationBridge, receive: Receive) -> bool:
         raise
     finally:
         watcher.cancel()
+
+
+def check_voice(runner: ModelRunner) -> None:
+    """Raises an error for a model that does not speak."""
+    if not runner.speaks:
+        raise unacceptable(
+            LeapGenerationError(
+                f"the model {runner.model_id} does not speak", hint="use a model that speaks, such as LFM2.5-Audio-1.5B"
+            )
+        )
 
 
 def _beginning(runner: ModelRunner, asked: GenerationRequest) -> Callable[[], Generation]:

@@ -1,0 +1,110 @@
+"""/v1/audio/speech: a text, read aloud. Bare samples are sent as they come, a WAV in one piece with its length."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import ExitStack
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from ...errors import LeapError, LeapGenerationError
+from ...media.wav_writer import pcm16, wav_header
+from ...messages import ChatMessage
+from ...openai.audio import FORMATS, SpeechRequest, read_speech
+from ...responses import AudioSample, Complete
+from ...runner.contract import Generation, ModelRunner
+from .answers import stop_when_gone
+from .event_loop_bridge import GenerationBridge
+from .generation_endpoints import check_voice, start_bridge
+from .http_errors import unacceptable
+from .loaded_models import LoadedModel, LoadedModels
+from .request_bodies import read_body
+
+SILENT = LeapGenerationError("the model did not speak", hint="send a text that can be read aloud")
+
+
+class SpeechEndpoint:
+    """Reads texts aloud with any of ``models``."""
+
+    def __init__(self, models: LoadedModels) -> None:
+        self._models = models
+
+    async def speech(self, request: Request) -> Response:
+        """The sound of a text."""
+        asked = await read_body(request, read_speech)
+        model = self._models.to_answer(asked.model)
+        with ExitStack() as using:
+            runner = using.enter_context(model.in_use())
+            check_voice(runner)
+            bridge = GenerationBridge(lambda: _begin(runner, asked))
+            if not await start_bridge(bridge, request.receive):
+                return Response()  # the client left
+            sound = _Sound(bridge, model)
+            if FORMATS[asked.format] == FORMATS["pcm"]:
+                return _Samples(sound, using.pop_all())
+            return await _whole(request, sound)
+
+
+def _begin(runner: ModelRunner, asked: SpeechRequest) -> Generation:
+    return runner.start([ChatMessage("system", asked.system), ChatMessage("user", asked.text)], (), asked.options)
+
+
+class _Sound:
+    """The samples of one generation, in pieces; its end, or its error, comes out of ``pieces``."""
+
+    def __init__(self, bridge: GenerationBridge, model: LoadedModel) -> None:
+        self.bridge = bridge
+        self.sample_rate = 0
+        self._model = model
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """16-bit samples. Raises the error with which the generation failed."""
+        async for batch in self.bridge.batches():
+            for item in batch:
+                if isinstance(item, LeapError):
+                    raise item
+                if isinstance(item, AudioSample):
+                    self.sample_rate = item.sample_rate
+                    yield pcm16(item.samples)
+                elif isinstance(item, Complete) and item.stats is not None:
+                    self._model.throughput.add(item.stats.completion_tokens)
+
+
+async def _whole(request: Request, sound: _Sound) -> Response:
+    watcher = asyncio.create_task(stop_when_gone(request.receive, sound.bridge))
+    try:
+        samples = b"".join([piece async for piece in sound.pieces()])
+    finally:
+        watcher.cancel()
+        await sound.bridge.close()
+    if not samples:
+        raise unacceptable(SILENT)
+    return Response(wav_header(len(samples), sound.sample_rate) + samples, media_type=FORMATS["wav"])
+
+
+class _Samples(Response):
+    """16-bit samples as they come. When the reader leaves, the generation ends; an error ends the connection."""
+
+    def __init__(self, sound: _Sound, using: ExitStack) -> None:
+        super().__init__(media_type=FORMATS["pcm"])
+        self._sound = sound
+        self._using = using
+        self.raw_headers = [header for header in self.raw_headers if header[0] != b"content-length"]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        bridge = self._sound.bridge
+        watcher = asyncio.create_task(stop_when_gone(receive, bridge))
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            async for piece in self._sound.pieces():
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except OSError:
+            pass  # the reader left
+        finally:
+            watcher.cancel()
+            await bridge.close()
+            self._using.close()
