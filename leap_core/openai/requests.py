@@ -38,8 +38,9 @@ class GenerationRequest:
     """What a body asks for. ``prompt`` is the text to continue, for completions without a chat; then ``messages`` is
     empty.
 
-    ``audio``: the answer is to be spoken. ``events``: the client is leap's own. ``single_call``: deliver one function call at most. ``choices``: how many
-    answers are wanted. ``echo``: repeat the prompt before the completion. ``notes`` name the fields that were ignored.
+    ``audio``: the answer is to be spoken. ``events``: the client is leap's own. ``single_call``: deliver one
+    function call at most. ``choices``: how many answers are wanted. ``echo``: repeat the prompt before the
+    completion. ``notes`` name the fields that were ignored.
     """
 
     model: str | None
