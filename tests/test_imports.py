@@ -24,6 +24,7 @@ LEVELS = {
         exit_codes
     """,
     "jobs": """
+        served_batches
         client worker
         submission watching
         keeper queue

@@ -34,6 +34,8 @@ from ..options.value_types import ModelName
 @click.option("--gpu-layers", "n_gpu_layers", type=int, metavar="N", help="Layers on a GPU; -1 is all.")
 @click.option("--slots", type=click.IntRange(1, 256), metavar="N", help="Answers that are made at once; 8 by default.")
 @click.option("--queue", type=click.IntRange(0), metavar="N", help="Requests that may wait; 256 by default.")
+@click.option("--log-requests", is_flag=True, help="A line on stderr for every request, without its content.")
+@click.option("--page", is_flag=True, help="Serve a page for people at /: prompts, models, speed, jobs.")
 @click.pass_obj
 def command(
     env: Environment,
@@ -45,13 +47,17 @@ def command(
     api_key_file: str | None,
     max_connections: int | None,
     media_urls: str,
+    log_requests: bool,
+    page: bool,
     **loading: Any,
 ) -> None:
-    """Serve MODELs to other programs over OpenAI's protocol: /v1/chat/completions, /v1/completions, /v1/models.
+    """Serve MODELs to other programs over OpenAI's and Anthropic's protocols: chat, responses, messages, batches.
 
     Prints the base URL when it listens; /health answers 200 when the models are loaded. It runs until Ctrl-C.
     """
-    from leap_core.host.server.foreground import serve
+    from jobs.served_batches import ServedBatches
+    from leap_core.host.server.foreground import ServerSettings, serve
+    from leap_core.host.server.kept_responses import durable_responses
     from leap_core.media.fetching import UrlAccess
     from leap_core.options import ModelLoadingOptions
 
@@ -59,14 +65,22 @@ def command(
     ModelLoadingOptions(**{name: value for name, value in given.items() if name != "queue"})
     key = _read_key(env, api_key, api_key_file)
     output = Output(env)
+    settings = ServerSettings(
+        address,
+        port,
+        key,
+        most_connections=max_connections,
+        urls=UrlAccess[media_urls.upper()],
+        batches=ServedBatches(env.variables),
+        files=env.directories.data / "served",
+        responses=durable_responses(env.directories.sessions_file),
+        log_requests=log_requests,
+        page=page,
+    )
     with telling_the_default(env, models[0] if models else None):
         serve(
             models or (default_model(env) or BUILTIN,),
-            address,
-            port,
-            api_key=key,
-            most_connections=max_connections,
-            urls=UrlAccess[media_urls.upper()],
+            settings,
             cwd=env.cwd,
             on_listening=lambda url: output.text(f"{url}\n"),
             on_ready=lambda names: output.note(f"{', '.join(names)} ready; Ctrl-C ends it"),

@@ -26,7 +26,7 @@ def build_app(
     models: LoadedModels, generation: GenerationEndpoints, more_routes: list[Route] | None = None
 ) -> Starlette:
     """The endpoints of OpenAI's and Anthropic's protocols over these models, and further routes."""
-    about = ModelEndpoints(models, generation.metrics)
+    about = ModelEndpoints(models, generation.metrics, [route.path for route in more_routes or ()])
     routes = [
         Route("/health", about.health),
         Route("/props", about.props),

@@ -7,62 +7,109 @@ import logging
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from ...errors import LeapOptionsError, LeapUnavailableError
 from ...loading import load_local
 from ...media.fetching import UrlAccess
+from ..client.http import LOOPBACK
 from .access import LOOPBACK_NAMES, AccessCheck, for_local_pages
 from .application import build_app
+from .batch_endpoints import BatchEndpoints, BatchQueue
 from .generation_endpoints import GenerationEndpoints
+from .kept_responses import KeptResponses
 from .loaded_models import LoadedModels, LoadRequest
-from .request_log import RequestLog
+from .metrics import Metrics
+from .page import PAGE_PATHS, page_routes
+from .request_log import RequestLog, access_log
 from .uvicorn_server import Server, listen, on_signals
 
 OPEN_PATHS = frozenset({"/health"})
 
 
+@dataclass(frozen=True)
+class ServerSettings:
+    """How a server is reached, and what it offers beside answers.
+
+    ``urls``: what the URLs of pictures in requests may reach. ``batches`` does the work of /v1/batches, whose files lie
+    in ``files``; without it there are none. ``log_requests``: a line on stderr for every request. ``page``: serve the
+    page for people at /.
+    """
+
+    address: str = LOOPBACK
+    port: int = 0
+    api_key: str | None = None
+    most_connections: int | None = None
+    urls: UrlAccess = UrlAccess.DATA
+    batches: BatchQueue | None = None
+    files: Path | None = None
+    responses: KeptResponses | None = None
+    log_requests: bool = False
+    page: bool = False
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine reaches the server."""
+        return self.address in LOOPBACK_NAMES
+
+
 def serve(
     references: Sequence[str],
-    address: str,
-    port: int,
+    settings: ServerSettings,
     *,
-    api_key: str | None,
     cwd: Path,
     on_listening: Callable[[str], object],
     on_ready: Callable[[list[str]], object],
-    most_connections: int | None = None,
-    urls: UrlAccess = UrlAccess.DATA,
     **loading: Any,
 ) -> None:
     """Listen, load the models, and answer until SIGINT or SIGTERM.
 
-    ``urls``: what the URLs of pictures in requests may reach. ``loading``: see ``LoadRequest``. Raises
-    LeapUnavailableError when it cannot listen there, and what loading raises.
+    ``loading``: see ``LoadRequest``. Raises LeapUnavailableError when it cannot listen there, and what loading raises.
     """
-    is_local = address in LOOPBACK_NAMES
-    if not is_local and api_key is None:
+    address = settings.address
+    if not settings.is_local and settings.api_key is None:
         raise LeapOptionsError("address", f"{address} can be reached from other machines, so there must be an API key")
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="leap: %(message)s")
+    if settings.log_requests:
+        access_log.setLevel(logging.INFO)
     load_requests = [LoadRequest(reference, cwd=cwd, keep_alive=0, **loading) for reference in references]
     with suppress(KeyboardInterrupt):
-        asyncio.run(
-            _serve(load_requests, address, port, api_key, is_local, on_listening, on_ready, most_connections, urls)
-        )
+        asyncio.run(_serve(load_requests, settings, on_listening, on_ready))
+
+
+def application(models: LoadedModels, settings: ServerSettings) -> ASGIApp:
+    """The whole application: who may ask, what is answered, and what is measured and logged."""
+    counts = None if settings.batches is None else settings.batches.counts
+    generation = GenerationEndpoints(models, Metrics(models, counts), settings.responses, urls=settings.urls)
+    routes: list[Route] = []
+    if settings.batches is not None and settings.files is not None:
+        routes += BatchEndpoints(models, settings.batches, settings.files).routes()
+    open_paths = OPEN_PATHS
+    if settings.page:
+        routes += page_routes()
+        open_paths |= PAGE_PATHS
+    guard = AccessCheck(
+        build_app(models, generation, routes),
+        token=settings.api_key,
+        any_name=not settings.is_local,
+        open_paths=open_paths,
+        pages=True,
+    )
+    return RequestLog(for_local_pages(guard), generation.metrics)
 
 
 async def _serve(
     load_requests: list[LoadRequest],
-    address: str,
-    port: int,
-    api_key: str | None,
-    is_local: bool,
+    settings: ServerSettings,
     on_listening: Callable[[str], object],
     on_ready: Callable[[list[str]], object],
-    most_connections: int | None,
-    urls: UrlAccess,
 ) -> None:
+    address, port = settings.address, settings.port
     try:
         listener = listen(address, port)
     except OSError as error:
@@ -70,10 +117,7 @@ async def _serve(
             f"cannot listen on {address} port {port}: {error.strerror or error}", hint="choose another --port"
         ) from None
     models = LoadedModels(load_local)
-    generation = GenerationEndpoints(models, urls=urls)
-    app = build_app(models, generation)
-    guard = AccessCheck(app, token=api_key, any_name=not is_local, open_paths=OPEN_PATHS, pages=True)
-    server = Server.of(RequestLog(for_local_pages(guard), generation.metrics), most_connections=most_connections)
+    server = Server.of(application(models, settings), most_connections=settings.most_connections)
     ending = asyncio.Event()
     on_signals(asyncio.get_running_loop(), ending.set)
     serving = asyncio.create_task(server.serve([listener]))

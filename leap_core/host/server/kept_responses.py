@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from ...errors import LeapSerializationError
+from ...messages import messages_from_json
 
 JsonObject = dict[str, Any]
 
@@ -46,3 +48,28 @@ class KeptResponses:
         if messages is None:
             raise LeapSerializationError(f"there is no response {id!r}", path="previous_response_id")
         return messages
+
+
+def durable_responses(sessions_file: Path) -> KeptResponses:
+    """Responses of which those that are asked to be kept (``store: true``) are sessions in this file, by their ids."""
+
+    def store(id: str, messages: Sequence[JsonObject], model: str) -> None:
+        from ...sessions.store import SessionStore
+
+        with SessionStore(sessions_file) as sessions:
+            session = sessions.create(model=model, name=id)
+            for message in messages_from_json(list(messages)):
+                sessions.append(session.id, message)
+
+    def recall(id: str) -> list[JsonObject] | None:
+        from ...sessions.store import SessionStore
+
+        if not sessions_file.exists():
+            return None
+        with SessionStore(sessions_file) as sessions:
+            session = sessions.get(id)
+            if session is None:
+                return None
+            return [message.to_json() for message in sessions.history(session.id)]
+
+    return KeptResponses(store, recall)

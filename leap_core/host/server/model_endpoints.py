@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -35,8 +36,8 @@ ENDPOINTS = (
 class ModelEndpoints:
     """What can be asked of the models beside answers."""
 
-    def __init__(self, models: LoadedModels, metrics: Metrics) -> None:
-        self._models, self._metrics = models, metrics
+    def __init__(self, models: LoadedModels, metrics: Metrics, more_paths: Sequence[str] = ()) -> None:
+        self._models, self._metrics, self._more_paths = models, metrics, more_paths
 
     async def list(self, _request: Request) -> Response:
         """The loaded models."""
@@ -58,7 +59,9 @@ class ModelEndpoints:
 
     async def props(self, _request: Request) -> Response:
         """What the models can do."""
-        return JSONResponse({"models": [_abilities(model) for model in self._models], "endpoints": list(ENDPOINTS)})
+        paths = [*ENDPOINTS, *dict.fromkeys(self._more_paths)]
+        abilities = [_abilities(model) for model in self._models]
+        return JSONResponse({"models": abilities, "endpoints": paths, "jobs": "/leap/jobs" in paths})
 
     async def tokenize(self, request: Request) -> Response:
         """``{"content": text, "parse_special": bool}`` -> ``{"tokens": [...]}``."""

@@ -1,0 +1,80 @@
+"""The job queue as ``leap serve`` uses it for OpenAI's batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from leap_core.errors import LeapJobError
+
+from .client import JobsClient
+
+if TYPE_CHECKING:
+    from leap_core.batch.settings import BatchSettings
+    from leap_core.host.server.batch_endpoints import BatchState
+
+
+class ServedBatches:
+    """Batches as jobs of the data directory that these variables lead to."""
+
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        self._variables = variables
+
+    def submit(self, settings: BatchSettings, cwd: Path) -> str:
+        """Have a batch answered in the background; the job's id. Raises LeapError when its lines cannot be used."""
+        with JobsClient(self._variables) as jobs:
+            return jobs.batch(settings, cwd=cwd)
+
+    def state(self, job: str) -> BatchState | None:
+        """How the job is; None when it was removed."""
+        from leap_core.host.server.batch_endpoints import BatchState
+
+        with JobsClient(self._variables) as jobs:
+            try:
+                row = jobs.get(job)
+            except LeapJobError:
+                return None
+            jobs.ensure_worker_for_unfinished()
+        counts = row.result or row.progress or {}
+        return BatchState(
+            row.state.value,
+            row.cancel_requested,
+            row.started,
+            row.finished,
+            total=int(counts.get("total") or 0),
+            completed=int(counts.get("succeeded") or 0),
+            failed=int(counts.get("failed") or 0),
+            counted=bool((row.result or {}).get("total")),
+            message=(row.error or {}).get("message"),
+        )
+
+    def cancel(self, job: str) -> None:
+        """Have it end soon; harmless when it has ended."""
+        with JobsClient(self._variables) as jobs:
+            jobs.cancel(job, wait=False)
+
+    def jobs(self, limit: int) -> list[dict[str, Any]]:
+        """The newest jobs of all kinds."""
+        with JobsClient(self._variables) as jobs:
+            rows = jobs.list(limit=limit)
+        return [
+            {
+                "id": row.id,
+                "kind": row.kind,
+                "state": row.state.value,
+                "percent": row.percent,
+                "label": row.label,
+                "cancelling": row.cancel_requested,
+            }
+            for row in rows
+        ]
+
+    def counts(self) -> Mapping[str, int]:
+        """How many jobs are in each state."""
+        with JobsClient(self._variables) as jobs:
+            states: dict[str, int] = {}
+            for kind in jobs.stats()["jobs"].values():
+                for state, count in kind.items():
+                    states[state] = states.get(state, 0) + count
+            return states

@@ -1,0 +1,125 @@
+"use strict";
+const REFRESH_MS = 2000, POINTS = 150; // five minutes
+const byId = (id) => document.getElementById(id);
+let key = sessionStorage.getItem("leap-key") || "", running = null;
+const speeds = [];
+
+async function ask(path, options = {}) {
+  const headers = { "Content-Type": "application/json", ...(key ? { Authorization: `Bearer ${key}` } : {}) };
+  const answer = await fetch(path, { ...options, headers });
+  if (answer.status === 401) { askForKey(); throw new Error("an API key is needed"); }
+  if (!answer.ok) {
+    const body = await answer.json().catch(() => ({}));
+    throw new Error(body.error ? body.error.message : `${answer.status} ${answer.statusText}`);
+  }
+  return answer;
+}
+
+function askForKey() {
+  const dialog = byId("key-dialog");
+  if (dialog.open) return;
+  dialog.showModal();
+  dialog.onclose = () => { key = byId("key").value; sessionStorage.setItem("leap-key", key); refresh(); };
+}
+
+function row(cells) {
+  const line = document.createElement("tr");
+  for (const cell of cells) {
+    const field = document.createElement("td");
+    field.append(cell instanceof Node ? cell : String(cell ?? "–"));
+    line.append(field);
+  }
+  return line;
+}
+
+function showModels(models) {
+  byId("models").replaceChildren(...models.map((model) => row([
+    model.model, model.state, `${model.slots_in_use} of ${model.slots}`, model.waiting, model.tokens_per_second, model.context_size,
+  ])));
+  const choice = byId("model"), names = models.map((model) => model.model);
+  if ([...choice.options].map((option) => option.value).join() !== names.join()) {
+    choice.replaceChildren(...names.map((name) => new Option(name, name)));
+  }
+  speeds.push(models.reduce((sum, model) => sum + (model.slots_in_use ? model.tokens_per_second || 0 : 0), 0));
+  if (speeds.length > POINTS) speeds.shift();
+  const most = Math.max(1, ...speeds);
+  const points = speeds.map((speed, n) => `${(600 * (POINTS - speeds.length + n)) / (POINTS - 1)},${118 - (114 * speed) / most}`);
+  byId("speed").firstElementChild.setAttribute("points", points.join(" "));
+  byId("most").textContent = `At most ${most.toFixed(1)} tokens a second.`;
+}
+
+function showJobs(jobs) {
+  byId("work").hidden = false;
+  byId("no-jobs").hidden = jobs.length > 0;
+  const focused = document.activeElement && document.activeElement.dataset.job;
+  byId("jobs").replaceChildren(...jobs.map((job) => {
+    const ended = ["succeeded", "failed", "cancelled"].includes(job.state);
+    const button = document.createElement("button");
+    button.textContent = "Cancel";
+    button.dataset.job = job.id;
+    button.setAttribute("aria-label", `Cancel job ${job.id}`);
+    button.onclick = () => ask(`leap/jobs/${job.id}/cancel`, { method: "POST" }).then(refresh).catch(tell);
+    const percent = job.percent == null ? "–" : `${job.percent} %`;
+    return row([job.id, job.kind, job.cancelling && !ended ? "cancelling" : job.state, percent, job.label, ended ? "" : button]);
+  }));
+  if (focused) document.querySelector(`button[data-job="${focused}"]`)?.focus();
+}
+
+function tell(error) { byId("state").textContent = `Error: ${error.message}`; }
+
+let hasJobs = true;
+async function refresh() {
+  try {
+    const props = await (await ask("props")).json();
+    showModels(props.models);
+    byId("state").textContent = props.models.length ? "ready" : "loading …";
+    if (hasJobs && props.jobs) showJobs((await (await ask("leap/jobs")).json()).jobs);
+  } catch (error) { tell(error); }
+}
+
+async function send(event) {
+  event.preventDefault();
+  const answer = byId("answer"), begun = performance.now();
+  let tokens = 0;
+  answer.textContent = "";
+  byId("counts").textContent = "";
+  byId("send").disabled = true;
+  byId("stop").disabled = false;
+  running = new AbortController();
+  try {
+    const body = { model: byId("model").value, stream: true, stream_options: { include_usage: true },
+      messages: [{ role: "user", content: byId("prompt").value }] };
+    const response = await ask("v1/chat/completions", { method: "POST", body: JSON.stringify(body), signal: running.signal });
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    let rest = "";
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) break;
+      const frames = (rest + value).split("\n\n");
+      rest = frames.pop();
+      for (const frame of frames) {
+        if (!frame.startsWith("data: {")) continue;
+        const chunk = JSON.parse(frame.slice(6));
+        if (chunk.error) throw new Error(chunk.error.message);
+        if (chunk.usage) tokens = chunk.usage.completion_tokens;
+        answer.append(chunk.choices?.[0]?.delta?.content || "");
+      }
+    }
+    const seconds = (performance.now() - begun) / 1000;
+    byId("counts").textContent = `${tokens} tokens, ${seconds.toFixed(2)} s`;
+  } catch (error) {
+    byId("counts").textContent = error.name === "AbortError" ? "Stopped." : `Error: ${error.message}`;
+  } finally {
+    byId("send").disabled = false;
+    byId("stop").disabled = true;
+    refresh();
+  }
+}
+
+byId("ask").addEventListener("submit", send);
+byId("stop").addEventListener("click", () => running?.abort());
+byId("prompt").addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) byId("ask").requestSubmit();
+});
+refresh();
+setInterval(refresh, REFRESH_MS);
