@@ -1,4 +1,4 @@
-"""A bell between processes of one machine: whoever has put something into a file rings, and the worker wakes at once.
+"""A bell between processes of one machine: a writer of a file rings, and the worker wakes at once.
 
 It is a named pipe (FIFO), so a worker that waits costs nothing. Where there are none, such as on Windows, or no worker
 listens, ringing does nothing, and the worker looks into the file now and then.
@@ -20,7 +20,7 @@ def ring(path: Path) -> None:
     """Wake the process that waits at this bell, if there is one."""
     if not hasattr(os, "mkfifo"):
         return
-    with suppress(OSError):  # nobody listens, or it rings already
+    with suppress(OSError):  # no worker listens, or it rings already
         descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
         try:
             os.write(descriptor, b"!")

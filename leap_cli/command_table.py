@@ -25,7 +25,7 @@ COMMANDS = {
     "models": TableEntry("leap_cli.commands.models", "List, inspect, check, import and remove models.", MODELS),
     "load": TableEntry("leap_cli.commands.load", "Keep a model warm in the background.", MODELS),
     "ps": TableEntry("leap_cli.commands.ps", "Show the models that are kept warm.", MODELS),
-    "unload": TableEntry("leap_cli.commands.unload", "Let go of a warm model.", MODELS),
+    "unload": TableEntry("leap_cli.commands.unload", "Unload a warm model.", MODELS),
     "serve": TableEntry("leap_cli.commands.serve", "Serve models to other programs over OpenAI's protocol.", MODELS),
     "cache": TableEntry("leap_cli.commands.cache", "List and clear prompts that are kept on disk.", MODELS),
     "tools": TableEntry("leap_cli.commands.tools", "List, add, check and call tools for models.", BUILD),

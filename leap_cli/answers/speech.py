@@ -66,7 +66,7 @@ class SpokenOutput:
         return _Hearing(stream, self)
 
     def take(self, sample: AudioSample) -> bool:
-        """Whether the sample has a place of its own; otherwise it is for whoever reads the answer."""
+        """Whether the sample has a place of its own; otherwise it is for the reader of the answer."""
         self._heard = True
         for sink in self._open():
             sink.write(sample)

@@ -37,7 +37,7 @@ format_option = click.option(
 
 @leap_group("config", repairs=True)
 def command() -> None:
-    """The configuration: a value on the command line goes before a variable, that before config.toml, that before the
+    """The configuration. A value on the command line overrides a variable, that overrides config.toml, and that the
     default.
     """
 
@@ -101,7 +101,7 @@ def set_(env: Environment, /, key: str, values: tuple[str, ...]) -> None:
     value = setting.from_text(list(values), setting.key)
     set_value(env.directories.config_file, setting.key, value)
     if setting.variable and env.variables.get(setting.variable):
-        Output(env).warning(f"${setting.variable} is set, and goes before the file")
+        Output(env).warning(f"${setting.variable} is set, and overrides the file")
 
 
 @command.command("unset", short_help="Take a value out of config.toml.")

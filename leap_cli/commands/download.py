@@ -27,7 +27,7 @@ from ..options.value_types import ModelName
 @click.option("--dry-run", is_flag=True, help="Show files, sizes and destination, and fetch nothing.")
 @click.option("--connections", type=click.IntRange(1, 16), default=4, show_default=True, help="Most at once.")
 @click.option(
-    "--retries", type=click.IntRange(0, 1000), default=5, show_default=True, help="Failures in a row to bear."
+    "--retries", type=click.IntRange(0, 1000), default=5, show_default=True, help="Retries after failures in a row."
 )
 @renamed_option(
     "--stall",

@@ -242,7 +242,7 @@ def worker(
 ) -> None:
     """Start the worker that does the jobs, unless it runs already.
 
-    That is seldom needed: whoever submits a job starts a worker, and it ends by itself when nothing was left to do for
+    That is seldom needed: submitting a job starts a worker, and it ends by itself when nothing was left to do for
     five minutes.
     """
     output = Output(env, format)

@@ -1,4 +1,4 @@
-"""``leap unload``: let go of warm models."""
+"""``leap unload``: unload warm models."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..options.value_types import WarmModel
 @click.option("--all", "everything", is_flag=True, help="Unload every model and end the background process.")
 @click.pass_obj
 def command(env: Environment, /, model: str | None, everything: bool) -> None:
-    """Let go of the warm MODEL and wait until its memory is free. With the last one the background process ends.
+    """Unload the warm MODEL and wait until its memory is free. With the last one the background process ends.
 
     Answers that it is giving end with an error. Without MODEL the only warm one is meant.
     """

@@ -193,7 +193,7 @@ BY_PLACE: dict[str, Source] = {
     "config unset KEY": setting_keys,
     "config set VALUE": setting_values,
 }
-"""By the option, or by the command and its argument's name; goes before ``BY_NAME``."""
+"""By the option, or by the command and its argument's name; overrides ``BY_NAME``."""
 
 
 def _source_of(parameter: click.Parameter, context: click.Context) -> Source | None:

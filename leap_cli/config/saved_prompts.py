@@ -8,7 +8,7 @@
     temperature = 0
 
 ``options`` are those of ``leap generate`` by their long names, as in ``[options.generate]`` of config.toml; all of the
-file may be left out but one thing. What is given on the command line goes before it.
+file may be left out but one thing. What is given on the command line overrides it.
 """
 
 from __future__ import annotations

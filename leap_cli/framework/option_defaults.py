@@ -104,7 +104,7 @@ class OptionDefaults(UserDict[str, Any]):
             return {}
 
     def prefer(self, given: dict[str, Any], file: str) -> None:
-        """Let values from elsewhere, by the names of their options, go before these. Raises UsageError."""
+        """Let values from elsewhere, by the names of their options, override these. Raises UsageError."""
         known = _by_name(self._command)
         for name, value in given.items():
             if name not in known:

@@ -151,7 +151,7 @@ class Output:
             self._progress_shown = False
 
     def _tell(self, text: str) -> None:
-        """For people: when nobody can be told, the work goes on all the same."""
+        """For people: where stderr cannot be written, the work goes on."""
         with suppress(OSError, ValueError):  # ValueError: the stream was closed
             self._err.write(text)
             self._err.flush()

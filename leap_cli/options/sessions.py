@@ -91,7 +91,7 @@ def session_model(recorder: SessionRecorder, env: Environment, model: str | None
 
 
 def take_session(flags: dict[str, Any], *, saves: bool) -> SessionFlags:
-    """Take the flags out of ``flags``. One of the command line goes before another from the configuration."""
+    """Take the flags out of ``flags``. One of the command line overrides another from the configuration."""
     found = SessionFlags(flags.pop("continue_last"), flags.pop("session"), flags.pop("save"), saves)
     if not found.continue_last or found.name is None:
         return found

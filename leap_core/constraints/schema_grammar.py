@@ -192,7 +192,7 @@ def _narrowed(schema: JsonObject) -> JsonObject:
 
 
 def _known_formats(document: JsonObject) -> tuple[JsonObject, list[str], bool]:
-    """Formats that llguidance does not know are left out; those that nobody checks are announced as such."""
+    """Formats that llguidance does not know are left out; those without any check are announced as such."""
     found = {
         schema["format"]
         for _, schema in walk(document)

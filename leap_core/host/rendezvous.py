@@ -28,7 +28,7 @@ INSTANCE_HEADER = "X-Leap-Instance"
 @dataclass(frozen=True)
 class HostState:
     """``process_started`` (see ``processes``) tells the host from a later process with its pid. ``instance`` is random
-    and repeated in every answer, so that nobody else on the port is taken for the host."""
+    and repeated in every answer, so that no other program on the port is taken for the host."""
 
     pid: int
     process_started: str | None
@@ -85,7 +85,7 @@ class HostFiles:
         return None
 
     def restore(self, state: HostState, token: str) -> None:
-        """Write again what was lost or damaged of what ``publish`` wrote: without it nobody finds the host."""
+        """Write again what was lost or damaged of what ``publish`` wrote: without it no client finds the host."""
         with suppress(OSError):
             if not self.token.exists():
                 _write_private(self.token, token)

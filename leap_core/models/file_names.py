@@ -104,7 +104,7 @@ def by_quantization(files: Iterable[str]) -> dict[str, str]:
 
 
 def preferred_quantization(available: Iterable[str], first: str | None = None) -> str | None:
-    """The one to take when nobody said: ``first``, else the first of PREFERRED that there is, else any."""
+    """The one to take when none is named: ``first``, else the first of PREFERRED that there is, else any."""
     by_name = {name.upper(): name for name in available}
     for name in (first, *PREFERRED):
         if name and name.upper() in by_name:

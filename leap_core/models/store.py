@@ -224,7 +224,7 @@ class Store:
 
 
 def _drop_if_empty(directory: Path) -> None:
-    with suppress(OSError):  # somebody has come meanwhile, and made a lock of his own
+    with suppress(OSError):  # another process has made a lock of its own meanwhile
         if all(path.name in LOCKS for path in directory.iterdir()):
             for name in LOCKS:
                 (directory / name).unlink(missing_ok=True)

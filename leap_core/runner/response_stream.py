@@ -158,7 +158,7 @@ class ResponseStream:
                 self._unread += 1
             try:
                 loop.call_soon_threadsafe(received.put_nowait, item)
-            except RuntimeError:  # the loop is gone, and with it whoever listened
+            except RuntimeError:  # the loop is closed, and so is its reader
                 self.close()
 
         def generate() -> None:

@@ -1,6 +1,6 @@
 """Conversations that are kept: a SQLite file of sessions, their messages, and an index of their words.
 
-A session has an id, and a name if somebody gave it one. Messages are kept in OpenAI's JSON with their pictures and
+A session has an id, and may have a name. Messages are kept in OpenAI's JSON with their pictures and
 sound. What a method has written when it returns survives the death of the process and the loss of power.
 """
 

@@ -35,7 +35,7 @@ def changing(path: Path) -> Iterator[None]:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Replace a file, or what a link leads to, in one step; its rights stay, and a new one is nobody else's."""
+    """Replace a file, or what a link leads to, in one step; its rights stay, and a new one is private to the user."""
     target = Path(os.path.realpath(path))
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

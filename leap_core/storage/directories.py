@@ -76,14 +76,14 @@ class Directories:
 
     @property
     def run(self) -> Path:
-        """The directory for sockets, locks and tokens of running processes. Created, and open to nobody else (0700)."""
+        """The directory for sockets, locks and tokens of running processes. Created, and private to the user (0700)."""
         return private_directory(self.run_path)
 
 
 def private_directory(path: Path) -> Path:
     """Create ``path`` with mode 0700, or take from others what rights they have there.
 
-    Raises LeapError when it belongs to somebody else: what is put there could not be kept from them.
+    Raises LeapError when it belongs to another user, who could read what is put there.
     """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     if os.name == "posix":

@@ -1,4 +1,4 @@
-"""How leap opens a SQLite database of its own: nobody else can read it, several processes may use it, an older file is
+"""How leap opens a SQLite database of its own: private to the user, several processes may use it, an older file is
 brought up to date, and what SQLite has to complain of is told in one line.
 
 ``PRAGMA user_version`` is the number of migrations that a file has seen. A migration is never changed once released;
@@ -70,7 +70,7 @@ def _connect(path: Path, migrations: Sequence[str], what: str, *, durable: bool)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not path.exists():
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # prompts and answers are nobody else's business
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # prompts and answers are private
     except OSError as error:
         raise LeapError(f"{what} {path} cannot be made: {error.strerror}", hint="LEAP_HOME moves it") from None
     with wrap_sqlite_errors(path, what):

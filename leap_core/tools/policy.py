@@ -19,7 +19,7 @@ DECISIONS = (ALLOW, ASK, DENY)
 
 @dataclass(frozen=True)
 class ToolPolicy:
-    """One tool's limits. ``decision``: allow, ask (whoever sits there decides on each call) or deny. ``timeout`` in
+    """One tool's limits. ``decision``: allow, ask (the user decides on each call) or deny. ``timeout`` in
     seconds; ``output_limit`` in bytes of UTF-8, what is beyond is cut off.
 
     ``isolated``: None runs a Python callable in a child process, which is killed when its time is up, where another
@@ -49,7 +49,7 @@ class FunctionPolicy:
     """How the calls of a conversation are treated.
 
     ``tools`` by name, ``default`` for the others. ``rounds``: most times that results go back to the model. ``ask``
-    decides on a call where the policy is ask; None means nobody is there, so the call is denied.
+    decides on a call where the policy is ask; None means that no user is there, so the call is denied.
     """
 
     tools: Mapping[str, ToolPolicy] = field(default_factory=dict)

@@ -207,7 +207,7 @@ def test_set_leaves_a_file_alone_that_is_not_toml(leap, file):
 def test_set_says_when_a_variable_goes_before(leap):
     leap.variables["LEAP_MODEL"] = "other"
     done = leap("config", "set", "default_model", "mine")
-    assert done.code == 0 and "$LEAP_MODEL is set, and goes before the file" in done.stderr
+    assert done.code == 0 and "$LEAP_MODEL is set, and overrides the file" in done.stderr
     assert leap("config", "get", "default_model").stdout == "other\n"
 
 

@@ -55,7 +55,7 @@ class Answer:
         self._socket.settimeout(seconds)
 
     def shut(self) -> None:
-        """End the connection: whoever reads it wakes up, and the host notices."""
+        """End the connection: its reader wakes up, and the host notices."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 

@@ -193,7 +193,7 @@ class RemoteGeneration(Generation):
         try:
             self._host.ask("POST", f"/leap/stop/{self._id}", {}, timeout=STOP_SECONDS)
         except LeapError:
-            self._answer.shut()  # nobody is there to end it: let the reader find out
+            self._answer.shut()  # nothing else ends it: the reader finds out
 
     def cut(self, error: LeapGenerationError) -> None:
         """From any thread: end the connection, and let the reader see this error."""

@@ -1,4 +1,4 @@
-"""Starting a host: a process of its own, in its own session, that outlives whoever starts it."""
+"""Starting a host: a process of its own, in its own session, that outlives its starter."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ START_SECONDS = 60.0
 
 
 def start_host(variables: Mapping[str, str]) -> ModelHost:
-    """Start a host, unless somebody else has just done so. Raises LeapUnavailableError saying why there is none."""
+    """Start a host, unless another process has just done so. Raises LeapUnavailableError saying why there is none."""
     files = HostFiles.of(Directories.from_environment(variables))
     try:
         private_directory(files.directory)

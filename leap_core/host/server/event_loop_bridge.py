@@ -97,7 +97,7 @@ class GenerationBridge:
                     break
         except LeapError as error:
             failure = error
-        except Exception as error:  # a bug; the one who asked is told, and the others are served on
+        except Exception as error:  # a bug: its client gets an error, and the others are served on
             failure = LeapGenerationError(f"{type(error).__name__}: {error}", hint="this is a bug in leap")
         finally:
             generation.close()
@@ -127,5 +127,5 @@ class GenerationBridge:
             self._started.set_exception(error)
 
     def _on_loop(self, call: Callable[..., object], *arguments: object) -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody listens any more
+        with suppress(RuntimeError):  # the loop is closed: no client listens any more
             self._loop.call_soon_threadsafe(call, *arguments)

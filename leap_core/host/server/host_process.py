@@ -1,6 +1,6 @@
-"""The host: one process that holds models and answers for them until nobody needs it any more.
+"""The host: one process that holds models and answers for them until it is no longer needed.
 
-It ends when its last model is gone, and on SIGTERM. Whoever starts it reads one line of JSON from its stdout: empty
+It ends when its last model is gone, and on SIGTERM. Its starter reads one line of JSON from its stdout: empty
 when it is ready, an ``error`` when it cannot be.
 """
 
@@ -36,7 +36,7 @@ log = logging.getLogger("leap.host")
 
 TICK_SECONDS = 0.25
 EMPTY_SECONDS = 2.0
-"""How long a host without models waits for somebody to load one."""
+"""How long a host without models waits for one to be loaded."""
 PREDECESSOR_SECONDS = 30.0
 """How long a new host waits for one that is ending."""
 
@@ -88,7 +88,7 @@ async def _run(files: HostFiles) -> None:
         def stay_known() -> None:
             if files.lock_identity() == held:
                 files.restore(state, token)
-            else:  # the directory was removed: nobody can find this host, and another one may come
+            else:  # the directory was removed: no client can find this host, and another one may come
                 ending.set()
 
         await _until_not_needed(models, management, ending, stay_known)
@@ -131,7 +131,7 @@ def _failed(error: LeapError) -> int:
 
 
 def _report(value: object) -> None:
-    """Tell whoever started us, once; then stdout is the log too."""
+    """Tell the starting process, once; then stdout is the log too."""
     with suppress(OSError, ValueError):
         sys.stdout.write(json.dumps(value) + "\n")
         sys.stdout.flush()

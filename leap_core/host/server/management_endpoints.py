@@ -128,7 +128,7 @@ class ManagementEndpoints:
         return _json({"running": bridge is not None})
 
     async def end(self, _request: Request) -> Response:
-        """End the host, if it holds no model and nobody is loading one."""
+        """End the host, if it holds no model and none is being loaded."""
         ends = not len(self._models) and not self.requests
         if ends:
             self._end()

@@ -141,7 +141,7 @@ class Download:
         if _is_local(named):
             return None
         if self.settings.offline:
-            raise LeapModelDownloadError(f"HF_HUB_OFFLINE is set, so nobody can be asked for {reference}")
+            raise LeapModelDownloadError(f"HF_HUB_OFFLINE is set, so no hub can be asked for {reference}")
         with Web(self.settings, self.stop) as web:
             return self._planner(web).plan(named, revision)  # type: ignore[arg-type]
 

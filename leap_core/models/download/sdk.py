@@ -92,11 +92,11 @@ class LeapDownloadableModel:
     def resolve(model_slug: str, quantization_slug: str) -> LeapDownloadableModel | None:
         """Ask the LEAP registry for the model's manifest, and where it has none, Liquid's repositories on the hub.
 
-        None when nobody has it. Raises LeapModelDownloadError when nobody could be asked.
+        None when no hub has it. Raises LeapModelDownloadError when none could be asked.
         """
         settings = HubSettings.from_environment(os.environ)
         if settings.offline:
-            raise LeapModelDownloadError("HF_HUB_OFFLINE is set, so nobody can be asked")
+            raise LeapModelDownloadError("HF_HUB_OFFLINE is set, so no hub can be asked")
         with Web(settings) as web:
             uri = _ask_registry(web, model_slug, quantization_slug)
             uri = uri or _ask_hub(web, model_slug, quantization_slug)
@@ -115,7 +115,7 @@ class ModelDownloadStatus:
 
 @dataclass(frozen=True)
 class NotOnLocal(ModelDownloadStatus):
-    """The model is not here, or not all of it, and nobody is fetching it."""
+    """The model is not here, or not all of it, and no process is fetching it."""
 
 
 @dataclass(frozen=True)
@@ -228,7 +228,7 @@ class LeapModelDownloader:
         return None
 
     def remove_model(self, model: DownloadableModel) -> None:
-        """Remove the model and what has arrived of it. Raises LeapModelInUseError while somebody uses it."""
+        """Remove the model and what has arrived of it. Raises LeapModelInUseError while a process uses it."""
         self.request_stop_download(model)
         with self._guard:
             running = self._running.pop(model.uri, None)

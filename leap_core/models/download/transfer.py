@@ -102,7 +102,7 @@ class Transfer:
                 if any(thread.is_alive() for thread in self._threads):
                     self._consider_another()
                 elif not self.part.is_complete and self._failure is None:
-                    self._add_connection()  # somebody's rest was left when everybody had gone
+                    self._add_connection()  # a part's rest was left when all connections had ended
             self._on_progress(self.part.bytes_written)
             while hashing.is_alive():
                 hashing.join(TICK_SECONDS)
@@ -163,7 +163,7 @@ class Transfer:
             self._news.set()
 
     def _check_resumable(self, error: TryAgain) -> None:
-        """With neither hash nor ETag nobody could tell two versions mixed in one file: then it has to begin again."""
+        """Without hash and ETag two versions mixed in one file could not be told apart: then it has to begin again."""
         if not self._is_recognizable and self.part.bytes_written:
             raise RemoteChanged(f"{error}, and the server gives no ETag to go on with") from None
 
@@ -329,7 +329,7 @@ class _FollowingHash(threading.Thread):
         self._digest = hashlib.sha256()
 
     def run(self) -> None:
-        with suppress(OSError):  # the part was closed over our head; nobody asks for the hash then
+        with suppress(OSError):  # the part file was closed by another thread; its hash is not needed then
             for block in range(self._part.block_count):
                 with self._part.changed:
                     while not self._part.is_written(block):

@@ -28,7 +28,7 @@ def opening_of(web: Web, file: PlannedFile) -> bytes:
 
 
 def refuse_document(part: PartFile, file: PlannedFile) -> None:
-    """Where nobody gave a hash: do not take a login page or an error message for a model."""
+    """Where no hash is known: do not take a login page or an error message for a model."""
     begin = part.read(0)[:64].lstrip() if part.block_count else b""
     if begin.startswith(DOCUMENTS) and file.name.lower().endswith(".gguf"):
         discard_part(part.target)

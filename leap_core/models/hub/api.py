@@ -24,7 +24,7 @@ Value = TypeVar("Value")
 @dataclass(frozen=True)
 class RemoteFile:
     """A file that can be fetched. ``name`` is its path in the repository, or its name. ``sha256`` and ``etag`` are None
-    where nobody says."""
+    where it is not said."""
 
     name: str
     url: str

@@ -131,7 +131,7 @@ class Web:
         raise LeapModelDownloadError(f"{url} redirects too often")
 
     def _sent(self, client: httpx.Client, request: httpx.Request) -> httpx.Response:
-        """The head of the answer. When ``stop`` is set, whatever comes of the request is nobody's business any more."""
+        """The head of the answer. When ``stop`` is set, the request's result is dropped."""
         answer: Future[httpx.Response] = Future()
 
         def ask() -> None:

@@ -20,7 +20,7 @@ TRUE = ("1", "on", "yes", "true")
 
 @dataclass(frozen=True)
 class HubSettings:
-    """``endpoint``: the hub. ``token``: sent to that origin only. ``offline``: ask nobody. ``registry``: the LEAP
+    """``endpoint``: the hub. ``token``: sent to that origin only. ``offline``: send nothing. ``registry``: the LEAP
     registry. ``stall_seconds``: how long a connection may be silent. ``ca_file``: certificates to trust instead."""
 
     endpoint: str = HUGGING_FACE

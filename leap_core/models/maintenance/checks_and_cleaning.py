@@ -80,7 +80,7 @@ class Rubbish:
 
 
 def rubbish_in(store: Store) -> Iterator[Rubbish]:
-    """What unfinished downloads and killed processes left behind, as far as nobody is working on it."""
+    """What unfinished downloads and killed processes left behind, as far as no process works on it."""
     with suppress(FileNotFoundError, NotADirectoryError):
         for directory in sorted(path for path in store.root.iterdir() if path.is_dir() and not path.is_symlink()):
             if not is_locked(directory / WRITE_LOCK, shared=True) and not is_locked(directory / USE_LOCK):
@@ -109,7 +109,7 @@ def collect(store: Store) -> list[Rubbish]:
     removed = []
     for directory in dict.fromkeys([item.directory for item in rubbish_in(store)]):
         with suppress(LeapModelInUseError), store.removing(directory, "tidy up"):
-            for item in list(_rubbish_of(directory)):  # looked at again: somebody may have come meanwhile
+            for item in list(_rubbish_of(directory)):  # looked at again: another process may work on it by now
                 if item.path != directory:  # which goes by itself
                     delete(item.path)
                 removed.append(item)

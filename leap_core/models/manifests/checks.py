@@ -160,7 +160,7 @@ def _check_keys(value: JsonObject, at: str, known: tuple[str, ...], required: tu
 
 
 def likely_key(key: str, known: tuple[str, ...]) -> str | None:
-    """The known key that somebody who wrote ``key`` probably meant."""
+    """The known key that ``key`` probably means."""
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key).replace("-", "_").lower()
     if snake in known:
         return snake
