@@ -54,9 +54,7 @@ WITHOUT_FORMAT = {
 }
 """Commands without --format, and what they print instead of data with fields."""
 
-OTHER_FORMATS = {
-    "batch": {"openai", "plain", "csv"},
-    "export": {"openai", "jsonl", "markdown"}}
+OTHER_FORMATS = {"batch": {"openai", "plain", "csv"}, "export": {"openai", "jsonl", "markdown"}}
 """Commands whose --format is that of a file."""
 
 

@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 from leap_core.errors import LeapModelLoadingError
+from leap_core.llama.context import LlamaContext
 from leap_core.llama.library import multimodal_library
 from leap_core.llama.model import LlamaModel
 from leap_core.llama.projector import Projector
@@ -144,3 +145,48 @@ def test_a_projector_of_another_width_is_refused(tmp_path: Path, text_model: Lla
     path = write_random_projector(tmp_path / "mmproj.gguf", 96, vision=TINY_VISION)
     with pytest.raises(LeapModelLoadingError, match="mismatch"):
         Projector(path, text_model, threads=1).encode_image(32, 32, bytes(32 * 32 * 3))
+
+
+def test_decoding_the_rows_equals_mtmds_own_helper(projector: Projector, mtmd: Mtmd, text_model: LlamaModel) -> None:
+    """Text, a picture, text: evaluated by mtmd's helper, and as leap does it with batches of the same shapes."""
+    image, lib = picture(256, 256), mtmd.lib
+    before, after = "<|im_start|>user\n", "What is this?<|im_end|>\n"
+    data = image.tobytes()
+    bitmap = lib.mtmd_bitmap_init(*image.size, (ctypes.c_uint8 * len(data)).from_buffer_copy(data))
+    texts = [lib.mtmd_input_text(text.encode(), len(text), False, True) for text in (before, after)]
+    parts = [lib.mtmd_input_part() for _ in range(3)]
+    parts[0].text, parts[2].text = ctypes.pointer(texts[0]), ctypes.pointer(texts[1])
+    parts[1].bitmap = bitmap
+    pointers = (ctypes.POINTER(lib.mtmd_input_part) * 3)(*map(ctypes.pointer, parts))
+    chunks = lib.mtmd_input_chunks_init()
+    assert lib.mtmd_tokenize_from_parts(mtmd.pointer, chunks, pointers, 3, True) == 0
+    theirs = context_of(text_model)
+    end = ctypes.c_int32(0)
+    code = lib.mtmd_helper_eval_chunks(mtmd.pointer, theirs.pointer, chunks, 0, 0, 512, True, ctypes.byref(end))
+    assert code == 0
+    expected = theirs.logits(-1).copy()
+    lib.mtmd_input_chunks_free(chunks)
+    lib.mtmd_bitmap_free(bitmap)
+
+    own = context_of(text_model)
+    assert text_model.bos_token is not None
+    start = [text_model.bos_token, *text_model.tokenize(before + "<|image_start|>", parse_special=True)]
+    rest = text_model.tokenize("<|image_end|>" + after, parse_special=True)
+    rows = projector.encode_image(*image.size, data)
+    at = 0
+    for run in (start, rows, rest):
+        own.clear()
+        if isinstance(run, list):
+            index = own.add(0, at, run, output=True)
+        else:
+            index = own.add_embeddings(0, at, run, output=False)
+        assert own.decode() == 0
+        at += len(run)
+    assert at == end.value
+    assert np.array_equal(own.logits(index), expected)
+    theirs.close()
+    own.close()
+
+
+def context_of(model: LlamaModel) -> LlamaContext:
+    return LlamaContext(model, cells=1024, slots=1, batch_size=512, threads=1)

@@ -30,6 +30,8 @@ def warm_runner(
     than the options say (those left at their defaults say nothing). Raises LeapUnavailableError when there is a host
     that cannot be used.
     """
+    if options.mm_proj_path is not None:
+        return None  # the host takes the projector that lies beside the model
     host = ModelHost.running(variables)
     found = None if host is None else _find(host, reference, options, cwd)
     if host is None or found is None or found["differs"]:
@@ -78,6 +80,8 @@ def demanded_runner(
     host = ModelHost.running(variables)
     if host is None:
         raise LeapUnavailableError("no model host is running", hint=f"`leap load {reference}` starts one")
+    if options.mm_proj_path is not None:
+        raise LeapUnavailableError("the model host takes the projector beside the model", hint="leave --mmproj out")
     found = _find(host, reference, options, cwd)
     if found is None:
         raise LeapUnavailableError(
