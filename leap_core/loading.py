@@ -21,11 +21,8 @@ def load_local(model: LocalModel, options: ModelLoadingOptions) -> ModelRunner:
     one that the options name is an error. Raises LeapModelLoadingError."""
     from .in_process.runner import InProcessRunner
     from .models.store import hold
-    from .models.trial.subject import PROJECTOR, Subject
-    from .models.trial.trying import require_sound
 
-    replaced = options.chat_template or model.chat_template
-    require_sound(Subject(model.path), own_template=replaced is not None)
+    try_local(model, options)
     if options.chat_template is None and model.chat_template is not None:
         options = replace(options, chat_template=model.chat_template)
     if options.cpu_threads is None and model.threads is not None:
@@ -33,7 +30,6 @@ def load_local(model: LocalModel, options: ModelLoadingOptions) -> ModelRunner:
     options, mute = _with_voice(model, options)
     projector = options.mm_proj_path or model.mm_proj_path
     if projector is not None:
-        require_sound(Subject(projector, PROJECTOR, {"model": model.path}))
         options = replace(options, mm_proj_path=projector)
     held = hold(model.path)
     try:
@@ -49,6 +45,21 @@ def load_local(model: LocalModel, options: ModelLoadingOptions) -> ModelRunner:
     except BaseException:
         held.close()
         raise
+
+
+def try_local(model: LocalModel, options: ModelLoadingOptions) -> None:
+    """Make sure that llama.cpp survives the files, those that are new here by a trial in a child process.
+
+    Raises LeapModelLoadingError.
+    """
+    from .models.trial.subject import PROJECTOR, Subject
+    from .models.trial.trying import require_sound
+
+    replaced = options.chat_template or model.chat_template
+    require_sound(Subject(model.path), own_template=replaced is not None)
+    projector = options.mm_proj_path or model.mm_proj_path
+    if projector is not None:
+        require_sound(Subject(projector, PROJECTOR, {"model": model.path}))
 
 
 def load_local_for_embedding(model: LocalModel, options: ModelLoadingOptions) -> EmbeddingRunner:

@@ -18,6 +18,7 @@ WORDS: dict[str, str] = {
     "--choices": "the texts of which the answer is one",
     "--concurrency": "lines of a batch that are answered at once",
     "--connections": "connections of a download at once",
+    "--chat-template": "Jinja, or a known name, in the place of the model's chat template",
     "--context-size": "tokens of prompt and answer together",
     "--continue": "go on with the last session",
     "--count": "how many answers are given",

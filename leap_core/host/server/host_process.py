@@ -19,7 +19,7 @@ from contextlib import suppress
 from ...background.process_identity import start_time
 from ...error_json import error_to_json
 from ...errors import LeapError, LeapUnavailableError
-from ...loading import load_local
+from ...loading import load_local, try_local
 from ...storage.directories import Directories
 from ...storage.locks import locked
 from ..client.http import LOOPBACK
@@ -73,7 +73,7 @@ async def _run(files: HostFiles) -> None:
         listener.close()
         raise
     try:
-        models = LoadedModels(load_local)
+        models = LoadedModels(load_local, try_local)
         ending = asyncio.Event()
         answering = GenerationEndpoints(models)
         management = ManagementEndpoints(models, answering, ending.set)

@@ -26,6 +26,8 @@ from .throughput import Throughput
 
 JsonObject = dict[str, Any]
 Loader = Callable[[LocalModel, ModelLoadingOptions], ModelRunner]
+Trial = Callable[[LocalModel, ModelLoadingOptions], object]
+"""Finds out, without loading, whether a model can be loaded; raises LeapModelLoadingError."""
 log = logging.getLogger("leap.host")
 
 DEFAULT_KEEP_ALIVE = 600.0
@@ -171,8 +173,9 @@ class LoadedModel:
 class LoadedModels:
     """All models of a host. ``loader`` makes a runner of files."""
 
-    def __init__(self, loader: Loader) -> None:
+    def __init__(self, loader: Loader, trial: Trial | None = None) -> None:
         self._loader = loader
+        self._trial = trial
         self._all: dict[str, LoadedModel] = {}
         self._one_at_a_time = asyncio.Lock()
         self._closing = False
@@ -286,6 +289,8 @@ class LoadedModels:
 
     async def _load(self, path: str, model: LoadedModel) -> None:
         try:
+            if self._trial is not None:  # before the turn to load: a file that hangs delays no other
+                await asyncio.to_thread(self._trial, model.local, model.options)
             async with self._one_at_a_time:
                 log.info("loading %s from %s", model.name, model.local.path)
                 before, begun = resident_bytes(), time.monotonic()
