@@ -96,7 +96,7 @@ _MODULES = {
         "ModelDownloadStatus",
         "NotOnLocal",
     ),
-    "models.manifests.manifest": ("Manifest",),
+    "models.manifests.manifest": ("Manifest", "read_manifest"),
     "options": ("CacheOptions", "GenerationOptions", "ModelLoadingOptions", "SamplingDefaults"),
     "responses": (
         "AudioSample",
@@ -107,6 +107,10 @@ _MODULES = {
         "MessageResponse",
         "ReasoningChunk",
     ),
+    "models.download.download": ("DownloadOptions",),
+    "models.hub.retries": ("DownloadStopped",),
+    "models.store": ("LeapModelInUseError",),
+    "functions.pythonic": ("PythonicSyntaxError",),
     "statistics": ("GenerationStats",),
     "runner.contract": ("Generation", "GenerationHandler", "ModelRunner", "RenderedPrompt"),
 }
@@ -205,7 +209,11 @@ if TYPE_CHECKING:
         ModelDownloadStatus as ModelDownloadStatus,
         NotOnLocal as NotOnLocal,
     )
-    from .models.manifests.manifest import Manifest as Manifest
+    from .models.manifests.manifest import Manifest as Manifest, read_manifest as read_manifest
+    from .models.download.download import DownloadOptions as DownloadOptions
+    from .models.hub.retries import DownloadStopped as DownloadStopped
+    from .models.store import LeapModelInUseError as LeapModelInUseError
+    from .functions.pythonic import PythonicSyntaxError as PythonicSyntaxError
     from .options import (
         CacheOptions as CacheOptions,
         GenerationOptions as GenerationOptions,

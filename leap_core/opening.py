@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import Enum
+from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from .errors import LeapError, LeapUnavailableError
-from .options import ModelLoadingOptions
+from .options import ModelLoadingOptions, SamplingDefaults
 from .runner.contract import ModelRunner
 from .runner.embedding import EmbeddingRunner
+
+if TYPE_CHECKING:
+    from .models.download.download import DownloadOptions
+    from .models.download.events import Event
 
 Value = TypeVar("Value")
 
@@ -157,6 +163,60 @@ class Leap:
         import asyncio  # here, because every start of a command would pay for it
 
         return await asyncio.to_thread(Leap.load, reference, options, host=host)
+
+    @staticmethod
+    def download_and_load(
+        reference: str,
+        quantization: str | None = None,
+        options: ModelLoadingOptions | None = None,
+        *,
+        sampling: SamplingDefaults | None = None,
+        download: DownloadOptions | None = None,
+        on_event: Callable[[Event], object] | None = None,
+        stop: threading.Event | None = None,
+    ) -> ModelRunner:
+        """Fetch what is missing of a model, and load it: a name, a repository's file, or the URL of a GGUF or of a
+        manifest.
+
+        ``sampling`` goes before what the manifest recommends, for generations that say nothing. ``on_event`` hears of
+        the download's progress; setting ``stop`` ends it with DownloadStopped and keeps what has arrived. Raises what
+        ``leap_core.models.download.download_model`` and ``load`` raise.
+        """
+        from .loading import load_local
+        from .models.download.download import download_model
+
+        model = download_model(reference, quantization, options=download, on_event=on_event, stop=stop)
+        if sampling is not None:
+            model = replace(model, sampling=sampling.over(model.sampling))
+        return load_local(model, options or ModelLoadingOptions())
+
+    @staticmethod
+    async def download_and_load_async(
+        reference: str,
+        quantization: str | None = None,
+        options: ModelLoadingOptions | None = None,
+        *,
+        sampling: SamplingDefaults | None = None,
+        download: DownloadOptions | None = None,
+        on_event: Callable[[Event], object] | None = None,
+    ) -> ModelRunner:
+        """``download_and_load`` without blocking the event loop. Cancelling the task stops the download."""
+        import asyncio  # here, because every start of a command would pay for it
+
+        stop = threading.Event()
+        load = partial(
+            Leap.download_and_load,
+            *(reference, quantization, options),
+            sampling=sampling,
+            download=download,
+            on_event=on_event,
+            stop=stop,
+        )
+        try:
+            return await asyncio.to_thread(load)
+        except asyncio.CancelledError:
+            stop.set()
+            raise
 
     @staticmethod
     def load_for_embedding(

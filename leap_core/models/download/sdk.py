@@ -27,6 +27,7 @@ from ..hub.api import Hub
 from ..hub.http import Web
 from ..hub.retries import DownloadStopped, Patience
 from ..hub.settings import HubSettings, endpoint_of
+from ..manifests.manifest import Manifest, read_manifest
 from ..references.catalogue import Catalogue
 from ..references.reference_syntax import HubFile, parse_reference
 from ..references.resolving import hub_url, resolve_local
@@ -120,9 +121,12 @@ class NotOnLocal(ModelDownloadStatus):
 
 @dataclass(frozen=True)
 class DownloadInProgress(ModelDownloadStatus):
-    """Somebody is fetching it; ``progress`` from 0 to 1."""
+    """It is being fetched; ``progress`` from 0 to 1. ``bytes`` of ``total`` have arrived, as far as that is known: a
+    download of another process tells its progress alone."""
 
     progress: float
+    bytes: int | None = None
+    total: int | None = None
 
 
 @dataclass(frozen=True)
@@ -135,6 +139,8 @@ class _Running:
     thread: threading.Thread | None = None
     stop: threading.Event = field(default_factory=threading.Event)
     progress: float = 0.0
+    bytes: int | None = None
+    total: int | None = None
     error: LeapError | None = None
 
 
@@ -195,7 +201,7 @@ class LeapModelDownloader:
         with self._guard:
             running = self._running.get(model.uri)
         if running is not None and running.thread is not None and running.thread.is_alive():
-            return DownloadInProgress(running.progress)
+            return DownloadInProgress(running.progress, running.bytes, running.total)
         if self._installed(model) is not None:
             return Downloaded()
         directory = self._expected(model).parent
@@ -220,6 +226,12 @@ class LeapModelDownloader:
         with suppress(FileNotFoundError):
             return self.get_model_file(model).stat().st_size
         return None
+
+    def get_cached_manifest(self, model: DownloadableModel) -> Manifest | None:
+        """The manifest that was written when the model was installed, None while it is not here."""
+        installed = self._installed(model)
+        path = None if installed is None else installed.directory / f"{installed.directory.name}.json"
+        return read_manifest(path) if path is not None and path.is_file() else None
 
     def get_available_disk_space(self) -> int | None:
         """Bytes that are free where models are kept, None where the system does not say."""
@@ -251,6 +263,7 @@ class LeapModelDownloader:
     ) -> Path:
         def on_event(event: Event) -> None:
             if isinstance(event, Progress) and event.total:
+                running.bytes, running.total = event.bytes, event.total
                 running.progress = event.bytes / event.total
             if listener is not None:
                 listener(event)
