@@ -74,6 +74,9 @@ class GenerationOptions:
     Shape: at most one of ``json_schema_constraint`` (JSON text), ``regex_constraint``, ``grammar_constraint`` (Lark)
     and ``choices_constraint``; ``inject_schema_into_prompt`` also shows the schema to the model.
 
+    Probabilities: ``logprobs`` says in Complete how likely each token was, ``top_logprobs`` (0 to 20) also which were
+    the likeliest at its place; see ``TokenLogprob``.
+
     Functions: ``function_call_parser`` is "auto" (by the model), "lfm", "hermes", a parser object, or None for the raw
     text; ``tool_choice`` is auto, required, none, or a function's name.
 
@@ -116,6 +119,8 @@ class GenerationOptions:
     image_tokens: int | None = None
     image_tiles: bool = False
     adapters: Sequence[LoraAdapter] | None = None
+    logprobs: bool = False
+    top_logprobs: int | None = None
 
     def __post_init__(self) -> None:
         self._check_constraints()
@@ -129,6 +134,11 @@ class GenerationOptions:
             value = adapters_of(value)
         _check_option(name, value)
         object.__setattr__(self, name, value)
+
+    @property
+    def wants_logprobs(self) -> bool:
+        """Whether the answer is to say how likely its tokens were."""
+        return self.logprobs or self.top_logprobs is not None
 
     @classmethod
     def build(cls, action: Callable[[GenerationOptions], object]) -> GenerationOptions:
@@ -217,9 +227,11 @@ _NUMBERS = {
     "frequency_penalty": (-2.0, 2.0),
     "presence_penalty": (-2.0, 2.0),
 }
+MOST_LOGPROBS = 20
 LEAST_IMAGE_TOKENS, MOST_IMAGE_TOKENS = 16, 1024
 _INTEGERS = {
     "top_k": 0,
+    "top_logprobs": 0,
     "audio_top_k": 0,
     "max_tokens": 1,
     "repeat_last_n": -1,
@@ -230,7 +242,7 @@ _CONSTRAINTS = ("json_schema_constraint", "regex_constraint", "grammar_constrain
 
 
 _TEXTS = (*_CONSTRAINTS[:3], "tool_choice", "extras")
-_SWITCHES = ("inject_schema_into_prompt", "inline_thinking_tags", "enable_thinking", "image_tiles")
+_SWITCHES = ("logprobs", "inject_schema_into_prompt", "inline_thinking_tags", "enable_thinking", "image_tiles")
 
 
 def _check_option(name: str, value: object) -> None:
@@ -241,6 +253,8 @@ def _check_option(name: str, value: object) -> None:
             raise LeapOptionsError(name, "must be above 0 (1 means no penalty)")
     elif name in _INTEGERS:
         check_integer(name, value, _INTEGERS[name])
+        if name == "top_logprobs" and isinstance(value, int) and value > MOST_LOGPROBS:
+            raise LeapOptionsError(name, f"{value} must be {MOST_LOGPROBS} or less")
         if name == "image_tokens" and isinstance(value, int) and value > MOST_IMAGE_TOKENS:
             raise LeapOptionsError(name, f"{value} must be {MOST_IMAGE_TOKENS} or less")
     elif name == "adapters":

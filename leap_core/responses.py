@@ -116,6 +116,52 @@ class AudioSample(MessageResponse):
 
 
 @dataclass(frozen=True)
+class TokenLogprob:
+    """How likely one generated token was: natural logarithms of probabilities at temperature 1, before penalties.
+
+    ``logprob`` is the model's own, before the mask of a constraint; ``allowed_logprob`` among the tokens that the mask
+    left (None without a constraint). ``top``: the likeliest tokens at its place, before the mask, likeliest first.
+    Tokens are bytes; their texts may be parts of characters.
+    """
+
+    token: bytes
+    logprob: float
+    allowed_logprob: float | None = None
+    top: tuple[tuple[bytes, float], ...] = ()
+
+    def to_json(self) -> JsonObject:
+        """OpenAI's shape, with ``allowed_logprob`` beside it."""
+        value = _probability(self.token, self.logprob)
+        if self.allowed_logprob is not None:
+            value["allowed_logprob"] = self.allowed_logprob
+        return value | {"top_logprobs": [_probability(token, logprob) for token, logprob in self.top]}
+
+    @staticmethod
+    def from_json(value: object, path: str = "logprobs") -> TokenLogprob:
+        """Read what ``to_json`` writes. Raises LeapSerializationError."""
+        fields = object_at(value, path)
+        allowed = fields.get("allowed_logprob")
+        top = list_at(fields.get("top_logprobs", []), f"{path}.top_logprobs")
+        return TokenLogprob(
+            *_read_probability(fields, path),
+            None if allowed is None else number_at(allowed, f"{path}.allowed_logprob"),
+            tuple(_read_probability(each, f"{path}.top_logprobs[{n}]") for n, each in enumerate(top)),
+        )
+
+
+def _probability(token: bytes, logprob: float) -> JsonObject:
+    return {"token": token.decode("utf-8", "replace"), "logprob": logprob, "bytes": list(token)}
+
+
+def _read_probability(value: object, path: str) -> tuple[bytes, float]:
+    fields = object_at(value, path)
+    codes = list_at(fields.get("bytes"), f"{path}.bytes")
+    if not all(isinstance(code, int) and 0 <= code < 256 for code in codes):
+        raise LeapSerializationError("expected bytes", path=f"{path}.bytes")
+    return bytes(codes), number_at(fields.get("logprob"), f"{path}.logprob")
+
+
+@dataclass(frozen=True)
 class Complete(MessageResponse):
     """The end: the whole reply, why it ended, and its statistics.
 
@@ -127,6 +173,7 @@ class Complete(MessageResponse):
     finish_reason: GenerationFinishReason
     stats: GenerationStats | None = None
     warnings: tuple[str, ...] = ()
+    logprobs: tuple[TokenLogprob, ...] = ()
 
     def to_json(self) -> JsonObject:
         value: JsonObject = {
@@ -138,6 +185,8 @@ class Complete(MessageResponse):
             value["stats"] = self.stats.to_json()
         if self.warnings:
             value["warnings"] = list(self.warnings)
+        if self.logprobs:
+            value["logprobs"] = {"content": [each.to_json() for each in self.logprobs]}
         return value
 
 
@@ -211,7 +260,15 @@ def _read_complete(value: JsonObject, path: str) -> MessageResponse:
         GenerationFinishReason(reason),
         None if stats is None else stats_from_json(stats, f"{path}.stats"),
         tuple(text_at(warning, f"{where}[{n}]") for n, warning in enumerate(warnings)),
+        _read_logprobs(value.get("logprobs"), f"{path}.logprobs"),
     )
+
+
+def _read_logprobs(value: object, path: str) -> tuple[TokenLogprob, ...]:
+    if value is None:
+        return ()
+    content = list_at(object_at(value, path).get("content"), f"{path}.content")
+    return tuple(TokenLogprob.from_json(each, f"{path}.content[{n}]") for n, each in enumerate(content))
 
 
 _READERS = {

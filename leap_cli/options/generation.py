@@ -26,6 +26,12 @@ _FLAGS: tuple[tuple[str, str, type, str], ...] = (
     ("--seed", "rng_seed", int, "Makes sampling repeatable."),
     ("--audio-temperature", "audio_temperature", float, "Randomness of speech, 0 or more."),
     ("--audio-top-k", "audio_top_k", int, "Keep this many codes of speech; 0 keeps all."),
+    (
+        "--top-logprobs",
+        "top_logprobs",
+        int,
+        "In JSON: how likely each token and N others were, 0 to 20.",
+    ),
     ("--max-tokens", "max_tokens", int, "End the answer after this many tokens."),
     ("--image-tokens", "image_tokens", int, "Most tokens that a picture may cost, 16 to 1024; 256 by default."),
 )

@@ -4,7 +4,7 @@ to a stop string."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ..functions.call_stream import CallEvent, CallsFound, CallStream, CallText
 from ..messages import ChatMessage, ChatMessageRole, LeapFunctionCall, Speech, Text
@@ -16,6 +16,7 @@ from ..responses import (
     GenerationFinishReason,
     MessageResponse,
     ReasoningChunk,
+    TokenLogprob,
 )
 from ..statistics import GenerationStats
 from .chat_template import THINK_END, THINK_START
@@ -25,6 +26,19 @@ from .thought_calls import ThoughtCalls
 if TYPE_CHECKING:
     from ..functions import LeapFunction
     from ..schemas.grammar_matcher import Vocabulary
+
+
+class Score(Protocol):
+    """How likely a token was, as the engine notes it."""
+
+    @property
+    def token(self) -> int: ...
+    @property
+    def logprob(self) -> float: ...
+    @property
+    def allowed_logprob(self) -> float | None: ...
+    @property
+    def top(self) -> tuple[tuple[int, float], ...]: ...
 
 
 class ReplyBuilder:
@@ -93,8 +107,10 @@ class ReplyBuilder:
         """What was said aloud belongs to the message too."""
         self._speech = speech
 
-    def finish(self, reason: GenerationFinishReason, stats: GenerationStats) -> list[MessageResponse]:
-        """What was held back, then Complete."""
+    def finish(
+        self, reason: GenerationFinishReason, stats: GenerationStats, scores: Sequence[Score] = ()
+    ) -> list[MessageResponse]:
+        """What was held back, then Complete. ``scores``: how likely the tokens were, if that was asked for."""
         found = self._route(self._splitter.finish())
         found += self._finish_reasoning()
         found += self._events(self._calls.finish())
@@ -108,8 +124,20 @@ class ReplyBuilder:
             reasoning_content="".join(self._reasoning).rstrip() or None,
             function_calls=self._function_calls or None,
         )
-        found.append(Complete(message, reason, stats, tuple(self._warnings)))
+        found.append(Complete(message, reason, stats, tuple(self._warnings), self._logprobs(scores)))
         return found
+
+    def _logprobs(self, scores: Sequence[Score]) -> tuple[TokenLogprob, ...]:
+        piece = self._vocabulary.piece
+        return tuple(
+            TokenLogprob(
+                piece(each.token),
+                each.logprob,
+                each.allowed_logprob,
+                tuple((piece(token), logprob) for token, logprob in each.top),
+            )
+            for each in scores
+        )
 
     def _route(self, pieces: Iterable[tuple[str, str]]) -> list[MessageResponse]:
         found: list[MessageResponse] = []

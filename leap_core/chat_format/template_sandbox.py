@@ -20,6 +20,8 @@ from .template_budget import Budget, BudgetExceeded, current_budget, spending
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
 
+MOST_NODES = 20_000
+"""Parts of a template; compiling them stops every other thread, for half a second at this limit."""
 MOST_SOURCE = 300_000
 """Characters of a template; those of models have up to 30,000."""
 MOST_MESSAGE = 300
@@ -122,9 +124,25 @@ def _environment() -> Environment:
 
         def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
             tree = super()._parse(source, name, filename)
+            if sum(1 for _ in tree.find_all(nodes.Node)) > MOST_NODES:
+                raise BudgetExceeded(f"it has more than {MOST_NODES} parts")
             self.text_of_source = _text_in(tree)
             counted: nodes.Template = Counting().visit(tree)
             return counted
+
+        def wrap_str_format(self, value: Any) -> Any:
+            """``str.format`` as the sandbox replaces it, checked before it runs."""
+            replaced = super().wrap_str_format(value)
+            if replaced is None:
+                return None
+            text, name = value.__self__, value.__name__
+
+            @wraps(replaced)
+            def checked(*args: Any, **kwargs: Any) -> Any:
+                _check_method(current_budget(), name, text, args, kwargs)
+                return replaced(*args, **kwargs)
+
+            return checked
 
         def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
             budget = current_budget()

@@ -16,6 +16,7 @@ from ..statistics import GenerationStats
 from .frames import Frame, Speech, frame_key
 from .prompt import Prompt
 from .sampler import Sampler
+from .token_scores import TokenScore
 
 if TYPE_CHECKING:
     from ..constraints.contract import TokenConstraint
@@ -87,6 +88,11 @@ class Request:
     def generated(self) -> int:
         """Tokens and frames generated so far; the end-of-turn token is not counted."""
         return len(self.target) - len(self.prompt)
+
+    @property
+    def scores(self) -> list[TokenScore]:
+        """How likely the generated tokens were, in order; empty where that was not asked for."""
+        return self.sampler.recorder.scores[: self.generated] if self.sampler.recorder is not None else []
 
     def cancel(self) -> None:
         """From any thread: end with INTERRUPTED as soon as possible."""

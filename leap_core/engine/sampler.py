@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..options import GenerationOptions, SamplingDefaults
+from .token_scores import ScoreRecorder
 
 if TYPE_CHECKING:
     from numpy import float32, float64, int64
@@ -44,6 +45,8 @@ class Sampler:
         self._frequency = options.frequency_penalty or 0.0
         self._presence = options.presence_penalty or 0.0
         self._bias = dict(options.logit_bias)
+        self.recorder = ScoreRecorder(options.top_logprobs or 0) if options.wants_logprobs else None
+        """Notes how likely the tokens were, where the options ask for it."""
         self._seed = secrets.randbits(63) if options.rng_seed is None else options.rng_seed
         self._random: Generator | None = None
         self._distance = FIRST_DISTANCE
@@ -72,16 +75,24 @@ class Sampler:
         import numpy as np
 
         with np.errstate(over="ignore", divide="ignore"):  # extreme options mean the infinities that they make
+            if self.recorder is not None:
+                self.recorder.before_mask(logits)
             if self._bias:
                 self._apply_bias(logits)
             if self._recent:
                 self._apply_penalties(logits)
             if constraint is not None:
                 constraint.apply(logits)
-            if self._temperature <= 0.0 or self._top_k == 1:
-                return int(logits.argmax())
-            candidates, probabilities = self.distribution(logits)
-            return self._draw(candidates, probabilities)
+            token = self._choose(logits)
+            if self.recorder is not None:
+                self.recorder.chosen(token, None if constraint is None else logits)
+            return token
+
+    def _choose(self, logits: NDArray[float32]) -> int:
+        if self._temperature <= 0.0 or self._top_k == 1:
+            return int(logits.argmax())
+        candidates, probabilities = self.distribution(logits)
+        return self._draw(candidates, probabilities)
 
     def distribution(self, logits: NDArray[float32]) -> tuple[NDArray[int64], NDArray[float64]]:
         """The candidates that top_k, top_p and min_p leave (likeliest first) and their probabilities at the

@@ -226,7 +226,8 @@ class Scheduler:
             if constraint is not None and not tokens:
                 if constraint.finished:
                     return self._finish(slot, Reason.STOP)
-                tokens.extend(constraint.forced_tokens())
+                if request.sampler.recorder is None:  # a token that is not sampled has no score
+                    tokens.extend(constraint.forced_tokens())
         return None
 
     def _speak(self, parts: list[Part]) -> None:

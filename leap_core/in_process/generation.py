@@ -48,7 +48,7 @@ class InProcessGeneration(Generation):
             if self._listener is not None:
                 self._ready.extend(self._listener.end())
                 self._reply.add_speech(self._listener.speech)
-            self._ready.extend(self._reply.finish(self._reason(event), event.stats))
+            self._ready.extend(self._reply.finish(self._reason(event), event.stats, self._sequence.scores))
         elif self._stopped or self._met_stop_string:
             return
         elif isinstance(event, tuple):

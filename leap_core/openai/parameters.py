@@ -25,14 +25,13 @@ SAME_NAME = (
     "max_tokens",
     "audio_temperature",
     "audio_top_k",
+    "top_logprobs",
 )
 SHAPES = ("json_schema_constraint", "regex_constraint", "grammar_constraint", "choices_constraint")
 """Options of which one alone may shape an answer."""
 
 ONLY_VALUE: Mapping[str, tuple[object, ...]] = {
     "best_of": (1,),
-    "logprobs": (False, 0),
-    "top_logprobs": (0,),
     "suffix": ("",),
     "functions": ([],),
 }
@@ -154,6 +153,7 @@ def _response_format(value: object) -> JsonObject:
 
 
 READERS: Mapping[str, Callable[[Any], JsonObject]] = {
+    "logprobs": lambda value: _logprobs(value),
     "max_completion_tokens": lambda value: {"max_tokens": value},
     "seed": _seed,
     "stop": _stop,
@@ -161,3 +161,10 @@ READERS: Mapping[str, Callable[[Any], JsonObject]] = {
     "response_format": _response_format,
 }
 """Fields whose values are written in another way than the option's."""
+
+
+def _logprobs(value: object) -> JsonObject:
+    """A boolean of chats, or how many alternatives of plain completions."""
+    if isinstance(value, bool):
+        return {"logprobs": value}
+    return {"logprobs": True, "top_logprobs": value}

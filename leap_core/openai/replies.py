@@ -116,8 +116,13 @@ def with_id(call: LeapFunctionCall) -> LeapFunctionCall:
 
 
 def _choice(answer: JsonObject, complete: Complete) -> JsonObject:
-    choice = {"index": 0, **answer, "logprobs": None, "finish_reason": finish_reason(complete)}
+    choice = {"index": 0, **answer, "logprobs": logprobs_of(complete), "finish_reason": finish_reason(complete)}
     return {"choices": [choice], "usage": usage(complete.stats), "leap": leap_fields(complete)}
+
+
+def logprobs_of(complete: Complete) -> JsonObject | None:
+    """How likely the tokens were, where that was asked for: all generated ones, reasoning and markers too."""
+    return {"content": [each.to_json() for each in complete.logprobs]} if complete.logprobs else None
 
 
 def leap_fields(complete: Complete, notes: Sequence[str] = ()) -> JsonObject:
@@ -221,7 +226,7 @@ class OpenAIReply:
 
     def _end_of_choice(self, complete: Complete, event: JsonObject | None = None) -> bytes:
         more = event or {"leap": leap_fields(_as_requested(self._request, complete))}
-        return self._chunk({} if self._is_chat else "", finish_reason(complete), more=more)
+        return self._chunk({} if self._is_chat else "", finish_reason(complete), more, logprobs_of(complete))
 
     @property
     def _echo(self) -> str:
@@ -237,9 +242,15 @@ class OpenAIReply:
     def _chunk_head(self) -> JsonObject:
         return {**self._head, "object": "chat.completion.chunk" if self._is_chat else "text_completion"}
 
-    def _chunk(self, delta: object, reason: str | None = None, more: JsonObject | None = None) -> bytes:
+    def _chunk(
+        self,
+        delta: object,
+        reason: str | None = None,
+        more: JsonObject | None = None,
+        logprobs: JsonObject | None = None,
+    ) -> bytes:
         key = "delta" if self._is_chat else "text"
-        choice = {"index": self._index, key: delta, "logprobs": None, "finish_reason": reason}
+        choice = {"index": self._index, key: delta, "logprobs": logprobs, "finish_reason": reason}
         return frame({**self._chunk_head, "choices": [choice], **(more or {})})
 
     def _calls(self, calls: Iterable[LeapFunctionCall]) -> Iterator[JsonObject]:

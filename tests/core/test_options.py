@@ -91,6 +91,8 @@ def test_json_holds_only_what_differs_and_reads_back_equal():
         image_tokens=64,
         image_tiles=True,
         adapters=["/tmp/adapter.gguf"],
+        logprobs=True,
+        top_logprobs=3,
     )
     text = json.dumps(options.to_json())
     assert GenerationOptions.from_json(json.loads(text)) == options

@@ -1,0 +1,62 @@
+"""Probabilities of the tokens of an answer, against a softmax over the same logits computed by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from leap_core import Leap
+from leap_core.engine.token_scores import ScoreRecorder
+from leap_core.messages import ChatMessage
+from leap_core.options import GenerationOptions
+from leap_core.responses import Complete, MessageResponse
+
+
+@pytest.fixture(scope="module")
+def runner():
+    with Leap.load("builtin", host="never") as runner:
+        yield runner
+
+
+def complete_of(runner, **options) -> Complete:
+    question = [ChatMessage("user", "What is the capital of France?")]
+    *_, end = runner.start(question, (), GenerationOptions(temperature=0.0, **options))
+    assert isinstance(end, Complete)
+    return end
+
+
+def test_scores_are_those_of_a_softmax():
+    logits = np.random.default_rng(1).normal(0, 4, 65536).astype(np.float32)
+    exact = logits.astype(np.float64) - math.log(np.exp(logits.astype(np.float64)).sum())
+    recorder = ScoreRecorder(5)
+    recorder.before_mask(logits)
+    recorder.chosen(17, None)
+    (score,) = recorder.scores
+    assert score.logprob == pytest.approx(exact[17], abs=1e-5)
+    order = np.argsort(-exact)[:5]
+    assert [token for token, _ in score.top] == list(order)
+    assert [logprob for _, logprob in score.top] == pytest.approx(list(exact[order]), abs=1e-5)
+
+
+def test_every_token_of_an_answer_has_one(runner):
+    end = complete_of(runner, top_logprobs=3)
+    assert b"".join(each.token for each in end.logprobs).decode() == end.full_message.text
+    for each in end.logprobs:
+        assert each.top[0] == (each.token, each.logprob) and len(each.top) == 3 and each.allowed_logprob is None
+        assert each.logprob <= 0 and sum(math.exp(logprob) for _, logprob in each.top) <= 1.0001
+    assert complete_of(runner).logprobs == ()
+    assert complete_of(runner, logprobs=True).logprobs[0].top == ()
+
+
+def test_under_a_constraint_both_sides_of_the_mask_are_told(runner):
+    end = complete_of(runner, choices_constraint=["Berlin", "Rome"], top_logprobs=2)
+    assert end.full_message.text in ("Berlin", "Rome")
+    first = end.logprobs[0]
+    assert first.logprob <= first.allowed_logprob <= 0 and first.top[0][1] >= first.logprob
+
+
+def test_they_survive_being_written_as_json(runner):
+    end = complete_of(runner, choices_constraint=["Berlin", "Rome"], top_logprobs=2)
+    assert MessageResponse.from_json(end.to_json()) == end
