@@ -10,14 +10,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
-from click.shell_completion import CompletionItem
 
 from .environment import Environment
-from .output import Output
 from .text_arguments import check_texts
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 OTHER_VERBS = {
     "ls": ("list",),
@@ -80,6 +81,8 @@ class LeapCommand(click.Command):
             rest = super().parse_args(ctx, args)
             check_texts(ctx)
             for warning in defaults.warnings:
+                from .output import Output
+
                 Output(ctx.ensure_object(Environment)).warning(warning)
             return rest
         except click.BadParameter as error:
@@ -227,6 +230,8 @@ class CommandTable(LeapGroup):
         """Names come from the table, so that no command is imported; options as click knows them."""
         if incomplete.startswith("-"):
             return super().shell_complete(ctx, incomplete)
+        from click.shell_completion import CompletionItem
+
         entries = self.table.items()
         return [CompletionItem(name, help=e.summary) for name, e in entries if name.startswith(incomplete.lower())]
 

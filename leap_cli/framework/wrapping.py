@@ -6,7 +6,6 @@ Counts columns: escape codes and combining characters have none, East Asian wide
 from __future__ import annotations
 
 import re
-import unicodedata
 
 LINE_START = re.compile(r"\s*(?:(?:•|[-*+]|\d{1,3}[.)])\s+)?")
 """White space and the mark of a list's item, under which the lines that go on are not written."""
@@ -20,6 +19,8 @@ def columns(text: str) -> int:
     plain = _ESCAPES.sub("", text)
     if plain.isascii():
         return len(plain)
+    import unicodedata  # a megabyte that plain text does not need
+
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in plain)
 
 
@@ -83,6 +84,8 @@ class WordWrap:
 
     def _break_wide(self) -> str:
         """Chinese and Japanese have no spaces: a line may end after any of their characters."""
+        import unicodedata
+
         shown = ""
         for char in list(self._word):
             if unicodedata.east_asian_width(char) in "WF":
