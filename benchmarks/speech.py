@@ -4,9 +4,10 @@
 
 A request goes the product's own way: the scheduler decodes the backbone and makes frames, the reader's thread makes
 sound of them. ``wall`` is from the end of the prompt to the last sample, divided by the length of the sound: below 1 is
-faster than real time. The stages are the time spent in each; the sound is made beside the others. ``first sound`` is
-from the end of the prompt on. ``--busy`` repeats all of it with another process keeping one core busy; ``--equality``
-holds codes and samples against the numpy reference instead.
+faster than real time. ``processor`` is the processor time of all threads instead, from the first sound on: with one
+thread it tells on a busy machine what ``wall`` would be on a quiet one. The stages are the time spent in each; the
+sound is made beside the others. ``first sound`` is from the end of the prompt on. ``--busy`` repeats all of it with
+another process keeping one core busy; ``--equality`` holds codes and samples against the numpy reference instead.
 
 A figure is worth something on a machine that does nothing else; the load average is printed for that.
 """
@@ -96,6 +97,7 @@ def speak(scheduler: Scheduler, speaker: Speaker, pattern: str, frames: int) -> 
     request = Request(Prompt.of_tokens(PROMPT), Sampler(options, PROMPT), max_tokens=tokens)
     request.speech = Speech(timed, Pattern(pattern), CodeSampler(0.8, 64, 1))  # type: ignore[arg-type]
     listener = Listener(speaker)
+    computed = 0.0
     scheduler.submit(request)
     sounding, made, first = 0.0, 0, None
     while not isinstance(event := request.events.get(), Finished):
@@ -104,13 +106,17 @@ def speak(scheduler: Scheduler, speaker: Speaker, pattern: str, frames: int) -> 
             listener.take_frame(event)
             now = time.perf_counter()
             sounding += now - begun
-            first, made = first or now, made + 1
+            if first is None:
+                first, computed = now, time.process_time()
+            made += 1
     listener.end()
     end, sound = time.perf_counter(), made * FRAME_SECONDS
     assert event.error is None and timed.begun is not None and first is not None, event.error
     wall = end - timed.begun
+    computed = (time.process_time() - computed) / (sound - FRAME_SECONDS)
     return {
         "wall": wall / sound,
+        "processor": computed,
         "depthformer": timed.seconds / sound,
         "detokenizer": sounding / sound,
         "backbone and rest": (wall - timed.seconds) / sound,

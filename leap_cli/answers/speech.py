@@ -35,15 +35,18 @@ class Sink(Protocol):
 
 class SpokenOutput:
     """Takes the sound out of answers and brings it to where ``target`` says. What has come is kept however the block
-    ends; sound that was asked for and did not come is a LeapGenerationError at its end.
+    ends; sound that was ``demanded`` and did not come is a LeapGenerationError at its end.
 
     ``number``: of the answer in a conversation; the second's file gets a 2 in its name.
     """
 
-    def __init__(self, target: SpeechTarget, env: Environment, output: Output, number: int = 1) -> None:
+    def __init__(
+        self, target: SpeechTarget, env: Environment, output: Output, number: int = 1, *, demanded: bool = True
+    ) -> None:
         self._target = target
         self._env = env
         self._output = output
+        self._demanded = demanded
         self._path = None if target.file is None else numbered(env.cwd / target.file, number)
         self._sinks: list[Sink] | None = None
         self._heard = False
@@ -86,7 +89,12 @@ class SpokenOutput:
             sink.finish()
         if kind is not None or self._end is None:
             return
-        if self._target and not self._heard and self._end.finish_reason is not GenerationFinishReason.INTERRUPTED:
+        if (
+            self._demanded
+            and self._target
+            and not self._heard
+            and self._end.finish_reason is not GenerationFinishReason.INTERRUPTED
+        ):
             unwritten = f", so {self._target.file} is not written" if self._target.file else ""
             raise LeapGenerationError(
                 f"the model did not speak{unwritten}",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from leap_core.messages import ChatMessage
 from leap_core.responses import Complete
+from leap_core.voices import CONVERSATION_PROMPT
 
 from ..answers.reasoning_only import ReasoningOnly
 from ..config.saved_prompts import PromptTemplate, template_flag
@@ -20,7 +23,9 @@ from ..options.constraints import constraint_flags, is_shaped, take_constraint
 from ..options.generation import generation_flags, generation_options
 from ..options.generation_details import generation_details
 from ..options.loading import load_model, loading_flags, note_builtin
+from ..options.media import media_flags, take_media, with_media
 from ..options.sessions import session_flags, session_model, take_session
+from ..options.speech import speech_flags, take_speech
 from ..options.thinking import Thinking, take_thinking, thinking_flags
 from ..options.tools import take_tools, tool_flags
 
@@ -43,6 +48,8 @@ if TYPE_CHECKING:
     help="Put this file's text, under its name, before the first message.",
 )
 @click.option("-s", "--system", metavar="TEXT", help="System prompt; @FILE reads it from a file.")
+@media_flags
+@speech_flags
 @loading_flags
 @generation_flags
 @generation_details
@@ -73,18 +80,20 @@ def command(
     stats: bool,
     **flags: Any,
 ) -> ExitCode:
-    """Talk with a model; it remembers what was said. PROMPT is the first message.
+    """Talk with a model; it remembers what was said. PROMPT is the first message, with what --image and --audio name.
 
     At a terminal Ctrl-C stops an answer and keeps what has come, Ctrl-D leaves, and /help lists the commands. From a
     pipe each line is one turn, and the answers go to stdout one after the other.
     """
     from ..answers.show import show_answer
+    from ..answers.speech import SpokenOutput
     from ..answers.tool_use import shown_calls
     from ..chat.conversation_files import read_conversation
     from ..chat.dialogue import Dialogue
     from ..chat.piped import answer_lines, answer_messages, read_through
 
     output = Output(env)
+    media, target = take_media(flags), take_speech(flags, env)
     shape = take_constraint(flags, env)
     tools = take_tools(flags, env)
     sessions = take_session(flags, saves=True)
@@ -102,7 +111,16 @@ def command(
         raise click.UsageError("--jsonl takes its messages from standard input; leave PROMPT, -f and --template out")
     loading = {"context_size": context_size, "cpu_threads": cpu_threads, "n_gpu_layers": n_gpu_layers}
 
+    numbers = count(1)
+
     def show(dialogue: Dialogue, answer: Stream) -> Complete:
+        with SpokenOutput(target, env, output, next(numbers), demanded=False) as spoken:
+            heard = spoken.hearing(answer)
+            if jsonl:
+                return read_through(dialogue, heard)
+            return show_text(dialogue, heard, Output(spoken.text_place(env)) if target.is_stdout else output)
+
+    def show_text(dialogue: Dialogue, answer: Stream, output: Output) -> Complete:
         return show_answer(
             ReasoningOnly(answer) if thinking is Thinking.ONLY else answer,
             output,
@@ -123,9 +141,20 @@ def command(
             if session.session is not None:
                 raise click.UsageError(f"the session {session.session.label} has begun; --load begins one")
             session.history = loaded
+        if target and system is None and session.session is None and loaded is None:
+            system = CONVERSATION_PROMPT
         conversation = session.conversation(runner, system)
-        dialogue = Dialogue(conversation, options, tools, session, read_through if jsonl else show)
+        dialogue = Dialogue(conversation, options, tools, session, show)
         try:
+            if target:
+                SpokenOutput(target, env, output).check(runner)
+            if media:
+                question = with_media(media.read(env, output), first or "")
+                assert isinstance(question, ChatMessage)
+                dialogue.answer(question)
+                first = ""
+            if media.reads_stdin:
+                return ExitCode.DONE
             if jsonl:
                 answer_messages(dialogue, env, output)
             elif env.stdin_is_terminal:

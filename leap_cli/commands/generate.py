@@ -97,7 +97,7 @@ def command(
     options = generation_options({**flags, **shape, "tool_choice": tools.choice}, enable_thinking=asked.thinks)
     if system is not None:
         system = read_system(system, env)
-    elif target and not sessions.continues:
+    elif target and background:
         system = CONVERSATION_PROMPT
     text = read_prompt(
         prompt,
@@ -145,6 +145,8 @@ def command(
             env, model := session_model(recorder, env, model), asked.with_slots(loading), verbose=verbose
         ) as runner,
     ):
+        if target and system is None and recorder.session is None:
+            system = CONVERSATION_PROMPT
         question = Question(asked, runner, recorder, tools, system, message)
         if asked.dry_run:
             question.show_prompt(options, place, format)

@@ -121,3 +121,29 @@ def test_a_warm_model_speaks_beside_text(program, miniature, tmp_path) -> None:
             assert frequency(tmp_path / f"{n}.wav") == (pytest.approx(450, abs=5), 1920 * FRAMES["low"])
     finally:
         program("unload", "--all")
+
+
+def test_a_spoken_conversation(program, miniature, tmp_path) -> None:
+    done = program(
+        *("chat", "-m", str(miniature), "--no-save", "--speak", "talk.wav"),
+        stdin="A low tone.\nAnd now, after all of that, a high one.\n",
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ("".join(INTERLEAVED_TEXT) + "\n") * 2
+    assert frequency(tmp_path / "talk.wav") == (pytest.approx(450, abs=5), 1920 * 16)
+    assert frequency(tmp_path / "talk-2.wav") == (pytest.approx(900, abs=5), 1920 * 16)
+
+
+def test_a_kept_conversation_goes_on_aloud_and_is_exported_with_its_sound(program, miniature, tmp_path) -> None:
+    model = str(miniature)
+    assert (
+        program("chat", "-m", model, "--session", "tones", "--speak", "one.wav", stdin="A low tone.\n").returncode == 0
+    )
+    again = program(
+        "chat", "-m", model, "--session", "tones", "--speak", "two.wav", stdin="After all of that a mid one.\n"
+    )
+    assert again.returncode == 0, again.stderr
+    assert frequency(tmp_path / "two.wav") == (pytest.approx(600, abs=5), 1920 * 16)
+    exported = json.loads(program("export", "tones").stdout)
+    text = json.dumps(exported)
+    assert text.count('"speech"') == 2 and text.count('"input_audio": {') == 2
