@@ -33,7 +33,7 @@ class GenerationFinishReason(str, Enum):
     INTERRUPTED = "interrupted"
     """The caller stopped the generation; the partial reply is kept."""
     CONSTRAINT = "constraint"
-    """The constraint allows nothing more, so the text ended there."""
+    """The SDK's name for a text that its constraint ended; leap ends such a text with STOP."""
     ERROR = "error"
     """The generation failed; its partial reply is not in the history."""
 
