@@ -28,6 +28,7 @@ COMMANDS = {
     "unload": TableEntry("leap_cli.commands.unload", "Unload a warm model.", MODELS),
     "serve": TableEntry("leap_cli.commands.serve", "Serve models to other programs over OpenAI's protocol.", MODELS),
     "cache": TableEntry("leap_cli.commands.cache", "List and clear prompts that are kept on disk.", MODELS),
+    "mcp": TableEntry("leap_cli.commands.mcp", "Offer leap's abilities to programs that speak MCP.", BUILD),
     "tools": TableEntry("leap_cli.commands.tools", "List, add, check and call tools for models.", BUILD),
     "schema": TableEntry("leap_cli.commands.schema", "Show and check JSON schemas.", BUILD),
     "templates": TableEntry("leap_cli.commands.templates", "Save prompts and options under a name.", BUILD),

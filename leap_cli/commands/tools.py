@@ -73,7 +73,8 @@ def show(env: Environment, /, name: str, tools_file: tuple[str, ...]) -> ExitCod
 
 @command.command("add")
 @click.argument("name")
-@click.option("--command", "line", required=True, metavar="COMMAND", help="The command and its arguments; no shell.")
+@click.option("--command", "line", metavar="COMMAND", help="The command and its arguments; no shell.")
+@click.option("--mcp", metavar="COMMAND|URL", help="All tools of an MCP server, as NAME_TOOL; needs leap-edge[mcp].")
 @click.option(
     "--schema",
     metavar="SCHEMA",
@@ -82,8 +83,29 @@ def show(env: Environment, /, name: str, tools_file: tuple[str, ...]) -> ExitCod
 @click.option("--description", default="", metavar="TEXT", help="What the tool does, for the model.")
 @click.option("--replace", is_flag=True, help="Replace a tool of the same name.")
 @click.pass_obj
-def add(env: Environment, /, name: str, line: str, schema: str | None, description: str, replace: bool) -> ExitCode:
-    """Register a command as a tool: arguments as JSON on its standard input, the result on its standard output."""
+def add(
+    env: Environment,
+    /,
+    name: str,
+    line: str | None,
+    mcp: str | None,
+    schema: str | None,
+    description: str,
+    replace: bool,
+) -> ExitCode:
+    """Register a command as a tool: arguments as JSON on its standard input, the result on its standard output.
+
+    With --mcp every tool of an MCP server is registered; remove NAME forgets them all.
+    """
+    if (line is None) == (mcp is None):
+        raise click.UsageError("give --command or --mcp")
+    if mcp is not None:
+        if schema is not None or description:
+            raise click.UsageError("--mcp tells the schema and the description itself")
+        added = configured_tools(env).registry.add_server(name, mcp, replace=replace)
+        Output(env).note(f"added {', '.join(added)}")
+        return ExitCode.DONE
+    assert line is not None
     arguments: dict[str, Any] = {"type": "object", "properties": {}, "required": []}
     if schema is not None:
         declared = _declaration(schema, env)

@@ -13,6 +13,7 @@ from ..errors import LeapSerializationError, LeapToolError, LeapToolNotFoundErro
 from ..functions.declaration import LeapFunction
 from ..storage.atomic_files import changing, replace_text
 from .execution import run_process
+from .mcp_servers import McpTool, server_of, tool_name, tools_of
 from .programs import Command, PythonFunction
 
 DECLARE_SECONDS = 30.0
@@ -131,13 +132,38 @@ class CommandRegistry:
                 raise LeapToolError(f"there is a tool {name} already", hint="remove it first, or add it with --replace")
             self._write({**entries, name: entry})
 
+    def add_server(self, name: str, target: str, *, replace: bool = False) -> list[str]:
+        """Register every tool of an MCP server, a command line or a URL; their names, which begin with ``name``.
+
+        The server is asked once, now. Raises LeapToolError when it cannot be.
+        """
+        server = server_of(target)
+        added: dict[str, Any] = {}
+        for tool in tools_of(server):
+            entry = {
+                "command": server.get("command") or [server["url"]],
+                "description": tool["description"],
+                "parameters": tool["parameters"],
+                "mcp": {"name": name, "server": server, "tool": tool["name"]},
+            }
+            self._function(tool_name(name, tool["name"]), entry)
+            added[tool_name(name, tool["name"])] = entry
+        with changing(self._path):
+            entries = {key: entry for key, entry in self._read().items() if not _is_of(entry, name) or not replace}
+            for each in added:
+                if each in entries:
+                    raise LeapToolError(f"there is a tool {each} already", hint="--replace replaces it")
+            self._write({**entries, **added})
+        return list(added)
+
     def remove(self, name: str) -> None:
-        """Forget a command."""
+        """Forget a command, or all tools of the MCP server of this name."""
         with changing(self._path):
             entries = self._read()
-            if name not in entries:
+            left = {key: entry for key, entry in entries.items() if key != name and not _is_of(entry, name)}
+            if len(left) == len(entries):
                 raise LeapToolError(f"there is no registered tool {name}")
-            self._write({key: value for key, value in entries.items() if key != name})
+            self._write(left)
 
     def _function(self, name: str, entry: Any) -> LeapFunction:
         tool = {"name": name, "description": entry["description"], "parameters": entry["parameters"]}
@@ -145,7 +171,9 @@ class CommandRegistry:
             declared = LeapFunction.from_openai(tool, name)
         except LeapSerializationError as error:
             raise LeapToolError(error.message, hint=error.hint) from None
-        return replace(declared, call=Command(tuple(entry["command"])))
+        mcp = entry.get("mcp")
+        call = Command(tuple(entry["command"])) if mcp is None else McpTool(mcp["server"], mcp["tool"])
+        return replace(declared, call=call)
 
     def _read(self) -> dict[str, Any]:
         try:
@@ -175,6 +203,10 @@ def choose(names: Sequence[str], offered: Sequence[LeapFunction]) -> list[LeapFu
         if name not in known:
             raise LeapToolNotFoundError(f"there is no tool {name}", hint=f"known are {', '.join(known) or 'none'}")
     return [known[name] for name in dict.fromkeys(names)]
+
+
+def _is_of(entry: Any, server: str) -> bool:
+    return bool(entry.get("mcp", {}).get("name") == server)
 
 
 def _check_entry(entry: Any) -> None:

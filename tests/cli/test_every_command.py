@@ -38,6 +38,7 @@ WITHOUT_FORMAT = {
     "models manifest create": "a manifest, which is JSON",
     "unload": "names, a line each",
     "cache clear": "nothing",
+    "mcp": "speaks its own protocol",
     "serve": "one URL",
     "tools add": "nothing",
     "tools remove": "nothing",

@@ -1,0 +1,139 @@
+"""``leap mcp``: leap's abilities for programs that speak the Model Context Protocol, over standard input and output."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from leap_core.errors import LeapError, LeapUnavailableError
+
+from ..exit_codes import ExitCode
+from ..framework.click_classes import leap_command
+from ..framework.environment import Environment
+from ..options.loading import BUILTIN, default_model, warm_or_load
+from ..options.value_types import ModelName
+
+if TYPE_CHECKING:
+    from leap_core.runner.contract import ModelRunner
+
+MOST_JOBS = 50
+ABILITIES = ("generate", "extract", "count_tokens", "list_jobs", "job_result", "cancel_job")
+
+
+@leap_command("mcp")
+@click.option("-m", "--model", metavar="MODEL", type=ModelName(), help="The model that answers.")
+@click.pass_obj
+def command(env: Environment, /, model: str | None) -> ExitCode:
+    """Serve leap's abilities to an MCP client over standard input and output: generate, extract, count, jobs.
+
+    The model is loaded by the first call that needs it, or used warm where leap load keeps it. It needs leap-edge[mcp].
+    """
+    try:
+        from mcp.server.mcpserver import MCPServer
+    except ImportError:
+        raise LeapUnavailableError("leap mcp needs the mcp package", hint="pip install 'leap-edge[mcp]'") from None
+    server = MCPServer("leap", instructions="Local language models, and background work on them.", log_level="ERROR")
+    with _Abilities(env, model or default_model(env) or BUILTIN) as abilities:
+        for name in ABILITIES:
+            server.add_tool(getattr(abilities, name))
+        server.run("stdio")
+    return ExitCode.DONE
+
+
+class _Abilities:
+    """What a client may call. The docstrings and annotations are what it is told."""
+
+    def __init__(self, env: Environment, model: str) -> None:
+        self._env, self._model = env, model
+        self._runner: ModelRunner | None = None
+
+    async def generate(
+        self, prompt: str, system: str = "", max_tokens: int = 1024, temperature: float | None = None
+    ) -> str:
+        """Answer a prompt with a local language model."""
+        return await self._answer(prompt, system, {"max_tokens": max_tokens, "temperature": temperature})
+
+    async def extract(self, text: str, schema: dict[str, Any], instructions: str = "") -> str:
+        """Extract data from a text as JSON that satisfies a JSON schema."""
+        asked = instructions or "Extract the data from the text."
+        options = {"json_schema_constraint": json.dumps(schema), "temperature": 0.0}
+        return await self._answer(f"{asked}\n\n{text}", "", options)
+
+    async def count_tokens(self, text: str) -> int:
+        """Count the tokens of the prompt that a text makes."""
+        from leap_core.messages import ChatMessage
+
+        return int(await _in_thread(lambda: self._open().get_prompt_tokens_size([ChatMessage("user", text)])))
+
+    async def list_jobs(self) -> list[dict[str, Any]]:
+        """List the newest background jobs of leap: id, kind, state, progress."""
+        rows: list[dict[str, Any]] = await self._with_jobs(
+            lambda jobs: [_described(job) for job in jobs.list(limit=MOST_JOBS)]
+        )
+        return rows
+
+    async def job_result(self, id: str) -> dict[str, Any]:
+        """The state of a background job, and its result when it has ended."""
+        row: dict[str, Any] = await self._with_jobs(
+            lambda jobs: {**_described(job := jobs.get(id)), "result": job.result, "error": job.error}
+        )
+        return row
+
+    async def cancel_job(self, id: str) -> str:
+        """Cancel a background job."""
+        await self._with_jobs(lambda jobs: jobs.cancel(id, wait=False))
+        return f"{id} is being cancelled"
+
+    async def _answer(self, prompt: str, system: str, options: dict[str, Any]) -> str:
+        return str(await _in_thread(lambda: self._generate(prompt, system, options)))
+
+    def _generate(self, prompt: str, system: str, options: dict[str, Any]) -> str:
+        from leap_core.options import GenerationOptions
+        from leap_core.responses import Complete, require_complete
+
+        conversation = self._open().create_conversation(system or None)
+        stream = conversation.generate_response(prompt, GenerationOptions(**options))
+        last = next((each for each in stream if isinstance(each, Complete)), None)
+        return require_complete(last).full_message.text
+
+    def _open(self) -> ModelRunner:
+        from leap_core.options import ModelLoadingOptions
+
+        if self._runner is None:
+            self._runner = warm_or_load(self._env, self._model, ModelLoadingOptions())
+        return self._runner
+
+    async def _with_jobs(self, act: Any) -> Any:
+        from jobs.client import JobsClient
+
+        def work() -> Any:
+            with JobsClient(self._env.variables) as jobs:
+                return act(jobs)
+
+        return await _in_thread(work)
+
+    def __enter__(self) -> _Abilities:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._runner is not None:
+            self._runner.unload()
+
+
+async def _in_thread(work: Callable[[], Any]) -> Any:
+    """What ``work`` gives. The package tells a client the text of this kind of error alone."""
+    import asyncio
+
+    from mcp.server.mcpserver.exceptions import ToolError
+
+    try:
+        return await asyncio.to_thread(work)
+    except LeapError as error:
+        raise ToolError(error.message if error.hint is None else f"{error.message} ({error.hint})") from None
+
+
+def _described(job: Any) -> dict[str, Any]:
+    return {"id": job.id, "kind": job.kind, "state": job.state.value, "percent": job.percent, "label": job.label}

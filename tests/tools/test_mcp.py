@@ -1,0 +1,100 @@
+"""Tools of MCP servers, with a server of the official package; and leap's own server, with its client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from leap_core.errors import LeapToolError
+from leap_core.messages import LeapFunctionCall
+from leap_core.responses import FunctionCalls
+from leap_core.tools.execution import run_call
+from leap_core.tools.mcp_servers import server_of, tools_of
+from leap_core.tools.policy import ToolPolicy
+from leap_core.tools.sources import CommandRegistry
+
+pytest.importorskip("mcp", reason="needs leap-edge[mcp]")
+
+ROOT = Path(__file__).parent.parent.parent
+SERVER = shlex.join([sys.executable, str(Path(__file__).parent / "mcp_server.py")])
+
+
+@pytest.fixture
+def registry(tmp_path):
+    made = CommandRegistry(tmp_path / "tools.json")
+    made.add_server("three", SERVER)
+    return made
+
+
+def call(registry, name, seconds=30.0, **arguments):
+    function = next(each for each in registry.functions() if each.name == name)
+    return run_call(function, LeapFunctionCall(name, arguments), ToolPolicy(timeout=seconds))
+
+
+def test_the_tools_of_a_server_are_registered_under_its_name_and_called(registry):
+    assert [each.name for each in registry.functions()] == ["three_add", "three_shout", "three_fail"]
+    assert registry.functions()[0].description == "Add two numbers."
+    assert call(registry, "three_add", a=2, b=3).text == "5"
+    assert call(registry, "three_shout", text="zoë").text == "ZOË"
+    assert "there is no argument 'c'" in (call(registry, "three_add", a=1, b=2, c=3).error or "")
+
+
+def test_a_server_that_fails_is_one_clear_error(registry):
+    assert "Error executing tool fail" in (call(registry, "three_fail", how="raise").error or "")
+    assert "the MCP server" in (call(registry, "three_fail", how="die").error or "")
+    begun = time.monotonic()
+    assert "longer than" in (call(registry, "three_fail", seconds=5.0, how="hang").error or "")
+    assert time.monotonic() - begun < 15
+
+
+@pytest.mark.parametrize("target", ["/no/such/program", f"{SERVER} nonsense", "false", "http://127.0.0.1:9/mcp"])
+def test_what_is_no_server_is_refused(target):
+    with pytest.raises(LeapToolError):
+        tools_of(server_of(target), seconds=5.0)
+
+
+def test_servers_are_added_used_and_removed_on_the_command_line(leap):
+    done = leap("tools", "add", "three", "--mcp", SERVER)
+    assert done.code == 0 and "three_add, three_shout, three_fail" in done.stderr
+    assert leap("tools", "add", "three", "--mcp", SERVER).code != 0
+    assert leap("tools", "add", "three", "--mcp", SERVER, "--replace").code == 0
+    leap.script([FunctionCalls((LeapFunctionCall("three_add", {"a": 2, "b": 3}),))], "It is five.")
+    done = leap("generate", "-m", "builtin", "--tool", "three_add", "--allow-tool", "three_add", "2 and 3?")
+    assert (done.code, "It is five." in done.stdout) == (0, True), done.stderr
+    assert leap.runner.requests[1].messages[-1].text == "5"
+    assert leap("tools", "remove", "three").code == 0
+    assert "three_add" not in leap("tools", "list").stdout
+    assert leap("tools", "add", "x").code == 2
+    assert leap("tools", "add", "x", "--command", "cat", "--mcp", "cat").code == 2
+
+
+def test_leap_is_a_server_itself(leap_home):
+    from mcp import Client, StdioServerParameters
+
+    environment = {"LEAP_HOME": str(leap_home), "PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}
+    parameters = StdioServerParameters(
+        command=sys.executable, args=["-m", "leap_cli", "mcp", "-m", "builtin"], env=environment
+    )
+
+    async def use() -> None:
+        async with Client(parameters) as client:
+            names = {tool.name for tool in (await client.list_tools()).tools}
+            assert {"generate", "extract", "count_tokens", "list_jobs", "job_result", "cancel_job"} == names
+            asked = {"prompt": "What is the capital of France?", "temperature": 0, "max_tokens": 40}
+            answer = await client.call_tool("generate", asked)
+            assert "Paris" in answer.content[0].text and not answer.is_error
+            schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+            found = await client.call_tool("extract", {"text": "There are 7 apples.", "schema": schema})
+            assert isinstance(json.loads(found.content[0].text)["n"], int)
+            assert int((await client.call_tool("count_tokens", {"text": "Hello"})).content[0].text) > 3
+            assert not (await client.call_tool("list_jobs", {})).is_error
+            nothing = await client.call_tool("job_result", {"id": "nothing"})
+            assert nothing.is_error and "there is no job" in nothing.content[0].text
+
+    asyncio.run(asyncio.wait_for(use(), 100))
