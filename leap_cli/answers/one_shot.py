@@ -14,6 +14,7 @@ from ..framework.output import Output
 from ..options.constraints import is_shaped
 from ..options.thinking import Thinking
 from .dry_run import show_prompt
+from .fenced_block import FencedBlock
 from .reasoning_only import ReasoningOnly
 from .several import seeded, show_answers
 from .show import show_answer
@@ -99,6 +100,8 @@ class Question:
         conversation = self._conversation()
         answer = respond(self.tools, conversation, self.message, options)
         stream = self.session.keeping(answer, conversation, self.message)
+        if self.asked.extract or self.asked.extract_last:
+            stream = FencedBlock(stream, last=self.asked.extract_last)
         return ReasoningOnly(stream) if self.asked.thinking is Thinking.ONLY else stream
 
     def _conversation(self) -> Conversation:

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "Prompt": ("template", "system", "files", "images", "sounds", "raw", "dry_run", "parameters"),
-    "Answer": ("target", "count", "stream", "format", "output_format", "stats", "speak", "play", "voice", "extract"),
+    "Answer": (
+        "target",
+        "count",
+        "extract",
+        "extract_last",
+        "stream",
+        "format",
+        "output_format",
+        "stats",
+        "speak",
+        "play",
+        "voice",
+    ),
     "Shape": ("json_schema", "json_schema_multi", "choices", "regex", "grammar", "schema_in_prompt"),
     "Reasoning": ("think", "show_thinking"),
     "Sampling": (

@@ -38,6 +38,8 @@ APART = {
         *SESSION,
         "save",
     ),
+    "extract": ("extract_last", "background"),
+    "extract_last": ("background",),
     "count": ("background", *SESSION, "save", "speak", "play"),
     "dry_run": ("background", "speak", "play"),
     "target": ("background",),
@@ -74,6 +76,8 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         metavar="N",
         help="Give N answers, made at once; with --seed S their seeds are S, S+1, ...",
     ),
+    click.option("-x", "--extract", is_flag=True, help="Print the answer's first fenced block alone, such as code."),
+    click.option("--extract-last", is_flag=True, help="Print its last fenced block alone."),
     thinking_flags,
     click.option("--raw", is_flag=True, help="Go on from the prompt as it stands, without the chat template."),
     click.option("--dry-run", is_flag=True, help="Print the prompt as the model would get it, and generate nothing."),
@@ -91,6 +95,8 @@ class OneShot:
     raw: bool
     dry_run: bool
     pattern: str
+    extract: bool = False
+    extract_last: bool = False
 
     @property
     def thinks(self) -> bool:
@@ -137,6 +143,8 @@ def take_one_shot(flags: dict[str, Any]) -> OneShot:
         raw=flags.pop("raw"),
         dry_run=flags.pop("dry_run"),
         pattern=INPUT if template is None else template.prompt,
+        extract=flags.pop("extract"),
+        extract_last=flags.pop("extract_last"),
     )
 
 

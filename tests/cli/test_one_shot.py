@@ -367,3 +367,19 @@ def test_choices_may_be_repeated(leap):
     leap.script("no")
     assert leap("generate", "--choices", "yes", "--choices", "no,maybe", "x").code == 0
     assert leap.runner.requests[0].options.choices_constraint == ["yes", "no", "maybe"]
+
+
+@pytest.mark.parametrize(
+    ("flag", "printed"), [("-x", "print(1)\n"), ("--extract-last", "ls\n"), ("--no-stream", None)]
+)
+def test_a_fenced_block_alone(leap, flag, printed):
+    answer = "Here:\n```python\nprint(1)\n```\nand\n~~~sh\nls\n~~~\nDone."
+    leap.script(answer)
+    done = leap("generate", flag, "x")
+    assert (done.code, done.stdout) == (0, printed or f"{answer}\n")
+
+
+def test_an_answer_without_a_block_stays_whole(leap):
+    leap.script("no code")
+    done = leap("generate", "-m", "builtin", "-x", "x")
+    assert (done.code, done.stdout) == (0, "no code\n") and "no fenced block" in done.stderr
