@@ -1,165 +1,167 @@
-"""Train `builtin-embed` from nothing: `python scripts/train_builtin_embed.py`.
+"""Make `builtin-embed`: `python scripts/train_builtin_embed.py`.
 
-Pairs queries with passages of the repository's own pages and docstrings, and of invented words, and learns vectors in
-which a query is nearest to its passage: an LFM2 that is not causal, its vector that of the first token, as in
-LFM2.5-Embedding. Needs the `train` extra. An interrupted run goes on from its last checkpoint.
+Counts which words stand together in the repository's own pages and docstrings, makes a vector of each word from that
+(latent semantic analysis, with words that mean nearly the same drawn together), and writes an LFM2 that is not causal
+and whose first token looks at all words by how much they tell. Nothing is learned by gradients: a minute is enough.
+Needs the `train` extra.
 """
 
 from __future__ import annotations
 
 import argparse
-import pickle
-import random
-import time
+import math
+from collections import Counter, defaultdict
 from pathlib import Path
 
+import numpy as np
 import torch
-import torch.nn.functional as F
 from builtin_data.export import write_gguf
-from builtin_data.muon import Muon
 from builtin_data.network import Network, Shape
 from builtin_data.passages import common_words, passages
-from builtin_data.retrieval_pairs import make_pair
+from builtin_data.phrases import phrases
 from builtin_data.tokenizer import BOS, Vocabulary, learn_closed
-from tokenizers import Tokenizer
 from torch import Tensor
 
 SEED = 43
 MOST_TOKENS = 6000
-BATCH, LONGEST = 80, 128
-"""Pairs of a step, and tokens of a text."""
-MATRIX_RATE, OTHER_RATE = 2e-3, 2e-3
-WARM_UP, STEADY = 30, 0.4
-SHARPNESS = 20.0
-"""Cosines are multiplied by it before the softmax over all passages of a batch."""
-QUERY, DOCUMENT = "query: ", "document: "
+PREFIXES = ("query: ", "document: ")
+HEADS, HEAD_WIDTH = 8, 32
+WIDTH = HEADS * HEAD_WIDTH
+MEANING = WIDTH - HEAD_WIDTH
+"""Numbers of a word's vector that say what it means. The last block says how much it tells."""
+TELLING, ALWAYS = WIDTH - 2, WIDTH - 1
+"""How much a word tells, and what makes the two together as long as for every other word."""
+STILL = HEAD_WIDTH // 2 - 1
+"""The number of a head that positions turn least: by 0.001 over 512 tokens."""
+TOGETHER, ALIKE, OWN = 1.0, 0.5, 0.3
+"""Shares of a word's vector: by the words around it, by those that mean nearly the same, and of its own."""
+LEAST = 0.02
+"""Of the weight of the word that tells most, what one without a sense of its own has."""
+SHARP = 5.0
+"""Natural logarithms of weights lie between -SHARP and 0."""
 OUTPUT = Path(__file__).resolve().parent.parent / "leap_core" / "builtin" / "builtin-embed.gguf"
 NAME = "leap built-in demo, embed"
 DESCRIPTION = "A tiny LFM2 encoder for searching in English texts; a demonstration and test model of leap."
 
 
-def vocabulary(rng: random.Random) -> Vocabulary:
+def vocabulary() -> Vocabulary:
     texts = [text for passage in passages() for text in (passage.text, passage.text.lower(), f" {passage.heading}")]
     texts += [f" {word}" for word in common_words()] * 3
-    texts += [make_pair(rng).query for _ in range(5000)]
+    texts += [f" {line.replace(',', '')}" for line in phrases("synonyms", "groups")] * 4
     return learn_closed(texts, MOST_TOKENS, frequency=4)
 
 
-def kept_vocabulary(path: Path) -> Vocabulary:
-    """Learned once for a run and kept beside its checkpoint."""
-    if not path.exists():
-        path.write_bytes(pickle.dumps(vocabulary(random.Random(SEED))))
-    kept: Vocabulary = pickle.loads(path.read_bytes())
-    return kept
+def stem(token: str) -> str:
+    """What tokens of one word share: small letters, no space before it, no common ending."""
+    word = token.removeprefix("Ġ").lower()
+    if not word.isascii() or not word.isalpha() or len(word) < 4:
+        return word
+    for ending, instead in (("ies", "y"), ("sses", "ss"), ("ing", ""), ("ed", ""), ("es", ""), ("s", ""), ("e", "")):
+        if word.endswith(ending) and len(word) - len(ending) >= 3 and not word.endswith("ss"):
+            word = word.removesuffix(ending) + instead
+            break
+    return word[:-1] if len(word) > 4 and word[-1] == word[-2] and word[-1] not in "ls" else word
 
 
-def embedder_shape(size: int) -> Shape:
-    return Shape(size, 256, 2, (1,), 8, 4, 32, 320, 3, 512, causal=False)
+def counted(words: Vocabulary) -> tuple[dict[str, int], list[Counter[int]]]:
+    """The number of each stem, and how often each stands in every passage."""
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(map(stem, words.tokens)))}
+    of_token = [numbers[stem(token)] for token in words.tokens]
+    texts = [f" {passage.heading}\n {passage.text}" for passage in passages()]
+    return numbers, [Counter(of_token[token] for token in each.ids) for each in words.encoder().encode_batch(texts)]
 
 
-def padded(encoder: Tokenizer, texts: list[str]) -> tuple[Tensor, Tensor]:
-    """Token ids [texts, length], the first being the start of text, and where a text has ended."""
-    rows = [[BOS, *encoding.ids][:LONGEST] for encoding in encoder.encode_batch(texts)]
-    ids = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.long)
-    ended = torch.ones_like(ids, dtype=torch.bool)
-    for index, row in enumerate(rows):
-        ids[index, : len(row)] = torch.tensor(row)
-        ended[index, : len(row)] = False
-    return ids, ended
+def weights(numbers: dict[str, int], counts: list[Counter[int]]) -> np.ndarray:
+    """How much each stem tells, from LEAST to 1: the fewer passages it stands in, the more."""
+    found = np.zeros(len(numbers))
+    for each in counts:
+        found[list(each)] += 1
+    weight = np.log((len(counts) + 1) / (found + 1)) / math.log(len(counts) + 1)
+    for name, number in numbers.items():
+        if not name.isalnum() or len(name) == 1:
+            weight[number] *= 0.3
+    return np.clip(weight, LEAST, 1.0) ** 1.5
 
 
-def vectors(network: Network, ids: Tensor, ended: Tensor) -> Tensor:
-    """One vector of length 1 for each text."""
-    x = network.embedding(ids).masked_fill(ended[..., None], 0.0).bfloat16()
-    return F.normalize(network.run(x, ended)[:, 0].float(), dim=-1)
+def meanings(numbers: dict[str, int], counts: list[Counter[int]], weight: np.ndarray) -> np.ndarray:
+    """A vector of length 1 for each stem [stems, MEANING]."""
+    generator = np.random.default_rng(SEED)
+    table = np.zeros((len(numbers), len(counts)), dtype=np.float32)
+    for column, each in enumerate(counts):
+        for number, count in each.items():
+            table[number, column] = (1 + math.log(count)) * weight[number]
+    table /= np.linalg.norm(table, axis=0, keepdims=True) + 1e-9
+    torch.manual_seed(SEED)
+    left, strength, _ = torch.svd_lowrank(torch.from_numpy(table), MEANING, niter=3)
+    together = _unit((left * strength.sqrt()).numpy())
+    own = _unit(generator.normal(size=(len(numbers), MEANING)))
+    together[np.abs(table).sum(1) == 0] = 0.0
+    vectors = TOGETHER * together + OWN * own
+    alike: dict[int, list[int]] = defaultdict(list)
+    for line in phrases("synonyms", "groups"):
+        group = [numbers[stem(word.strip())] for word in line.split(",") if stem(word.strip()) in numbers]
+        for number in group:
+            alike[number] += [other for other in group if other != number]
+    drawn = vectors.copy()
+    for number, others in alike.items():
+        drawn[number] += ALIKE * vectors[sorted(set(others))].sum(0) / math.sqrt(max(1, len(set(others))))
+    return _unit(drawn)
 
 
-class Trainer:
-    """The encoder with its two optimizers: Muon for the matrices, AdamW for embedding, norms and kernels."""
+def _unit(rows: np.ndarray) -> np.ndarray:
+    return rows / (np.linalg.norm(rows, axis=1, keepdims=True) + 1e-9)
 
-    def __init__(self, words: Vocabulary, steps: int, seed: int) -> None:
-        torch.manual_seed(seed)
-        self.encoder, self.rng = words.encoder(), random.Random(seed)
-        self.network = Network(embedder_shape(len(words.tokens)))
-        torch.nn.init.normal_(self.network.embedding.weight, std=0.3)
-        named = list(self.network.named_parameters())
-        matrices = [p for name, p in named if p.ndim == 2 and "embedding" not in name and "kernel" not in name]
-        chosen = {id(p) for p in matrices}
-        self.muon = Muon(matrices)
-        others = [p for _, p in named if id(p) not in chosen]
-        self.adam = torch.optim.AdamW(others, lr=OTHER_RATE, betas=(0.9, 0.95), weight_decay=0.0)
-        self.step, self.steps = 0, steps
 
-    @property
-    def rate(self) -> float:
-        falling = (self.steps - self.step) / (self.steps * (1 - STEADY))
-        return min(1.0, (self.step + 1) / WARM_UP, falling)
+def embedding(words: Vocabulary) -> Tensor:
+    """The row of every token: its meaning, and the logarithm of its weight as one of two numbers of length 1."""
+    numbers, counts = counted(words)
+    weight = weights(numbers, counts)
+    vectors = meanings(numbers, counts, weight)
+    rows = np.zeros((len(words.tokens), WIDTH), dtype=np.float32)
+    silent = {BOS, *words.encoder().encode("".join(PREFIXES)).ids, *range(len(words.special))}
+    for token, text in enumerate(words.tokens):
+        number = numbers[stem(text)]
+        log_weight = -SHARP if token in silent else max(-SHARP, math.log(weight[number]))
+        rows[token, TELLING] = log_weight / SHARP
+        rows[token, ALWAYS] = math.sqrt(1 - rows[token, TELLING] ** 2)
+        if token not in silent:
+            rows[token, :MEANING] = vectors[number]
+        else:
+            rows[token, MEANING] = 1.0  # as long as the others, and left out by the final norm
+    return torch.from_numpy(rows)
 
-    def learn(self) -> tuple[float, float]:
-        """One step over a batch of pairs; returns the loss and how many passages were nearest to their query."""
-        pairs = [make_pair(self.rng) for _ in range(BATCH)]
-        keys = torch.tensor([pair.key for pair in pairs])
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            queries = vectors(self.network, *padded(self.encoder, [QUERY + pair.query for pair in pairs]))
-            documents = vectors(self.network, *padded(self.encoder, [DOCUMENT + pair.passage for pair in pairs]))
-        same = (keys[:, None] == keys[None, :]) & ~torch.eye(BATCH, dtype=torch.bool)
-        scores = (SHARPNESS * queries @ documents.T).masked_fill(same, -torch.inf)
-        right = torch.arange(BATCH)
-        loss = (F.cross_entropy(scores, right) + F.cross_entropy(scores.T, right)) / 2
-        self.network.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
-        for group in self.adam.param_groups:
-            group["lr"] = OTHER_RATE * self.rate
-        self.adam.step()
-        self.muon.step(MATRIX_RATE * self.rate)
-        self.step += 1
-        return loss.item(), (scores.argmax(1) == right).float().mean().item()
 
-    def save(self, path: Path) -> None:
-        state = {"network": self.network.state_dict(), "adam": self.adam.state_dict(), "muon": self.muon.state()}
-        torch.save({**state, "step": self.step}, path.with_suffix(".part"))
-        path.with_suffix(".part").replace(path)
-
-    def restore(self, path: Path) -> None:
-        state = torch.load(path)
-        self.network.load_state_dict(state["network"])
-        self.adam.load_state_dict(state["adam"])
-        self.muon.restore(state["muon"])
-        self.step = state["step"]
+def make(words: Vocabulary) -> Network:
+    """The network whose first token ends as the sum of all meanings by their weights."""
+    shape = Shape(len(words.tokens), WIDTH, 2, (1,), HEADS, HEADS, HEAD_WIDTH, 32, 3, 512, causal=False)
+    network = Network(shape)
+    with torch.no_grad():
+        network.embedding.weight.copy_(embedding(words))
+        for layer in network.layers:
+            layer.be_nothing()
+        attention = network.layers[1].mixer
+        for matrix in (attention.q, attention.k, attention.v, attention.out):
+            matrix.weight.zero_()
+        attention.v.weight[range(MEANING), range(MEANING)] = 1.0
+        attention.out.weight[range(MEANING), range(MEANING)] = 1.0
+        for head in range(HEADS):
+            first = head * HEAD_WIDTH
+            attention.q.weight[first + STILL, ALWAYS] = 1.0
+            attention.k.weight[first + STILL, TELLING] = 1.0
+            attention.k.weight[first + STILL - 1, ALWAYS] = 1.0
+        attention.q_norm.weight.fill_(SHARP / HEAD_WIDTH**0.5)
+        network.norm.weight[MEANING:] = 0.0
+    return network
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--work", type=Path, default=Path("builtin-embed-training"), help="where checkpoints go")
-    parser.add_argument("--output", type=Path, default=OUTPUT, help="the GGUF to write at the end")
-    parser.add_argument("--steps", type=int, default=500)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--save-every", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--output", type=Path, default=OUTPUT, help="the GGUF to write")
     options = parser.parse_args()
-    options.work.mkdir(parents=True, exist_ok=True)
-    torch.set_num_threads(options.threads)
-    words = kept_vocabulary(options.work / "vocabulary.pickle")
-    trainer = Trainer(words, options.steps, options.seed)
-    checkpoint = options.work / "checkpoint.pt"
-    if checkpoint.exists():
-        trainer.restore(checkpoint)
-        trainer.rng.seed(f"{options.seed}/{trainer.step}")
-    size = sum(p.numel() for p in trainer.network.parameters())
-    print(f"{size:,} parameters, {len(words.tokens)} tokens", flush=True)
-    began, average, nearest = time.monotonic(), None, 0.0
-    while trainer.step < trainer.steps:
-        loss, part = trainer.learn()
-        average = loss if average is None else 0.95 * average + 0.05 * loss
-        nearest += 0.05 * (part - nearest)
-        if trainer.step % 20 == 0:
-            spent = f"{time.monotonic() - began:.0f} s, {time.process_time():.0f} s of a core"
-            print(f"step {trainer.step} loss {average:.4f}, nearest {nearest:.3f}, {spent}", flush=True)
-        if trainer.step % options.save_every == 0:
-            trainer.save(checkpoint)
-            write_gguf(trainer.network, words, options.work / "model.gguf", NAME, DESCRIPTION)
-    write_gguf(trainer.network, words, options.output, NAME, DESCRIPTION)
+    words = vocabulary()
+    network = make(words)
+    print(f"{sum(p.numel() for p in network.parameters()):,} parameters, {len(words.tokens)} tokens", flush=True)
+    write_gguf(network, words, options.output, NAME, DESCRIPTION, PREFIXES)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,11 @@ from ..framework.environment import Environment
 Item = CompletionItem[str]
 Source = Callable[[click.Context, str], Iterable[Item]]
 
-BUILTINS = {"builtin": "the demo model that leap brings along", "builtin-audio": "one that hears notes and beeps"}
+BUILTINS = {
+    "builtin": "the demo model that leap brings along",
+    "builtin-audio": "one that hears notes and beeps",
+    "builtin-embed": "one that makes vectors of texts",
+}
 OWN_TOOLS = ("current_time", "calculate", "read_file")
 
 

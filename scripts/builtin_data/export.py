@@ -52,11 +52,17 @@ def _token_types(vocabulary: Vocabulary) -> list[int]:
 
 
 def write_gguf(
-    network: Network, vocabulary: Vocabulary, path: Path, name: str = NAME, description: str = DESCRIPTION
+    network: Network,
+    vocabulary: Vocabulary,
+    path: Path,
+    name: str = NAME,
+    description: str = DESCRIPTION,
+    prefixes: tuple[str, str] = ("", ""),
 ) -> None:
     """Write the file under another name first, so that a reader never sees half of it.
 
-    A network that is not causal is written as an encoder whose vector of a text is that of its first token.
+    A network that is not causal is written as an encoder whose vector of a text is that of its first token; `prefixes`
+    is what it reads before a query and before a document.
     """
     shape = network.shape
     draft = path.with_suffix(".part")
@@ -94,6 +100,8 @@ def write_gguf(
     else:
         writer.add_causal_attention(False)
         writer.add_pooling_type(gguf.PoolingType.CLS)
+        for kind, prefix in zip(("query", "document"), prefixes, strict=True):
+            writer.add_string(f"leap.embedding.{kind}_prefix", prefix)
     for tensor_name, tensor in _tensors(network).items():
         values = tensor.detach().float().numpy().astype(np.float32)
         if values.ndim == 2 and values.shape[1] % 32 == 0:

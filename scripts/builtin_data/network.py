@@ -32,6 +32,7 @@ class Shape:
     theta: float = 1e6
     epsilon: float = 1e-5
     causal: bool = True
+    """Without it only written, as an encoder; it is not computed here."""
 
 
 class Norm(nn.Module):
@@ -49,21 +50,20 @@ class Norm(nn.Module):
 
 
 class ShortConvolution(nn.Module):
-    """Gated depthwise convolution over the last `kernel` positions, or where nothing is causal, around each."""
+    """Gated causal depthwise convolution over the last `kernel` positions."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.in_proj = nn.Linear(shape.width, 3 * shape.width, bias=False)
         self.out_proj = nn.Linear(shape.width, shape.width, bias=False)
         self.kernel = nn.Parameter(torch.randn(shape.width, shape.kernel) * shape.kernel**-0.5)
-        self.behind = 0 if shape.causal else (shape.kernel - 1) // 2
 
-    def forward(self, x: Tensor, rotation: Rotation, seen: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, rotation: Rotation) -> Tensor:
         gate_in, gate_out, value = self.in_proj(x).chunk(3, dim=-1)
         signal = gate_in * value
         taps = self.kernel.to(x.dtype)
         size = taps.shape[1]
-        padded = F.pad(signal, (0, 0, size - 1 - self.behind, self.behind))
+        padded = F.pad(signal, (0, 0, size - 1, 0))
         length = x.shape[1]
         mixed = sum(padded[:, tap : tap + length] * taps[:, tap] for tap in range(size))
         return self.out_proj(gate_out * mixed)
@@ -76,19 +76,18 @@ def rotate(x: Tensor, rotation: Rotation) -> Tensor:
     return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1).to(x.dtype)
 
 
-def _attend(q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None) -> Tensor:
-    """Attention to what is `seen`, or without it causal; for short rows the plain product is faster on a processor."""
+def _attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Causal attention; for short rows the plain product is the faster one on a processor."""
     length = q.shape[-2]
     if length > SHORT:
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=seen, is_causal=seen is None)
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
     scores = (q @ k.mT).float() * q.shape[-1] ** -0.5
-    if seen is None:
-        seen = torch.ones(length, length, dtype=torch.bool, device=q.device).tril()
+    seen = torch.ones(length, length, dtype=torch.bool, device=q.device).tril()
     return scores.masked_fill(~seen, -torch.inf).softmax(-1).to(v.dtype) @ v
 
 
 class Attention(nn.Module):
-    """Grouped-query attention with normed queries and keys."""
+    """Causal grouped-query attention with normed queries and keys."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -100,7 +99,7 @@ class Attention(nn.Module):
         self.q_norm = Norm(shape.head_width, shape.epsilon)
         self.k_norm = Norm(shape.head_width, shape.epsilon)
 
-    def forward(self, x: Tensor, rotation: Rotation, seen: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, rotation: Rotation) -> Tensor:
         batch, length, _ = x.shape
         heads = (batch, length, -1, self.shape.head_width)
         q = rotate(self.q_norm(self.q(x).view(heads)).transpose(1, 2), rotation)
@@ -108,7 +107,7 @@ class Attention(nn.Module):
         v = self.v(x).view(heads).transpose(1, 2)
         group = self.shape.heads // self.shape.kv_heads
         k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
-        mixed = _attend(q, k, v.to(q.dtype), seen)
+        mixed = _attend(q, k, v.to(q.dtype))
         return self.out(mixed.transpose(1, 2).reshape(batch, length, -1))
 
 
@@ -134,8 +133,8 @@ class Layer(nn.Module):
         for matrix in self.outputs:
             nn.init.zeros_(matrix.weight)
 
-    def forward(self, x: Tensor, rotation: Rotation, seen: Tensor | None = None) -> Tensor:
-        x = x + self.mixer(self.mixer_norm(x), rotation, seen)
+    def forward(self, x: Tensor, rotation: Rotation) -> Tensor:
+        x = x + self.mixer(self.mixer_norm(x), rotation)
         normed = self.feed_norm(x)
         return x + self.down(F.silu(self.gate(normed)) * self.up(normed))
 
@@ -169,18 +168,12 @@ class Network(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         return self.run(self.embedding(tokens))
 
-    def run(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
-        """Embedded tokens or media [batch, length, width] to hidden states.
-
-        `padding` [batch, length] is where a row of a network that is not causal has ended; its embeddings are zeros.
-        """
+    def run(self, x: Tensor) -> Tensor:
+        """Embedded tokens or media [batch, length, width] to hidden states."""
         length = x.shape[1]
         rotation = (self.cos[:length], self.sin[:length])
-        seen = None if padding is None else ~padding[:, None, None, :]
         for layer in self.layers:
-            x = layer(x, rotation, seen)
-            if padding is not None:
-                x = x.masked_fill(padding[..., None], 0.0)
+            x = layer(x, rotation)
         return self.norm(x)
 
     def logits(self, hidden: Tensor) -> Tensor:

@@ -1,9 +1,8 @@
-"""Passages to learn from: the sections of the repository's pages, docstrings of its modules, and invented ones."""
+"""Passages to learn from: the sections of the repository's pages, and docstrings of its modules."""
 
 from __future__ import annotations
 
 import ast
-import random
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -20,7 +19,6 @@ LONGEST, SHORTEST = 110, 8
 """Words of a passage: longer ones are cut at ends of lines."""
 WORD = re.compile(r"[A-Za-z][\w'-]*|\d+")
 MARKS = re.compile(r"[`*#|]|\[|\]\([^)]*\)|<[^>]+>")
-SYLLABLES = ("ba", "co", "dri", "fel", "gu", "ham", "jo", "kra", "li", "mon", "nu", "per", "qui", "ros", "sta", "tev")
 
 
 class Passage(NamedTuple):
@@ -84,14 +82,3 @@ def common_words() -> list[str]:
     texts = [entry for file in files for part in sections(file).values() for entry in part]
     texts += [passage.text for passage in passages()]
     return sorted({word.lower() for text in texts for word in WORD.findall(text) if len(word) > 2})
-
-
-def invented_word(rng: random.Random) -> str:
-    return "".join(rng.choice(SYLLABLES) for _ in range(rng.randint(2, 4)))
-
-
-def invented_passage(rng: random.Random) -> Passage:
-    """Words with no sense, so that words themselves are what is learned from it."""
-    words = common_words()
-    text = [invented_word(rng) if rng.random() < 0.25 else rng.choice(words) for _ in range(rng.randint(12, 50))]
-    return Passage(" ".join(rng.sample(text, 3)), " ".join(text))

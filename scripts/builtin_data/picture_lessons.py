@@ -46,6 +46,18 @@ MOST_TURNS, EXTRACTED, ALONE = 4, 0.06, 0.03
 picture is sent alone."""
 
 
+ASKED = {
+    "colour": 2,
+    "background": 1,
+    "shape": 2,
+    "count": 4,
+    "where": 3,
+    "at": 2,
+    "side": 2,
+    "exists": 3,
+    "describe": 2,
+}
+"""How often what is asked, beside what is extracted."""
 PARTS = (1, len(SHAPES) + 1, len(COLOURS) + 1, len(PLACES))
 """How many values the head tells of each label."""
 MEAN = 8.0
@@ -84,7 +96,7 @@ def vocabulary(rng: random.Random) -> Vocabulary:
 
 
 def _turns(scene: Scene, rng: random.Random, count: int) -> list[Turn]:
-    kinds = rng.choices([kind for kind in KINDS if kind != "extract"], k=count)
+    kinds = rng.choices(list(ASKED), list(ASKED.values()), k=count)
     return [Turn(question.text, question.answer) for question in (ask(scene, kind, rng) for kind in kinds)]
 
 

@@ -33,6 +33,7 @@ HUB = "https://huggingface.co"
         ("builtin", Builtin()),
         ("BUILTIN", Builtin()),
         ("Builtin-Audio", Builtin("builtin-audio")),
+        ("builtin-embed", Builtin("builtin-embed")),
         ("a/b", Repository("a/b", None)),
         ("a/b:q4_0", Repository("a/b", "q4_0")),
         ("hf:a/b", Repository("a/b", None)),
