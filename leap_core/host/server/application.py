@@ -12,6 +12,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ...errors import LeapError, LeapGenerationError, LeapUnavailableError
+from ...loading import load_local_for_embedding
+from .embedding_endpoints import EmbeddingEndpoints, EmbeddingModels
 from .generation_endpoints import GenerationEndpoints
 from .http_errors import Refused, answer
 from .loaded_models import LoadedModels
@@ -23,9 +25,13 @@ log = logging.getLogger("leap.host")
 
 
 def build_app(
-    models: LoadedModels, generation: GenerationEndpoints, more_routes: list[Route] | None = None
+    models: LoadedModels,
+    generation: GenerationEndpoints,
+    more_routes: list[Route] | None = None,
+    embedding: EmbeddingModels | None = None,
 ) -> Starlette:
-    """The endpoints of OpenAI's and Anthropic's protocols over these models, and further routes."""
+    """The endpoints of OpenAI's and Anthropic's protocols over these models, and further routes. ``embedding``: the
+    models for vectors; by default those of this machine."""
     about = ModelEndpoints(models, generation.metrics, [route.path for route in more_routes or ()])
     routes = [
         Route("/health", about.health),
@@ -42,6 +48,7 @@ def build_app(
         Route("/v1/messages", generation.messages, methods=["POST"]),
         Route("/v1/messages/count_tokens", generation.count_tokens, methods=["POST"]),
         Route("/v1/audio/transcriptions", transcriptions(models), methods=["POST"]),
+        *EmbeddingEndpoints(embedding or EmbeddingModels(load_local_for_embedding)).routes(),
         *(more_routes or ()),
     ]
     handlers: dict[Any, Any] = {
