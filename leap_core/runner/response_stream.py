@@ -54,6 +54,8 @@ class ResponseStream:
         self._reader = threading.Condition()
         self._unread = 0
         self._is_gone: Callable[[], bool] = lambda: False
+        self._generating: threading.Thread | None = None
+        """Generates for an asynchronous reader."""
         self.reader: Reader | None = None
         """Who took the last response."""
         self.stopped = False
@@ -133,7 +135,12 @@ class ResponseStream:
         """``close`` without blocking the event loop, as ``contextlib.aclosing`` calls it."""
         import asyncio
 
-        await asyncio.to_thread(self.close)
+        def close() -> None:
+            self.close()
+            if self._generating is not None:
+                self._generating.join()
+
+        await asyncio.to_thread(close)
 
     def __enter__(self) -> ResponseStream:
         return self
@@ -172,7 +179,7 @@ class ResponseStream:
             else:
                 hand_over(None)
 
-        thread = threading.Thread(target=generate, name="leap-async", daemon=True)
+        thread = self._generating = threading.Thread(target=generate, name="leap-async", daemon=True)
         thread.start()
         finished = False
         try:
