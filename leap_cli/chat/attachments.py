@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+from pathlib import Path
+
 import click
 
 from leap_core.media.sniffing import SNIFFED_BYTES, kind_of_medium
@@ -11,6 +15,8 @@ from ..framework.environment import Environment
 from ..framework.output import Output
 from ..input.media_files import read_audio, read_image
 from ..input.text_files import attach
+
+LONGEST_PATH = 4096
 
 
 def read_part(name: str, env: Environment, output: Output) -> ChatMessageContent:
@@ -25,6 +31,30 @@ def read_part(name: str, env: Environment, output: Output) -> ChatMessageContent
     if kind == "audio":
         return read_audio(name, env, output)
     return Text(attach(name, env) + "\n\n")
+
+
+def pasted_medium(line: str, env: Environment) -> Path | None:
+    """The picture or sound whose path is all of a line, as terminals paste it when a file is dropped on them: quoted,
+    with backslashes before spaces, or as a ``file:`` URL."""
+    line = line.strip()
+    if not line or "\n" in line or len(line) > LONGEST_PATH:
+        return None
+    if line.startswith("file://"):
+        from urllib.parse import unquote, urlsplit
+
+        name = unquote(urlsplit(line).path)
+    else:
+        try:
+            words = shlex.split(line)
+        except ValueError:  # an apostrophe
+            words = []
+        name = words[0] if len(words) == 1 else line
+    path = env.cwd / os.path.expanduser(name)
+    try:
+        with path.open("rb") as file:
+            return path if kind_of_medium(file.read(SNIFFED_BYTES)) else None
+    except (OSError, ValueError):
+        return None
 
 
 def describe_part(part: ChatMessageContent) -> str:

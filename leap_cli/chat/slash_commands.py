@@ -219,9 +219,11 @@ COMMANDS = (
     SlashCommand("clear", "", "Begin anew with the same system prompt.", clear),
     SlashCommand("quit", "", "Leave, like Ctrl-D.", leave),
 )
-BY_NAME = {command.name: command for command in COMMANDS} | {
-    alias: command for alias in ("exit", "bye") for command in COMMANDS if command.name == "quit"
-} | {"show": next(command for command in COMMANDS if command.name == "set")}
+BY_NAME = (
+    {command.name: command for command in COMMANDS}
+    | {alias: command for alias in ("exit", "bye") for command in COMMANDS if command.name == "quit"}
+    | {"show": next(command for command in COMMANDS if command.name == "set")}
+)
 KEYS = """
 Enter sends; Alt-Enter, or a backslash at the line's end, begins a new line.
 Ctrl-C stops an answer, or clears the line; Ctrl-D leaves; TAB completes.

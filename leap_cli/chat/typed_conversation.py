@@ -14,6 +14,7 @@ from leap_core.messages import ChatMessage, ChatMessageContent, ChatMessageRole,
 from ..framework.environment import Environment
 from ..framework.output import Output
 from ..framework.text_arguments import text_argument
+from .attachments import pasted_medium
 from .dialogue import Dialogue
 from .line_editor import Typing
 
@@ -70,6 +71,9 @@ class TypedConversation:
         """Run a slash command, or answer a message."""
         text = text_argument(text, "what was typed")
         editing, self.editing = self.editing, None
+        medium = None if editing is not None else pasted_medium(text, self.env)
+        if medium is not None:
+            text = f"/attach {medium}"
         if not text.strip() or self.run_command(self, text):
             return
         if text.startswith("//"):

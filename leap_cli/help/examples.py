@@ -31,9 +31,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "leap download LFM2.5-350M:Q8_0 --dry-run",
         "leap download LiquidAI/LFM2-350M-GGUF:Q4_0 --background",
     ),
-    "index make": (
-        "leap index make notes . --include '*.py' --words-only",
-    ),
+    "index make": ("leap index make notes . --include '*.py' --words-only",),
     "index list": ("leap index list",),
     "index info": ("leap index info notes --format json",),
     "index update": ("leap index update",),

@@ -369,9 +369,7 @@ def test_choices_may_be_repeated(leap):
     assert leap.runner.requests[0].options.choices_constraint == ["yes", "no", "maybe"]
 
 
-@pytest.mark.parametrize(
-    ("flag", "printed"), [("-x", "print(1)\n"), ("--extract-last", "ls\n"), ("--no-stream", None)]
-)
+@pytest.mark.parametrize(("flag", "printed"), [("-x", "print(1)\n"), ("--extract-last", "ls\n"), ("--no-stream", None)])
 def test_a_fenced_block_alone(leap, flag, printed):
     answer = "Here:\n```python\nprint(1)\n```\nand\n~~~sh\nls\n~~~\nDone."
     leap.script(answer)

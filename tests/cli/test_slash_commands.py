@@ -154,6 +154,20 @@ def test_attach_sends_files_with_the_next_message_only(leap, talk):
     assert "sea.png: converted to JPEG" in done.stderr
 
 
+def test_the_path_of_a_picture_that_is_pasted_attaches_it(leap, talk):
+    place = leap.home.parent / "my pictures"
+    place.mkdir()
+    picture = place / "a cat.jpg"
+    picture.write_bytes(JPEG)
+    (place / "notes.txt").write_text("a note")
+    escaped = str(picture).replace(" ", "\\ ")
+    runner = leap.script("1", "2")
+    done = talk(f"'{picture}'", escaped, picture.as_uri(), str(picture), "What is it?", "my pictures/notes.txt")
+    assert [type(part) for part in runner.requests[0].messages[-1].content] == [Image] * 4 + [Text]
+    assert "it goes with your next message" in done.stdout
+    assert runner.requests[1].messages[-1] == ChatMessage("user", "my pictures/notes.txt")
+
+
 def test_tools_shows_and_chooses_tools(leap, talk):
     runner = leap.script("1", "2", "3")
     done = talk("/tools", "one", "/tools calculate, current_time", "two", "/tools none", "three", "/tools nonsense")
