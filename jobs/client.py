@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,9 +26,13 @@ from leap_core.options import GenerationOptions
 
 from .configuration import JobsConfiguration
 from .keeper.keeper import WorkerKeeper
+from .results import lines_of, write_lines
+from .shared_submission import model_and_digest, shared_batch, shared_job
 from .submission import BUILTIN, batch_job, discard_input, download_job, generation_job, transcription_job
+from .table.batch_submission import add_batch
 from .table.job import FINAL, KINDS, Job, JsonObject, State
 from .table.table import NewJob, Table
+from .table.worker_rows import WorkerRow, WorkerRows
 from .watching import JobWatcher
 
 if TYPE_CHECKING:
@@ -36,6 +40,10 @@ if TYPE_CHECKING:
     from leap_core.functions import LeapFunction
 
     from .queue import Queues
+
+
+WORKERS_SECONDS = 5.0
+"""Between two looks whether any worker of a server is alive."""
 
 
 @dataclass(frozen=True)
@@ -52,14 +60,23 @@ class JobsClient(JobWatcher):
     """The jobs of one data directory. Safe to use from several threads; a context manager.
 
     ``variables`` stand for the process's environment. With ``autostart`` a worker is started where none
-    runs; without it jobs wait for one.
+    runs; without it jobs wait for one. ``on_warning``
+    hears that a job will have to wait for long.
     """
 
-    def __init__(self, variables: Mapping[str, str] | None = None, *, autostart: bool = True) -> None:
+    def __init__(
+        self,
+        variables: Mapping[str, str] | None = None,
+        *,
+        autostart: bool = True,
+        on_warning: Callable[[str], object] = lambda _message: None,
+    ) -> None:
         self._variables = dict(os.environ if variables is None else variables)
         self.configuration = JobsConfiguration.from_environment(self._variables)
         self.table = Table(self.configuration.table_place)
-        self._autostart = autostart
+        self._autostart, self._on_warning = autostart, on_warning
+        self._warned: str | None = None
+        self._workers_looked = float("-inf")
         self._queues: Queues | None = None
         self._keeper = WorkerKeeper(self.configuration, self._variables)
 
@@ -96,11 +113,12 @@ class JobsClient(JobWatcher):
         """A job that answers a prompt, to be submitted with others. ``loading``: fields of ModelLoadingOptions.
         ``host``: use the warm model where there is one. ``speech``: the file for what the model says aloud. Raises
         LeapModelNotFoundError when this machine has no such model."""
-        return generation_job(
+        place = self._shared_model(model, cwd)
+        job = generation_job(
             prompt,
             self.configuration,
             self._variables,
-            model=model,
+            model=model if place is None else BUILTIN,  # the model may be on a worker's machine only
             system=system,
             options=options,
             functions=functions,
@@ -109,6 +127,7 @@ class JobsClient(JobWatcher):
             cwd=cwd,
             speech=speech,
         )
+        return job if place is None else shared_job(job, *place)
 
     def transcribe(self, data: bytes, *, policy: Policy | None = None, **request: Any) -> str:
         """Write down what is said in a sound, in the background; the job's id. ``request``: see
@@ -126,10 +145,12 @@ class JobsClient(JobWatcher):
         policy: Policy | None = None,
         cwd: Path | None = None,
     ) -> str:
-        """Download a model in the background; the job's id. ``options``: fields of DownloadOptions."""
+        """Download a model in the background, to this machine; the job's id. ``options``: fields of DownloadOptions."""
         job = download_job(
             model, self._variables, quantization=quantization, revision=revision, options=options, cwd=cwd
         )
+        if self.configuration.is_shared:
+            job = replace(job, machine=self.configuration.machine)
         return self.submit([_with(job, policy)])[0]
 
     def batch(
@@ -141,12 +162,15 @@ class JobsClient(JobWatcher):
         host: bool = True,
         policy: Policy | None = None,
         cwd: Path | None = None,
+        max_workers: int | None = None,
     ) -> str:
         """Answer the lines of a file in the background; the job's id. All lines are checked before it is submitted.
 
         ``rows``: the lines, if they are not in a file; they are kept until the job is removed. ``host``: use the warm
-        model where there is one.
+        model where there is one. ``max_workers``: how many workers of a server may share the lines.
         """
+        if self.configuration.is_shared:
+            return self._shared_batch(settings, rows, default_model, host, policy, cwd or Path.cwd(), max_workers)
         job = batch_job(
             settings,
             self.configuration,
@@ -162,6 +186,39 @@ class JobsClient(JobWatcher):
             discard_input(job.parameters)
             raise
 
+    def _shared_batch(
+        self,
+        settings: BatchSettings,
+        rows: Iterable[bytes] | None,
+        default_model: str | None,
+        host: bool,
+        policy: Policy | None,
+        cwd: Path,
+        max_workers: int | None,
+    ) -> str:
+        with shared_batch(
+            settings,
+            self.configuration,
+            self._variables,
+            self.workers(),
+            rows=rows,
+            default_model=default_model,
+            host=host,
+            cwd=cwd,
+            max_workers=max_workers,
+        ) as batch:
+            id = add_batch(self.table, replace(batch, job=_with(batch.job, policy)))
+        job = self.get(id)
+        self._wake([(id, 1, job.kind, job.priority)])
+        self._warn_of_missing_workers(job.model)
+        return id
+
+    def _shared_model(self, model: str, cwd: Path | None) -> tuple[str, str | None] | None:
+        """Reference and SHA-256 of a model for a job on a server; None where jobs stay on this machine."""
+        if not self.configuration.is_shared:
+            return None
+        return model_and_digest(model, self.configuration, self._variables, cwd or Path.cwd(), self.workers())
+
     def submit(self, jobs: Iterable[NewJob]) -> Sequence[str]:
         """Queue jobs, all or none, and start a worker where none runs; their ids."""
         jobs = list(jobs)
@@ -169,6 +226,8 @@ class JobsClient(JobWatcher):
         ids = self.table.add(jobs)
         now = time.time()
         self._wake([(id, 1, job.kind, job.priority) for id, job in zip(ids, jobs, strict=True) if job.run_after <= now])
+        for model in {job.model for job in jobs}:
+            self._warn_of_missing_workers(model)
         return ids
 
     # -- watching: see JobWatcher
@@ -238,9 +297,44 @@ class JobsClient(JobWatcher):
 
     def ensure_worker(self) -> None:
         """Start a worker where none runs, if autostart is on. Raises LeapUnavailableError when none comes up for a
-        while."""
-        if self._autostart:
+        while. On a server nothing is started: ``on_warning`` hears when no worker is alive."""
+        if self.configuration.is_shared:
+            now = time.monotonic()
+            if now - self._workers_looked > WORKERS_SECONDS:
+                self._workers_looked = now
+                self._warn_of_missing_workers(None)
+        elif self._autostart:
             self._keeper.ensure_running()
+
+    def workers(self) -> Sequence[WorkerRow]:
+        """The workers that report to the table: of this machine, or of all that share the server."""
+        return WorkerRows(self.table.database).all()
+
+    def drain(self, ids: Collection[str]) -> int:
+        """Have workers end after their work; how many were told."""
+        return WorkerRows(self.table.database).drain(ids)
+
+    def output(self, id: str) -> Iterator[str]:
+        """The lines of a job's output, in the order of its input, as far as they are there."""
+        return lines_of(self.table.find(id), self.table.database)
+
+    def write_output(self, id: str, path: Path) -> int:
+        """Write the lines of a job's output to a file, or go on where an earlier call ended; how many were written."""
+        job = self.table.find(id)
+        return write_lines(lines_of(job, self.table.database), path, job)
+
+    def _warn_of_missing_workers(self, model: str | None) -> None:
+        if not self.configuration.is_shared:
+            return
+        alive = [worker for worker in self.workers() if worker.is_alive and not worker.draining]
+        message = None
+        if not alive:
+            message = "no worker is alive: the job waits until one is started with leap jobs worker"
+        elif model is not None and not any(model in worker.models for worker in alive):
+            message = "no worker that is alive has this model: the job waits for one"
+        if message is not None and message != self._warned:
+            self._on_warning(message)
+        self._warned = message
 
     def ensure_worker_for_unfinished(self) -> None:
         """Start a worker where one was killed and left jobs behind. One that was stopped has queued its jobs again and

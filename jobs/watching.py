@@ -25,13 +25,14 @@ class JobWatcher:
 
     def get(self, id: str) -> Job:
         """The job whose id begins so. Raises LeapJobNotFoundError."""
-        return self.table.find(id)
+        return self.table.with_progress(self.table.find(id))
 
     def list(
         self, *, states: Collection[State] = (), kinds: Collection[str] = (), limit: int | None = None
     ) -> Sequence[Job]:
         """Jobs, newest first."""
-        return self.table.jobs(states=states, kinds=kinds, limit=limit)
+        jobs = self.table.jobs(states=states, kinds=kinds, limit=limit)
+        return [self.table.with_progress(job) for job in jobs]
 
     def events(self, id: str, attempt: int | None = None) -> Sequence[Event]:
         """What a job has put out: in this attempt, or in the newest one that put anything out."""
@@ -50,7 +51,7 @@ class JobWatcher:
         after = -1
         with closing(self.table.database.listen(id)) as changes:
             while True:
-                job = self.get(id)
+                job = self.table.find(id)
                 newest = self.table.last_attempt_with_output(id) or attempt
                 if newest > attempt:
                     attempt, after = newest, -1
@@ -85,7 +86,7 @@ class JobWatcher:
         deadline = None if timeout is None else time.monotonic() + timeout
         with closing(self.table.database.listen(id)) as changes:
             while True:
-                job = self.get(id)
+                job = self.table.find(id)
                 if job.state.is_final:
                     return job
                 left = LOOK_SECONDS if deadline is None else deadline - time.monotonic()

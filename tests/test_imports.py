@@ -26,7 +26,7 @@ LEVELS = {
     "jobs": """
         served_batches
         client worker
-        submission watching
+        submission shared_submission watching results
         keeper queue
         configuration
         table submitted_variables model_digests bell

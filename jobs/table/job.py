@@ -88,6 +88,7 @@ class Job:
     machine: str | None = None
     parent: str | None = None
     max_workers: int | None = None
+    output: str | None = None
     version: int = 1
     deaths: int = 0
 

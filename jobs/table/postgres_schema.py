@@ -41,6 +41,7 @@ MIGRATIONS = (
         machine TEXT,
         parent TEXT COLLATE "C" REFERENCES jobs (id) ON DELETE CASCADE,
         max_workers INTEGER,
+        output TEXT,
         version INTEGER NOT NULL DEFAULT 1,
         created DOUBLE PRECISION NOT NULL,
         started DOUBLE PRECISION,
@@ -51,6 +52,7 @@ MIGRATIONS = (
     CREATE INDEX jobs_of_owner ON jobs (owner) WHERE state = 'running';
     CREATE INDEX jobs_by_age ON jobs (created DESC, sequence DESC) WHERE parent IS NULL;
     CREATE INDEX jobs_by_parent ON jobs (parent) WHERE parent IS NOT NULL;
+    CREATE INDEX jobs_by_output ON jobs (output) WHERE output IS NOT NULL;
     CREATE TABLE events (
         job TEXT COLLATE "C" NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
         attempt INTEGER NOT NULL,
@@ -74,6 +76,7 @@ MIGRATIONS = (
         job TEXT COLLATE "C" NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
         number INTEGER NOT NULL,
         key TEXT NOT NULL,
+        digest TEXT NOT NULL,
         raw BYTEA NOT NULL,
         PRIMARY KEY (job, number)
     );

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from leap_core.errors import LeapJobNotFoundError
 
+from .batch_rows import progress_of_batch
 from .database import Database, Row
-from .job import KINDS, VERSION, Claimant, Event, Job, JsonObject, State
+from .job import BATCH, KINDS, VERSION, Claimant, Event, Job, JsonObject, State
 
 ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 """Of ids: no letter that looks like a digit."""
@@ -59,6 +61,12 @@ class TableReader:
             f"SELECT * FROM jobs WHERE parent IS NULL AND {where} AND {more} ORDER BY {order} {end}", values | others
         )
         return [Job.of_row(row) for row in rows]
+
+    def with_progress(self, job: Job) -> Job:
+        """The job; a batch that runs in shards with how far all of them are."""
+        if job.kind != BATCH or job.state.is_final or not self.database.is_shared:
+            return job
+        return replace(job, progress=progress_of_batch(self.database, job.id))
 
     def shards(self, parent: str) -> list[Job]:
         """The shards of a batch, in the order of their lines."""

@@ -51,6 +51,7 @@ MIGRATIONS = (
     ALTER TABLE jobs ADD COLUMN machine TEXT;
     ALTER TABLE jobs ADD COLUMN parent TEXT REFERENCES jobs (id) ON DELETE CASCADE;
     ALTER TABLE jobs ADD COLUMN max_workers INTEGER;
+    ALTER TABLE jobs ADD COLUMN output TEXT;
     ALTER TABLE jobs ADD COLUMN version INTEGER NOT NULL DEFAULT 1;
     ALTER TABLE jobs ADD COLUMN deaths INTEGER NOT NULL DEFAULT 0;
     CREATE INDEX jobs_by_parent ON jobs (parent) WHERE parent IS NOT NULL;
@@ -70,6 +71,7 @@ MIGRATIONS = (
         job TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
         number INTEGER NOT NULL,
         key TEXT NOT NULL,
+        digest TEXT NOT NULL,
         raw BLOB NOT NULL,
         PRIMARY KEY (job, number)
     ) WITHOUT ROWID;

@@ -15,6 +15,7 @@ from typing import Any
 from leap_core.errors import LeapJobError
 from leap_core.storage.atomic_files import text_of
 
+from .batch_rows import ending_of_batch
 from .database import Values, open_database
 from .job import FINAL, VERSION, Claim, Claimant, Ending, Fenced, Job, NewJob, State
 from .reading import ALPHABET, CLAIMABLE, ID_CHARACTERS, TableReader, among
@@ -44,9 +45,18 @@ class Table(TableReader):
     def add(self, jobs: Iterable[NewJob]) -> Sequence[str]:
         """Queue jobs, all or none; their ids."""
         rows = [(new_id(), job) for job in jobs]
-        return self.database.transaction(lambda: [self._insert(id, job) for id, job in rows])
+        return self.database.transaction(lambda: [self.insert(id, job) for id, job in rows])
 
-    def _insert(self, id: str, job: NewJob, parent: str | None = None, max_workers: int | None = None) -> str:
+    def insert(
+        self,
+        id: str,
+        job: NewJob,
+        *,
+        parent: str | None = None,
+        max_workers: int | None = None,
+        output: str | None = None,
+    ) -> str:
+        """Queue a job under this id, or another where it is taken, within a transaction; the id."""
         values = {
             "kind": job.kind,
             "parameters": dumps(job.parameters),
@@ -58,11 +68,13 @@ class Table(TableReader):
             "version": VERSION,
             "parent": parent,
             "max_workers": max_workers,
+            "output": output,
         }
         while not self.database.change(
             "INSERT INTO jobs (id, kind, state, parameters, priority, retries, run_after, model, machine, version, "
-            "parent, max_workers, created) VALUES (:id, :kind, 'queued', :parameters, :priority, :retries, :run_after, "
-            ":model, :machine, :version, :parent, :max_workers, leap_now()) ON CONFLICT (id) DO NOTHING",
+            "parent, max_workers, output, created) VALUES (:id, :kind, 'queued', :parameters, :priority, :retries, "
+            ":run_after, :model, :machine, :version, :parent, :max_workers, :output, leap_now()) "
+            "ON CONFLICT (id) DO NOTHING",
             {**values, "id": id},
         ):
             row = self.get(id)
@@ -160,6 +172,7 @@ class Table(TableReader):
         def finish() -> None:
             self._own(f"state=:state, finished=leap_now(), {FREED}, result=:result, error=:error", values)
             self.database.announce("changed", claim.id)
+            self._settle_parent_of(claim.id)
 
         self.database.transaction(finish)
 
@@ -203,6 +216,7 @@ class Table(TableReader):
             )
             self.database.announce("queued")
             self.database.announce("changed", claim.id)
+            self._settle_parent_of(claim.id)
 
         self.database.transaction(requeue)
 
@@ -239,6 +253,7 @@ class Table(TableReader):
                     {**values, "id": id},
                 )
                 self.database.announce("queued")
+                self._settle_parent_of(id)
             return ids
 
         return self.database.transaction(recover)
@@ -264,6 +279,8 @@ class Table(TableReader):
             self.database.announce("cancel")
             if id is not None:
                 self.database.announce("changed", id)
+            if self.database.is_shared:
+                self._settle_all()
             return count
 
         return self.database.transaction(cancel)
@@ -278,6 +295,13 @@ class Table(TableReader):
                 "WHERE id=:id AND state IN ('failed', 'cancelled')",
                 {"id": id},
             )
+            if count and self.database.is_shared:
+                self.database.change("DELETE FROM batch_results WHERE job=:id AND succeeded=0", {"id": id})
+                self.database.change(
+                    "UPDATE jobs SET state='queued', attempt=attempt+1, failures=0, interruptions=0, deaths=0, "
+                    "run_after=0, cancel_requested=0, error=NULL, finished=NULL WHERE parent=:id",
+                    {"id": id},
+                )
             self.database.announce("queued")
             return count, self._existing(id)
 
@@ -285,6 +309,45 @@ class Table(TableReader):
         if not count:
             raise LeapJobError(f"the job {id} is {job.state.value}, and only failed and cancelled jobs are retried")
         return job
+
+    def settle_batches(self) -> None:
+        """End the batches whose last shard has ended unseen."""
+        self.database.transaction(self._settle_all)
+
+    def _settle_all(self) -> None:
+        rows = self.database.rows(
+            "SELECT id FROM jobs p WHERE kind='batch' AND state='running' AND owner IS NULL AND NOT EXISTS "
+            "(SELECT 1 FROM jobs s WHERE s.parent=p.id AND s.state IN ('queued', 'running'))"
+        )
+        for row in rows:
+            self._settle(str(row["id"]))
+
+    def _settle_parent_of(self, id: str) -> None:
+        """End the batch of which this is a shard, if it was the last one."""
+        if self.database.is_shared:
+            rows = self.database.rows("SELECT parent FROM jobs WHERE id=:id", {"id": id})
+            if rows and rows[0]["parent"]:
+                self._settle(str(rows[0]["parent"]))
+
+    def _settle(self, parent: str) -> None:
+        # This change locks the row: of two last shards the second one sees that the first has ended.
+        if not self.database.change("UPDATE jobs SET heartbeat=NULL WHERE id=:id AND state='running'", {"id": parent}):
+            return
+        ending = ending_of_batch(self.database, parent)
+        if ending is None:
+            return
+        self.database.change(
+            "UPDATE jobs SET state=:state, finished=leap_now(), result=:result, error=:error, progress=:progress "
+            "WHERE id=:id AND state='running'",
+            {
+                "id": parent,
+                "state": ending.state.value,
+                "result": dumps(ending.result),
+                "progress": dumps(ending.result),
+                "error": None if ending.error is None else dumps(ending.error),
+            },
+        )
+        self.database.announce("changed", parent)
 
     def remove(self, id: str) -> None:
         """Forget a job that has ended. Raises LeapJobError when it has not."""

@@ -26,7 +26,8 @@ from leap_core.runner.contract import ModelRunner
 
 from ..configuration import JobsConfiguration
 from ..submitted_variables import variables_of
-from ..table.job import BATCH, Ending, Job
+from ..table.batch_rows import BatchRows
+from ..table.job import BATCH, SHARD, Ending, Job
 from ..table.table import Table
 from .attempt import Attempt, Attempts
 from .log import log
@@ -83,7 +84,7 @@ def main(owner: str) -> None:
     def work_on(job: Job) -> None:
         attempt = attempts.begin(job)
         try:
-            run_attempt(attempt, table, _task(attempt, models))
+            run_attempt(attempt, table, _task(attempt, models, output))
         finally:
             attempts.over(attempt)
 
@@ -102,10 +103,14 @@ def _show_life(answer: Callable[[Mapping[str, object]], None]) -> None:
         time.sleep(LIFE_SECONDS)
 
 
-def _task(attempt: Attempt, models: Models) -> partial[Ending]:
+def _task(attempt: Attempt, models: Models, table: Table) -> partial[Ending]:
     parameters = attempt.job.parameters
     host = HostUse.USE if parameters.get("host", True) else HostUse.NEVER
     opening = partial(open_runner, host=host, variables=variables_of(parameters), on_warning=log)
+    if attempt.job.kind == SHARD:
+        from .shards import shard
+
+        return partial(shard, rows=BatchRows(table.database), load=partial(models.lend, open_model=opening))
     if attempt.job.kind == BATCH:
         return partial(batch, open_model=opening)
     return partial(generate, load=partial(models.lend, open_model=opening))

@@ -1,0 +1,99 @@
+"""What a job has put out, as lines of text: of a batch on a server, of one in a file, of a generation."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from leap_core.errors import LeapJobError
+from leap_core.storage.atomic_files import cannot_write
+
+from .table.batch_rows import BatchRows
+from .table.database import Database
+from .table.job import BATCH, DOWNLOAD, GENERATE, Job
+
+
+def lines_of(job: Job, database: Database) -> Iterator[str]:
+    """The lines of the job's output, without line ends, in the order of its input, as far as there is no gap; all that
+    there are for a batch whose results need no order. Raises LeapJobError for a download, which has none."""
+    if job.kind == DOWNLOAD:
+        raise LeapJobError(f"the job {job.id} is a download", hint=f"leap jobs status {job.id} says where the model is")
+    if job.kind == GENERATE:
+        text = _answer(job)
+        return iter(text.split("\n") if text is not None else ())
+    if job.kind == BATCH and database.is_shared:
+        return _stored_lines(job, database)
+    return _lines_in_file(Path(job.parameters["batch"]["output"]))
+
+
+def write_lines(lines: Iterable[str], path: Path, job: Job) -> int:
+    """Write the lines to a file, or go on where an earlier call ended; how many were written. Raises LeapError when the
+    file holds something else."""
+    written = 0
+    try:
+        with open(path, "a+b") as file:
+            file.seek(0)
+            whole = 0
+            source = iter(lines)
+            for there in file:
+                if not there.endswith(b"\n"):
+                    break  # the last write was torn
+                if next(source, "").encode() + b"\n" != there:
+                    hint = "give another file, or remove this one"
+                    raise LeapJobError(f"{path} is not the output of the job {job.id}", hint=hint)
+                whole += len(there)
+            file.truncate(whole)
+            for line in source:
+                file.write(line.encode() + b"\n")
+                written += 1
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise cannot_write(path, error) from None
+    return written
+
+
+def _answer(job: Job) -> str | None:
+    message = (job.result or {}).get("message") or {}
+    content = message.get("content")
+    if isinstance(content, list):
+        return "".join(part.get("text", "") for part in content)
+    return content if isinstance(content, str) else None
+
+
+def _lines_in_file(path: Path) -> Iterator[str]:
+    try:
+        with path.open(encoding="utf-8", newline="\n") as file:
+            for line in file:
+                yield line.removesuffix("\n")
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise LeapJobError(f"cannot read {path}: {error.strerror}") from None
+
+
+def _stored_lines(job: Job, database: Database) -> Iterator[str]:
+    from leap_core.batch.input_formats import DELIMITERS
+    from leap_core.batch.lines import parse_line
+    from leap_core.batch.results import Result, Row, table_header
+    from leap_core.batch.settings import BatchSettings
+
+    settings = BatchSettings.from_json(job.parameters["batch"])
+    columns = job.parameters.get("columns", [])
+    reader = settings.reader()
+    rows = BatchRows(database)
+    form = settings.output_format
+    if form in DELIMITERS:
+        yield table_header(form, columns)
+    gap = rows.first_missing(job.id) if settings.ordered else None
+    for line, value in rows.results(job.id, with_lines=reader.keep_fields):
+        if gap is not None and line.number > gap:
+            return
+        row = Row()
+        if reader.keep_fields:
+            fields = parse_line(line.raw)
+            if reader.template is None:
+                fields = {name: item for name, item in fields.items() if reader.is_own(name)}
+            row = Row(fields, columns)
+        yield Result.from_json(value).render(form, row)

@@ -1,0 +1,177 @@
+"""Jobs that depend on no machine: their model is named by its SHA-256, their lines are rows, no path is in them."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from leap_core.errors import LeapJobError, LeapModelNotFoundError
+
+from .configuration import JobsConfiguration
+from .model_digests import BUILTIN, ModelDigests
+from .table.batch_rows import BatchLine
+from .table.batch_submission import NewBatch
+from .table.job import BATCH, JsonObject, NewJob
+from .table.worker_rows import WorkerRow
+
+if TYPE_CHECKING:
+    from leap_core.batch.settings import BatchSettings, CheckedBatch
+
+MOST_BYTES = 32 * 1024 * 1024
+"""Of a job's parameters, pictures and sound included. A batch has one such bound a line."""
+LOCAL_PARAMETERS = ("variables", "cwd")
+
+
+def shared_job(job: NewJob, model: str, digest: str | None) -> NewJob:
+    """The job as any machine can run it, with the model that has this SHA-256. Raises LeapJobError for one that is too
+    large, or writes a file."""
+    parameters = {name: value for name, value in job.parameters.items() if name not in LOCAL_PARAMETERS}
+    if "speech" in parameters:
+        raise LeapJobError("a job on a server cannot write a file of this machine", hint="leave out --background")
+    parameters["model"] = model
+    size = len(json.dumps(parameters))
+    if size > MOST_BYTES:
+        raise LeapJobError(
+            f"the prompt and its attachments take {size // 2**20} MiB, and {MOST_BYTES // 2**20} MiB are the most",
+            hint="leave out --background",
+        )
+    return replace(job, parameters=parameters, model=digest)
+
+
+def model_and_digest(
+    model: str,
+    configuration: JobsConfiguration,
+    variables: Mapping[str, str],
+    cwd: Path,
+    workers: Sequence[WorkerRow],
+) -> tuple[str, str | None]:
+    """The reference and the SHA-256 of a model that this machine or a worker has. Where workers fetch models there may
+    be no SHA-256. Raises LeapModelNotFoundError that says which models the workers have."""
+    digests = ModelDigests(configuration.directories)
+    try:
+        digest = digests.of_reference(model, variables, cwd)
+        return _portable(model, digest, digests), digest
+    except LeapModelNotFoundError as error:
+        alive = [worker for worker in workers if worker.is_alive]
+        for worker in alive:
+            for digest, name in worker.models.items():
+                if name.lower() == model.lower() or name.lower().startswith(model.lower() + "-"):
+                    return name, digest
+        if configuration.fetches_models:
+            return model, None
+        names = sorted({f"{name} on {worker.machine}" for worker in alive for name in worker.models.values()})
+        if not names:
+            raise
+        raise LeapModelNotFoundError(
+            f"neither this machine nor a worker has the model {model!r}", hint=f"there are {', '.join(names)}"
+        ) from error
+
+
+def _portable(model: str, digest: str, digests: ModelDigests) -> str:
+    """A name of the model that is no path."""
+    with suppress(OSError):
+        name = digests.installed().get(digest)
+        if name is not None:
+            return name
+    return model if os.path.sep not in model else Path(model).name
+
+
+@contextmanager
+def shared_batch(
+    settings: BatchSettings,
+    configuration: JobsConfiguration,
+    variables: Mapping[str, str],
+    workers: Sequence[WorkerRow],
+    *,
+    rows: Iterable[bytes] | None = None,
+    default_model: str | None = None,
+    host: bool = True,
+    cwd: Path,
+    max_workers: int | None = None,
+) -> Iterator[NewBatch]:
+    """A batch as rows, to be queued within the ``with``: its input is open till then. Raises what ``check_batch``
+    raises."""
+    name = Path(settings.source).name if rows is None else "standard input"
+    settings = settings.from_anywhere(cwd)
+    with ExitStack() as resources:
+        if rows is not None:
+            kept = resources.enter_context(tempfile.NamedTemporaryFile("w+b", suffix=".jsonl"))
+            kept.writelines(rows)
+            kept.flush()
+            settings = replace(settings, source=kept.name)
+        checked, model, digest = _checked(settings, configuration, variables, workers, default_model, cwd)
+        resources.enter_context(checked)
+        parameters: JsonObject = {"label": f"{name} -> {Path(settings.output).name}", "host": host, "model": model}
+        fingerprint = json.dumps([digest or model, settings.loading], sort_keys=True)
+        yield _as_rows(
+            replace(checked, fingerprint=fingerprint),
+            settings,
+            NewJob(BATCH, parameters, model=digest),
+            configuration,
+            max_workers,
+        )
+
+
+def _checked(
+    settings: BatchSettings,
+    configuration: JobsConfiguration,
+    variables: Mapping[str, str],
+    workers: Sequence[WorkerRow],
+    default_model: str | None,
+    cwd: Path,
+) -> tuple[CheckedBatch, str, str | None]:
+    """The checked lines, and the reference and SHA-256 of their model."""
+    from leap_core.batch.settings import check_batch
+
+    named = settings.model or default_model
+    if named is not None:  # perhaps only a worker has it: the lines are checked all the same
+        model, digest = model_and_digest(named, configuration, variables, cwd, workers)
+        settings = replace(settings, model=BUILTIN)
+        return check_batch(settings, default_model=None, variables=variables, cwd=cwd), model, digest
+    checked = check_batch(settings, default_model=None, variables=variables, cwd=cwd)
+    try:
+        return checked, *model_and_digest(checked.model, configuration, variables, cwd, workers)
+    except BaseException:
+        checked.close()
+        raise
+
+
+def _as_rows(
+    checked: CheckedBatch,
+    settings: BatchSettings,
+    job: NewJob,
+    configuration: JobsConfiguration,
+    max_workers: int | None,
+) -> NewBatch:
+    from leap_core.batch.lines import key_of
+
+    index = checked.lines
+
+    def lines() -> Iterator[BatchLine]:
+        for n in range(len(index)):
+            digest = index.digest(n)
+            yield BatchLine(index.number(n), key_of(digest, checked.fingerprint), digest, index.raw(n))
+
+    batch: JsonObject = {
+        **replace(settings, source="-", output="-", journal=None, errors=None).to_json(),
+        "format": settings.output_format,
+        "keep_fields": checked.reader.keep_fields,
+        "model": None,
+        "input_digest": None,
+    }
+    parameters = {**job.parameters, "batch": batch, "columns": list(index.rows.columns), "output": settings.output}
+    parameters["loading"] = {**settings.loading, "slots": settings.concurrency}
+    return NewBatch(
+        replace(job, parameters=parameters),
+        lines,
+        len(index),
+        f"{configuration.machine}:{settings.output}",
+        anew=settings.overwrite,
+        max_workers=max_workers,
+    )

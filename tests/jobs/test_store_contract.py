@@ -1,0 +1,226 @@
+"""What the table of jobs promises, over both of its stores: a SQLite file, and a PostgreSQL server."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from jobs.table.job import Claim, Claimant, Ending, Fenced, NewJob, State
+from jobs.table.table import Table
+from jobs.table.worker_rows import WorkerRows
+from leap_core.errors import LeapJobError
+
+ME, OTHER = Claimant("me", "run-1", "here"), Claimant("other", "run-2", "there")
+
+
+@pytest.fixture
+def table(place):
+    with Table(place) as table:
+        yield table
+
+
+def add(table: Table, **given: object) -> str:
+    return table.add([NewJob("generate", {"label": "x"}, **given)])[0]  # type: ignore[arg-type]
+
+
+def begin(table: Table, claimant: Claimant = ME) -> Claim:
+    job = table.claim_next("generate", claimant)
+    assert job is not None
+    return Claim(job.id, job.attempt, claimant.owner)
+
+
+def test_a_job_from_its_beginning_to_its_end(table):
+    id = add(table, priority=3, retries=1)
+    claim = begin(table)
+    assert table.write(claim, 0, [{"type": "chunk", "text": "ä\u0000"}], {"done": 1, "total": 4}) is False
+    assert table.write(claim, 1, [{"n": 1}, {"n": 2}]) is False
+    job = table.find(id[:5])
+    assert (job.state, job.priority, job.percent, job.owner, job.worker) == (State.RUNNING, 3, 25.0, "run-1", "me")
+    assert job.lease_until > job.heartbeat and abs(job.created - time.time()) < 60
+    table.finish(claim, Ending(State.SUCCEEDED, {"text": "ä"}))
+    job = table.get(id)
+    assert (job.state, job.result, job.owner, job.lease_until) == (State.SUCCEEDED, {"text": "ä"}, None, None)
+    assert [event.value for event in table.events(id, 1)] == [{"type": "chunk", "text": "ä\u0000"}, {"n": 1}, {"n": 2}]
+    assert [event.number for event in table.events(id, 1, after=0)] == [1, 2]
+    assert table.last_attempt_with_output(id) == 1
+
+
+def test_output_that_is_written_twice_stands_once(table):
+    """As after a connection that was lost while its transaction was committed."""
+    add(table)
+    claim = begin(table)
+    table.write(claim, 0, [{"n": 0}])
+    table.write(claim, 0, [{"n": 0}, {"n": 1}])
+    assert [event.value["n"] for event in table.events(claim.id, 1)] == [0, 1]
+
+
+def test_claims_go_by_priority_and_age_and_each_to_one(table, place):
+    low, high, older, younger = (add(table, priority=priority) for priority in (-1, 5, 0, 0))
+    assert [begin(table).id for _ in range(4)] == [high, older, younger, low]
+    ids = list(table.add([NewJob("generate", {"n": n}) for n in range(40)]))
+    claimed: list[str] = []
+
+    def claim(name: str) -> None:
+        with Table(place) as own:
+            while (job := own.claim_next("generate", Claimant(name, name, "here"))) is not None:
+                claimed.append(job.id)
+
+    threads = [threading.Thread(target=claim, args=(f"worker-{n}",)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(claimed) == sorted(ids)
+
+
+def test_a_job_goes_where_its_model_and_its_machine_are(table):
+    table.add([NewJob("generate", {"n": 1}, model="aaa"), NewJob("download", {"n": 2}, machine="there")])
+    without = Claimant("me", "run-1", "here", frozenset({"bbb"}))
+    assert table.claim_next("generate", without) is None and table.claim_next("download", without) is None
+    assert table.waiting(without) == (frozenset(), None)
+    holder = Claimant("other", "run-2", "there", frozenset({"bbb", "aaa"}))
+    assert table.waiting(holder)[0] == {"generate", "download"}
+    assert table.claim_next("generate", holder) is not None and table.claim_next("download", holder) is not None
+
+
+def test_what_a_newer_leap_submits_is_left_alone(table):
+    add(table)
+    table.add([NewJob("dance", {"label": "unknown"})])
+    table.database.change("UPDATE jobs SET version=99 WHERE kind='generate'")
+    table.database.change("ALTER TABLE jobs ADD COLUMN mood TEXT")
+    assert table.claim_next("generate", ME) is None and len(table.jobs()) == 2 and len(table.counts()) == 2
+    assert table.unfinished() == 1, "of the known kinds"
+
+
+@pytest.mark.parametrize(
+    "usurp",
+    [
+        lambda table, claim: table.requeue(claim, failed=True),
+        lambda table, claim: table.recover(5, "me"),
+        lambda table, claim: table.finish(claim, Ending(State.FAILED)),
+    ],
+    ids=["requeued", "recovered", "finished"],
+)
+def test_a_zombie_s_writes_are_fenced(table, usurp):
+    add(table)
+    claim = begin(table)
+    usurp(table, claim)
+    for act in (
+        lambda: table.write(claim, 0, [{"late": True}]),
+        lambda: table.finish(claim, Ending(State.SUCCEEDED)),
+        lambda: table.requeue(claim, interrupted=True),
+    ):
+        with pytest.raises(Fenced):
+            act()
+    assert table.events(claim.id, 1) == [] and table.get(claim.id).state is not State.SUCCEEDED
+
+
+def test_waiting_between_attempts(table):
+    id = add(table)
+    table.requeue(begin(table), delay=0.4, error={"message": "broken"}, failed=True)
+    job = table.get(id)
+    assert (job.attempt, job.failures, job.error) == (2, 1, {"message": "broken"})
+    kinds, seconds = table.waiting(ME)
+    assert kinds == frozenset() and 0 < seconds <= 0.4 and table.claim_next("generate", ME) is None
+    time.sleep(0.5)
+    assert table.claim_next("generate", ME).attempt == 2
+    table.requeue(Claim(id, 2, "run-1"), interrupted=True, died=True)
+    table.requeue(begin(table), interrupted=True, died=True)
+    assert (table.get(id).deaths, table.get(id).interruptions) == (2, 2)
+    table.requeue(begin(table), interrupted=True)
+    assert table.get(id).deaths == 0
+
+
+def test_cancelling(table):
+    queued, running = add(table), add(table)
+    assert table.request_cancel(queued) is State.CANCELLED
+    claim = begin(table)
+    assert claim.id == running and table.request_cancel(running) is State.RUNNING
+    assert table.wanted_to_stop("run-1") == {(running, 1)} and table.wanted_to_stop("run-2") == set()
+    assert table.write(claim, 0, []) is True
+    table.requeue(claim, failed=True)
+    assert (table.get(running).state, table.get(running).attempt) == (State.CANCELLED, 1)
+    assert table.retry(running).state is State.QUEUED
+    table.add([NewJob("generate", {})] * 50)
+    assert table.cancel_all() == 51 and table.unfinished_ids() == frozenset()
+
+
+def test_recovery(table):
+    often, cancelled, queued = add(table), add(table), add(table, priority=-1)
+    for n in range(3):
+        begin(table)
+        assert table.recover(3, "me") == [often]
+        assert table.get(often).attempt == n + 2
+    assert begin(table).id == often and begin(table).id == cancelled
+    table.request_cancel(cancelled)
+    assert set(table.recover(3, "me")) == {often, cancelled}
+    assert [table.get(id).state for id in (often, cancelled, queued)] == [
+        State.FAILED,
+        State.CANCELLED,
+        State.QUEUED,
+    ]
+
+
+def test_ended_jobs_are_forgotten_with_their_output(table):
+    id = add(table)
+    with pytest.raises(LeapJobError, match="is queued"):
+        table.remove(id)
+    claim = begin(table)
+    table.write(claim, 0, [{"a": 1}])
+    table.finish(claim, Ending(State.FAILED))
+    assert table.prune(time.time() - 3600) == [] and table.prune(time.time() + 3600, [State.SUCCEEDED]) == []
+    assert table.prune(time.time() + 3600) == [id] and table.get(id) is None and table.events(id, 1) == []
+
+
+def test_finding_and_counting(table, monkeypatch):
+    letters = iter("twinaaaatwinbbbb")
+    monkeypatch.setattr("secrets.choice", lambda _alphabet: next(letters))
+    first, second = add(table), add(table)
+    with pytest.raises(LeapJobError, match=f"several jobs begin with 'twin': {first}, {second}"):
+        table.find("twin")
+    for prefix in ("", "zz*", "%", "'", first + "x"):
+        with pytest.raises(LeapJobError, match="there is no job"):
+            table.find(prefix)
+    assert [job.id for job in table.jobs()] == [second, first] and len(table.jobs(limit=1)) == 1
+    assert table.jobs(states=[State.RUNNING]) == [] and table.jobs(kinds=["batch"]) == []
+    assert table.counts() == {("generate", State.QUEUED): 2} and table.unfinished_ids() == {first, second}
+
+
+def test_workers_report_themselves(table):
+    workers = WorkerRows(table.database)
+    known = {"machine": "here", "name": "a", "pid": 7, "version": "1", "capacity": {"generate": 4}}
+    workers.enter("me", models={"aaa": "Model"}, **known)
+    add(table)
+    begin(table)
+    (row,) = workers.all()
+    assert row.is_alive and row.running == 1 and row.models == {"aaa": "Model"} and row.capacity == {"generate": 4}
+    assert workers.beat("me") is False
+    assert workers.drain(["me"]) == 1 and workers.beat("me") is True
+    workers.enter("me", models={}, **known)
+    assert workers.beat("me") is False, "a worker that starts again is not drained any more"
+    table.database.change("UPDATE workers SET seen=seen-100")
+    assert not workers.all()[0].is_alive
+    workers.forget_dead(50)
+    assert workers.all() == []
+
+
+def test_two_tables_have_different_ids(table, tmp_path):
+    with Table(tmp_path / "another.db") as another:
+        assert len(table.database.id) == 16 and table.database.id != another.database.id
+
+
+def test_many_who_open_a_new_store_at_once_all_can(place):
+    ids: list[str] = []
+
+    def submit() -> None:
+        with Table(place) as table:
+            ids.extend(add(table) for _ in range(5))
+
+    threads = [threading.Thread(target=submit) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(ids)) == 30
