@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import threading
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from pathlib import Path
@@ -56,6 +57,7 @@ class Queues:
         self._path, self._url, self._table_id, self._wake = path, url, table_id, wake
         self._hueys: dict[str, Huey] = {}
         self._tasks: dict[str, TaskWrapper] = {}
+        self._preparing, self._prepared = threading.Lock(), False
         self._open()
 
     def _open(self) -> None:
@@ -137,10 +139,14 @@ class Queues:
                     self._wake(kind)
 
     def prepare(self) -> None:
-        """Make the tables of a server's queues. Raises what its driver raises."""
-        storage = self._hueys[KINDS[0]].storage
-        if isinstance(storage, PostgresStorage):
-            storage.initialize_schema()
+        """Make the tables of a server's queues, once. Raises what its driver raises."""
+        with self._preparing:
+            storage = self._hueys[KINDS[0]].storage
+            if isinstance(storage, PostgresStorage) and not self._prepared:
+                with suppress(Exception):
+                    storage.initialize_schema()
+                storage.initialize_schema()  # again, because another process may have made the same tables just then
+                self._prepared = True
 
     def renew(self) -> None:
         """Begin the file anew, because it is damaged: it holds wake-ups only, and the worker looks for work itself."""

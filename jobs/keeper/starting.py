@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from leap_core.background.detached import open_log, start_detached
+from leap_core.storage.directories import private_directory
 from leap_core.storage.locks import is_locked
 
 from ..configuration import JobsConfiguration
@@ -18,4 +19,5 @@ def is_running(configuration: JobsConfiguration) -> bool:
 def start_worker(configuration: JobsConfiguration, variables: Mapping[str, str] | None = None) -> None:
     """Start a worker with the environment ``variables``. When one runs already, the new one ends by itself."""
     with open_log(configuration.worker_log) as log:
-        start_detached("jobs.worker", log=log, directory=configuration.directories.data, variables=variables)
+        directory = private_directory(configuration.directories.data)
+        start_detached("jobs.worker", configuration.name, log=log, directory=directory, variables=variables)

@@ -27,6 +27,11 @@ CONNECT_SECONDS = 10
 RETRY_SECONDS = 30.0
 """How long a statement is repeated while the server cannot be reached, such as during its restart."""
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 1.0
+FIRST_RETRY_SECONDS = 5.0
+"""The same for the first statement of all: the address may be wrong."""
+STUCK_SECONDS = 15
+"""How long the server waits for the next statement of a transaction, whose rows are locked meanwhile: the machine may
+have stopped."""
 MIGRATION_LOCK = 0x6C656170
 """The number of the advisory lock under which the schema is changed: "leap"."""
 SLOW_POLL_SECONDS = 1.0
@@ -51,6 +56,7 @@ class PostgresDatabase:
 
         def configure(connection: Any) -> None:
             connection.execute("SET search_path TO leap")
+            connection.execute(f"SET idle_in_transaction_session_timeout TO '{STUCK_SECONDS}s'")
             if not durable:
                 connection.execute("SET synchronous_commit TO off")
 
@@ -76,9 +82,10 @@ class PostgresDatabase:
     @staticmethod
     def at(url: str, *, durable: bool = True) -> PostgresDatabase:
         """The store at this URL, made or brought up to date where necessary. Raises LeapUnavailableError."""
-        database = PostgresDatabase(url, durable=durable)
+        database = PostgresDatabase(url, durable=durable, patience=FIRST_RETRY_SECONDS)
         try:
             database.migrate()
+            database._patience = RETRY_SECONDS
         except BaseException:
             database.close()
             raise

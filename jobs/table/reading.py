@@ -20,7 +20,8 @@ DUE = "(run_after<=leap_now() OR (run_after>leap_now()+:patience AND failures+in
 LONGEST_BACK_OFF_SECONDS = 60.0
 CLAIMABLE = (
     f"state='queued' AND cancel_requested=0 AND version<=:version AND {DUE} AND (machine IS NULL OR machine=:machine) "
-    "AND (model IS NULL OR :any_model=1 OR :models LIKE '%' || model || '%')"
+    "AND (model IS NULL OR :any_model=1 OR :models LIKE '%' || model || '%') "
+    "AND NOT EXISTS (SELECT 1 FROM workers w WHERE w.id=:worker AND w.draining=1)"
 )
 
 
@@ -149,6 +150,7 @@ class TableReader:
             "version": VERSION,
             "patience": LONGEST_BACK_OFF_SECONDS,
             "machine": worker.machine,
+            "worker": worker.id,
             "any_model": int(worker.models is None),
             "models": " ".join(worker.models or ()),
         }

@@ -83,15 +83,12 @@ def _follow(queues: Queues, path: Path, stop: threading.Event) -> None:
 
 
 def _listen(queues: Queues, kind: str, slots: Slots, stop: threading.Event) -> None:
-    prepared = False
     while not stop.is_set():
         if not slots.has_room(kind):
             stop.wait(FULL_SECONDS)
             continue
         try:
-            if not prepared and kind == KINDS[0]:
-                queues.prepare()
-            prepared = True
+            queues.prepare()
             queues.take(kind)
         except Exception as error:  # the server went away; the table is looked through all the same
             log(f"the queue of {kind} jobs: {type(error).__name__}: {error}")

@@ -117,9 +117,8 @@ class Shift:
         self._processes.look_after()
         bound_log(self._configuration.worker_log)
         if (self._shared or self._sweeps % BEAT_SWEEPS == 1) and self._workers.beat(self._configuration.worker_id):
-            self.draining = True
+            self._drain()
         if self.draining:
-            self._slots.close()
             return not self._slots.is_idle
         if self._shared:
             self._table.recover(MOST_INTERRUPTIONS)
@@ -128,6 +127,14 @@ class Shift:
         if not self._slots.is_idle or rarely:
             self._look_for_unseen_ends()
         return self._look_for_work() or not self._slots.is_idle
+
+    def _drain(self) -> None:
+        """Begin nothing more; the worker ends once nothing runs."""
+        if not self.draining:
+            log("draining: no further job is begun")
+            self.draining = True
+            self.sweep_seconds = LOCAL_SWEEP_SECONDS
+            self._slots.close()
 
     def _look_for_work(self) -> bool:
         """Whether there is any; a file in which nothing has changed is not looked through again."""
@@ -175,9 +182,11 @@ class Shift:
             for message in changes.wait(1.0):
                 if self._ending.is_set():
                     break
-                if message == "queued":
-                    with suppress(Exception):
+                with suppress(Exception):
+                    if message == "queued":
                         self._wake(self._table.waiting(self._claimant)[0])
+                    elif message == "drain" and self._workers.beat(self._configuration.worker_id):
+                        self._drain()
         changes.close()
 
     def _wake(self, kinds: frozenset[str]) -> None:

@@ -1,0 +1,246 @@
+"""Workers in several data directories on one PostgreSQL server: each stands for a machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from jobs.client import JobsClient
+from jobs.configuration import JobsConfiguration
+from jobs.keeper.keeper import WorkerKeeper
+from jobs.table.job import Claim, Fenced, State
+from jobs.table.table import Table
+from leap_core.batch.settings import BatchSettings
+from leap_core.builtin import model_path
+from leap_core.errors import LeapJobError, LeapModelNotFoundError, LeapUnavailableError
+from leap_core.options import GenerationOptions
+
+from . import processes
+from .test_worker import until
+
+pytestmark = [
+    pytest.mark.skipif(not model_path().is_file(), reason="the built-in model has not been trained yet"),
+    pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"),
+]
+SHORT = GenerationOptions(temperature=0.0, max_tokens=4)
+
+
+class Machine:
+    """A data directory with a worker on the server at ``url``."""
+
+    def __init__(self, home: Path, url: str, lease: float = 4.0) -> None:
+        home.mkdir(parents=True, exist_ok=True)
+        (home / "config.toml").write_text(f"[jobs]\nlease_seconds = {lease}\n")
+        self.home = home
+        self.variables = {**os.environ, "LEAP_HOME": str(home), "LEAP_JOBS_URL": url}
+        self.configuration = JobsConfiguration.from_environment(self.variables)
+        self.keeper = WorkerKeeper(self.configuration, self.variables)
+
+    def start(self) -> int:
+        return int(self.keeper.start()["pid"])
+
+    def stop(self) -> None:
+        self.keeper.stop()
+        until(lambda: not processes.of_home(self.home), 15)
+
+    def client(self) -> JobsClient:
+        return JobsClient(self.variables)
+
+
+@pytest.fixture
+def machines(tmp_path, jobs_url):
+    made: list[Machine] = []
+
+    def make(name: str, **given: float) -> Machine:
+        made.append(Machine(tmp_path / name, jobs_url, **given))
+        return made[-1]
+
+    yield make
+    for machine in made:
+        print(
+            machine.home.name,
+            (machine.home / "logs" / "worker.log").exists() and machine.configuration.worker_log.read_text()[-2000:],
+        )
+        machine.stop()
+
+
+def source(tmp_path: Path, lines: int) -> Path:
+    path = tmp_path / "in.jsonl"
+    path.write_text("".join(json.dumps({"custom_id": f"id-{n}", "prompt": f"Say {n}."}) + "\n" for n in range(lines)))
+    return path
+
+
+def settings(tmp_path: Path, **given: object) -> BatchSettings:
+    options = {"max_tokens": 3, "temperature": 0}
+    return BatchSettings(
+        str(tmp_path / "in.jsonl"),
+        str(tmp_path / "out.jsonl"),
+        model="builtin",
+        options=options,
+        concurrency=4,
+        **given,
+    )
+
+
+def test_answers_come_from_a_machine_and_go_to_another(machines, jobs_url):
+    worker, laptop = machines("worker"), machines("laptop")
+    warnings: list[str] = []
+    with JobsClient(laptop.variables, on_warning=warnings.append) as jobs:
+        id = jobs.generate("Hi", options=SHORT)
+        assert warnings == ["no worker is alive: the job waits until one is started with leap jobs worker"]
+        worker.start()
+        events = [event.value["type"] for event in jobs.follow(id)]
+        job = jobs.wait(id, 60)
+        assert job.state is State.SUCCEEDED and events[-1] == "complete"
+        assert "".join(jobs.output(id)) == job.result["message"]["content"]
+        assert job.parameters["model"] == "builtin" and len(job.model) == 64 and "cwd" not in job.parameters
+        (row,) = jobs.workers()
+        assert row.is_alive and row.models[job.model] == "builtin"
+        assert not (laptop.home / "jobs.db").exists()
+        begun = time.monotonic()
+        long = jobs.generate("Count.", options=GenerationOptions(logit_bias={2: -1e9, 7: -1e9}))
+        until(lambda: jobs.events(long))
+        assert jobs.cancel(long).state is State.CANCELLED and time.monotonic() - begun < 30
+
+
+def test_a_batch_is_shared_out_and_written_where_it_is_wanted(machines, tmp_path, jobs_url):
+    one, two, laptop = machines("one"), machines("two"), machines("laptop")
+    source(tmp_path, 60)
+    with laptop.client() as jobs:
+        one.start()
+        two.start()
+        id = jobs.batch(settings(tmp_path))
+        out = tmp_path / "here.jsonl"
+        until(lambda: jobs.write_output(id, out) > 0)  # while it runs
+        ended = jobs.wait(id, 100)
+        assert (ended.state, ended.result["succeeded"], ended.progress["total"]) == (State.SUCCEEDED, 60, 60)
+        jobs.write_output(id, out)
+        assert jobs.write_output(id, out) == 0, "it goes on where it was"
+        with pytest.raises(LeapJobError, match="is not the output"):
+            jobs.write_output(id, tmp_path / "in.jsonl")
+        assert len({shard.worker for shard in jobs.table.shards(id)}) == 2, "one worker did it all"
+        lines = [json.loads(line) for line in out.read_text().splitlines()]
+        assert [line["custom_id"] for line in lines] == [f"id-{n}" for n in range(60)]
+        # The same output again: what is answered is taken over.
+        again = jobs.wait(jobs.batch(settings(tmp_path)), 60)
+        assert (again.state, again.result["reused"]) == (State.SUCCEEDED, 60)
+    alone = {**os.environ, "LEAP_HOME": str(tmp_path / "alone")}
+    flags = ["-m", "builtin", "--max-tokens", "3", "--temperature", "0", "--concurrency", "4"]
+    subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "leap_cli",
+            "batch",
+            str(tmp_path / "in.jsonl"),
+            "-o",
+            str(tmp_path / "alone.jsonl"),
+            *flags,
+        ],
+        env=alone,
+        check=True,
+        capture_output=True,
+    )
+    answers = [
+        json.loads(line)["response"]["body"]["choices"] for line in (tmp_path / "alone.jsonl").read_text().splitlines()
+    ]
+    assert [line["response"]["body"]["choices"] for line in lines] == answers
+
+
+def test_one_output_has_one_batch_at_a_time(machines, tmp_path):
+    laptop = machines("laptop")
+    source(tmp_path, 3)
+    with laptop.client() as jobs:
+        id = jobs.batch(settings(tmp_path))
+        with pytest.raises(LeapUnavailableError, match="another batch writes to"):
+            jobs.batch(settings(tmp_path))
+        assert jobs.cancel(id).state is State.CANCELLED
+        second = jobs.batch(settings(tmp_path))
+        assert jobs.retry(id).state is State.QUEUED
+        assert {jobs.cancel(each).state for each in (id, second)} == {State.CANCELLED}
+
+
+def test_jobs_go_only_where_their_model_is(machines, tmp_path):
+    one, two, laptop = machines("one"), machines("two"), machines("laptop")
+    data = bytearray(model_path().read_bytes())
+    for machine, name, last in ((one, "m-one", 1), (two, "m-two", 2)):
+        directory = machine.home / "models" / name
+        directory.mkdir(parents=True)
+        data[-1] = last  # another digest, the same model
+        (directory / f"{name}-Q4_0.gguf").write_bytes(data)
+        machine.start()
+    with laptop.client() as jobs:
+        until(lambda: len(jobs.workers()) == 2)
+        ids = {name: jobs.generate("Hi", model=name, options=SHORT) for name in ("m-one", "m-two") for _ in range(2)}
+        for name, id in ids.items():
+            job = jobs.wait(id, 60)
+            assert job.state is State.SUCCEEDED, job.error
+            assert f"/{name.removeprefix('m-')}:" in job.worker
+        with pytest.raises(LeapModelNotFoundError) as refused:
+            jobs.generate("Hi", model="m-three")
+        assert "m-one" in refused.value.hint and "m-two" in refused.value.hint
+
+
+def test_a_worker_that_is_stopped_past_its_lease_loses_its_job_and_can_no_longer_write(machines, jobs_url):
+    one, two, laptop = machines("one", lease=3.0), machines("two", lease=3.0), machines("laptop")
+    pid = one.start()
+    with laptop.client() as jobs:
+        id = jobs.generate("Count.", options=GenerationOptions(logit_bias={2: -1e9, 7: -1e9}))
+        until(lambda: jobs.events(id))
+        owner = jobs.get(id).owner
+        for each in [pid, *processes.named(one.home, "model_process")]:
+            os.kill(each, signal.SIGSTOP)
+        two.start()
+        until(lambda: jobs.get(id).attempt == 2 and jobs.get(id).worker and "/two:" in jobs.get(id).worker, 40)
+        with Table(jobs_url) as table, pytest.raises(Fenced):
+            table.write(Claim(id, 1, owner), 10_000, [{"zombie": True}])
+        for each in [pid, *processes.named(one.home, "model_process")]:
+            os.kill(each, signal.SIGCONT)
+        time.sleep(1.5)
+        job = jobs.get(id)
+        assert "/two:" in job.worker and job.attempt == 2, "the zombie took it back"
+        assert not any(event.value.get("zombie") for event in jobs.events(id, 1))
+        assert jobs.cancel(id).state is State.CANCELLED
+
+
+def test_a_drained_worker_ends_after_its_work(machines):
+    machine = machines("one")
+    machine.start()
+    with machine.client() as jobs:
+        id = jobs.generate("Count to forty.", options=GenerationOptions(max_tokens=80))
+        until(lambda: jobs.get(id).state is not State.QUEUED)
+        assert jobs.drain([machine.configuration.worker_id]) == 1
+        later = jobs.generate("Hi", options=SHORT)
+        assert jobs.wait(id, 60).state is State.SUCCEEDED
+        until(lambda: not jobs.worker()["running"], 30)
+        assert jobs.get(later).state is State.QUEUED and jobs.workers() == []
+        jobs.cancel(later)
+
+
+def test_two_named_workers_of_one_machine(machines):
+    machine = machines("one")
+    machine.start()
+    second = WorkerKeeper(machine.configuration.named("second"), machine.variables)
+    second.start()
+    with machine.client() as jobs:
+        until(lambda: len(jobs.workers()) == 2)
+        assert {row.name for row in jobs.workers()} == {"worker", "second"}
+        ids = [jobs.generate("Hi", options=SHORT) for _ in range(4)]
+        assert {jobs.wait(id, 60).state for id in ids} == {State.SUCCEEDED}
+    assert second.stop()
+
+
+def test_the_server_is_named_without_its_password(leap_home):
+    shutil.rmtree(leap_home, ignore_errors=True)
+    with pytest.raises(LeapUnavailableError) as refused:
+        JobsClient({**os.environ, "LEAP_JOBS_URL": "postgresql://me:geheim@127.0.0.1:9/jobs?password=auch"})
+    assert "127.0.0.1:9/jobs" in str(refused.value) and "geheim" not in str(refused.value) + str(refused.value.hint)
+    assert "auch" not in str(refused.value)
