@@ -133,6 +133,8 @@ class JobsClient(JobWatcher):
         """Write down what is said in a sound, in the background; the job's id. ``request``: see
         ``submission.transcription_job``. Raises LeapSerializationError for what is no sound."""
         job = transcription_job(data, self.configuration, self._variables, **request)
+        if self.configuration.is_shared:
+            job = replace(job, machine=self.configuration.machine)  # the sound is kept in a file here
         return self.submit([_with(job, policy)])[0]
 
     def download(

@@ -13,7 +13,8 @@ SYSTEMD = """\
 Description=leap's worker for background jobs
 
 [Service]
-ExecStart={python} -m leap_cli jobs worker --foreground
+ExecStart={python} -m leap_cli jobs worker --foreground{name}
+# With jobs_url the password of the server belongs into an EnvironmentFile (PGPASSWORD) or ~/.pgpass.
 {environment}Restart=always
 RestartSec=2
 KillSignal=SIGTERM
@@ -32,7 +33,7 @@ LAUNCHD = """\
     <key>ProgramArguments</key>
     <array>
         <string>{python}</string><string>-m</string><string>leap_cli</string>
-        <string>jobs</string><string>worker</string><string>--foreground</string>
+        <string>jobs</string><string>worker</string><string>--foreground</string>{name}
     </array>
 {environment}    <key>RunAtLoad</key><true/>
     <key>KeepAlive</key><true/>
@@ -41,20 +42,22 @@ LAUNCHD = """\
 """
 
 
-def unit_file(manager: str, leap_home: str | None) -> str:
-    """The text of the file for ``systemd`` or ``launchd``, for this Python and this LEAP_HOME. Raises LeapError for
-    a path that such a file cannot name."""
-    for path in (sys.executable, leap_home or ""):
+def unit_file(manager: str, leap_home: str | None, name: str | None = None) -> str:
+    """The text of the file for ``systemd`` or ``launchd``, for this Python and this LEAP_HOME, and the worker of
+    this name. Raises LeapError for a path that such a file cannot name."""
+    for path in (sys.executable, leap_home or "", name or ""):
         if any(ord(character) < 32 for character in path):
             raise LeapError(f"a unit file cannot name {path!r}, which holds a control character")
     if manager == "systemd":
         environment = f'Environment="LEAP_HOME={_quoted(leap_home)}"\n' if leap_home else ""
-        return SYSTEMD.format(python=_quoted(sys.executable), environment=environment)
+        option = f" --name {_quoted(name)}" if name else ""
+        return SYSTEMD.format(python=_quoted(sys.executable), environment=environment, name=option)
     environment = ""
     if leap_home:
         variable = f"<key>LEAP_HOME</key><string>{escape(leap_home)}</string>"
         environment = f"    <key>EnvironmentVariables</key>\n    <dict>{variable}</dict>\n"
-    return LAUNCHD.format(python=escape(sys.executable), environment=environment)
+    option = f"<string>--name</string><string>{escape(name)}</string>" if name else ""
+    return LAUNCHD.format(python=escape(sys.executable), environment=environment, name=option)
 
 
 def _quoted(text: str | None) -> str:

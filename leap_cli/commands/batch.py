@@ -100,6 +100,7 @@ if TYPE_CHECKING:
 @click.option("--journal", metavar="FILE", help="Where progress is kept; beside the output by default.")
 @click.option("-q", "--quiet", is_flag=True, help="No summary.")
 @background_flags()
+@click.option("--max-workers", type=click.IntRange(1), metavar="N", help="With jobs_url: at most so many at once.")
 @click.pass_obj
 def command(
     env: Environment,
@@ -128,6 +129,7 @@ def command(
     background: bool,
     priority: int,
     job_retries: int,
+    max_workers: int | None,
     **flags: Any,
 ) -> ExitCode:
     """Answer every line of INPUT, a file of JSON lines, JSON, CSV, TSV or plain lines, or - for standard input.
@@ -174,7 +176,7 @@ def command(
                 raise click.UsageError("--background needs -o FILE for the results")
             from jobs.client import JobsClient
 
-            with JobsClient(env.variables) as jobs:
+            with JobsClient(env.variables, on_warning=output.note) as jobs:
                 id = jobs.batch(
                     settings,
                     rows=env.stdin if settings.source == STANDARD else None,
@@ -182,6 +184,7 @@ def command(
                     host=host_for_job(),
                     policy=policy_of(priority, job_retries),
                     cwd=env.cwd,
+                    max_workers=max_workers,
                 )
             tell_id(output, id)
             return ExitCode.DONE

@@ -75,7 +75,7 @@ def command(
     if background and not dry_run:
         from jobs.client import JobsClient
 
-        with JobsClient(env.variables) as jobs:
+        with JobsClient(env.variables, on_warning=output.note) as jobs:
             id = jobs.download(
                 model,
                 quantization=quant,

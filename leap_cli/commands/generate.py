@@ -121,7 +121,7 @@ def command(
             raise click.UsageError("--background cannot ask before it runs tools; declare them without code")
         from jobs.client import JobsClient
 
-        with telling_the_default(env, model), JobsClient(env.variables) as jobs:
+        with telling_the_default(env, model), JobsClient(env.variables, on_warning=output.note) as jobs:
             id = jobs.generate(
                 message if isinstance(message, str) else [message],
                 model=model_reference(env, model),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -19,6 +20,7 @@ from ..framework.environment import Environment
 from ..framework.output import Format, Output
 from ..options.output_format import format_flag
 from ..options.value_types import JobId
+from .job_workers import worker, workers
 
 if TYPE_CHECKING:
     from jobs.client import JobsClient
@@ -224,50 +226,29 @@ def prune(
     Output(env, format).records([{"id": id} for id in removed], ["id"], name="id")
 
 
-@command.command(short_help="Start, stop or describe the worker.")
-@click.option("--foreground", is_flag=True, help="Be the worker, until Ctrl-C.")
-@renamed_option("--end", "stop", formerly=("--stop",), is_flag=True, help="End it; what it is doing is queued again.")
-@click.option("--status", "only_status", is_flag=True, help="Only tell whether one runs.")
+@command.command("output", short_help="Print a job's results.")
+@click.argument("id", metavar="JOB", type=JobId())
 @click.option(
-    "--print-unit",
-    type=click.Choice(["systemd", "launchd"]),
-    is_flag=False,
-    flag_value="systemd",
-    help="Print a unit file that keeps a worker running: systemd (default) or launchd.",
+    "-o", "--output", "path", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write to FILE."
 )
 @format_flag
 @click.pass_obj
-def worker(
-    env: Environment, /, foreground: bool, stop: bool, only_status: bool, print_unit: str | None, format: str
-) -> None:
-    """Start the worker that does the jobs, unless it runs already.
+def print_output(env: Environment, /, id: str, path: Path | None, format: str) -> None:
+    """Print the results of a batch, or the answer of a generation, as far as they are there and in order.
 
-    That is seldom needed: submitting a job starts a worker, and it ends by itself when nothing was left to do for
-    five minutes.
+    With -o they go to FILE; the same command later goes on where it ended, also while the job runs.
     """
     output = Output(env, format)
-    if sum((foreground, stop, only_status, print_unit is not None)) > 1:
-        raise click.UsageError("--foreground, --stop, --status and --print-unit exclude each other")
-    if print_unit is not None:
-        from jobs.keeper.service_files import unit_file
-        from leap_core.storage.directories import absolute_home
-
-        output.text(unit_file(print_unit, absolute_home(env.variables)))
-        return
-    if foreground:
-        from jobs.configuration import JobsConfiguration
-        from jobs.worker.worker import run_in_foreground
-
-        output.note("working; Ctrl-C ends it, and what runs then is queued again")
-        run_in_foreground(JobsConfiguration.from_environment(env.variables))
-        return
     with _client(env, autostart=False) as jobs:
-        if stop:
-            if not jobs.stop_worker():
-                output.note("no worker runs")
-            return
-        found = jobs.worker() if only_status else jobs.start_worker()
-    output.record(found, name="pid")
+        if path is not None:
+            count = jobs.write_output(id, env.cwd / path)
+            output.note(f"{count} lines written to {path}")
+        elif output.format is Format.TEXT:
+            for line in jobs.output(id):
+                output.text(f"{line}\n")
+        else:
+            lines = ({"number": n, "line": line} for n, line in enumerate(jobs.output(id), 1))
+            output.records(list(lines), ["number", "line"], name="line")
 
 
 @command.command(short_help="Count jobs by kind and state.")
@@ -289,10 +270,14 @@ def stats(env: Environment, /, format: str) -> None:
         output.note(f"a worker runs (process {pid})" if found["worker"]["running"] else "no worker runs")
 
 
+command.add_command(worker)
+command.add_command(workers)
+
+
 def _client(env: Environment, *, autostart: bool = True) -> JobsClient:
     from jobs.client import JobsClient
 
-    return JobsClient(env.variables, autostart=autostart)
+    return JobsClient(env.variables, autostart=autostart, on_warning=Output(env, Format.TEXT).note)
 
 
 def _for_each(ids: Iterable[str], action: Callable[[str], T], tell: Callable[[list[T]], object]) -> None:

@@ -81,7 +81,7 @@ def command(
             raise click.UsageError("--background speaks into a file only: give -o a file's name")
         from jobs.client import JobsClient
 
-        with telling_the_default(env, model), JobsClient(env.variables) as jobs:
+        with telling_the_default(env, model), JobsClient(env.variables, on_warning=output.note) as jobs:
             id = jobs.generate(
                 words,
                 model=model_reference(env, model),

@@ -6,7 +6,8 @@ A few settings stand for themselves; besides, every option of every command is o
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -33,16 +34,36 @@ class Text(click.ParamType[str]):
         return value
 
 
-class QueueUrl(Text):
-    """Where jobs queue; what stands behind the scheme is not looked at."""
+class Url(Text):
+    """An address with one of these schemes; what stands behind it is not looked at, and a password not shown."""
+
+    def __init__(self, schemes: Callable[[], Sequence[str]]) -> None:
+        super().__init__()
+        self._schemes = schemes
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        from leap_core.configuration import QUEUE_SCHEMES
-
         url = super().convert(value, param, ctx)
-        if not url.startswith(QUEUE_SCHEMES):
-            self.fail(f"{url!r} begins with none of {', '.join(QUEUE_SCHEMES)}")
+        schemes = self._schemes()
+        if not url.startswith(tuple(schemes)):
+            self.fail(f"{hide_password(url)!r} begins with none of {', '.join(schemes)}")
         return url
+
+
+def hide_password(url: str) -> str:
+    """The address without the password in it."""
+    return re.sub(r"(//[^/@:]*):[^@]*@", r"\1:***@", url)
+
+
+def _queue_schemes() -> Sequence[str]:
+    from leap_core.configuration import QUEUE_SCHEMES
+
+    return QUEUE_SCHEMES
+
+
+def _server_schemes() -> Sequence[str]:
+    from leap_core.configuration import POSTGRESQL
+
+    return POSTGRESQL
 
 
 class LengthOfTime(Text):
@@ -75,7 +96,7 @@ class Setting:
         """A value as it stands in the file. Raises UsageError saying ``where``."""
         if self.option is not None:
             check_shape(value, self.option, where)
-        elif isinstance(value, (dict, list, bool)):
+        elif isinstance(value, (dict, list)) or (isinstance(value, bool) and self.type is not click.BOOL):
             raise click.UsageError(f"{where} must be one value, and neither true nor false")
         elif isinstance(value, str) and isinstance(self.type, (click.types.IntParamType, click.types.FloatParamType)):
             raise click.UsageError(f"{where} must be a number, without quotes")
@@ -118,11 +139,18 @@ class Effective:
     value: Any
     origin: str
 
+    @property
+    def without_password(self) -> Any:
+        """The value for people to see."""
+        if not isinstance(self.setting.type, Url) or self.value is None:
+            return self.value
+        return hide_password(str(self.value))
+
     def to_json(self) -> dict[str, Any]:
         setting = self.setting
         return {
             "key": setting.key,
-            "value": self.value,
+            "value": self.without_password,
             "origin": self.origin,
             "default": setting.default,
             "variable": setting.variable,
@@ -133,11 +161,26 @@ class Effective:
 GENERAL = (
     Setting("default_model", "The model that is used when a command names none.", Text(), "builtin", "LEAP_MODEL"),
     Setting("keep_alive", "How long `leap load` keeps a model without use, such as 10m.", LengthOfTime(), "10m"),
-    Setting("queue_url", "Where jobs queue, such as redis://localhost; a file of leap's own by default.", QueueUrl()),
+    Setting(
+        "queue_url",
+        "Where jobs queue, such as redis://localhost; a file of leap's own by default.",
+        Url(_queue_schemes),
+    ),
+    Setting(
+        "jobs_url",
+        "A PostgreSQL server for jobs that several machines share.",
+        Url(_server_schemes),
+        None,
+        "LEAP_JOBS_URL",
+    ),
     Setting("jobs.download", "Downloads in the background at once.", click.IntRange(1, 64), 2),
     Setting("jobs.generate", "Answers in the background at once.", click.IntRange(1, 64), 4),
     Setting("jobs.batch", "Batches in the background at once.", click.IntRange(1, 64), 1),
     Setting("jobs.idle_minutes", "How long a worker without work stays.", click.FloatRange(0), 5.0),
+    Setting(
+        "jobs.lease_seconds", "On a server: how long a silent worker keeps a job.", click.FloatRange(2, 3600), 60.0
+    ),
+    Setting("jobs.fetch_models", "On a server: take jobs whose model must be downloaded.", click.BOOL, False),
     Setting("tools.policy", "Whether tools run: allow, ask or deny.", POLICIES, "ask"),
     Setting("tools.timeout", "Seconds that a tool may take.", SECONDS, 30.0),
     Setting("tools.output_limit", "Bytes that a tool may answer with.", click.IntRange(1), 65536),

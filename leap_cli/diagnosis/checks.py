@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,9 @@ from leap_core.errors import LeapError
 
 from ..framework.environment import Environment
 from ..framework.sizes import in_bytes
+from .check import OK, PROBLEM, SKIPPED, WARNING, Check
+from .jobs import databases, server, worker
 
-OK, WARNING, PROBLEM, SKIPPED = "ok", "warning", "problem", "skipped"
 LITTLE_SPACE, NO_SPACE = 2_000_000_000, 50_000_000
 HUB_SECONDS = 5.0
 DISTRIBUTIONS = (
@@ -44,26 +44,6 @@ DISTRIBUTIONS = (
 )
 
 
-@dataclass(frozen=True)
-class Check:
-    """One result. ``facts`` is for programs, ``detail`` for people, ``advice`` what to do about it."""
-
-    name: str
-    state: str
-    detail: str
-    advice: str | None = None
-    facts: dict[str, Any] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "check": self.name,
-            "state": self.state,
-            "detail": self.detail,
-            "advice": self.advice,
-            "facts": self.facts,
-        }
-
-
 def checks(env: Environment, *, patience: float) -> Iterator[Check]:
     """All checks, as they are made. ``patience``: seconds that the engine and the generation may take."""
     yield versions()
@@ -73,7 +53,9 @@ def checks(env: Environment, *, patience: float) -> Iterator[Check]:
     yield configuration(env)
     yield models(env)
     yield host(env)
+    yield from databases(env)
     yield worker(env)
+    yield from server(env)
     yield hub(env)
     yield from engine(env, patience)
 
@@ -204,29 +186,6 @@ def host(env: Environment) -> Check:
     names = [str(model["model"]) for model in status["models"]]
     facts = {"running": True, "pid": status["pid"], "models": names}
     return Check("model host", OK, f"process {status['pid']} keeps {', '.join(names) or 'no model'} warm", None, facts)
-
-
-def worker(env: Environment) -> Check:
-    """The process that works on jobs, and what waits for it."""
-    from jobs.table.recent import counts
-
-    table = env.directories.data / "jobs.db"
-    if not table.is_file():
-        return Check("worker", OK, "not needed: there are no jobs", None, {"running": False, "jobs": {}})
-    try:
-        from jobs.configuration import JobsConfiguration
-        from jobs.keeper.starting import is_running
-
-        running = is_running(JobsConfiguration.from_environment(env.variables))
-        found = counts(table)
-    except (LeapError, OSError) as error:
-        return Check("worker", WARNING, str(error))
-    facts = {"running": running, "jobs": found}
-    waiting = found.get("queued", 0) + found.get("running", 0)
-    shown = ", ".join(f"{count} {state}" for state, count in found.items()) or "no jobs"
-    if waiting and not running:
-        return Check("worker", WARNING, f"not running, and {waiting} jobs wait", "leap jobs status JOB", facts)
-    return Check("worker", OK, f"{'running' if running else 'not running'}; {shown}", None, facts)
 
 
 def hub(env: Environment) -> Check:

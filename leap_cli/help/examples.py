@@ -108,6 +108,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "jobs logs": ('leap jobs logs "$(leap jobs list --limit 1 --format quiet)"',),
     "jobs cancel": ("leap jobs cancel \"$(leap generate --background 'Count to 300.')\"",),
     "jobs retry": ('leap jobs retry "$(leap jobs list --state cancelled --limit 1 --format quiet)"',),
+    "jobs output": ('leap jobs output "$(leap jobs list --limit 1 --format quiet)"',),
+    "jobs workers": ("leap jobs workers",),
     "jobs stats": ("leap jobs stats --format json",),
     "jobs worker": ("leap jobs worker --status",),
     "jobs remove": ('leap jobs remove "$(leap jobs list --state succeeded --limit 1 --format quiet)"',),

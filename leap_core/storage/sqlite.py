@@ -141,3 +141,16 @@ def _migrate(connection: sqlite3.Connection, path: Path, migrations: Sequence[st
         connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")
+
+
+def damage(path: Path) -> str | None:
+    """What SQLite finds wrong with a file, read only; None when it is sound. Raises LeapError when it cannot be looked
+    at now, because it is busy or the disk cannot be written."""
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=1.0)) as connection:
+            report = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
+    except sqlite3.OperationalError as error:
+        raise LeapError(f"{path} cannot be checked: {error}") from None
+    except sqlite3.DatabaseError as error:
+        return str(error)
+    return None if report == "ok" else report

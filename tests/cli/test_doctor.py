@@ -114,6 +114,14 @@ def test_jobs_that_nobody_works_on(env, leap_home):
     assert check.facts == {"running": False, "jobs": {"queued": 1}}
 
 
+def test_a_damaged_database_is_a_problem(leap, leap_home):
+    leap_home.mkdir(parents=True)
+    (leap_home / "jobs.db").write_bytes(b"not a database, " * 100)
+    done = leap("doctor", "--format", "json")
+    states = {record["check"]: record["state"] for record in json.loads(done.stdout)}
+    assert done.code != 0 and states["jobs.db"] == "problem"
+
+
 def test_the_hub(leap):
     with FakeHub() as hub:
         leap.variables["HF_ENDPOINT"] = hub.url

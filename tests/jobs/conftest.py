@@ -7,14 +7,16 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[str]:
-    """The URL of a server that these tests have started; skipped, saying why, where there can be none."""
+@contextmanager
+def started_server() -> Iterator[Any]:
+    """A server in a directory of its own; skips the test, saying why, where there can be none."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -30,9 +32,25 @@ def postgres() -> Iterator[str]:
     except Exception as error:
         shutil.rmtree(directory, ignore_errors=True)
         pytest.skip(f"no PostgreSQL server can be started here: {error}")
-    yield server.get_uri()
-    server.cleanup()
-    shutil.rmtree(directory, ignore_errors=True)
+    try:
+        yield server
+    finally:
+        server.cleanup()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The URL of a server that all tests of a process share."""
+    with started_server() as server:
+        yield server.get_uri()
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[Any]:
+    """A server that a test may stop and start."""
+    with started_server() as server:
+        yield server
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import pytest
 from jobs.client import JobsClient
 from jobs.configuration import JobsConfiguration
 from jobs.keeper.keeper import WorkerKeeper
-from jobs.table.job import Claim, Fenced, State
+from jobs.table.job import Claim, Claimant, Fenced, NewJob, State
 from jobs.table.table import Table
 from leap_core.batch.settings import BatchSettings
 from leap_core.builtin import model_path
@@ -244,3 +245,60 @@ def test_the_server_is_named_without_its_password(leap_home):
         JobsClient({**os.environ, "LEAP_JOBS_URL": "postgresql://me:geheim@127.0.0.1:9/jobs?password=auch"})
     assert "127.0.0.1:9/jobs" in str(refused.value) and "geheim" not in str(refused.value) + str(refused.value.hint)
     assert "auch" not in str(refused.value)
+
+
+def test_the_command_line_over_a_server(machines, leap, jobs_url, tmp_path):
+    machine = machines("one")
+    leap.variables["LEAP_JOBS_URL"] = jobs_url
+    source(tmp_path, 6)
+    flags = ["-m", "builtin", "--max-tokens", "2", "--concurrency", "4", "--background", "--max-workers", "1"]
+    submitted = leap("batch", str(tmp_path / "in.jsonl"), "-o", str(tmp_path / "out.jsonl"), *flags)
+    assert submitted.code == 0 and "no worker is alive" in submitted.stderr
+    id = submitted.stdout.strip()
+    assert leap("jobs", "workers").stderr.startswith("leap: no worker runs")
+    machine.start()
+    assert leap("jobs", "wait", id).code == 0
+    listed = json.loads(leap("jobs", "workers", "--format", "json").stdout)
+    assert [(each["name"], each["alive"], each["models"]) for each in listed] == [("worker", True, ["builtin"])]
+    printed = leap("jobs", "output", id)
+    assert [json.loads(line)["custom_id"] for line in printed.stdout.splitlines()] == [f"id-{n}" for n in range(6)]
+    assert leap("jobs", "output", id, "-o", str(tmp_path / "there.jsonl")).code == 0
+    assert (tmp_path / "there.jsonl").read_text() == printed.stdout
+    assert "1 alive" in leap("doctor").stdout
+    assert leap("jobs", "worker", "--name", "second").code in (0, 1)
+    assert leap("jobs", "worker", "--name", "second", "--stop").code == 0
+
+
+def test_a_name_needs_a_server(leap):
+    done = leap("jobs", "worker", "--name", "second")
+    assert done.code == 2 and "needs jobs_url" in done.stderr
+
+
+def test_a_prompt_that_is_too_large_for_a_server_is_refused(machines, monkeypatch):
+    monkeypatch.setattr("jobs.shared_submission.MOST_BYTES", 1000)
+    with machines("laptop").client() as jobs, pytest.raises(LeapJobError, match="are the most"):
+        jobs.generate("word " * 500)
+
+
+def test_a_restarted_server_is_waited_for(own_postgres, tmp_path):
+    with Table(own_postgres.get_uri()) as table:
+        id = table.add([NewJob("generate", {"label": "x"})])[0]
+        own_postgres.stop()
+        threading.Timer(1.5, own_postgres.start).start()
+        assert table.get(id).label == "x"
+        assert table.claim_next("generate", Claimant("me", "me", "here")).id == id
+
+
+def test_a_transaction_that_a_stopped_machine_left_open_is_ended(jobs_url, monkeypatch):
+    monkeypatch.setattr("jobs.table.postgres.STUCK_SECONDS", 1)
+    with Table(jobs_url) as stopped, Table(jobs_url) as other:
+        (id,) = stopped.add([NewJob("generate", {"label": "x"})])
+
+        def stuck() -> None:
+            stopped.database.change("UPDATE jobs SET priority=1 WHERE id=:id", {"id": id})
+            until(lambda: other.claim_next("generate", Claimant("me", "me", "here")), 10)
+            raise ZeroDivisionError  # not to be repeated
+
+        with pytest.raises(ZeroDivisionError):
+            stopped.database.transaction(stuck)
+        assert other.get(id).state is State.RUNNING

@@ -14,6 +14,7 @@ from jobs.table.job import State
 from leap_core.builtin import model_path
 
 from .torture import ROOT, Torture
+from .torture_machines import MachinesTorture
 
 pytestmark = [
     pytest.mark.skipif(not model_path().is_file(), reason="the built-in model has not been trained yet"),
@@ -32,6 +33,11 @@ with JobsClient() as jobs:
 
 def test_nothing_is_lost_and_nothing_is_twice_when_processes_are_killed(tmp_path):
     Torture(tmp_path / "torture", rounds=6, lines=60, seed=11).run()
+
+
+def test_nothing_is_lost_and_nothing_is_twice_over_three_machines(own_postgres, tmp_path):
+    torture = MachinesTorture(tmp_path / "machines", own_postgres, rounds=3, lines=36, generations=4, seed=3)
+    torture.run()
 
 
 @pytest.mark.parametrize("each", [25])
