@@ -88,6 +88,9 @@ if TYPE_CHECKING:
     default=None,
     help="Carry a line's own fields over to its plain result; default for tables.",
 )
+@click.option(
+    "--speak", "speech", metavar="DIR", help="Let the model answer aloud: a WAV file for each line in this directory."
+)
 @click.option("--ordered/--unordered", default=True, help="Write in the order of the input (default), or as ready.")
 @click.option("--skip-invalid", is_flag=True, help="Leave out lines that cannot be used, instead of refusing all.")
 @renamed_option(
@@ -120,6 +123,7 @@ def command(
     input_format: str | None,
     output_format: str,
     errors: str | None,
+    speech: str | None,
     keep_fields: bool | None,
     ordered: bool,
     skip_invalid: bool,
@@ -168,6 +172,7 @@ def command(
         input_format=input_format,
         errors=None if errors is None else _place(env, errors),
         keep_fields=keep_fields,
+        speech=None if speech is None else str(env.cwd / speech),
         directory=str(env.cwd),
     )
     with telling_the_default(env, model):

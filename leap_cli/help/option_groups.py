@@ -14,6 +14,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "output_format",
         "stats",
         "speak",
+        "speech",
         "play",
         "voice",
     ),

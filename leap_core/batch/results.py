@@ -24,6 +24,7 @@ OWN_NAMES = {
     "answer",
     "tool_calls",
     "reasoning",
+    "speech",
     "finish_reason",
     "prompt_tokens",
     "completion_tokens",
@@ -55,6 +56,8 @@ class Result:
     created: int
     response: JsonObject | None = None
     error: JsonObject | None = None
+    speech: str | None = None
+    """The file with what was said aloud."""
 
     @property
     def succeeded(self) -> bool:
@@ -96,6 +99,8 @@ class Result:
         value: JsonObject = {"custom_id": self.custom_id, **kept, answer: message.text}
         if message.function_calls:
             value["tool_calls"] = message_body(message)["tool_calls"]
+        if self.speech is not None:
+            value["speech"] = self.speech
         if message.reasoning_content:
             value["reasoning"] = message.reasoning_content
         value["finish_reason"] = finish_reason(complete)
@@ -113,6 +118,8 @@ class Result:
         if self.response is None:
             return {**head, "response": None, "error": self.error}
         body = whole_chat({"id": f"chatcmpl-{self.key}", "created": self.created, "model": self.model}, self._complete)
+        if self.speech is not None:
+            body["choices"][0]["message"]["audio"] = {"file": self.speech}
         return {**head, "response": {"status_code": 200, "request_id": self.key, "body": body}, "error": None}
 
     @property

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 
-from ..errors import LeapError
+from ..errors import LeapError, LeapGenerationError
 from ..openai.errors import error_record
 from ..responses import Complete
 from ..runner.contract import ModelRunner
@@ -21,6 +21,7 @@ from .lines import RequestReader, key_of
 from .output_file import Sink
 from .result_writer import ResultWriter
 from .results import OPENAI, Result
+from .spoken_lines import SpokenLines
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,7 @@ class Batch:
     run_id: str | None = None
     on_result: Callable[[Progress], object] = lambda _progress: None
     failures: Sink | None = None
+    spoken: SpokenLines = SpokenLines()
 
     def run(self, load: Callable[[], AbstractContextManager[ModelRunner]], stop: threading.Event) -> Progress:
         """Answer what is missing. ``load`` is called only if something is, and left when all is answered.
@@ -104,6 +106,11 @@ class Batch:
         progress = Progress(total, succeeded=kept, reused=kept, dropped=dropped)
         with ExitStack() as resources:
             runner = resources.enter_context(load()) if kept < total else None
+            if runner is not None and self.spoken.directory is not None and not runner.speaks:
+                raise LeapGenerationError(
+                    f"the model {runner.model_id} does not speak",
+                    hint="use a model that speaks, such as LFM2.5-Audio-1.5B",
+                )
             if anew and self.journal is not None:
                 self.journal.begin(self.run_id)
             for sink in filter(None, (self.sink, self.failures)):
@@ -158,4 +165,5 @@ class Batch:
         created = int(time.time())
         if isinstance(outcome, LeapError):
             return Result(key, custom_id, runner.model_id, created, error=error_record(outcome))
-        return Result(key, custom_id, runner.model_id, created, response=outcome.to_json())
+        outcome, speech = self.spoken.take(outcome, custom_id, key)
+        return Result(key, custom_id, runner.model_id, created, response=outcome.to_json(), speech=speech)

@@ -12,6 +12,7 @@ from ..errors import LeapModelNotFoundError, LeapSerializationError
 from ..openai.parameters import functions_of
 from ..options import GenerationOptions, ModelLoadingOptions
 from ..storage.atomic_files import descriptor_of
+from ..voices import CONVERSATION_PROMPT
 from .input_formats import INPUT_FORMATS, JSON_ARRAY, JSONL, TABLES, format_of
 from .input_rows import InputRows
 from .journal import Journal, is_journal_of, journal_path
@@ -22,6 +23,7 @@ from .model_fingerprint import fingerprint_of
 from .output_file import OutputFile, OutputStream, Sink
 from .results import AUTO, FORMATS, OPENAI, PLAIN
 from .run import Batch, Progress
+from .spoken_lines import SpokenLines
 
 JsonObject = dict[str, Any]
 
@@ -61,6 +63,8 @@ class BatchSettings:
     errors: str | None = None
     keep_fields: bool | None = None
     input_digest: str | None = None
+    speech: str | None = None
+    """The directory for what the model says aloud."""
     directory: str = ""
     """Where the names of pictures and sounds in lines begin; empty for the current directory."""
 
@@ -103,6 +107,7 @@ class BatchSettings:
             journal=journal,
             errors=None if self.errors is None else str(cwd / self.errors),
             input_format=self.source_format,
+            speech=None if self.speech is None else str(cwd / self.speech),
             directory=str(cwd / self.directory),
         )
 
@@ -130,7 +135,7 @@ class BatchSettings:
         return RequestReader(
             options=GenerationOptions.from_json(self.options),
             functions=tuple(functions_of(self.tools)),
-            system=self.system,
+            system=CONVERSATION_PROMPT if self.system is None and self.speech is not None else self.system,
             template=None if template is None else LineTemplate(template),
             keep_fields=keep,
             directory=Path(self.directory),
@@ -240,6 +245,7 @@ class CheckedBatch:
             overwrite=self.settings.overwrite,
             run_id=run_id,
             failures=None if errors is None else OutputFile(Path(errors), while_waiting=while_waiting),
+            spoken=SpokenLines(None if self.settings.speech is None else Path(self.settings.speech)),
         )
 
     def close(self) -> None:
@@ -288,6 +294,8 @@ def check_batch(
             )
         named = settings.model or default_model or _named_by(checked.models)
         fingerprint = _fingerprint(settings, named, default_model, variables, cwd) if len(lines) else ""
+        if settings.speech is not None:  # a result without sound does not stand for one with it
+            fingerprint += " aloud"
     except BaseException:
         rows.close()
         raise

@@ -147,3 +147,22 @@ def test_a_kept_conversation_goes_on_aloud_and_is_exported_with_its_sound(progra
     exported = json.loads(program("export", "tones").stdout)
     text = json.dumps(exported)
     assert text.count('"speech"') == 2 and text.count('"input_audio": {') == 2
+
+
+def test_a_batch_writes_a_file_for_each_line(program, miniature, tmp_path) -> None:
+    rows = [{"custom_id": word, "prompt": f"A {word} tone."} for word in FRAMES]
+    rows.append({"custom_id": "../a/b", "prompt": "A low tone."})
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    command = ["batch", "in.jsonl", "-o", "out.jsonl", "--output-format", "plain", "-m", str(miniature)]
+    for _ in range(2):  # the second time everything is there
+        done = program(*command, "--speak", "wavs")
+        assert done.returncode == 0, done.stderr
+        results = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+        files = [Path(result["speech"]) for result in results]
+        assert files[:3] == [tmp_path / f"wavs/{word}.wav" for word in FRAMES]
+    assert {result["text"] for result in results} == {"".join(INTERLEAVED_TEXT)}
+    for path, word in zip(files, (*FRAMES, "low"), strict=True):
+        assert frequency(path) == (pytest.approx(TONES[word], abs=5), 1920 * 16)
+    assert sorted((tmp_path / "wavs").iterdir()) == sorted(files), "no name leads out of the directory"
+    mute = program("batch", "in.jsonl", "-o", "mute.jsonl", "-m", "builtin", "--speak", "mute")
+    assert mute.returncode == 1 and "does not speak" in mute.stderr
