@@ -191,7 +191,7 @@ def host(env: Environment) -> Check:
 def hub(env: Environment) -> Check:
     """Whether downloads would find their hub. Never a problem, and never asked when offline is wanted."""
     from leap_core.models.hub.http import Web
-    from leap_core.models.hub.retries import TryAgain
+    from leap_core.models.hub.retries import Retryable
     from leap_core.models.hub.settings import HubSettings
 
     try:
@@ -203,7 +203,7 @@ def hub(env: Environment) -> Check:
             seconds = time.monotonic() - begun
             facts = {"reachable": True, "endpoint": settings.endpoint, "status": answer.status, "seconds": seconds}
             return Check("hub", OK, f"{settings.endpoint} answers in {seconds:.2f} s", None, facts)
-    except (LeapError, TryAgain, OSError) as error:
+    except (LeapError, Retryable, OSError) as error:
         return Check("hub", WARNING, f"cannot be reached: {error}", "only downloads need it", {"reachable": False})
 
 

@@ -55,6 +55,17 @@ def replace_text(path: Path, text: str) -> None:
         raise cannot_write(path, error) from None
 
 
+def sync_directory(directory: Path) -> None:
+    """Make a rename in the directory durable, where the system can."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def text_of(name: str) -> str:
     """A file's name for places that hold only text: bytes that are none become backslashes, as JSON writes them."""
     return name.encode("utf-8", "backslashreplace").decode("utf-8")

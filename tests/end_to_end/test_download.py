@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from leap_core.builtin import model_path
-from leap_core.models.download.part_file import hash_file
+from leap_core.storage.hashing import hash_file
 from leap_core.testing.hub import API, FILES, FakeHub
 
 from .conftest import Program

@@ -17,13 +17,15 @@ from ...errors import (
     LeapModelNotFoundError,
     LeapSerializationError,
 )
+from ...storage.atomic_files import sync_directory
 from ...storage.directories import Directories
+from ...storage.hashing import hash_file
 from ...storage.linking import place
 from ...storage.locks import locked
 from ..gguf.architectures import architecture_in, check_architecture
 from ..hub.api import Hub
 from ..hub.http import Web
-from ..hub.retries import FIRST_DELAY, RETRIES, DownloadStopped, Patience
+from ..hub.retries import FIRST_DELAY, RETRIES, DownloadStopped, RetryPolicy
 from ..hub.settings import HubSettings
 from ..manifests.manifest import read_manifest, write_manifest
 from ..references.aliases import read_aliases
@@ -42,7 +44,7 @@ from ..safe_names import REPOSITORY
 from ..store import PART, WRITE_LOCK, Store, free_space, size_on_disk
 from ..trial.trying import problem_after_fetching
 from .events import Event, FileFinished, Finished, Listener, Notice, Planned, Speedometer
-from .part_file import PartFile, discard_part, hash_file, sync_directory
+from .part_file import PartFile, discard_part
 from .plan import DownloadPlan, PlannedFile, Planner
 from .transfer import CONNECTIONS, RemoteChanged, Transfer
 from .unexpected import disk_error, opening_of, refuse_document
@@ -205,7 +207,9 @@ class Download:
         return parse_reference(origin, catalogue, endpoint=endpoint)
 
     def _planner(self, web: Web) -> Planner:
-        return Planner(Hub(web, self._patience(self.stop).run), self.store, Catalogue.load(self._directories.config))
+        return Planner(
+            Hub(web, self._retry_policy(self.stop).run), self.store, Catalogue.load(self._directories.config)
+        )
 
     def _without_network(self, reference: str, quantization: str | None) -> LocalModel:
         try:
@@ -291,7 +295,7 @@ class Download:
         begun = (directory / (file.name + PART)).exists()
         if file.role != "model" or file.remote.size < WORTH_A_LOOK or begun or self.options.force:
             return
-        opening = self._patience(self.stop).run(lambda: opening_of(web, file))
+        opening = self._retry_policy(self.stop).run(lambda: opening_of(web, file))
         check_architecture(architecture_in(opening), f"{file.remote.name} at {file.remote.url}")
 
     def _known_hashes(self, plan: DownloadPlan) -> dict[str, str]:
@@ -332,7 +336,7 @@ class Download:
             part,
             stop=self.stop,
             connections=self.options.connections,
-            patience=self._patience,
+            retry_policy=self._retry_policy,
             on_progress=lambda count: speedometer.at(file.name, before + count),
         )
         try:
@@ -364,9 +368,9 @@ class Download:
         write_manifest(plan.manifest_on_disk(hashes), plan.directory / f"{plan.name}.json")
         sync_directory(plan.directory)
 
-    def _patience(self, stop: threading.Event) -> Patience:
+    def _retry_policy(self, stop: threading.Event) -> RetryPolicy:
         options = self.options
-        return Patience(stop, retries=options.retries, first_delay=options.retry_delay, on_wait=self._waits)
+        return RetryPolicy(stop, retries=options.retries, first_delay=options.retry_delay, on_wait=self._waits)
 
     def _waits(self, reason: str, seconds: float) -> None:
         self._tell(Notice(f"{reason}; trying again in {seconds:.1f} s"))

@@ -8,7 +8,6 @@ stand for bytes that never reached the disk: the hash over the whole file tells,
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import sys
@@ -18,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from ...storage.atomic_files import sync_directory
 from ..hub.api import RemoteFile
 from ..store import PART, STATE
 
@@ -151,7 +151,7 @@ class PartFile:
                 self.path.unlink()
             return _nothing(self.size)
         self.etag = self.etag or known.get("etag")
-        return self._believe(blocks)
+        return self._trusted_blocks(blocks)
 
     def _is_same(self, known: dict[str, Any]) -> bool:
         """By its hash where one is known, else by URL and validator."""
@@ -161,7 +161,7 @@ class PartFile:
             return bool(known.get("sha256") == self.remote.sha256)
         return known.get("url") == self.remote.url and self.etag is not None and known.get("etag") == self.etag
 
-    def _believe(self, blocks: bytes) -> bytearray:
+    def _trusted_blocks(self, blocks: bytes) -> bytearray:
         """The marks of an earlier process, as far as the part is long enough for them."""
         found = _nothing(self.size)
         length = self.path.stat().st_size
@@ -195,26 +195,6 @@ def discard_part(target: Path) -> None:
     for ending in (PART, STATE, STATE + ".new"):
         with suppress(FileNotFoundError):
             target.with_name(target.name + ending).unlink()
-
-
-def hash_file(path: Path) -> str:
-    """The SHA-256 of a file, in hex."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while piece := file.read(1024 * 1024):
-            digest.update(piece)
-    return digest.hexdigest()
-
-
-def sync_directory(directory: Path) -> None:
-    """Make a rename in the directory durable, where the system can."""
-    if os.name != "posix":
-        return
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _nothing(size: int) -> bytearray:

@@ -25,7 +25,7 @@ from ...storage.locks import is_locked
 from ..file_names import name_of
 from ..hub.api import Hub
 from ..hub.http import Web
-from ..hub.retries import DownloadStopped, Patience
+from ..hub.retries import DownloadStopped, RetryPolicy
 from ..hub.settings import HubSettings, endpoint_of
 from ..manifests.manifest import Manifest, read_manifest
 from ..references.catalogue import Catalogue
@@ -312,9 +312,9 @@ def _ask_registry(web: Web, model: str, quantization: str) -> str | None:
 
     query = urlencode({"model_name": model, "quantization_method": quantization, "platform": "Android"})
     url = f"{web.settings.registry}/api/edge-sdk/model-manifest?{query}"
-    patience = Patience(threading.Event(), retries=1)
+    retry_policy = RetryPolicy(threading.Event(), retries=1)
     with suppress(LeapModelDownloadError):  # the hub is asked then
-        answer, _ = patience.run(lambda: web.json(url, "manifest", {"X-Client-Version": __version__}))
+        answer, _ = retry_policy.run(lambda: web.json(url, "manifest", {"X-Client-Version": __version__}))
         found = answer.get("manifest_url") if isinstance(answer, Mapping) else None
         return found if isinstance(found, str) and found.startswith(("https://", "http://")) else None
     return None
@@ -326,7 +326,7 @@ def _ask_hub(web: Web, model: str, quantization: str) -> str | None:
     entry = catalogue.exact(model)
     repo = entry.repo if entry else f"LiquidAI/{model}-GGUF"
     wanted = name_of(quantization).quantization or quantization
-    hub = Hub(web, Patience(threading.Event()).run)
+    hub = Hub(web, RetryPolicy(threading.Event()).run)
     try:
         named = parse_reference(f"{repo}:{wanted}", catalogue, endpoint=hub.endpoint)
         plan = Planner(hub, Store.of(directories), catalogue).plan(named)  # type: ignore[arg-type]

@@ -20,7 +20,7 @@ from typing import Any
 from ...errors import LeapModelDownloadError, LeapModelDownloadSizeMismatchError
 from ..hub.api import RemoteFile, strong_etag
 from ..hub.http import Answer, Web
-from ..hub.retries import DownloadStopped, Patience, TryAgain
+from ..hub.retries import DownloadStopped, Retryable, RetryPolicy
 from .part_file import BLOCK, PartFile
 
 CONNECTIONS = 4
@@ -52,7 +52,7 @@ class Segment:
 
 class Transfer:
     """``run`` fetches what is missing of ``part``. ``on_progress`` is called some times a second with the bytes that
-    are there. ``stop`` ends it with DownloadStopped; ``patience`` makes the Patience that bears its failures."""
+    are there. ``stop`` ends it with DownloadStopped; ``retry_policy`` makes the policy for its failures."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Transfer:
         *,
         stop: threading.Event,
         connections: int = CONNECTIONS,
-        patience: Callable[[threading.Event], Patience] = Patience,
+        retry_policy: Callable[[threading.Event], RetryPolicy] = RetryPolicy,
         on_progress: Callable[[int], object] = lambda _bytes: None,
     ) -> None:
         self.web = web
@@ -72,7 +72,7 @@ class Transfer:
         self._on_progress = on_progress
         self._halt = threading.Event()
         self._news = threading.Event()
-        self._patience = patience(self._halt)
+        self._retry_policy = retry_policy(self._halt)
         self._guard = threading.Lock()
         self._waiting = [Segment(start, end) for start, end in part.missing()]
         self._active: list[Segment] = []
@@ -152,8 +152,8 @@ class Transfer:
                 while segment.remaining > 0 and not self._halt.is_set():
                     try:
                         self._fetch(segment)
-                    except TryAgain as error:
-                        self._patience.failed(error)
+                    except Retryable as error:
+                        self._retry_policy.failed(error)
                         self._check_resumable(error)
         except BaseException as error:
             if not self._leave_to_others(segment, error) and not self._halt.is_set():
@@ -162,7 +162,7 @@ class Transfer:
         finally:
             self._news.set()
 
-    def _check_resumable(self, error: TryAgain) -> None:
+    def _check_resumable(self, error: Retryable) -> None:
         """Without hash and ETag two versions mixed in one file could not be told apart: then it has to begin again."""
         if not self._is_recognizable and self.part.bytes_written:
             raise RemoteChanged(f"{error}, and the server gives no ETag to go on with") from None
@@ -226,7 +226,7 @@ class Transfer:
             finally:
                 with self._guard:
                     self._sockets.discard(connection)
-        raise TryAgain("the server ended the file early")
+        raise Retryable("the server ended the file early")
 
     def _beginning(self, answer: Answer, segment: Segment) -> int:
         """The position of the answer's first byte. Raises for every answer that is not this file's."""
@@ -278,7 +278,7 @@ class Transfer:
         completed = range(start // BLOCK, -(-end // BLOCK) if end == self.remote.size else end // BLOCK)
         for block in completed:
             self.part.mark(block)
-            self._patience.progressed()
+            self._retry_policy.progressed()
         return after
 
     def _listen_to(self, answer: Answer) -> Any:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from ...errors import LeapModelDownloadError
-from .retries import DownloadStopped, TryAgain
+from .retries import DownloadStopped, Retryable
 from .settings import HubSettings
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Web:
 
     @contextmanager
     def get(self, url: str, headers: Mapping[str, str] | None = None) -> Iterator[Answer]:
-        """GET, following redirects. Raises TryAgain for what may pass, within the block too, and
+        """GET, following redirects. Raises Retryable for what may pass, within the block too, and
         LeapModelDownloadError for what will not."""
         import httpx
 
@@ -112,7 +112,7 @@ class Web:
                         first = response.headers
                     if response.status_code not in (301, 302, 303, 307, 308) or "location" not in response.headers:
                         if response.status_code in PASSING:
-                            raise TryAgain(_status_line(response), _retry_after(response.headers))
+                            raise Retryable(_status_line(response), _retry_after(response.headers))
                         yield Answer(response, response.headers, first)
                         return
                     url = self._next(url, response.headers["location"])
@@ -125,7 +125,7 @@ class Web:
                     hint="if it is your company's, name its file in SSL_CERT_FILE",
                 ) from None
             unreachable = isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError))
-            raise TryAgain(_in_words(error, url), unreachable=unreachable) from None
+            raise Retryable(_in_words(error, url), unreachable=unreachable) from None
         except (httpx.HTTPError, httpx.InvalidURL, httpx.CookieConflict) as error:
             raise LeapModelDownloadError(f"cannot ask {url}: {error}") from None
         raise LeapModelDownloadError(f"{url} redirects too often")

@@ -1,4 +1,4 @@
-"""Trying again: how often, after how long, and when to give up."""
+"""Retries: how often, after how long, and when to give up."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LONGEST_RETRY_AFTER = 300.0
 """Seconds. A server that wants more is not waited for."""
 
 
-class TryAgain(Exception):
+class Retryable(Exception):
     """A failure that may pass: the connection broke, or the server asked for patience (``after`` in seconds).
 
     ``unreachable``: there was no connection at all, so at first contact there is little hope.
@@ -39,8 +39,8 @@ class DownloadStopped(LeapModelDownloadError):
         super().__init__("the download was stopped", hint="the same command goes on from where it stopped")
 
 
-class Patience:
-    """``retries`` failures in a row are borne, each with twice the delay before it; progress forgets them.
+class RetryPolicy:
+    """Allows ``retries`` failures in a row, each after twice the delay of the one before; progress resets the count.
 
     ``stop`` ends every wait with DownloadStopped. ``on_wait(reason, seconds)`` hears of each.
     """
@@ -62,12 +62,12 @@ class Patience:
         self._guard = threading.Lock()
 
     def progressed(self) -> None:
-        """Something arrived, so earlier failures do not count any more."""
+        """Resets the count of failures: something has arrived."""
         self._failures = 0
         self._ever_progressed = True
 
-    def failed(self, error: TryAgain) -> None:
-        """Wait before another attempt. Raises LeapModelDownloadError when there have been enough."""
+    def failed(self, error: Retryable) -> None:
+        """Waits before the next attempt. Raises LeapModelDownloadError after the last one."""
         with self._guard:
             self._failures += 1
             failures = self._failures
@@ -90,13 +90,13 @@ class Patience:
             raise DownloadStopped
 
     def run(self, action: Callable[[], Value]) -> Value:
-        """``action`` until it succeeds or patience ends."""
+        """Repeats ``action`` until it succeeds or has failed too often."""
         while True:
             if self.stop.is_set():
                 raise DownloadStopped
             try:
                 value = action()
-            except TryAgain as error:
+            except Retryable as error:
                 self.failed(error)
             else:
                 self.progressed()

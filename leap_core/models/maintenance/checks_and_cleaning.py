@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import LeapModelLoadingError
+from ...storage.hashing import hash_file
 from ...storage.locks import is_locked
-from ..download.part_file import hash_file
 from ..gguf.header import read_gguf_header
 from ..store import (
     LOCKS,

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ...errors import LeapError, LeapModelLoadingError
+from ...storage.hashing import hash_file
 from ...storage.linking import place
-from ..download.part_file import hash_file
 from ..file_names import AUDIO_DECODER, AUDIO_TOKENIZER, PROJECTOR, name_of, parts_of
 from ..gguf.header import read_gguf_header
 from ..manifests.checks import INFERENCE_TYPES
