@@ -24,6 +24,7 @@ Source = Callable[[click.Context, str], Iterable[Item]]
 
 BUILTINS = {
     "builtin": "the demo model that leap brings along",
+    "builtin-vl": "one that sees simple figures",
     "builtin-audio": "one that hears notes and beeps",
     "builtin-embed": "one that makes vectors of texts",
 }

@@ -380,7 +380,7 @@ def test_tab_offers_commands_and_what_may_follow_them(leap, talk):
     assert offered("/attach .h") == (".h", [".hidden"])
     assert offered("/system @no") == ("@no", ["@notes.txt"])
     assert offered("/load tr") == ("tr", ["trip"])
-    assert offered("/model built") == ("built", ["builtin", "builtin-audio", "builtin-embed"])
+    assert offered("/model built") == ("built", ["builtin", "builtin-vl", "builtin-audio", "builtin-embed"])
     assert offered("/tools calculate curr") == ("curr", ["current_time"])
     assert offered("/attach missing/x") == ("missing/x", [])
     assert offered("/retry x")[1] == offered("a message")[1] == offered("//e")[1] == []

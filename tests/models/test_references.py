@@ -32,6 +32,7 @@ HUB = "https://huggingface.co"
     [
         ("builtin", Builtin()),
         ("BUILTIN", Builtin()),
+        ("builtin-vl", Builtin("builtin-vl")),
         ("Builtin-Audio", Builtin("builtin-audio")),
         ("builtin-embed", Builtin("builtin-embed")),
         ("a/b", Repository("a/b", None)),

@@ -16,8 +16,8 @@ from ...errors import LeapOptionsError, LeapSerializationError
 
 NAME = re.compile(r"[^\W_][\w+-]*(\.[\w+-]+)*")
 ENDINGS = (".gguf", ".json", ".bundle")
-BUILTINS = ("builtin", "builtin-audio", "builtin-embed")
-"""The models that leap brings along: one that reads, one that hears, one that embeds."""
+BUILTINS = ("builtin", "builtin-vl", "builtin-audio", "builtin-embed")
+"""The models that leap brings along: one that reads, one that sees, one that hears, one that embeds."""
 
 
 def read_aliases(file: Path) -> dict[str, str]:
