@@ -30,9 +30,9 @@ from ..options.value_types import ModelName
 def command(env: Environment, /, model: str | None, keep_alive: float | None, format: str, **wish: Any) -> None:
     """Keep MODEL warm in a background process, which generate, chat, batch and jobs then use without being told.
 
-    It returns when the model is ready. Loading what is loaded begins its time anew. Without MODEL the default model is
-    loaded. The model goes after --keep-alive without use (10m by default, or keep_alive in config.toml), or with leap
-    unload; with the last model the process ends.
+    It returns when the model is ready. Loading a loaded model restarts its keep-alive timer. Without MODEL the default
+    model is loaded. The model goes after --keep-alive without use (10m by default, or keep_alive in config.toml), or
+    with leap unload; with the last model the process ends.
     """
     from leap_core.host.client.lookup import keep_warm
     from leap_core.options import ModelLoadingOptions

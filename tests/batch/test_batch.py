@@ -151,7 +151,7 @@ def test_a_file_that_no_batch_wrote_is_not_touched(batch, tmp_path):
     output.write_text("precious\n")
     done, runner = batch(TEN)
     assert (done.code, runner.asked, output.read_text()) == (2, [], "precious\n")
-    assert "no journal of a batch lies beside it (hint: give another output, or --overwrite" in done.stderr
+    assert "no journal of a batch lies beside it (hint: give another output, or --replace" in done.stderr
     done, _ = batch(TEN, "--overwrite")
     assert done.code == 0 and output.read_text().count("\n") == 10
     (tmp_path / "out.jsonl.journal").write_text("precious\n")
