@@ -54,7 +54,7 @@ def test_one_is_encoded_and_the_others_get_their_turn() -> None:
     assert (cache.find(b"one") == 2.0).all()  # type: ignore[union-attr]
 
 
-def test_where_nobody_else_computes_there_is_no_waiting() -> None:
+def test_an_encoding_does_not_wait_where_it_is_alone() -> None:
     clock, cache = Clock(), MediaCache()
     encoder = Encoder(lambda: 1, clock)
     one, two = slot(picture(cache, b"one", clock)), slot(picture(cache, b"two", clock), used=1)
