@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import threading
@@ -14,6 +15,7 @@ import pytest
 import soundfile
 
 from leap_core.media.wav import check_wav
+from leap_core.testing.sounds import clip_of
 from leap_core.testing.tone_places import FRAMES, INTERLEAVED_TEXT, PLAIN_TEXT, TONES
 
 
@@ -166,3 +168,32 @@ def test_a_batch_writes_a_file_for_each_line(program, miniature, tmp_path) -> No
     assert sorted((tmp_path / "wavs").iterdir()) == sorted(files), "no name leads out of the directory"
     mute = program("batch", "in.jsonl", "-o", "mute.jsonl", "-m", "builtin", "--speak", "mute")
     assert mute.returncode == 1 and "does not speak" in mute.stderr
+
+
+def with_ears(model: Path, directory: Path) -> Path:
+    """The miniature with a projector whose sound means nothing to it: all rows are zeros."""
+    import gguf
+
+    from leap_core.testing.random_projectors import TINY_AUDIO, write_random_projector
+
+    shutil.copytree(model.parent, directory)
+    path = write_random_projector(directory / f"mmproj-{model.name}", 128, audio=TINY_AUDIO, quantization="f32")
+    reader = gguf.GGUFReader(path, "r+")
+    for tensor in reader.tensors:
+        if tensor.name.startswith("mm.a.mlp.3."):
+            tensor.data[:] = 0
+    reader.data.flush()
+    return directory / model.name
+
+
+def test_a_spoken_question_gets_a_spoken_answer(program, miniature, tmp_path) -> None:
+    model = with_ears(miniature, tmp_path / "ears")
+    clip_of("do", "mi", length=0.5).write(tmp_path / "in.wav")
+    done = program(
+        *("chat", "-m", str(model), "--no-save", "--audio", "in.wav", "--speak", "talk.wav", "A low tone."),
+        stdin="And now, after all of that, a high one.\n",
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ("".join(INTERLEAVED_TEXT) + "\n") * 2
+    assert frequency(tmp_path / "talk.wav") == (pytest.approx(450, abs=5), 1920 * 16)
+    assert frequency(tmp_path / "talk-2.wav") == (pytest.approx(900, abs=5), 1920 * 16)
