@@ -8,8 +8,8 @@ from .framework.click_classes import CONTEXT_SETTINGS, CommandTable, TableEntry
 from .framework.environment import Environment
 from .help.topics import Guide
 
-ASK, SEARCH, MODELS, BUILD, WORK, SETUP = "Ask", "Search", "Models", "Tools", "Work", "Setup"
-GROUPS = (ASK, SEARCH, MODELS, BUILD, WORK, SETUP)
+ASK, TASKS, SEARCH, MODELS, BUILD, WORK, SETUP = "Ask", "Tasks", "Search", "Models", "Tools", "Work", "Setup"
+GROUPS = (ASK, TASKS, SEARCH, MODELS, BUILD, WORK, SETUP)
 
 COMMANDS = {
     "generate": TableEntry("leap_cli.commands.generate", "Answer one prompt.", ASK),
@@ -21,6 +21,13 @@ COMMANDS = {
     "search": TableEntry("leap_cli.commands.search", "Find passages in indexed files.", SEARCH),
     "ask": TableEntry("leap_cli.commands.ask", "Answer a question from indexed files.", SEARCH),
     "embed": TableEntry("leap_cli.commands.embed", "Turn texts into vectors.", SEARCH),
+    "extract": TableEntry("leap_cli.commands.extract", "Extract data from texts by a schema.", TASKS),
+    "translate": TableEntry("leap_cli.commands.translate", "Translate texts.", TASKS),
+    "summarize": TableEntry("leap_cli.commands.summarize", "Summarize texts and meetings.", TASKS),
+    "redact": TableEntry("leap_cli.commands.redact", "Mask personal data, and take the masks off again.", TASKS),
+    "classify": TableEntry("leap_cli.commands.classify", "Give texts one of several labels.", TASKS),
+    "decide": TableEntry("leap_cli.commands.decide", "Answer a question by yes or no, a choice or a score.", TASKS),
+    "recipes": TableEntry("leap_cli.commands.recipes", "Show and add how tasks are put to models.", TASKS),
     "download": TableEntry("leap_cli.commands.download", "Fetch a model, or what is missing of it.", MODELS),
     "models": TableEntry("leap_cli.commands.models", "List, inspect, check, import and remove models.", MODELS),
     "load": TableEntry("leap_cli.commands.load", "Keep a model warm in the background.", MODELS),

@@ -35,7 +35,7 @@ LEVELS = {
         opening
         host.server
         loading
-        in_process models.maintenance
+        tasks in_process models.maintenance
         batch engine models.download search speech
         anthropic llama host.client tools sessions testing models.references transcription
         constraints chat_format openai runner models.store models.trial

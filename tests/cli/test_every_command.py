@@ -27,6 +27,12 @@ WRONG = "!wrong!"
 WITHOUT_FORMAT = {
     "chat": "a dialogue",
     "say": "sound",
+    "extract": "a document a line",
+    "translate": "a text",
+    "summarize": "a text",
+    "redact": "a text",
+    "recipes show": "a file",
+    "recipes add": "nothing",
     "index make": "its name",
     "index update": "names, a line each",
     "index remove": "names, a line each",
