@@ -27,7 +27,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "leap transcribe interview.mp3 -m LFM2.5-Audio-1.5B",
         "leap transcribe talk.wav -m LFM2.5-Audio-1.5B --format srt -o talk.srt",
     ),
-    "extract": ("echo 'My name is Ann. I live in Rome.' | leap extract --json-schema 'name, city'",),
+    "extract": ("echo 'Ann lives in Rome.' | leap extract --json-schema 'name, city'",),
     "translate": (
         "echo 'Good morning.' | leap translate --to ja --dry-run",
         "leap translate letter.txt --to de -m LFM2.5-1.2B-Instruct",
@@ -43,8 +43,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "classify": ("echo 'Where is it?' | leap classify --labels greeting,question",),
     "decide": ("echo 'It rains.' | leap decide 'Is the weather good?' --format json",),
     "recipes list": ("leap recipes list",),
-    "recipes show": ("leap recipes show translate",),
-    "recipes add": ("leap recipes show translate > translate.toml && leap recipes add translate.toml",),
+    "recipes show": ("leap recipes show translate > translate.toml",),
+    "recipes add": ("leap recipes add translate.toml",),
     "download": (
         "leap download LFM2.5-350M:Q8_0 --dry-run",
         "leap download LiquidAI/LFM2-350M-GGUF:Q4_0 --background",
