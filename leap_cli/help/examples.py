@@ -60,8 +60,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "ask": ("leap ask notes 'What is the capital of France?' --limit 1",),
     "index remove": ("leap index remove notes",),
     "embed": (
-        "leap embed 'a text' -m builtin --pooling mean",
-        "leap embed --lines prompts.jsonl -m builtin --pooling mean -o vectors.npy",
+        "leap embed 'a text'",
+        "leap embed --lines prompts.jsonl -o vectors.npy",
     ),
     "models import": ("leap models import model.gguf --name Mine --quant Q8_0",),
     "models list": ("leap models list",),
