@@ -14,6 +14,7 @@ import pytest
 import soundfile
 
 from leap_core.messages import Audio
+from leap_core.testing.pictures import Figure, Scene
 from leap_core.testing.sound_questions import ask_all
 from leap_core.testing.sounds import RATE, clip_of, random_clip
 
@@ -50,6 +51,29 @@ def test_notes_are_heard_through_the_command_line(program, tmp_path: Path) -> No
     )
     value = json.loads(piped.stdout)
     assert value["text"] == "do mi so." and value["segments"][0]["start"] == 0
+
+
+def test_a_picture_is_seen_through_the_command_line_and_leap_serve(program, serve, tmp_path: Path) -> None:
+    Scene((Figure("circle", "red", 0.5, 0.5, 0.2),)).draw().save(tmp_path / "scene.png")
+    Scene((Figure("circle", "blue", 0.5, 0.5, 0.2),)).draw().save(tmp_path / "other.bmp")
+    question = "What colour is the circle?"
+    seen = program("generate", "-m", "builtin-vl", "--image", "scene.png", "--temperature", "0", question)
+    assert (seen.returncode, seen.stdout) == (0, "The circle is red.\n") and "converted to JPEG" in seen.stderr
+    lines = "".join(
+        json.dumps({"id": name, "image": name, "prompt": question}) + "\n" for name in ("scene.png", "other.bmp")
+    )
+    table = program("batch", "-", "-m", "builtin-vl", "--temperature", "0", "--format", "plain", stdin=lines)
+    answers = [json.loads(line)["text"] for line in table.stdout.splitlines()]
+    assert answers == ["The circle is red.", "The circle is blue."], table
+    client = serve("builtin-vl")
+    url = f"data:image/png;base64,{base64.b64encode((tmp_path / 'scene.png').read_bytes()).decode()}"
+    content = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": question}]
+    for cached in (False, True):
+        done = client.chat.completions.create(
+            model="builtin-vl", messages=[{"role": "user", "content": content}], temperature=0
+        )
+        assert done.choices[0].message.content == "The circle is red."
+        assert (done.usage.prompt_tokens_details.cached_tokens >= 64) == cached
 
 
 def test_what_a_model_cannot_take_is_exit_code_3(program, tmp_path: Path) -> None:
