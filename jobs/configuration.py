@@ -24,7 +24,7 @@ class JobsConfiguration:
     """Paths and settings. ``jobs_url``: the PostgreSQL server of table and queue; None means the SQLite files of the
     data directory. ``queue_url``: another place for the queue. ``concurrency``: jobs of each kind that run at once.
     ``idle_seconds``: how long a worker without work stays. ``lease_seconds``: how long a claim on a server holds
-    without a sign of life. ``fetches_models``: a worker takes jobs whose model it would have to download first.
+    without a sign of life.
     ``name``: of the worker, where several run in one data directory."""
 
     directories: Directories
@@ -33,7 +33,6 @@ class JobsConfiguration:
     idle_seconds: float = IDLE_MINUTES * 60.0
     jobs_url: str | None = None
     lease_seconds: float = LEASE_SECONDS
-    fetches_models: bool = False
     name: str = DEFAULT_NAME
 
     @staticmethod
@@ -58,7 +57,6 @@ class JobsConfiguration:
             idle_seconds=idle,
             jobs_url=url,
             lease_seconds=settings.lease_seconds,
-            fetches_models=settings.fetch_models,
             name=name,
         )
 

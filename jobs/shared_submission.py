@@ -51,8 +51,8 @@ def model_and_digest(
     cwd: Path,
     workers: Sequence[WorkerRow],
 ) -> tuple[str, str | None]:
-    """The reference and the SHA-256 of a model that this machine or a worker has. Where workers fetch models there may
-    be no SHA-256. Raises LeapModelNotFoundError that says which models the workers have."""
+    """The reference and the SHA-256 of a model that this machine or a worker has. Raises LeapModelNotFoundError that
+    says which models the workers have."""
     digests = ModelDigests(configuration.directories)
     try:
         digest = digests.of_reference(model, variables, cwd)
@@ -63,8 +63,6 @@ def model_and_digest(
             for digest, name in worker.models.items():
                 if name.lower() == model.lower() or name.lower().startswith(model.lower() + "-"):
                     return name, digest
-        if configuration.fetches_models:
-            return model, None
         names = sorted({f"{name} on {worker.machine}" for worker in alive for name in worker.models.values()})
         if not names:
             raise

@@ -8,7 +8,6 @@ jobs_url = "postgresql://…"                  # table and queue of jobs on a se
 download = 2                                 # at once, and so on for generate and batch
 idle_minutes = 5                             # how long a worker without work stays
 lease_seconds = 60                           # on a server: how long a claim holds without a sign of life
-fetch_models = false                         # on a server: take jobs whose model has to be downloaded first
 """
 
 from __future__ import annotations
@@ -40,8 +39,7 @@ class JobSettings:
     """``queue_url``: None means the SQLite file. ``at_once``: jobs of each kind that run at once, 1 to 64.
     ``idle_minutes``: how long a worker without work stays, 0 or more; ``idle_minutes_is_set``: in the file.
     ``jobs_url``: the server of table and queue, None means SQLite files. ``lease_seconds``: how long a claim on a
-    server holds without a sign of life, 2 to 3600. ``fetch_models``: whether a worker downloads models for jobs of a
-    server."""
+    server holds without a sign of life, 2 to 3600."""
 
     queue_url: str | None = None
     at_once: Mapping[str, int] = field(default_factory=lambda: dict(JOBS_AT_ONCE))
@@ -49,7 +47,6 @@ class JobSettings:
     idle_minutes_is_set: bool = False
     jobs_url: str | None = None
     lease_seconds: float = LEASE_SECONDS
-    fetch_models: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,11 +85,9 @@ def read_job_settings(path: Path) -> JobSettings:
     minutes = jobs.get("idle_minutes", IDLE_MINUTES)
     if not isinstance(minutes, (int, float)) or isinstance(minutes, bool) or not minutes >= 0:
         raise _error(path, "jobs.idle_minutes must be 0 or more")
-    lease, fetch = jobs.get("lease_seconds", LEASE_SECONDS), jobs.get("fetch_models", False)
+    lease = jobs.get("lease_seconds", LEASE_SECONDS)
     if not isinstance(lease, (int, float)) or not SHORTEST_LEASE_SECONDS <= lease <= LONGEST_LEASE_SECONDS:
         raise _error(path, f"jobs.lease_seconds must be {SHORTEST_LEASE_SECONDS:g} to {LONGEST_LEASE_SECONDS:g}")
-    if not isinstance(fetch, bool):
-        raise _error(path, "jobs.fetch_models must be true or false")
     return JobSettings(
         queue_url=url,
         at_once=at_once,
@@ -100,7 +95,6 @@ def read_job_settings(path: Path) -> JobSettings:
         idle_minutes_is_set="idle_minutes" in jobs,
         jobs_url=table.get("jobs_url"),
         lease_seconds=float(lease),
-        fetch_models=fetch,
     )
 
 

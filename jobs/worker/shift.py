@@ -68,7 +68,7 @@ class Shift:
 
     @property
     def _claimant(self) -> Claimant:
-        models = self._at_hand.digests if self._at_hand and not self._configuration.fetches_models else None
+        models = self._at_hand.digests if self._at_hand else None
         return Claimant(
             id=self._configuration.worker_id,
             owner=self._owner,

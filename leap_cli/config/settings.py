@@ -180,7 +180,6 @@ GENERAL = (
     Setting(
         "jobs.lease_seconds", "On a server: how long a silent worker keeps a job.", click.FloatRange(2, 3600), 60.0
     ),
-    Setting("jobs.fetch_models", "On a server: take jobs whose model must be downloaded.", click.BOOL, False),
     Setting("tools.policy", "Whether tools run: allow, ask or deny.", POLICIES, "ask"),
     Setting("tools.timeout", "Seconds that a tool may take.", SECONDS, 30.0),
     Setting("tools.output_limit", "Bytes that a tool may answer with.", click.IntRange(1), 65536),
