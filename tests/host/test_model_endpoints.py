@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import logging
+import time
 
 import httpx
+import openai
 import pytest
+
+from leap_core import LeapGenerationError
+from leap_core.testing import Script, Stall
 
 
 def get(server, path, **headers):
@@ -27,6 +32,18 @@ def test_several_answers_to_one_request(serve):
     assert sorted(request.options.rng_seed for request in server.runner.requests) == [5, 6, 7]
     assert completion.usage.completion_tokens == 3
     assert completion.usage.total_tokens == completion.usage.prompt_tokens + 3
+
+
+def test_one_of_several_answers_that_fails_ends_the_others(serve):
+    stall = Stall()
+    server = serve(["One.", LeapGenerationError("on fire")], Script(["Two", stall]))
+    with pytest.raises(openai.InternalServerError, match="on fire"):
+        server.ask(n=2)
+    (model,) = server.models
+    deadline = time.monotonic() + 20
+    while model.active:
+        assert time.monotonic() < deadline, "the other answer goes on for no one"
+        time.sleep(0.01)
 
 
 def test_several_answers_in_a_stream(serve):
@@ -71,6 +88,10 @@ def test_requests_have_ids_and_a_line_of_the_log_without_content(serve, caplog):
         server.ask("SECRETQUESTION")
         named = get(server, "/health?key=SECRETQUERY", **{"X-Request-Id": "mine-1"})
         odd = get(server, "/SECRETPATH", **{"X-Request-Id": "two words"})
+        deadline = time.monotonic() + 20
+        while len([1 for record in caplog.records if record.name == "leap.access"]) < 3:
+            assert time.monotonic() < deadline  # a line follows its answer
+            time.sleep(0.01)
     assert named.headers["x-request-id"] == "mine-1" and odd.headers["x-request-id"].startswith("req_")
     lines = [record.getMessage() for record in caplog.records if record.name == "leap.access"]
     assert len(lines) == 3 and "SECRET" not in "".join(lines)

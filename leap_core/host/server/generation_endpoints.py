@@ -125,11 +125,10 @@ class GenerationEndpoints:
         asked, reply = first.asked, first.reply
         assert isinstance(reply, OpenAIReply)
         whole = asyncio.ensure_future(_whole(request, first))
+        prompt_is_computed = asyncio.ensure_future(first.bridge.wait_for_first())
+        tasks = [whole]
         try:
-            await asyncio.wait(
-                {whole, asyncio.ensure_future(first.bridge.wait_for_first())}, return_when="FIRST_COMPLETED"
-            )
-            tasks = [whole]
+            await asyncio.wait({whole, prompt_is_computed}, return_when=asyncio.FIRST_COMPLETED)
             for n in range(1, asked.choices):
                 using.enter_context(model.in_use())
                 bridge = GenerationBridge(_beginning(runner, _varied(asked, n)))
@@ -138,8 +137,10 @@ class GenerationEndpoints:
                 answer = Answer(asked, reply, bridge, model, self.metrics)
                 tasks.append(asyncio.ensure_future(_whole(request, answer)))
             completes = await asyncio.gather(*tasks)
-        finally:
-            await first.bridge.close()
+        finally:  # one that failed, or a client that left, ends them all
+            for task in (*tasks, prompt_is_computed):
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
         headers = {GENERATION_HEADER: reply.id}
         if not asked.stream:
             return JSONResponse(reply.several(completes), headers=headers)
