@@ -19,9 +19,9 @@ from ..schemas.subschemas import transform, walk
 if TYPE_CHECKING:
     from llguidance import LLMatcher
 
-WHITE_SPACE = r" |\n[ \t]{0,40}"
-"""White space between the parts of JSON: one space, or a line break and an indentation. Bounded, because a small model
-may otherwise write line breaks without end."""
+WHITE_SPACE = r" |\n( {0,32}|\t{0,8})"
+"""White space between the parts of JSON, as json.dumps writes it with any usual indentation: one space, or a line break
+and spaces or tabs. Bounded, because a small model may otherwise write white space without end."""
 
 ENFORCED_FORMATS = {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"}
 """Formats that llguidance knows."""

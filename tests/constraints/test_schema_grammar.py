@@ -178,3 +178,22 @@ def test_large_schemas_compile():
     properties = {f"field_{n}": {"type": "object", "properties": {"v": {"enum": list(range(20))}}} for n in range(300)}
     enforced = enforce(check_schema({"type": "object", "properties": properties}), byte_tokenizer())
     assert enforced.exact and accepts(enforced.grammar, json.dumps({"field_7": {"v": 3}}))
+
+
+@pytest.mark.parametrize(
+    ("text", "allowed"),
+    [
+        ('{"a": 1}', True),
+        ('{\n    "a": 1\n}', True),
+        ('{\n\t\t"a": 1\n}', True),
+        ('{"a": 9223372036854775807}', True),
+        ("{\n" + "\t" * 20 + '"a": 1}', False),
+        ('{\n \t"a": 1}', False),
+        ('{\n\n"a": 1}', False),
+    ],
+)
+def test_white_space_ends(text: str, allowed: bool):
+    schema = check_schema({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]})
+    matcher = byte_tokenizer().matcher(enforce(schema, byte_tokenizer()).grammar)
+    tokens = list(text.encode())
+    assert (matcher.try_consume_tokens(tokens) == len(tokens) and matcher.is_accepting()) is allowed
