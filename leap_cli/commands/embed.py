@@ -30,7 +30,7 @@ DIGITS = 7
 @leap_command("embed")
 @click.argument("texts", metavar="[TEXT]...", nargs=-1)
 @click.option("-f", "--file", "files", multiple=True, metavar="FILE", help="A file that is one text.")
-@click.option("--lines", metavar="FILE", help="A file of which each line is a text; - is standard input.")
+@click.option("--line-file", "lines", metavar="FILE", help="A file of which each line is a text; - is standard input.")
 @embedding_model_flag
 @threads_flag
 @click.option(

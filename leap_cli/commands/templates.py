@@ -20,6 +20,7 @@ from ..options.constraints import constraint_flags, read_grammar_argument, read_
 from ..options.generation import generation_flags, generation_options
 from ..options.output_format import FormatChoice
 from ..options.tools import take_tools, tool_flags
+from ..options.value_types import ModelName
 
 
 @leap_group("templates")
@@ -77,7 +78,7 @@ def show(env: Environment, /, name: str, format: str) -> ExitCode:
 @click.option("-s", "--system", metavar="TEXT", help="System prompt; @FILE reads it from a file.")
 @click.option("--about", metavar="TEXT", help="What it is for, for leap templates list.")
 @click.option("--replace", is_flag=True, help="Replace a template of the same name.")
-@click.option("-m", "--model", metavar="MODEL", help="The model that answers.")
+@click.option("-m", "--model", type=ModelName(), metavar="MODEL", help="The model that answers.")
 @generation_flags
 @constraint_flags
 @tool_flags

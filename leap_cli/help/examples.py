@@ -61,7 +61,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "index remove": ("leap index remove notes",),
     "embed": (
         "leap embed 'a text'",
-        "leap embed --lines prompts.jsonl -o vectors.npy",
+        "leap embed --line-file prompts.jsonl -o vectors.npy",
     ),
     "models import": ("leap models import model.gguf --name Mine --quant Q8_0",),
     "models list": ("leap models list",),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..framework.environment import Environment
+from .value_types import ModelName
 
 if TYPE_CHECKING:
     from leap_core.runner.embedding import EmbeddingRunner
@@ -16,7 +17,11 @@ if TYPE_CHECKING:
 BUILTIN_EMBED = "builtin-embed"
 
 embedding_model_flag = click.option(
-    "-m", "--model", metavar="MODEL", help="An embedding model; the small built-in one by default."
+    "-m",
+    "--model",
+    type=ModelName(),
+    metavar="MODEL",
+    help="An embedding model; the small built-in one by default.",
 )
 threads_flag = click.option("--threads", "cpu_threads", type=int, metavar="N", help="CPU threads.")
 rerank_flag = click.option(

@@ -16,6 +16,7 @@ from ..framework.environment import Environment
 from ..framework.output import Output
 from .background import refuse_typed
 from .loading_details import has_prompt_cache, loading_details, loading_fields, prompt_cache
+from .value_types import ModelName
 
 if TYPE_CHECKING:
     from leap_core.options import ModelLoadingOptions
@@ -40,7 +41,9 @@ def loading_flags(function: Decorated) -> Decorated:
 
 
 _OPTIONS = (
-    click.option("-m", "--model", metavar="MODEL", help="A GGUF file, a model's name, or 'builtin'."),
+    click.option(
+        "-m", "--model", type=ModelName(), metavar="MODEL", help="A GGUF file, a model's name, or 'builtin'."
+    ),
     click.option("--context-size", type=int, metavar="N", help="Most tokens of prompt and answer together."),
     click.option("--threads", "cpu_threads", type=int, metavar="N", help="CPU threads."),
     click.option("--gpu-layers", "n_gpu_layers", type=int, default=0, metavar="N", help="Layers on a GPU; -1 is all."),

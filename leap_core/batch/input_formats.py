@@ -83,8 +83,12 @@ def _table_rows(stream: IO[bytes], form: str) -> Iterator[list[str]]:
 
 
 def _of_array(stream: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+    data = stream.read()
+    if data.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):  # JSON lines under this name, as many write them
+        yield from as_json_lines(io.BytesIO(data), JSONL)
+        return
     try:
-        value = json.loads(stream.read().decode("utf-8-sig"))
+        value = json.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise LeapSerializationError("the file is not UTF-8 text") from None
     except (ValueError, RecursionError) as error:

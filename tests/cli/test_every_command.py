@@ -177,6 +177,7 @@ def test_what_the_built_in_model_tells_of_leap_is_there():
     assert len(told) > 8
     for words in told:
         name = words[0]
-        flags = {flag for option in EVERY[name].params for flag in option.opts} if name in EVERY else {"--help"}
+        options = EVERY[name].params if name in EVERY else []
+        flags = {"--help"} | {flag for each in options for flag in (*each.opts, *getattr(each, "formerly", ()))}
         assert name in EVERY or name == "--help" or any(path.startswith(f"{name} ") for path in EVERY), words
         assert {word for word in words if word.startswith("--")} <= flags, words

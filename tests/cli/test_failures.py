@@ -31,6 +31,7 @@ DOCUMENTED = {
     "LeapError": 1,
     "LeapGenerationError": 1,
     "LeapModelLoadingError": 3,
+    "LeapUnsupportedMediaError": 3,
     "LeapModelNotFoundError": 2,
     "LeapModelNotDownloadedError": 3,
     "LeapNotFoundError": 2,

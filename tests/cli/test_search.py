@@ -80,7 +80,7 @@ def test_embed_gives_unit_vectors(leap, leap_home, tmp_path):
     assert np.linalg.norm(document["data"][0]["embedding"]) == pytest.approx(1)
     assert leap("embed", "one", "-m", "some", "-o", "v.npy").code == 0
     assert np.load(leap_home.parent / "v.npy").shape == (1, 64)
-    lines = leap("embed", "--lines", "-", "-m", "some", stdin="a\n\nb\n").stdout.splitlines()
+    lines = leap("embed", "--line-file", "-", "-m", "some", stdin="a\n\nb\n").stdout.splitlines()
     assert [json.loads(line)["text"] for line in lines] == ["a", "b"]
     tokens = json.loads(leap("embed", "one two", "-m", "some", "--tokens").stdout)
     assert np.array(tokens["embedding"]).shape == (2, 64)

@@ -11,7 +11,7 @@ from leap_cli.framework.option_defaults import options_of
 from leap_cli.help.words import WORDS
 
 OPTIONS = [(path, option) for path, command in commands() for option in options_of(command) if not option.hidden]
-OTHER_KINDS = {"--file", "--tools-file", "--output", "--system", "--schema", "-f", "-o"}
+OTHER_KINDS = {"--file", "--tools-file", "--output", "--system", "--schema", "-f", "-o", "--chat-template"}
 """Names whose values are paths or texts that click types differently; what they mean is the same."""
 
 

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import pytest
+import regex
 
 from leap_core.constraints import compile_constraint
 from leap_core.errors import LeapConstraintError, LeapGenerationError, LeapOptionsError, LeapSchemaError
@@ -84,7 +85,8 @@ def test_choices_expressions_and_grammars(noise: ModelRunner, seed: int):
         )
     ]
     assert texts[0] in ("yes", "no", 'say "maybe"\\n')
-    assert re.fullmatch(r"\d{3}-[a-z]{2}", texts[1]) and re.fullmatch("<[xyz]{2,4}>", texts[2])
+    # Python's own module knows fewer digits than the engine: U+1CCF7 came with Unicode 16.
+    assert regex.fullmatch(r"\d{3}-[a-z]{2}", texts[1]) and re.fullmatch("<[xyz]{2,4}>", texts[2])
 
 
 @pytest.mark.parametrize(
