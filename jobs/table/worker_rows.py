@@ -82,8 +82,12 @@ class WorkerRows:
 
     def beat(self, id: str) -> bool:
         """Report that the worker lives; whether it is to end after its work."""
-        self._database.change("UPDATE workers SET seen=leap_now() WHERE id=:id", {"id": id})
-        rows = self._database.rows("SELECT draining FROM workers WHERE id=:id", {"id": id})
+        update, select = "UPDATE workers SET seen=leap_now() WHERE id=:id", "SELECT draining FROM workers WHERE id=:id"
+        if self._database.is_shared:  # one statement: every worker says it all the time
+            rows = self._database.rows(f"{update} RETURNING draining", {"id": id})
+        else:
+            self._database.change(update, {"id": id})
+            rows = self._database.rows(select, {"id": id})
         return bool(rows and rows[0]["draining"])
 
     def drain(self, ids: Collection[str]) -> int:

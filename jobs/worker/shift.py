@@ -32,6 +32,8 @@ LOCAL_SWEEP_SECONDS, SHARED_SWEEP_SECONDS = 1.0, 5.0
 SHORTEST_SWEEP_SECONDS = 0.05
 BEAT_SWEEPS = 5
 """Sweeps of a file between two signs of life."""
+RECOVER_SWEEPS = 2
+"""Sweeps of a server between two looks for leases that have run out."""
 RARELY = 12
 """Sweeps between two looks that are seldom needed."""
 FORGET_SECONDS = 86_400.0
@@ -121,7 +123,8 @@ class Shift:
         if self.draining:
             return not self._slots.is_idle
         if self._shared:
-            self._table.recover(MOST_INTERRUPTIONS)
+            if self._sweeps % RECOVER_SWEEPS == 0:
+                self._table.recover(MOST_INTERRUPTIONS)
             if rarely:
                 self._do_rarely()
         if not self._slots.is_idle or rarely:
