@@ -80,7 +80,7 @@ def test_choices_expressions_and_grammars(noise: ModelRunner, seed: int):
         answer(noise, seed=seed, **given)[1].full_message.text
         for given in (
             {"choices_constraint": ["yes", "no", 'say "maybe"\\n']},
-            {"regex_constraint": r"\d{3}-[a-z]{2}"},
+            {"regex_constraint": r"[0-9]{3}-[a-z]{2}"},
             {"grammar_constraint": 'start: "<" WORD ">"\nWORD: /[xyz]{2,4}/'},
         )
     ]
