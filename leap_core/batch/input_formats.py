@@ -83,12 +83,14 @@ def _table_rows(stream: IO[bytes], form: str) -> Iterator[list[str]]:
 
 
 def _of_array(stream: IO[bytes]) -> Iterator[tuple[int, bytes]]:
-    data = stream.read()
-    if data.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):  # JSON lines under this name, as many write them
-        yield from as_json_lines(io.BytesIO(data), JSONL)
+    data = stream.read().removeprefix(b"\xef\xbb\xbf")
+    if data.lstrip().startswith(b"{"):  # JSON lines under this name, as many write them
+        for number, raw in enumerate(io.BytesIO(data), start=1):
+            if raw.strip():
+                yield number, raw
         return
     try:
-        value = json.loads(data.decode("utf-8-sig"))
+        value = json.loads(data.decode("utf-8"))
     except UnicodeDecodeError:
         raise LeapSerializationError("the file is not UTF-8 text") from None
     except (ValueError, RecursionError) as error:

@@ -100,7 +100,9 @@ def test_an_array_and_strings(answered):
     assert runner.asked == ["One", "two"] and [r["custom_id"] for r in records(text)] == ["line-1", "b"]
     _, runner, _ = answered("in.jsonl", '"three"\n{"prompt": "four"}\n', output="o2.jsonl")
     assert runner.asked == ["four", "three"]
-    done, _, _ = answered("bad.json", '{"prompt": "a"}', output="o3.jsonl")
+    _, runner, _ = answered("lines.json", '{"prompt": "five"}\n{"prompt": "six"}\n', output="o4.jsonl")
+    assert runner.asked == ["five", "six"]
+    done, _, _ = answered("bad.json", "5", output="o3.jsonl")
     assert done.code == 2 and "expected a JSON array" in done.stderr and "--input-format jsonl" in done.stderr
 
 
