@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leap_core.errors import LeapJobError, LeapUnavailableError
+from leap_core.errors import LeapUnavailableError
 from leap_core.messages import ChatMessage
 from leap_core.options import GenerationOptions
 
@@ -361,14 +361,6 @@ class JobsClient(JobWatcher):
         with suppress(LeapUnavailableError):
             self._open_queues().send(messages)
             self.ensure_worker()
-
-
-def ended_well(jobs: Iterable[Job]) -> None:
-    """Raise LeapJobError for the first job that did not succeed."""
-    for job in jobs:
-        if job.state is not State.SUCCEEDED:
-            message = (job.error or {}).get("message", job.state.value)
-            raise LeapJobError(f"the job {job.id}: {message}", hint=(job.error or {}).get("hint"))
 
 
 def _with(job: NewJob, policy: Policy | None) -> NewJob:

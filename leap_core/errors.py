@@ -160,7 +160,10 @@ class LeapSerializationError(LeapError):
 
 
 class LeapModelDownloadError(LeapError):
-    """A download that failed. What has arrived stays beside the target and is resumed next time."""
+    """A download that failed. What has arrived stays beside the target and is resumed next time. ``status``: the hub's
+    HTTP status where that is the reason."""
+
+    status: int | None = None
 
 
 class LeapModelDownloadSizeMismatchError(LeapModelDownloadError):

@@ -264,7 +264,9 @@ def _percent_style(sql: str) -> str:
 
 def _is_refusal(error: Exception) -> bool:
     """Whether the server answered, and waiting will not change its mind."""
-    return bool(re.search(r"password|authentication|does not exist|no pg_hba|SSL|permission", str(error)))
+    # libpq gives no SQLSTATE for a connection that failed, so its words decide.
+    refusals = r"password|authentication|does not exist|no pg_hba|does not support SSL|permission"
+    return bool(re.search(refusals, str(error)))
 
 
 def _packages() -> tuple[Any, Any]:

@@ -310,10 +310,6 @@ class Table(TableReader):
             raise LeapJobError(f"the job {id} is {job.state.value}, and only failed and cancelled jobs are retried")
         return job
 
-    def settle_batches(self) -> None:
-        """End the batches whose last shard has ended unseen."""
-        self.database.transaction(self._settle_all)
-
     def _settle_all(self) -> None:
         rows = self.database.rows(
             "SELECT id FROM jobs p WHERE kind='batch' AND state='running' AND owner IS NULL AND NOT EXISTS "

@@ -10,7 +10,7 @@ import click
 from leap_core.messages import ChatMessage
 
 from ..framework.environment import Environment
-from ..input.prompt import decode_text
+from ..input.text_files import decode_text
 
 
 def expand(name: str) -> str:

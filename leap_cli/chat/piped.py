@@ -21,7 +21,7 @@ from leap_core.runner.streams import Stream
 from ..framework.environment import Environment
 from ..framework.interrupts import stopping_on_interrupt
 from ..framework.output import Output
-from ..input.prompt import MOST_BYTES, check_size, decode_text
+from ..input.text_files import MOST_BYTES, check_size, decode_text
 from .dialogue import Dialogue
 
 

@@ -9,10 +9,9 @@ import click
 
 from ..framework.environment import Environment
 from ..framework.output import Output
+from .text_files import MOST_BYTES, check_size, decode_text, read_text_file
 
 PATIENCE_SECONDS = 3.0
-MOST_BYTES = 16 * 1024 * 1024
-"""Of a text for a prompt."""
 INPUT = "{input}"
 
 
@@ -77,20 +76,4 @@ def read_system(value: str, env: Environment) -> str:
         return value
     if value.startswith("@@"):
         return value[1:]
-    from .text_files import read_text_file
-
     return read_text_file(value[1:], env).rstrip("\r\n")
-
-
-def check_size(data: bytes, source: str) -> None:
-    """More than any model could read is a usage error that names the source."""
-    if len(data) > MOST_BYTES:
-        raise click.UsageError(f"{source} is larger than {MOST_BYTES // 1024**2} MiB, which no model could read")
-
-
-def decode_text(data: bytes, source: str) -> str:
-    """UTF-8 text, a byte order mark dropped; anything else is a usage error that names the source."""
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise click.UsageError(f"{source} is not UTF-8 text (byte {error.start + 1})") from None

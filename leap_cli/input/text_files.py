@@ -16,7 +16,9 @@ import click
 
 from ..framework.environment import Environment
 from ..framework.output import one_line
-from .prompt import MOST_BYTES, check_size, decode_text
+
+MOST_BYTES = 16 * 1024 * 1024
+"""Of a text for a prompt."""
 
 
 def attach(name: str, env: Environment) -> str:
@@ -40,3 +42,17 @@ def read_text_file(name: str, env: Environment) -> str:
     if b"\0" in data:
         raise click.UsageError(f"{name} is binary; only text can be put into a prompt")
     return decode_text(data, name)
+
+
+def check_size(data: bytes, source: str) -> None:
+    """More than any model could read is a usage error that names the source."""
+    if len(data) > MOST_BYTES:
+        raise click.UsageError(f"{source} is larger than {MOST_BYTES // 1024**2} MiB, which no model could read")
+
+
+def decode_text(data: bytes, source: str) -> str:
+    """UTF-8 text, a byte order mark dropped; anything else is a usage error that names the source."""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"{source} is not UTF-8 text (byte {error.start + 1})") from None

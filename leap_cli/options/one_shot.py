@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 SESSION = ("continue_last", "session")
-MEDIA = ("images", "sounds")
 APART = {
     "raw": (
         "images",

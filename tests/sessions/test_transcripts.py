@@ -65,7 +65,7 @@ def test_media_go_to_files_and_come_back(tmp_path, write):
     assert sorted(file.suffix for file in media.path.iterdir()) == [".f32", ".jpg", ".wav"]
     assert write(HISTORY, media.place) == text and len(list(media.path.iterdir())) == 3
     assert read_conversations(text, "it", tmp_path) == [HISTORY]
-    with pytest.raises(LeapSerializationError, match="data URI"):
+    with pytest.raises(LeapSerializationError, match="data:, file: or https: URL"):
         read_conversations(text, "it")
     elsewhere = write(HISTORY, MediaDirectory(tmp_path / "media", beside=tmp_path / "other").place)
     assert read_conversations(elsewhere, "it", tmp_path / "unrelated") == [HISTORY]

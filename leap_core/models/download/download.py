@@ -14,6 +14,7 @@ from ...errors import (
     LeapModelDownloadSha256MismatchError,
     LeapModelDownloadSizeMismatchError,
     LeapModelLoadingError,
+    LeapModelNotDownloadedError,
     LeapModelNotFoundError,
     LeapSerializationError,
 )
@@ -214,8 +215,8 @@ class Download:
     def _without_network(self, reference: str, quantization: str | None) -> LocalModel:
         try:
             return resolve_local(reference, quantization, variables=self.variables, cwd=self.cwd)
-        except LeapModelNotFoundError as error:
-            if self.settings.offline and error.hint is not None and error.hint.startswith("leap download"):
+        except LeapModelNotDownloadedError as error:
+            if self.settings.offline:
                 message = f"{error.message}, and HF_HUB_OFFLINE is set"
                 raise LeapModelDownloadError(message, hint="unset HF_HUB_OFFLINE to download it") from None
             raise

@@ -333,7 +333,7 @@ def _ask_hub(web: Web, model: str, quantization: str) -> str | None:
     except (LeapModelNotFoundError, LeapModelLoadingError):
         return None
     except LeapModelDownloadError as error:
-        if "(404)" in error.message:
+        if error.status == 404:
             return None
         raise
     if plan.manifest.original_url is not None:

@@ -175,7 +175,9 @@ class Web:
         """The error for a status that trying again does not change, with what to do about it."""
         code = answer.first.get("x-error-code", "")
         if answer.status == 404:
-            return LeapModelDownloadError(f"{urlsplit(url).netloc} has no {what} (404)", hint=_of_missing(code))
+            missing = LeapModelDownloadError(f"{urlsplit(url).netloc} has no {what} (404)", hint=_of_missing(code))
+            missing.status = answer.status
+            return missing
         if answer.status in (401, 403):
             return LeapModelDownloadError(
                 f"{urlsplit(url).netloc} refuses {what} ({answer.status})", hint=self._of_refused(code, url)
