@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "Prompt": ("template", "system", "files", "images", "sounds", "raw", "dry_run", "parameters"),
+    "Prompt": ("template", "system", "files", "images", "sounds", "image_tokens", "image_tiles", "raw", "dry_run", "parameters"),
     "Answer": (
         "target",
         "count",
@@ -17,6 +17,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "speech",
         "play",
         "voice",
+        "top_logprobs",
     ),
     "Shape": ("json_schema", "json_schema_multi", "choices", "regex", "grammar", "schema_in_prompt"),
     "Reasoning": ("think", "show_thinking"),
@@ -35,8 +36,11 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "max_tokens",
         "stop",
         "logit_bias",
+        "audio_temperature",
+        "audio_top_k",
+        "logit_bias",
     ),
-    "Tools": ("tool", "tools_file", "tools", "tool_choice", "allow_tool", "call_parser", "show_calls", "chain_limit"),
+    "Tools": ("tool", "tools_file", "tools", "tool_choice", "allow_tool", "call_parser", "show_calls", "call_parser", "chain_limit"),
     "Session": ("continue_last", "session", "save"),
     "Model": (
         "model",
@@ -45,6 +49,13 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "n_gpu_layers",
         "mmproj",
         "lora",
+        "mm_proj_path",
+        "kv_type_k",
+        "kv_type_v",
+        "flash_attention",
+        "mmap",
+        "batch_size",
+        "prompt_cache_size",
         "chat_template",
         "kv_type_k",
         "kv_type_v",

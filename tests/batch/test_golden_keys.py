@@ -1,4 +1,4 @@
-"""The keys under which revision b2e8342 kept results: journals of it must be found again."""
+"""The keys under which the first wave of leap 0.1 kept results: its journals must be found again."""
 
 from __future__ import annotations
 

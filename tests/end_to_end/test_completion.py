@@ -135,7 +135,7 @@ def test_tab(terminal, home):
     assert here.completed("leap models verif") == ["models", "verify"]
     assert here.completed("leap generate --tempe") == ["generate", "--temperature"]
     assert here.completed("leap generate --format jsonl --no-st") == ["generate", "--format", "jsonl", "--no-stream"]
-    assert here.completed("leap batch --output-format=pl") == ["batch", "--output-format=plain"]
+    assert here.completed("leap batch --format=pl") == ["batch", "--format=plain"]
     assert here.completed("leap generate -m LFM2.5-35") == ["generate", "-m", "LFM2.5-350M"]
     assert here.completed("leap generate -m lfm2.5-35") == ["generate", "-m", "LFM2.5-350M"]
     assert here.completed("leap generate -m LFM2.5-350M:Q8") == ["generate", "-m", "LFM2.5-350M:Q8_0"]

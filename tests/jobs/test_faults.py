@@ -405,7 +405,7 @@ def test_a_unit_file_names_no_path_with_a_line_end(leap, tmp_path):
 
 
 def test_what_was_submitted_with_an_older_leap_is_done(leap_home, tmp_path):
-    """The schema, a row and a message as revision b2e8342 wrote them."""
+    """The schema, a row and a message as the first wave of leap 0.1 wrote them."""
     from jobs.table import schema
 
     data = leap_home
