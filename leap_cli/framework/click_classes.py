@@ -113,6 +113,10 @@ class LeapCommand(click.Command):
         formatter.write_paragraph()
         formatter.write_text(f"More: leap help {guide.topic(path)}")
 
+    def get_help_option_names(self, ctx: click.Context) -> list[str]:
+        """The same in every context: click keeps the option that it made for the first one."""
+        return list(CONTEXT_SETTINGS["help_option_names"])
+
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
         option = super().get_help_option(ctx)
         if option is not None:

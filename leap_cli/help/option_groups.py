@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "Prompt": ("template", "system", "files", "images", "sounds", "image_tokens", "image_tiles", "raw", "dry_run", "parameters"),
+    "Prompt": (
+        "template",
+        "system",
+        "files",
+        "images",
+        "sounds",
+        "image_tokens",
+        "image_tiles",
+        "raw",
+        "dry_run",
+    ),
     "Answer": (
         "target",
         "count",
@@ -40,7 +50,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "audio_top_k",
         "logit_bias",
     ),
-    "Tools": ("tool", "tools_file", "tools", "tool_choice", "allow_tool", "call_parser", "show_calls", "call_parser", "chain_limit"),
+    "Tools": ("tool", "tools_file", "tools", "tool_choice", "allow_tool", "show_calls", "call_parser"),
     "Session": ("continue_last", "session", "save"),
     "Model": (
         "model",
