@@ -100,6 +100,6 @@ def command(
         output.document({"model": found.model_id, "path": str(found.path), "kind": found.kind})
     elif output.format is not Format.JSONL:
         output.text(f"{found.path}\n")
-    if output.format is Format.TEXT:
+    if output.format is Format.TEXT and env.stderr_is_terminal:
         output.note(f'next: leap -m {found.model_id} "…", or leap models default {found.model_id}')
     return ExitCode.DONE

@@ -80,7 +80,7 @@ def test_each_of_several_answers_can_be_had_alone(program):
 def test_a_template_with_a_schema_holds_the_answer_to_it(program):
     added = program("templates", "add", "order", "Extract the order: {input}", "--json-schema", "item, quantity int")
     assert added.returncode == 0, added.stderr
-    done = program("generate", *BUILTIN, "--template", "order", "--format", "json", "2 red lamps for $8")
+    done = program("generate", *BUILTIN, "--template", "order", "2 red lamps for $8")
     assert set(json.loads(done.stdout)) == {"item", "quantity"}, done.stderr
 
 

@@ -11,7 +11,7 @@ GREEDY = ("-m", "builtin", "--temperature", "0")
 
 
 def test_extraction_with_a_schema(program):
-    done = program("generate", *GREEDY, "--json-schema", "name, age int", "--format", "json", ANN)
+    done = program("generate", *GREEDY, "--json-schema", "name, age int", ANN)
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout) == {"name": "Ann", "age": 31}
 
@@ -32,7 +32,7 @@ def test_a_schema_that_takes_the_lenient_path(program):
     schema = (
         '{"type": "object", "properties": {"name": {"type": "string", "not": {"const": ""}}}, "required": ["name"]}'
     )
-    done = program("generate", *GREEDY, "--json-schema", schema, "--format", "json", ANN)
+    done = program("generate", *GREEDY, "--json-schema", schema, ANN)
     assert done.returncode == 0 and json.loads(done.stdout)["name"]
     assert "not is not enforced while generating, but checked afterwards (/properties/name/not)" in done.stderr
 

@@ -175,7 +175,7 @@ class _Resolver:
             raise LeapModelNotFoundError(f"{directory} holds several models: {listed}", hint="name one of the files")
         best = preferred_quantization(found)
         if best is None:
-            raise LeapModelNotFoundError(f"{directory} holds no GGUF model")
+            raise LeapModelLoadingError(f"{directory} holds no GGUF model")
         return self._of_gguf(directory / found[best])
 
     def _of_gguf(self, path: Path) -> LocalModel:
