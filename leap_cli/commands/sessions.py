@@ -39,10 +39,13 @@ def list_sessions(env: Environment, /, limit: int | None, quiet: bool, format: s
     output = Output(env, Format.QUIET if quiet else format)
     with _store(env) as store:
         found = store.list(limit)
+        damaged = store.damaged()
     records = [each.to_json() for each in found]
     if output.format is Format.TEXT:
         records = [{**each.to_json(), "age": age(time.time() - each.updated)} for each in found]
     output.records(records, COLUMNS, name="id")
+    for id in damaged:
+        output.warning(f"the session {id} is damaged and passed over; leap sessions remove {id} forgets it")
     if not found and output.format is Format.TEXT:
         output.note("there are no sessions; leap chat keeps what is said")
 
@@ -112,7 +115,8 @@ def rename(env: Environment, /, session: str, name: str, format: str) -> None:
 def remove(env: Environment, /, sessions: tuple[str, ...], format: str) -> None:
     """Forget sessions and all that was said in them. When one of them is not known, none is forgotten."""
     with _store(env) as store:
-        ids = dict.fromkeys(store.find(each).id for each in sessions)
+        damaged = store.damaged()
+        ids = dict.fromkeys(each if each in damaged else store.find(each).id for each in sessions)
         for id in ids:
             store.remove(id)
     Output(env, format).records([{"id": id} for id in ids], ["id"], name="id")

@@ -18,7 +18,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..errors import LeapSessionError
+from ..errors import LeapSerializationError, LeapSessionError
 from ..messages import ChatMessage, ChatMessageRole
 from ..storage import sqlite as database
 from ..storage.atomic_files import text_of
@@ -149,13 +149,26 @@ class SessionStore:
     def list(self, limit: int | None = None) -> Sequence[Session]:
         """Sessions, the one that was written to last first."""
         rows = self._rows(f"{SESSION} ORDER BY change DESC LIMIT ?", (-1 if limit is None else limit,))
-        return [_session(row) for row in rows]
+        return [_session(row) for row in rows if not _is_damaged(row)]
+
+    def damaged(self) -> Sequence[str]:
+        """The ids of sessions whose rows cannot be read; ``list`` passes them over."""
+        return [str(row["id"]) for row in self._rows(SESSION) if _is_damaged(row)]
 
     def history(self, id: str) -> Sequence[ChatMessage]:
-        """The messages of the session with exactly this id."""
+        """The messages of the session with exactly this id. Raises LeapSessionError for one that is damaged."""
         self._existing(id)
         rows = self._rows("SELECT value FROM messages WHERE session=? ORDER BY number", (id,))
-        return [ChatMessage.from_json(json.loads(row["value"])) for row in rows]
+        messages = []
+        for number, row in enumerate(rows, start=1):
+            try:
+                messages.append(ChatMessage.from_json(json.loads(row["value"])))
+            except (TypeError, ValueError, RecursionError, LeapSerializationError) as error:
+                raise LeapSessionError(
+                    f"the session {id} is damaged: its message {number} cannot be read: {error}",
+                    hint=f"leap sessions remove {id} forgets it",
+                ) from None
+        return messages
 
     def search(self, text: str) -> Sequence[Found]:
         """Messages with all of these words, or beginnings of words, best first; where there are none, those in which
@@ -234,9 +247,10 @@ class SessionStore:
                 self._run("UPDATE sessions SET name=? WHERE id=?", (name, id))
 
     def remove(self, id: str) -> None:
-        """Forget the session and its messages."""
+        """Forget the session and its messages, also one that is damaged."""
         with self._transaction():
-            self._existing(id)
+            if id not in self.damaged():
+                self._existing(id)
             self._forget_messages(id)
             self._run("DELETE FROM sessions WHERE id=?", (id,))
 
@@ -334,7 +348,18 @@ class SessionStore:
                 raise
 
 
+def _is_damaged(row: sqlite3.Row) -> bool:
+    """Whether a row has values of kinds that leap never writes."""
+    texts = all(row[name] is None or isinstance(row[name], str) for name in ("id", "name", "title", "model"))
+    return not texts or not all(isinstance(row[name], (int, float)) for name in ("created", "updated"))
+
+
 def _session(row: sqlite3.Row) -> Session:
+    if _is_damaged(row):
+        raise LeapSessionError(
+            f"the session {row['id']} is damaged: its row cannot be read",
+            hint=f"leap sessions remove {row['id']} forgets it",
+        )
     return Session(**{name: row[name] for name in row.keys()})  # noqa: SIM118 (a Row iterates over values)
 
 

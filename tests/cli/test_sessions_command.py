@@ -141,3 +141,19 @@ def test_prune_asks_at_a_terminal_and_needs_yes_in_a_script(leap, kept, store):
 def test_prune_refuses_a_time_without_a_unit(leap, kept):
     done = leap("sessions", "prune", "--older-than", "30", "--yes")
     assert done.code == 2 and "30 has no unit: write 30s" in done.stderr
+
+
+def test_a_damaged_session_is_named_and_passed_over(leap, kept, store):
+    import sqlite3
+    from contextlib import closing
+
+    with closing(sqlite3.connect(store.path)) as database:
+        database.execute("UPDATE sessions SET updated='soon', title=x'ff00' WHERE id=?", (kept[0],))
+        database.execute("UPDATE messages SET value='{half' WHERE session=?", (kept[1],))
+        database.commit()
+    done = leap("sessions", "list", "--format", "quiet")
+    assert (done.code, done.stdout) == (0, f"{kept[1]}\n") and f"{kept[0]} is damaged" in done.stderr
+    done = leap("sessions", "show", kept[1])
+    assert done.code == 2 and "is damaged: its message 1 cannot be read" in done.stderr and done.stderr.count("\n") == 1
+    assert leap("sessions", "remove", kept[0]).code == 0
+    assert leap("sessions", "list").stderr == ""
