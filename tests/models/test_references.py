@@ -172,7 +172,7 @@ def test_missing_things_say_how_to_get_them(variables, make_gguf, tmp_path):
     with pytest.raises(LeapModelNotFoundError) as caught:
         resolve_local(str(tmp_path / "made" / "LFM2-350M-Q4_1.gguf"))
     assert caught.value.hint == "there is LFM2-350M-Q4_0.gguf"
-    with pytest.raises(LeapModelNotFoundError, match="holds no GGUF"):
+    with pytest.raises(LeapModelLoadingError, match="holds no GGUF"):
         resolve_local(str(tmp_path / "made" / ".."))
     make_gguf("Other-Q4_0.gguf")
     with pytest.raises(LeapModelNotFoundError, match="several models"):
