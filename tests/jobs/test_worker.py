@@ -197,7 +197,7 @@ def test_a_killed_worker_takes_its_processes_along_and_the_next_goes_on(jobs, le
     id = jobs.generate("Count.", options=ENDLESS)
     running_with_output(jobs, id)
     os.kill(jobs.worker()["pid"], signal.SIGKILL)
-    until(lambda: not processes.of_home(leap_home), 30)
+    until(lambda: not processes.of_home(leap_home), 5)
     assert jobs.get(id).state is State.RUNNING, "nobody is there to say otherwise"
     jobs.start_worker()
     until(lambda: any(event.attempt == 2 for event in jobs.events(id)))
