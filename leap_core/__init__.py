@@ -69,7 +69,7 @@ _MODULES = {
     "tools.policy": ("FunctionPolicy", "ToolPolicy"),
     "functions.signatures": ("declare",),
     "opening": ("HostUse", "Leap", "LeapClient", "Result", "open_embedding_runner", "open_runner"),
-    "lora": ("LoraAdapter",),
+    "options.adapters": ("LoraAdapter",),
     "runner.hidden_states": ("HiddenStates",),
     "runner.embedding": ("EmbeddingKind", "EmbeddingRunner", "Pooling", "TooLong"),
     "messages": (
@@ -177,7 +177,7 @@ if TYPE_CHECKING:
         open_embedding_runner as open_embedding_runner,
         open_runner as open_runner,
     )
-    from .lora import LoraAdapter as LoraAdapter
+    from .options.adapters import LoraAdapter as LoraAdapter
     from .runner.hidden_states import HiddenStates as HiddenStates
     from .runner.embedding import (
         EmbeddingKind as EmbeddingKind,

@@ -1,13 +1,4 @@
-"""Jobs for programs: submit, watch, wait, cancel, retry. All that the command line does goes through here.
-
-from jobs.client import JobsClient
-
-with JobsClient() as jobs:
-    id = jobs.generate("Why is the sky blue?", model="LFM2.5-1.2B-Instruct")
-    for event in jobs.follow(id):
-        ...
-    print(jobs.wait(id).result)
-"""
+"""``JobsClient``: the jobs of one data directory."""
 
 from __future__ import annotations
 
@@ -24,22 +15,22 @@ from leap_core.errors import LeapUnavailableError
 from leap_core.messages import ChatMessage
 from leap_core.options import GenerationOptions
 
-from .configuration import JobsConfiguration
-from .keeper.keeper import WorkerKeeper
+from ..configuration import JobsConfiguration
+from ..keeper.keeper import WorkerKeeper
+from ..submission.new_jobs import BUILTIN, batch_job, discard_input, download_job, generation_job, transcription_job
+from ..submission.shared_jobs import model_and_digest, shared_batch, shared_job
+from ..table.batch_submission import add_batch
+from ..table.job import FINAL, KINDS, Job, JsonObject, State
+from ..table.table import NewJob, Table
+from ..table.worker_rows import WorkerRow, WorkerRows
 from .results import lines_of, write_lines
-from .shared_submission import model_and_digest, shared_batch, shared_job
-from .submission import BUILTIN, batch_job, discard_input, download_job, generation_job, transcription_job
-from .table.batch_submission import add_batch
-from .table.job import FINAL, KINDS, Job, JsonObject, State
-from .table.table import NewJob, Table
-from .table.worker_rows import WorkerRow, WorkerRows
 from .watching import JobWatcher
 
 if TYPE_CHECKING:
     from leap_core.batch.settings import BatchSettings
     from leap_core.functions import LeapFunction
 
-    from .queue import Queues
+    from ..queue import Queues
 
 
 WORKERS_SECONDS = 5.0
@@ -349,7 +340,7 @@ class JobsClient(JobWatcher):
 
     def _open_queues(self) -> Queues:
         if self._queues is None:
-            from .queue import Queues
+            from ..queue import Queues
 
             self._queues = Queues(
                 self.configuration.queue, self.configuration.queue_place, table_id=self.table.database.id

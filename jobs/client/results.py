@@ -9,9 +9,9 @@ from pathlib import Path
 from leap_core.errors import LeapJobError
 from leap_core.storage.atomic_files import cannot_write
 
-from .table.batch_rows import BatchRows
-from .table.database import Database
-from .table.job import BATCH, DOWNLOAD, GENERATE, Job
+from ..table.batch_rows import BatchRows
+from ..table.database import Database
+from ..table.job import BATCH, DOWNLOAD, GENERATE, Job
 
 
 def lines_of(job: Job, database: Database) -> Iterator[str]:

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 
-from .table.job import Event, Job, State
-from .table.reading import ID_CHARACTERS
-from .table.table import Table
+from ..table.job import Event, Job, State
+from ..table.reading import ID_CHARACTERS
+from ..table.table import Table
 
 LOOK_SECONDS = 1.0
 """Between two looks into a table on a server, which tells of changes; in a file it is every 20 ms."""

@@ -23,9 +23,9 @@ from huey.storage import PostgresStorage, SqliteStorage
 from leap_core.configuration import POSTGRESQL, QUEUE_SCHEMES, REDIS, SQLITE
 from leap_core.errors import LeapSerializationError, LeapUnavailableError
 
+from ..table.job import KINDS
+from ..table.postgres import redacted, without_password
 from .bell import ring
-from .table.job import KINDS
-from .table.postgres import redacted, without_password
 
 BUSY_SECONDS = 5
 CONNECT_SECONDS = 5

@@ -17,10 +17,10 @@ from leap_core.messages import ChatMessage, ChatMessageRole
 from leap_core.options import GenerationOptions, ModelLoadingOptions
 from leap_core.storage.directories import private_directory
 
-from .configuration import JobsConfiguration
-from .submitted_variables import DOWNLOAD_VARIABLES, MODEL_VARIABLES, submitted_variables
-from .table.job import BATCH, DOWNLOAD, GENERATE, JsonObject
-from .table.table import NewJob
+from ..configuration import JobsConfiguration
+from ..table.job import BATCH, DOWNLOAD, GENERATE, JsonObject
+from ..table.table import NewJob
+from .variables import DOWNLOAD_VARIABLES, MODEL_VARIABLES, submitted_variables
 
 if TYPE_CHECKING:
     from leap_core.batch.settings import BatchSettings

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leap_core.errors import LeapJobError, LeapModelNotFoundError
+from leap_core.models.references.digests import BUILTIN, ModelDigests
 
-from .configuration import JobsConfiguration
-from .model_digests import BUILTIN, ModelDigests
-from .table.batch_rows import BatchLine
-from .table.batch_submission import NewBatch
-from .table.job import BATCH, JsonObject, NewJob
-from .table.worker_rows import WorkerRow
+from ..configuration import JobsConfiguration
+from ..table.batch_rows import BatchLine
+from ..table.batch_submission import NewBatch
+from ..table.job import BATCH, JsonObject, NewJob
+from ..table.worker_rows import WorkerRow
 
 if TYPE_CHECKING:
     from leap_core.batch.settings import BatchSettings, CheckedBatch

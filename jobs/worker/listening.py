@@ -9,8 +9,8 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from ..bell import Bell
 from ..queue import Queues
+from ..queue.bell import Bell
 from ..table.job import KINDS
 from .log import log
 from .slots import Slots

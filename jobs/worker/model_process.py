@@ -25,7 +25,7 @@ from leap_core.options import ModelLoadingOptions
 from leap_core.runner.contract import ModelRunner
 
 from ..configuration import JobsConfiguration
-from ..submitted_variables import variables_of
+from ..submission.variables import variables_of
 from ..table.batch_rows import BatchRows
 from ..table.job import BATCH, SHARD, Ending, Job
 from ..table.table import Table

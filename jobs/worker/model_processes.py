@@ -15,7 +15,7 @@ from leap_core.background.child_environment import child_environment
 from leap_core.background.detached import module_command
 from leap_core.errors import LeapError
 
-from ..submitted_variables import variables_of
+from ..submission.variables import variables_of
 from ..table.job import BATCH, Job
 
 KEEP_SECONDS = 60.0

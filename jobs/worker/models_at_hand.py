@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from leap_core.models.references.digests import ModelDigests
+
 from ..configuration import JobsConfiguration
-from ..model_digests import ModelDigests
 
 
 class ModelsAtHand:

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from leap_core import __version__
 
-from ..bell import ring
 from ..configuration import JobsConfiguration
 from ..queue import Queues
+from ..queue.bell import ring
 from ..table.job import BATCH, DOWNLOAD, GENERATE, SHARD, Claim, Claimant, Ending, Fenced, Job, State
 from ..table.table import Table
 from ..table.worker_rows import WorkerRows

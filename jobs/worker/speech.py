@@ -9,7 +9,7 @@ from leap_core.errors import LeapGenerationError
 from leap_core.messages import Speech
 from leap_core.responses import AudioSample, Complete, GenerationFinishReason
 from leap_core.runner.contract import ModelRunner
-from leap_core.spoken_files import SpokenFile
+from leap_core.speech.spoken_file import SpokenFile
 
 from ..table.job import JsonObject
 

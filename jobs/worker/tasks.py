@@ -21,7 +21,7 @@ from leap_core.responses import AudioSample, Complete, GenerationFinishReason, r
 from leap_core.runner.contract import ModelRunner
 from leap_core.transcription.recognition import Transcribed
 
-from ..submitted_variables import variables_of
+from ..submission.variables import variables_of
 from ..table.job import JsonObject, State
 from ..table.table import Ending
 from .attempt import Attempt

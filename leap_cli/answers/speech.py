@@ -12,7 +12,7 @@ from leap_core.media.wav_writer import WavWriter
 from leap_core.responses import AudioSample, Complete, GenerationFinishReason, MessageResponse
 from leap_core.runner.contract import ModelRunner
 from leap_core.runner.streams import PassingStream, Stream
-from leap_core.spoken_files import SpokenFile
+from leap_core.speech.spoken_file import SpokenFile
 
 from ..framework.environment import Environment
 from ..framework.output import Format, Output

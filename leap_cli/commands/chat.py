@@ -9,7 +9,7 @@ import click
 
 from leap_core.messages import ChatMessage
 from leap_core.responses import Complete
-from leap_core.voices import CONVERSATION_PROMPT
+from leap_core.speech.voices import CONVERSATION_PROMPT
 
 from ..answers.reasoning_only import ReasoningOnly
 from ..config.saved_prompts import PromptTemplate, template_flag

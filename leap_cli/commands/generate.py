@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from leap_core.voices import CONVERSATION_PROMPT
+from leap_core.speech.voices import CONVERSATION_PROMPT
 
 from ..answers.file import writing_to
 from ..config.saved_prompts import template_flag

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from leap_core.voices import DEFAULT_VOICE, VOICES, voice_prompt
+from leap_core.speech.voices import DEFAULT_VOICE, VOICES, voice_prompt
 
 from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_command

@@ -55,7 +55,7 @@ def command(
 
     Prints the base URL when it listens; /health answers 200 when the models are loaded. It runs until Ctrl-C.
     """
-    from jobs.served_batches import ServedBatches
+    from jobs.client.served_batches import ServedBatches
     from leap_core.host.server.foreground import ServerSettings, serve
     from leap_core.host.server.kept_responses import durable_responses
     from leap_core.media.fetching import UrlAccess

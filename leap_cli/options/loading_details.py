@@ -18,7 +18,7 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 DETAILS = "leap.loading_details"
 KV_TYPES = click.Choice(["f32", "f16", "bf16", "q8_0", "q4_0"])
-"""leap_core.loading_options has the same names; importing that would make every start slower."""
+"""leap_core.options.loading has the same names; importing that would make every start slower."""
 
 
 def _keep(ctx: click.Context, option: click.Parameter, value: object) -> None:
@@ -82,7 +82,7 @@ def loading_fields(env: Environment) -> dict[str, Any]:
     if "chat_template" in fields:
         fields["chat_template"] = _read_template(fields["chat_template"], env)
     if adapters := fields.pop("lora", ()):
-        from leap_core.lora import LoraAdapter
+        from leap_core.options.adapters import LoraAdapter
 
         parsed = [LoraAdapter.parse(text) for text in adapters]
         fields["adapters"] = [{"path": os.path.join(env.cwd, each.path), "scale": each.scale} for each in parsed]

@@ -11,8 +11,8 @@ from typing import IO, Any
 from ..errors import LeapModelNotFoundError, LeapSerializationError
 from ..openai.parameters import functions_of
 from ..options import GenerationOptions, ModelLoadingOptions
+from ..speech.voices import CONVERSATION_PROMPT
 from ..storage.atomic_files import descriptor_of
-from ..voices import CONVERSATION_PROMPT
 from .input_formats import INPUT_FORMATS, JSON_ARRAY, JSONL, TABLES, format_of
 from .input_rows import InputRows
 from .journal import Journal, is_journal_of, journal_path

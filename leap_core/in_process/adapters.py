@@ -10,8 +10,8 @@ from ..engine.request import Adapters
 from ..errors import LeapModelLoadingError, LeapModelNotFoundError
 from ..llama.adapters import LlamaAdapter, content_id
 from ..llama.model import LlamaModel
-from ..lora import LoraAdapter
 from ..models.gguf.header import read_gguf_header
+from ..options.adapters import LoraAdapter
 
 
 class ModelAdapters:

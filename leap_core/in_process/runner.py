@@ -10,12 +10,12 @@ from ..chat_format.reply_builder import ReplyBuilder
 from ..engine.request import Request
 from ..engine.sampler import RUNTIME_DEFAULTS, Sampler
 from ..errors import LeapModelLoadingError, LeapOptionsError
-from ..lora import LoraAdapter, adapters_of
 from ..messages import ChatMessage, ChatMessageRole
 from ..options import AUTO, FunctionCallParser, GenerationOptions, ModelLoadingOptions, SamplingDefaults
+from ..options.adapters import LoraAdapter, adapters_of
 from ..runner.contract import Generation, ModelRunner, RenderedPrompt
 from ..runner.hidden_states import HiddenStates
-from ..voices import asks_to_speak, is_interleaved
+from ..speech.voices import asks_to_speak, is_interleaved
 from .adapters import ModelAdapters
 from .generation import InProcessGeneration
 from .hidden_state_reader import HiddenStateReader

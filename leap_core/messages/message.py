@@ -1,4 +1,4 @@
-"""Chat messages: roles, calls of functions, and their JSON. The parts of their content are in ``message_parts``.
+"""Chat messages: roles, calls of functions, and their JSON. The parts of their content are in ``parts``.
 
 The JSON is OpenAI's chat-completions message, as the LEAP SDK exports it, with one field more: ``reasoning_content``.
 """
@@ -11,15 +11,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar
 
-from .errors import LeapSerializationError
-from .json_fields import kind_of, list_at, object_at, text_at
-from .media.fetching import UrlAccess
-from .message_parts import Audio as Audio
-from .message_parts import AudioPcmF32 as AudioPcmF32
-from .message_parts import ChatMessageContent as ChatMessageContent
-from .message_parts import Image as Image
-from .message_parts import Speech as Speech
-from .message_parts import Text as Text
+from ..errors import LeapSerializationError
+from ..json_fields import kind_of, list_at, object_at, text_at
+from ..media.fetching import UrlAccess
+from .parts import ChatMessageContent, Text
 
 JsonObject = dict[str, Any]
 

@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from .errors import LeapSerializationError
-from .json_fields import kind_of, list_at, object_at, text_at
-from .media.fetching import UrlAccess
-from .media.sniffing import JPEG_START
-from .media.wav import WavFormat, as_float32, check_samples, check_wav, wav_from_samples
+from ..errors import LeapSerializationError
+from ..json_fields import kind_of, list_at, object_at, text_at
+from ..media.fetching import UrlAccess
+from ..media.sniffing import JPEG_START
+from ..media.wav import WavFormat, as_float32, check_samples, check_wav, wav_from_samples
 
 if TYPE_CHECKING:
     from PIL.Image import Image as PillowImage
@@ -100,7 +100,7 @@ class Image(ChatMessageContent):
     @staticmethod
     def from_pil_image(image: PillowImage, compression_quality: float = 0.95) -> Image:
         """A Pillow image of any mode, transparency laid on white; ``compression_quality`` from 0 to 1."""
-        from .media.images import encode_jpeg
+        from ..media.images import encode_jpeg
 
         if not isinstance(compression_quality, (int, float)) or not 0 <= compression_quality <= 1:
             raise LeapSerializationError(f"compression_quality {compression_quality!r} is not between 0 and 1")
@@ -112,14 +112,14 @@ class Image(ChatMessageContent):
 
         Raises LeapSerializationError for a damaged or misshapen picture, see ``media.images.decode_image``.
         """
-        from .media.images import as_jpeg
+        from ..media.images import as_jpeg
 
         return Image(as_jpeg(data).data)
 
     @staticmethod
     def from_file(path: str | os.PathLike[str]) -> Image:
         """A picture file of any common format."""
-        from .media.fetching import read_file
+        from ..media.fetching import read_file
 
         return Image.from_bytes(read_file(path))
 
@@ -167,14 +167,14 @@ class Audio(ChatMessageContent):
 
         A WAV that this part takes stays as it is; everything else becomes int16 at 16 kHz.
         """
-        from .media.audio import as_wav
+        from ..media.audio import as_wav
 
         return Audio(as_wav(data).data)
 
     @staticmethod
     def from_file(path: str | os.PathLike[str]) -> Audio:
         """A sound file of any format that ``from_bytes`` takes."""
-        from .media.fetching import read_file
+        from ..media.fetching import read_file
 
         return Audio.from_bytes(read_file(path))
 
@@ -229,7 +229,7 @@ ChatMessageContent.AudioPcmF32 = AudioPcmF32
 
 
 def _read_image(part: JsonObject, path: str, urls: UrlAccess) -> Image:
-    from .media.fetching import fetch
+    from ..media.fetching import fetch
 
     url_path = f"{path}.image_url.url"
     url = text_at(object_at(part.get("image_url"), f"{path}.image_url").get("url"), url_path)

@@ -18,7 +18,7 @@ from typing import Any
 from ..errors import LeapOptionsError, LeapSerializationError
 from ..messages import ChatMessage, ChatMessageRole, Speech
 from ..options import GenerationOptions
-from ..voices import CONVERSATION_PROMPT, DEFAULT_VOICE, VOICES, voice_prompt
+from ..speech.voices import CONVERSATION_PROMPT, DEFAULT_VOICE, VOICES, voice_prompt
 from .fields import NOTE, REFUSE, BodyFields, Unknown
 from .parameters import read_parameters
 

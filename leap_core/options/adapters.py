@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .errors import LeapOptionsError
+from ..errors import LeapOptionsError
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from .errors import LeapOptionsError
+from ..errors import LeapOptionsError
 
 LARGEST = 2**64 - 1
 """Of whole numbers."""

@@ -10,19 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
 
-from .errors import LeapOptionsError
-from .loading_options import (
-    KV_TYPES as KV_TYPES,
-)
-from .loading_options import (
-    CacheOptions as CacheOptions,
-)
-from .loading_options import (
-    ModelLoadingOptions as ModelLoadingOptions,
-)
-from .lora import LoraAdapter, adapters_of
-from .messages import LeapFunctionCall
-from .option_checks import (
+from ..errors import LeapOptionsError
+from ..messages import LeapFunctionCall
+from .adapters import LoraAdapter, adapters_of
+from .checks import (
     are_texts,
     check_integer,
     check_number,
@@ -151,7 +142,7 @@ class GenerationOptions:
     def set_response_format(self, kind: type) -> None:
         """Constrain the answer to JSON that parses back into ``kind``: a dataclass, TypedDict, Enum, pydantic model
         or any type with a JSON-schema method."""
-        from .schemas.response_types import schema_text_of
+        from ..schemas.response_types import schema_text_of
 
         self.json_schema_constraint = schema_text_of(kind)
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
-from .errors import LeapOptionsError
-from .lora import LoraAdapter, adapters_of
-from .option_checks import check_integer, read_extras
+from ..errors import LeapOptionsError
+from .adapters import LoraAdapter, adapters_of
+from .checks import check_integer, read_extras
 
 KV_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0")
 

@@ -10,9 +10,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ..errors import LeapError, LeapGenerationError
-from ..lora import LoraAdapter
 from ..messages import ChatMessage, ChatMessageRole
 from ..options import GenerationOptions
+from ..options.adapters import LoraAdapter
 from ..responses import MessageResponse
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from .errors import LeapError
-from .media.wav_writer import WavWriter
-from .responses import AudioSample
-from .storage.atomic_files import cannot_write, descriptor_of
+from ..errors import LeapError
+from ..media.wav_writer import WavWriter
+from ..responses import AudioSample
+from ..storage.atomic_files import cannot_write, descriptor_of
 
 BARE_SUFFIXES = (".pcm", ".raw")
 """Names that stand for bare 16-bit little-endian samples; every other gets a WAV."""

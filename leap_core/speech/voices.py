@@ -5,7 +5,7 @@ Other words are no other voice: the model falls silent at a voice it was not tra
 
 from __future__ import annotations
 
-from .errors import LeapOptionsError
+from ..errors import LeapOptionsError
 
 VOICES = {
     "us-female": "Perform TTS. Use the US female voice.",

@@ -12,7 +12,7 @@ from leap_core.errors import LeapSerializationError
 from leap_core.media.wav_writer import wav_of
 from leap_core.messages import Audio, ChatMessage, LeapJSONEncoder, Speech, Text
 from leap_core.sessions.transcripts import read_conversations, to_json, to_markdown
-from leap_core.voices import VOICES, is_interleaved, voice_prompt
+from leap_core.speech.voices import VOICES, is_interleaved, voice_prompt
 
 SPEECH = Speech(wav_of([0.0, 0.5, -0.5], 24_000), (128, (1, 2, 3), (2048, 2048, 2048)))
 MESSAGE = ChatMessage("assistant", [Text("Hm."), SPEECH])

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from leap_core import ChatMessage, GenerationOptions, Leap, ModelLoadingOptions
-from leap_core.message_parts import Audio, Image, Text
+from leap_core.messages.parts import Audio, Image, Text
 from leap_core.responses import Complete
 from leap_core.testing.picture_questions import ask
 from leap_core.testing.pictures import Figure, Scene, random_scene

@@ -275,7 +275,7 @@ def test_a_name_needs_a_server(leap):
 
 
 def test_a_prompt_that_is_too_large_for_a_server_is_refused(machines, monkeypatch):
-    monkeypatch.setattr("jobs.shared_submission.MOST_BYTES", 1000)
+    monkeypatch.setattr("jobs.submission.shared_jobs.MOST_BYTES", 1000)
     with machines("laptop").client() as jobs, pytest.raises(LeapJobError, match="are the most"):
         jobs.generate("word " * 500)
 

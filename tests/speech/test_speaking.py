@@ -19,9 +19,9 @@ from leap_core.messages import ChatMessage, Speech, Text
 from leap_core.options import GenerationOptions, ModelLoadingOptions
 from leap_core.responses import AudioSample, Chunk, Complete, GenerationFinishReason, MessageResponse
 from leap_core.runner.contract import ModelRunner
+from leap_core.speech.voices import CONVERSATION_PROMPT, VOICES
 from leap_core.testing.miniature_speech import VOCODER_FILE
 from leap_core.testing.tone_places import FRAMES, INTERLEAVED_TEXT, PLAIN_TEXT, TONES
-from leap_core.voices import CONVERSATION_PROMPT, VOICES
 
 SYNTHESIS = VOICES["us-female"]
 

@@ -11,7 +11,7 @@ import pytest
 from leap_core.errors import LeapError
 from leap_core.media.wav import check_wav
 from leap_core.responses import AudioSample
-from leap_core.spoken_files import SpokenFile
+from leap_core.speech.spoken_file import SpokenFile
 
 PIECE = AudioSample((0.0, 0.25, -0.25), 24_000)
 

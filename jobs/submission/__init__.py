@@ -1,0 +1,1 @@
+"""What a program asks for, as rows of the table of jobs."""
