@@ -11,6 +11,8 @@ import atexit
 import threading
 from typing import Protocol
 
+from ..errors import LeapGenerationError
+
 
 class Steps(Protocol):
     """Work that is done in steps."""
@@ -65,6 +67,13 @@ class ComputeLoop:
             thread.join()
         for member in list(self._members):
             member.close()  # its readers would wait for ever
+
+    def closed_error(self, text: str) -> BaseException:
+        """The error for a reader of closed work: LeapGenerationError, or, while the interpreter ends, SystemExit, which
+        ends a thread without a traceback."""
+        if self._ended:
+            return SystemExit(f"{text}: the program ends")
+        return LeapGenerationError(text, hint="load it again")
 
     def remove(self, member: Steps) -> None:
         """Take a scheduler out; returns when none of its steps runs any more."""

@@ -33,7 +33,7 @@ class EmbeddingWork:
         self.adapters = adapters
         self.texts = texts
         self.vectors: dict[int, NDArray[float32]] = {}
-        self.error: LeapGenerationError | None = None
+        self.error: BaseException | None = None
         self._on_progress = on_progress
         self._cancelled = cancelled
         self._order = deque(sorted(range(len(texts)), key=lambda n: -len(texts[n])))
@@ -64,7 +64,7 @@ class EmbeddingWork:
         if not self._order:
             self._ended.set()
 
-    def fail(self, error: LeapGenerationError) -> None:
+    def fail(self, error: BaseException) -> None:
         """Nothing more comes."""
         self.error = error
         self._ended.set()
@@ -94,7 +94,7 @@ class EmbeddingQueue:
         """Queue work. Raises LeapGenerationError after ``close``."""
         with self._changed:
             if self._closing:
-                raise LeapGenerationError("the model is unloaded", hint="load it again")
+                raise compute_loop.closed_error("the model is unloaded")
             if not work.has_ended:
                 self._works.append(work)
                 self._changed.notify_all()
@@ -150,4 +150,4 @@ class EmbeddingQueue:
             self.interrupt()
         compute_loop.remove(self)
         while self._works:
-            self._works.popleft().fail(LeapGenerationError("the model was unloaded during the embedding"))
+            self._works.popleft().fail(compute_loop.closed_error("the model was unloaded during the embedding"))

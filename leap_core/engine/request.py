@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, TypeAlias
 
-from ..errors import LeapGenerationError
 from ..responses import GenerationFinishReason
 from ..statistics import GenerationStats
 from .frames import Frame, Speech, frame_key
@@ -43,7 +42,7 @@ class Finished:
 
     reason: GenerationFinishReason
     stats: GenerationStats
-    error: LeapGenerationError | None = None
+    error: BaseException | None = None
 
 
 class Request:
@@ -126,7 +125,7 @@ class Request:
         """Whether the next output is read as a frame and not as a token."""
         return self.speech is not None and self.speech.turn.wants_frame
 
-    def finish(self, reason: GenerationFinishReason, error: LeapGenerationError | None = None) -> None:
+    def finish(self, reason: GenerationFinishReason, error: BaseException | None = None) -> None:
         """Deliver the end; only the first counts."""
         if not self.ended:
             self.ended = True

@@ -60,7 +60,7 @@ class Scheduler:
         request.wake = self._wake
         with self._changed:
             if self._closing:
-                raise LeapGenerationError("the model is unloaded")
+                raise compute_loop.closed_error("the model is unloaded")
             self._waiting.append(request)
             self._changed.notify_all()
 
@@ -70,9 +70,9 @@ class Scheduler:
             self._closing = True
             self._context.abort()
         compute_loop.remove(self)
-        gone = LeapGenerationError("the model was unloaded during the generation")
+        error = compute_loop.closed_error("the model was unloaded during the generation")
         for request in [slot.request for slot in self._running() if slot.request] + list(self._waiting):
-            request.finish(Reason.ERROR, gone)
+            request.finish(Reason.ERROR, error)
         self._snapshots.close()
 
     @property

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ..engine.embedding_queue import EmbeddingQueue, EmbeddingWork
 from ..engine.threads import usable_cores
-from ..errors import LeapGenerationError, LeapModelLoadingError, LeapOptionsError
+from ..errors import LeapModelLoadingError, LeapOptionsError
 from ..llama.embedding_context import EmbeddingContext
 from ..llama.model import LlamaModel
 from ..options import ModelLoadingOptions
@@ -194,7 +194,7 @@ class InProcessEmbeddingRunner(EmbeddingRunner):
             if work.was_cancelled:
                 self._queue.cancel(work)
         if work.error is not None:
-            raise LeapGenerationError(work.error.message, hint=work.error.hint)
+            raise work.error
         return [work.vectors[n] for n in range(len(tokens))]
 
 

@@ -41,7 +41,7 @@ class HiddenStateReader:
         while not work.wait(POLL_SECONDS):
             pass
         if work.error is not None:
-            raise LeapGenerationError(work.error.message, hint=work.error.hint)
+            raise work.error
         return HiddenStates(work.vectors[0])
 
     def _opened(self) -> tuple[EmbeddingContext, EmbeddingQueue]:
