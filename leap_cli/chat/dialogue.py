@@ -11,6 +11,7 @@ from leap_core.responses import Complete
 from leap_core.runner.streams import Stream
 
 from ..answers.tool_use import respond
+from ..options.thinking import Thinking
 from ..options.tools import Tools
 
 if TYPE_CHECKING:
@@ -33,12 +34,15 @@ class Dialogue:
         tools: Tools,
         log: SessionRecorder,
         show: Show,
+        thinking: Thinking | None = None,
     ) -> None:
         self.conversation = conversation
         self.options = options
         self.tools = tools
         self.log = log
         self.show = show
+        self.thinking = thinking
+        """Where reasoning is shown; None where the model is not asked to reason."""
         self.last: Complete | None = None
         """How the newest answer ended."""
         conversation.register_functions(tools.functions)

@@ -42,7 +42,7 @@ class PlainTyping:
 
 class Editor:
     """A line editor: history in a file (None keeps none), several lines, completion. Enter sends, unless a backslash
-    stands before it; Alt-Enter begins a new line."""
+    stands before it; Alt-Enter begins a new line; Ctrl-X Ctrl-E opens the text in $VISUAL or $EDITOR."""
 
     can_begin_with = True
 
@@ -61,6 +61,8 @@ class Editor:
             history=_history(history),
             key_bindings=_keys(),
             multiline=True,
+            enable_open_in_editor=True,  # Ctrl-X Ctrl-E
+            tempfile_suffix=".md",
             enable_suspend=True,
             prompt_continuation=lambda _width, _line, wraps: " " * len(CONTINUATION) if wraps else CONTINUATION,
         )

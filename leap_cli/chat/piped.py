@@ -43,7 +43,7 @@ def answer_messages(dialogue: Dialogue, env: Environment, output: Output) -> Non
             complete = _take(dialogue, ChatMessage.from_json(_parsed(line)))
         if complete is not None:
             _go_on(env, complete)
-            output.event(complete.full_message.to_json())
+            output.event(_message(complete))
 
 
 def read_through(_dialogue: Dialogue, stream: Stream) -> Complete:
@@ -61,6 +61,13 @@ def read_through(_dialogue: Dialogue, stream: Stream) -> Complete:
         finally:
             stream.close()
     return require_complete(complete)
+
+
+def _message(complete: Complete) -> dict[str, object]:
+    """The answer as a message; how likely its tokens were stands beside its content, where that was asked for."""
+    value = complete.to_json()
+    beside = {"logprobs": value["logprobs"]} if complete.logprobs else {}
+    return {**value["message"], **beside}
 
 
 @contextmanager

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 from difflib import get_close_matches
 
 import click
@@ -19,15 +18,14 @@ from leap_core.messages import ChatMessageRole
 from ..answers.show import describe
 from ..framework.output import one_line
 from ..input.prompt import read_system
-from ..options.generation import option_from_words, options_in_words
 from ..options.tools import choose_tools
 from .attachments import describe_part, read_part
 from .conversation_files import expand, read_conversation, write_conversation
+from .settings import NONE, part_names, set_option, setting_names, show
 from .slash_command import SlashCommand
 from .suggestions import conversations, files, models, tools
 from .typed_conversation import TypedConversation, split_attachments
 
-NONE = "none"
 SHAPE = re.compile(r"/([a-zA-Z]+)(?:\s+(.*))?\s*", re.DOTALL)
 
 
@@ -176,18 +174,6 @@ def leave(talk: TypedConversation, _: str) -> None:
     talk.leaving = True
 
 
-def set_option(talk: TypedConversation, text: str) -> None:
-    name, _, value = text.partition(" ")
-    if not name:
-        words = options_in_words(talk.dialogue.options)
-        talk.output.note(", ".join(words) if words else "nothing is set: the model's own settings are used")
-        return
-    if not value.strip():
-        raise click.UsageError("/set takes a name and a value, such as /set temperature 0.3")
-    field, number = option_from_words(name, None if value.strip() == NONE else value.strip())
-    talk.dialogue.options = replace(talk.dialogue.options, **{field: number})
-
-
 def _last_question(talk: TypedConversation) -> int:
     """The place in the history of the last thing the user said."""
     history = talk.dialogue.history
@@ -208,7 +194,8 @@ COMMANDS = (
     SlashCommand("model", "[MODEL]", "Show the model, or go on with another one.", change_model, models),
     SlashCommand("attach", "[FILE|none]", "Send a text, picture or sound with the next message.", attach, files),
     SlashCommand("tools", "[NAME…|none]", "Show the model's tools, or choose them.", change_tools, tools),
-    SlashCommand("set", "[NAME VALUE|none]", "Show what is set, or set it, such as temperature 0.3.", set_option),
+    SlashCommand("set", "[NAME VALUE|none]", "Set an option, such as temperature 0.3.", set_option, setting_names),
+    SlashCommand("show", "[PART]", "Show what answers are made with.", show, part_names),
     SlashCommand("retry", "", "Answer the last message again.", retry),
     SlashCommand("edit", "[TEXT]", "Change the last message, and have it answered again.", edit),
     SlashCommand("undo", "", "Forget the last message and what came after it.", undo),
@@ -219,12 +206,11 @@ COMMANDS = (
     SlashCommand("clear", "", "Begin anew with the same system prompt.", clear),
     SlashCommand("quit", "", "Leave, like Ctrl-D.", leave),
 )
-BY_NAME = (
-    {command.name: command for command in COMMANDS}
-    | {alias: command for alias in ("exit", "bye") for command in COMMANDS if command.name == "quit"}
-    | {"show": next(command for command in COMMANDS if command.name == "set")}
-)
+BY_NAME = {command.name: command for command in COMMANDS} | {
+    alias: command for alias in ("exit", "bye") for command in COMMANDS if command.name == "quit"
+}
 KEYS = """
 Enter sends; Alt-Enter, or a backslash at the line's end, begins a new line.
+Ctrl-X Ctrl-E opens what is typed in $VISUAL or $EDITOR.
 Ctrl-C stops an answer, or clears the line; Ctrl-D leaves; TAB completes.
 """

@@ -103,6 +103,8 @@ def command(
     thinking = take_thinking(flags)
     if jsonl and thinking is Thinking.ONLY:
         raise click.UsageError("--think only is for text; --jsonl has the reasoning beside the answer")
+    if not jsonl:
+        _refuse_logprobs(flags)
     options = generation_options({**flags, **shape, "tool_choice": tools.choice}, enable_thinking=thinking is not None)
     if system is not None:
         system = read_system(system, env)
@@ -122,13 +124,13 @@ def command(
 
     def show_text(dialogue: Dialogue, answer: Stream, output: Output) -> Complete:
         return show_answer(
-            ReasoningOnly(answer) if thinking is Thinking.ONLY else answer,
+            ReasoningOnly(answer) if dialogue.thinking is Thinking.ONLY else answer,
             output,
             model=dialogue.conversation.model_runner.model_id,
             streaming=stream,
-            show_thinking=thinking is Thinking.SHOW,
+            show_thinking=dialogue.thinking is Thinking.SHOW,
             show_stats=stats,
-            markdown=env.stdin_is_terminal and not is_shaped(options),
+            markdown=env.stdin_is_terminal and not is_shaped(dialogue.options),
             calls=shown_calls(dialogue.tools, always=env.stdin_is_terminal),
         )
 
@@ -144,7 +146,7 @@ def command(
         if target and system is None and session.session is None and loaded is None:
             system = CONVERSATION_PROMPT
         conversation = session.conversation(runner, system)
-        dialogue = Dialogue(conversation, options, tools, session, show)
+        dialogue = Dialogue(conversation, options, tools, session, show, thinking)
         try:
             if target:
                 SpokenOutput(target, env, output).check(runner)
@@ -168,6 +170,14 @@ def command(
         finally:
             dialogue.conversation.model_runner.unload()
     return ExitCode.DONE
+
+
+def _refuse_logprobs(flags: dict[str, Any]) -> None:
+    """Only messages as JSON have a place for probabilities; a general wish for them is passed over."""
+    context = click.get_current_context()
+    if context.get_parameter_source("top_logprobs") is click.core.ParameterSource.COMMANDLINE:
+        raise click.UsageError("--top-logprobs needs --jsonl: its messages have the probabilities beside the content")
+    flags["top_logprobs"] = None
 
 
 def _first_message(

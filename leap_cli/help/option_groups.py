@@ -50,7 +50,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "audio_top_k",
         "logit_bias",
     ),
-    "Tools": ("tool", "tools_file", "tools", "tool_choice", "allow_tool", "show_calls", "call_parser"),
+    "Tools": ("tool", "tools_file", "tools", "tool_choice", "allow_tool", "show_calls", "chain_limit", "call_parser"),
     "Session": ("continue_last", "session", "save"),
     "Model": (
         "model",

@@ -18,6 +18,7 @@ WORDS: dict[str, str] = {
     "--batch-size": "prompt tokens in one step",
     "--background": "do it as a job, and print its id",
     "--call-parser": "how the model writes calls of tools",
+    "--chain-limit": "rounds of calls in one answer at most",
     "--choices": "the texts of which the answer is one",
     "--concurrency": "lines of a batch that are answered at once",
     "--connections": "connections of a download at once",

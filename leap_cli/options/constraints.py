@@ -28,6 +28,13 @@ SHAPES = {
     "regex": "--regex",
     "grammar": "--grammar",
 }
+NO_SHAPE: dict[str, Any] = {
+    "json_schema_constraint": None,
+    "choices_constraint": None,
+    "regex_constraint": None,
+    "grammar_constraint": None,
+}
+"""The fields of GenerationOptions that give an answer its shape, none of them set."""
 NO_PATH = re.compile(r"[\s:]")
 """What hardly stands in a file's name, but in a shorthand."""
 
@@ -80,22 +87,29 @@ def take_constraint(flags: dict[str, Any], env: Environment) -> dict[str, Any]:
         raise click.UsageError(f"{SHAPES[second]} cannot be combined with {SHAPES[first]}")
     fields: dict[str, Any] = {"inject_schema_into_prompt": flags.pop("schema_in_prompt")}
     for name, value in given.items():
-        if name.startswith("json_schema"):
-            schema = read_schema_argument(value, env, many=name == "json_schema_multi")
-            fields["json_schema_constraint"] = json.dumps(schema, ensure_ascii=False)
-        elif name == "choices":
-            fields["choices_constraint"] = _choices(value)
-        elif name == "regex":
-            fields["regex_constraint"] = value
-        else:
-            fields["grammar_constraint"] = read_grammar_argument(value, env)
+        fields |= _shape(name, value, env)
     return fields
+
+
+def shape_from_text(name: str, text: str, env: Environment) -> dict[str, Any]:
+    """The fields of GenerationOptions that one of ``SHAPES`` means. Raises what ``take_constraint`` raises."""
+    return _shape(name, (text,) if name == "choices" else text, env)
+
+
+def _shape(name: str, value: Any, env: Environment) -> dict[str, Any]:
+    if name.startswith("json_schema"):
+        schema = read_schema_argument(value, env, many=name == "json_schema_multi")
+        return {"json_schema_constraint": json.dumps(schema, ensure_ascii=False)}
+    if name == "choices":
+        return {"choices_constraint": _choices(value)}
+    if name == "regex":
+        return {"regex_constraint": value}
+    return {"grammar_constraint": read_grammar_argument(value, env)}
 
 
 def is_shaped(options: GenerationOptions) -> bool:
     """Whether a constraint gives the answer its shape, so that it is no prose."""
-    fields = ("json_schema_constraint", "choices_constraint", "regex_constraint", "grammar_constraint")
-    return any(getattr(options, name) is not None for name in fields)
+    return any(getattr(options, name) is not None for name in NO_SHAPE)
 
 
 def read_schema_argument(value: str, env: Environment, *, many: bool = False) -> Any:

@@ -49,22 +49,23 @@ def generation_flags(function: Decorated) -> Decorated:
     return decorate
 
 
-def option_from_words(name: str, value: str | None) -> tuple[str, Any]:
-    """The field of GenerationOptions that a name such as ``top-p`` means, and the value that a text means for it; None
-    is the default. Raises UsageError."""
-    wanted = name.lstrip("-").replace("_", "-").lower()
-    for flag, field, kind, _meaning in _FLAGS:
-        if wanted in (flag[2:], field.replace("_", "-")):
-            try:
-                return field, None if value is None else kind(value)
-            except ValueError:
-                raise click.UsageError(f"{flag[2:]} takes a number, and {value!r} is none") from None
-    raise click.UsageError(f"there is no setting {name!r}; there are {', '.join(flag[2:] for flag, *_ in _FLAGS)}")
+NUMBERS = {flag[2:]: (field, kind, meaning) for flag, field, kind, meaning in _FLAGS}
+"""Options whose values are numbers: name -> field of GenerationOptions, type, meaning."""
+
+
+def number_from_text(name: str, value: str | None) -> tuple[str, Any]:
+    """The field of GenerationOptions that a name in ``NUMBERS`` means, and the value that a text means for it; None is
+    the default. Raises UsageError."""
+    field, kind, _meaning = NUMBERS[name]
+    try:
+        return field, None if value is None else kind(value)
+    except ValueError:
+        raise click.UsageError(f"{name} takes a number, and {value!r} is none") from None
 
 
 def options_in_words(options: GenerationOptions) -> list[str]:
     """What is set, a line each: ``temperature 0.3``."""
-    values = ((flag[2:], getattr(options, field)) for flag, field, *_ in _FLAGS)
+    values = ((name, getattr(options, field)) for name, (field, *_) in NUMBERS.items())
     return [f"{name} {value}" for name, value in values if value is not None]
 
 

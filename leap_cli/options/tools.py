@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
+MOST_ROUNDS = 1000
+
 
 def tool_flags(function: Decorated) -> Decorated:
-    """Add the flags; the function receives tool, tools_file, tool_choice, allow_tool and show_calls."""
+    """Add the flags; the function receives tool, tools_file, tool_choice, allow_tool, show_calls and chain_limit."""
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
@@ -45,30 +47,39 @@ _OPTIONS = (
     click.option("--tool-choice", metavar="WHEN", help="auto (default), required, none, or a tool's name."),
     click.option("--allow-tool", multiple=True, metavar="NAME", help="Run this tool without asking."),
     click.option("--show-calls", is_flag=True, help="Show calls and their results on stderr."),
+    click.option(
+        "--chain-limit",
+        type=click.IntRange(1, MOST_ROUNDS),
+        metavar="N",
+        help="Most rounds of calls in one answer; 8 by default. At the limit: exit code 7.",
+    ),
 )
 
 
 @dataclass
 class Tools:
-    """What the flags ask for. ``choice`` is the tool_choice of the options, ``allowed`` what runs without asking."""
+    """What the flags ask for. ``choice`` is the tool_choice of the options, ``allowed`` what runs without asking,
+    ``rounds`` the most rounds of calls in one answer where that was given."""
 
     functions: list[LeapFunction] = field(default_factory=list)
     policy: FunctionPolicy | None = None
     allowed: Sequence[str] = ()
     choice: str | None = None
     show_calls: bool = False
+    rounds: int | None = None
 
 
 def take_tools(flags: dict[str, Any], env: Environment) -> Tools:
     """Take the flags out of ``flags``. Raises LeapToolError for tools that are not there."""
     names, files = list(flags.pop("tool")), list(flags.pop("tools_file"))
     allowed, choice, show = list(flags.pop("allow_tool")), flags.pop("tool_choice"), flags.pop("show_calls")
+    rounds = flags.pop("chain_limit")
     if not names and not files:
         if allowed:
             raise click.UsageError(f"--allow-tool {allowed[0]} needs tools: give --tool or --tools-file")
         if choice not in (None, "auto", "none"):
             raise click.UsageError(f"--tool-choice {choice} needs tools: give --tool or --tools-file")
-        return Tools(choice=choice)
+        return Tools(choice=choice, rounds=rounds)
     from leap_core.tools.sources import choose
 
     from_files = configured_tools(env).functions_of_files(files, names, Output(env).warning)
@@ -77,8 +88,8 @@ def take_tools(flags: dict[str, Any], env: Environment) -> Tools:
     else:
         functions = choose([function.name for function in from_files], from_files)
     choose(allowed, functions)
-    policy = replace(read_policy(env, functions).allowing(allowed), ask=asker(env))
-    return Tools(functions, policy, allowed, choice, show)
+    policy = replace(_policy(env, functions, rounds).allowing(allowed), ask=asker(env))
+    return Tools(functions, policy, allowed, choice, show, rounds)
 
 
 def choose_tools(names: Sequence[str], before: Tools, env: Environment) -> Tools:
@@ -87,8 +98,16 @@ def choose_tools(names: Sequence[str], before: Tools, env: Environment) -> Tools
 
     functions = choose(names, [*before.functions, *known_tools(env)])
     ask = before.policy.ask if before.policy is not None else asker(env)
-    policy = replace(read_policy(env, functions).allowing(before.allowed), ask=ask)
+    policy = replace(_policy(env, functions, before.rounds).allowing(before.allowed), ask=ask)
     return replace(before, functions=functions, policy=policy)
+
+
+def limit_rounds(tools: Tools, rounds: int | None, env: Environment) -> Tools:
+    """The same tools with at most so many rounds of calls in one answer; None is what is configured."""
+    if tools.policy is None:
+        return replace(tools, rounds=rounds)
+    limit = rounds if rounds is not None else read_policy(env, tools.functions).rounds
+    return replace(tools, rounds=rounds, policy=replace(tools.policy, rounds=limit))
 
 
 def configured_tools(env: Environment) -> ConfiguredTools:
@@ -112,6 +131,11 @@ def read_policy(env: Environment, functions: Sequence[LeapFunction]) -> Function
     """What the configuration says of these functions."""
     with naming_the_file(env):
         return configured_tools(env).policy(functions)
+
+
+def _policy(env: Environment, functions: Sequence[LeapFunction], rounds: int | None) -> FunctionPolicy:
+    policy = read_policy(env, functions)
+    return policy if rounds is None else replace(policy, rounds=rounds)
 
 
 @contextmanager

@@ -112,9 +112,7 @@ class FunctionRun:
             if calls:
                 rounds += 1
                 if rounds > self._policy.rounds:
-                    raise LeapToolError(
-                        f"the model still calls functions after {self._policy.rounds} rounds", hint="allow more rounds"
-                    )
+                    raise self._too_many_rounds(calls)
                 yield from self._answer(calls)
                 message, options = None, _after_first_call(options)
             if self.stopped:
@@ -126,6 +124,13 @@ class FunctionRun:
                 return
             if complete is not None and complete.finish_reason not in ENDED_BY_ITSELF:
                 return
+
+    def _too_many_rounds(self, calls: Sequence[LeapFunctionCall]) -> LeapToolError:
+        rounds = f"{self._policy.rounds} rounds" if self._policy.rounds > 1 else "1 round"
+        return LeapToolError(
+            f"the model still calls functions after {rounds}; not run: {write_calls(calls)[1:-1]}",
+            hint="--chain-limit allows more rounds in one command, tools.rounds in config.toml always",
+        )
 
     def _generate(
         self, message: ChatMessage | str | None, options: GenerationOptions

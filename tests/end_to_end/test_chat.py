@@ -226,6 +226,22 @@ def test_edit_begins_the_prompt_with_the_last_message(terminal, kept):
     assert len(kept()) == 2
 
 
+def test_what_is_typed_can_be_edited_in_an_editor(terminal, variables, tmp_path, kept):
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\nsed "s/France/Italy/" "$1" > "$1.new" && mv "$1.new" "$1"\n')
+    editor.chmod(0o755)
+    variables |= {"VISUAL": str(editor), "EDITOR": "false"}
+    chat = terminal("chat", "-m", "builtin")
+    chat.expect(PROMPT)
+    chat.type(QUESTION)
+    chat.expect(re.escape(QUESTION))
+    chat.type("\x18\x05")  # Ctrl-X Ctrl-E
+    chat.expect("Italy")
+    chat.type("\r")
+    chat.expect(f"Rome.*{PROMPT}")
+    assert kept()[0].text == QUESTION.replace("France", "Italy")
+
+
 def test_ctrl_c_stops_an_answer_and_the_chat_goes_on(terminal, kept):
     chat = terminal("chat", "-m", "builtin", "--threads", "1")
     chat.expect(PROMPT)

@@ -1,0 +1,113 @@
+"""``/set`` and ``/show`` in ``leap chat``, and the limit of rounds of calls, on the scripted runner."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from leap_cli.chat.slash_commands import COMMANDS
+from leap_cli.chat.suggestions import suggest
+from leap_core.messages import LeapFunctionCall
+from leap_core.responses import FunctionCalls, ReasoningChunk, TokenLogprob
+
+CALL = [FunctionCalls((LeapFunctionCall("calculate", {"expression": "6*7"}),))]
+
+
+@pytest.fixture
+def talk(leap):
+    """Type these lines at the prompt."""
+
+    def type_lines(*lines: str, arguments: tuple[str, ...] = ()):
+        typed = "".join(f"{line}\n" for line in lines)
+        done = leap("chat", "-m", "some", "--no-save", *arguments, stdin=typed, stdin_terminal=True)
+        assert done.code == 0, done
+        return done
+
+    return type_lines
+
+
+def errors(done) -> list[str]:
+    return [line.split("leap: error: ")[1] for line in done.stderr.splitlines() if "leap: error: " in line]
+
+
+def test_a_shape_a_stop_text_and_reasoning_are_set_and_taken_back(leap, talk):
+    runner = leap.script([ReasoningChunk("hm"), "{}"], "b", [ReasoningChunk("hm"), "c"])
+    lines = ("/set json-schema name, age int", "/set stop END", "/set think show", "one")
+    done = talk(*lines, "/set choices yes,no", "/set think none", "two", "/set choices none", "/set stop none", "three")
+    options = [request.options for request in runner.requests]
+    assert set(json.loads(options[0].json_schema_constraint)["properties"]) == {"name", "age"}
+    assert [list(each.stop) for each in options] == [["END"], ["END"], []]
+    assert options[1].choices_constraint == ["yes", "no"] and options[1].json_schema_constraint is None
+    assert options[2].choices_constraint is None
+    assert [each.enable_thinking for each in options] == [True, False, False]
+    assert done.stderr.count("hm") == 1
+
+
+def test_show_tells_everything_that_answers_are_made_with(leap, talk):
+    leap.script()
+    done = talk(
+        "/set temperature 0.3", "/set regex [a-z]+", "/system Be brief.", "/tools calculate", "/show", "/show system"
+    )
+    shown = dict(line.split(maxsplit=1) for line in done.stdout.splitlines() if " " in line)
+    assert shown["options"] == "temperature 0.3" and shown["shape"] == "regex [a-z]+"
+    assert shown["tools"] == "calculate" and shown["session"] == "not saved" and "context of" in shown["model"]
+    assert done.stdout.endswith("system  Be brief.\n")
+
+
+def test_what_cannot_be_set_or_shown_is_named(leap, talk):
+    leap.script()
+    lines = ("/set temprature 1", "/set think loud", "/set chain-limit 0", "/set json-schema {", "/show mode")
+    assert [error.split(";")[0] for error in errors(talk(*lines))] == [
+        "there is no setting 'temprature'",
+        "think takes show, hide, only or none, not 'loud'",
+        "chain-limit takes a number from 1 to 1000, not '0'",
+        errors(talk("/set json-schema {"))[0],
+        "there is no 'mode' to show",
+    ]
+
+
+def test_tab_completes_what_can_be_set_and_shown(leap):
+    env = leap.environment("", terminal=True, stdin_terminal=True)
+    assert [each.value for each in suggest("/set temp", COMMANDS, env)[1]] == ["temperature"]
+    assert {"json-schema", "think", "chain-limit"} <= {each.value for each in suggest("/set ", COMMANDS, env)[1]}
+    assert [each.value for each in suggest("/show s", COMMANDS, env)[1]] == ["system", "shape", "session"]
+
+
+def test_the_limit_of_rounds_ends_an_answer(leap, talk):
+    runner = leap.script(*[CALL] * 3)
+    done = leap("generate", "-m", "some", "--tool", "calculate", "--chain-limit", "2", "go")
+    assert (done.code, len(runner.requests)) == (7, 3)
+    assert "after 2 rounds; not run: calculate(" in done.stderr and "--chain-limit" in done.stderr
+    runner = leap.script(CALL, "42")
+    assert leap("generate", "-m", "some", "--tool", "calculate", "--chain-limit", "1", "go").stdout == "42\n"
+    assert leap("generate", "--chain-limit", "0", "go").code == 2
+
+
+def test_the_limit_may_be_set_while_talking_and_stays_with_other_tools(leap, talk):
+    leap.script(CALL, CALL, "well", CALL, "42")
+    done = talk("/tools calculate", "/set chain-limit 1", "/tools calculate,current_time", "go", "on", "again")
+    assert len(errors(done)) == 1 and "after 1 round;" in errors(done)[0]
+    assert done.stdout.count("42") >= 1
+
+
+def test_the_likelihood_of_tokens_stands_beside_a_message_in_jsonl(leap):
+    from leap_core.messages import ChatMessage
+    from leap_core.responses import Complete, GenerationFinishReason
+
+    tokens = (TokenLogprob(b"ok", -0.5, None, ((b"ok", -0.5),)),)
+    end = Complete(ChatMessage("assistant", "ok"), GenerationFinishReason.STOP, None, (), tokens)
+    leap.script(["ok", end])
+    line = json.dumps({"role": "user", "content": "x"}) + "\n"
+    done = leap("chat", "-m", "some", "--jsonl", "--top-logprobs", "1", stdin=line)
+    (answer,) = map(json.loads, done.stdout.splitlines())
+    assert answer["logprobs"]["content"][0]["token"] == "ok" and answer["content"] == "ok"
+
+
+def test_without_jsonl_the_likelihood_of_tokens_has_no_place(leap):
+    runner = leap.script("ok")
+    done = leap("chat", "-m", "some", "--top-logprobs", "1", stdin="x\n")
+    assert done.code == 2 and "--top-logprobs needs --jsonl" in done.stderr
+    leap.variables["LEAP_CHAT_TOP_LOGPROBS"] = "1"
+    assert leap("chat", "-m", "some", stdin="x\n").stdout == "ok\n"
+    assert runner.requests[0].options.top_logprobs is None
