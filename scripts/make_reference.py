@@ -20,6 +20,7 @@ sys.path.insert(0, str(ROOT))
 from leap_cli.command_table import COMMANDS, GROUPS  # noqa: E402
 from leap_cli.config.settings import GENERAL, OF_A_TOOL, commands  # noqa: E402
 from leap_cli.exit_codes import ExitCode  # noqa: E402
+from leap_cli.framework.help_text import metavar  # noqa: E402
 from leap_cli.framework.option_defaults import option_key, option_variable, options_of  # noqa: E402
 from leap_cli.help.examples import EXAMPLES  # noqa: E402
 from leap_cli.help.words import WORDS  # noqa: E402
@@ -67,8 +68,8 @@ def _command(path: str, command: click.Command) -> Iterator[str]:
 
 
 def _option_row(path: str, option: click.Option, context: click.Context) -> str:
+    value = f" {metavar(option, context)}".rstrip()
     flags = " / ".join(", ".join(names) for names in (option.opts, option.secondary_opts) if names)
-    value = "" if option.is_flag else f" {option.make_metavar(context)}"
     default = option.default
     shown = "" if option.is_flag or not isinstance(default, (int, float, str)) or default == "" else f"`{default}`"
     repeated = " May be repeated." if option.multiple else ""

@@ -38,7 +38,7 @@ NOTHING = "The documents do not say."
     "--format",
     type=FormatChoice([Format.TEXT.value, Format.JSON.value, Format.JSONL.value]),
     default=Format.TEXT.value,
-    help="text, one json document, or jsonl: each event as it comes.",
+    help="Print text, one json document, or jsonl: each event as it comes.",
 )
 @click.pass_obj
 def command(

@@ -38,8 +38,17 @@ if TYPE_CHECKING:
 
 @leap_command("batch")
 @click.argument("source", metavar="INPUT")
-@click.option("-o", "--output", "target", metavar="FILE", default="-", help="Where results go; - (default) is stdout.")
-@click.option("-s", "--system", metavar="TEXT", help="System prompt of lines that have none; or @FILE.")
+@click.option(
+    "-o",
+    "--output",
+    "target",
+    metavar="FILE",
+    default="-",
+    help="Write results to this file; - (default) is standard output.",
+)
+@click.option(
+    "-s", "--system", metavar="TEXT", help="Give lines that have none this system prompt; @FILE reads it from a file."
+)
 @renamed_option(
     "--pattern",
     "template",
@@ -52,7 +61,7 @@ if TYPE_CHECKING:
     "tools",
     formerly=("--tools",),
     metavar="FILE",
-    help="Functions for lines that declare none: OpenAI's JSON list.",
+    help="Let lines that declare no functions call these: OpenAI's JSON list.",
 )
 @loading_flags
 @generation_flags
@@ -66,12 +75,17 @@ if TYPE_CHECKING:
     help="Let the model reason, and keep that in the results.",
 )
 @click.option(
-    "--concurrency", type=click.IntRange(1, 256), default=16, show_default=True, metavar="N", help="Lines at once."
+    "--concurrency",
+    type=click.IntRange(1, 256),
+    default=16,
+    show_default=True,
+    metavar="N",
+    help="Answer this many lines at once.",
 )
 @click.option(
     "--input-format",
     type=click.Choice(["jsonl", "json", "csv", "tsv", "lines"]),
-    help="How INPUT is written; by its extension by default, else jsonl.",
+    help="Read INPUT as this; by default as its extension says, else jsonl.",
 )
 @renamed_option(
     "--format",
@@ -80,7 +94,7 @@ if TYPE_CHECKING:
     type=click.Choice(["auto", "openai", "plain", "csv", "tsv"]),
     default="auto",
     show_default=True,
-    help="OpenAI's batch results, plain JSON, or a table; plain where INPUT is plain.",
+    help="Write OpenAI's batch results, plain JSON, or a table; auto is plain where INPUT is plain.",
 )
 @click.option("--errors", metavar="FILE", help="Write failed lines to FILE, and leave them out of the output.")
 @click.option(
@@ -91,7 +105,11 @@ if TYPE_CHECKING:
 @click.option(
     "--speak", "speech", metavar="DIR", help="Let the model answer aloud: a WAV file for each line in this directory."
 )
-@click.option("--ordered/--unordered", default=True, help="Write in the order of the input (default), or as ready.")
+@click.option(
+    "--ordered/--unordered",
+    default=True,
+    help="Write results in the order of the input (default), or as they are ready.",
+)
 @click.option("--skip-invalid", is_flag=True, help="Leave out lines that cannot be used, instead of refusing all.")
 @renamed_option(
     "--replace",
@@ -100,10 +118,15 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Start over, and replace what the output holds.",
 )
-@click.option("--journal", metavar="FILE", help="Where progress is kept; beside the output by default.")
-@click.option("-q", "--quiet", is_flag=True, help="No summary.")
+@click.option("--journal", metavar="FILE", help="Keep progress in this file; beside the output by default.")
+@click.option("-q", "--quiet", is_flag=True, help="Print no summary at the end.")
 @background_flags()
-@click.option("--max-workers", type=click.IntRange(1), metavar="N", help="With jobs_url: at most so many at once.")
+@click.option(
+    "--max-workers",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Let at most this many workers answer at once; needs jobs_url.",
+)
 @click.pass_obj
 def command(
     env: Environment,

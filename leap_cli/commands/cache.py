@@ -35,7 +35,7 @@ def command() -> None:
     "--format",
     type=FormatChoice([each.value for each in Format]),
     default=Format.TEXT.value,
-    help="text, one json document, jsonl, or quiet: the files.",
+    help="Print text, one json document, jsonl, or quiet: paths only.",
 )
 @click.pass_obj
 def list_cache(env: Environment, /, format: str) -> ExitCode:
@@ -65,7 +65,7 @@ def list_cache(env: Environment, /, format: str) -> ExitCode:
     "--format",
     type=FormatChoice([Format.TEXT.value, Format.JSON.value]),
     default=Format.TEXT.value,
-    help="text or json.",
+    help="Print text, or one json document.",
 )
 @click.pass_obj
 def info(env: Environment, /, format: str) -> ExitCode:
@@ -88,8 +88,13 @@ def info(env: Environment, /, format: str) -> ExitCode:
 
 
 @command.command("clear")
-@click.option("--older-than", type=Duration(), metavar="TIME", help="Only prompts that were not used for so long.")
-@click.option("--dry-run", is_flag=True, help="Say what would go, and remove nothing.")
+@click.option(
+    "--older-than",
+    type=Duration(),
+    metavar="TIME",
+    help="Remove only prompts that were not used for this time, such as 30d.",
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
 @click.pass_obj
 def clear(env: Environment, /, older_than: float | None, dry_run: bool) -> ExitCode:
     """Remove kept prompts. Nothing but time is lost: they are read again when they come."""

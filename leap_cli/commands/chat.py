@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Put this file's text, under its name, before the first message.",
 )
-@click.option("-s", "--system", metavar="TEXT", help="System prompt; @FILE reads it from a file.")
+@click.option("-s", "--system", metavar="TEXT", help="Give the model this system prompt; @FILE reads it from a file.")
 @media_flags
 @speech_flags
 @loading_flags
@@ -57,7 +57,9 @@ if TYPE_CHECKING:
 @tool_flags
 @session_flags(saves=True)
 @click.option("--load", "file", metavar="FILE", help="Go on with the conversation in a file of leap export.")
-@click.option("--jsonl", is_flag=True, help="A JSON message a line in (OpenAI's shape), a JSON message a line out.")
+@click.option(
+    "--jsonl", is_flag=True, help="Read a JSON message a line (OpenAI's shape), and write a JSON message a line."
+)
 @click.option("--stream/--no-stream", default=True, help="Print answers as they come (default), or at their end.")
 @click.option("--stats", is_flag=True, help="Show token counts and speed on stderr after each answer.")
 @thinking_flags

@@ -19,13 +19,13 @@ format_flag = click.option(
     type=FormatChoice(["text", "json"]),
     default="text",
     show_default=True,
-    help="text is the answer alone; json has the probabilities, a line a text.",
+    help="Print the answer alone (text), or with the probabilities, a line of json for each text.",
 )
 
 
 @leap_command("classify")
 @task_flags
-@click.option("--labels", required=True, metavar="A,B,C", help="The labels, of which each text gets one.")
+@click.option("--labels", required=True, metavar="A,B,C", help="Give each text one of these labels.")
 @format_flag
 @click.pass_obj
 def command(env: Environment, /, labels: str, format: str, **flags: Any) -> ExitCode:
@@ -37,7 +37,7 @@ def command(env: Environment, /, labels: str, format: str, **flags: Any) -> Exit
 @leap_command("decide")
 @click.argument("question")
 @task_flags
-@click.option("--choices", metavar="A,B,C", help="The answers to choose from; yes and no by default.")
+@click.option("--choices", metavar="A,B,C", help="Choose from these answers; yes and no by default.")
 @click.option("--score", metavar="LOW..HIGH", help="Answer with a number in this range, such as 1..5.")
 @format_flag
 @click.pass_obj

@@ -12,7 +12,7 @@ from ..framework.output import Output
 
 @leap_command("completion", repairs=True)
 @click.argument("shell", type=click.Choice(SHELLS, case_sensitive=False))
-@click.option("--install", is_flag=True, help="Put it where the shell finds it, for every session from now on.")
+@click.option("--install", is_flag=True, help="Put the script where the shell finds it, for every session from now on.")
 @click.pass_obj
 def command(env: Environment, /, shell: str, install: bool) -> None:
     """Print the script that makes SHELL complete leap's commands, options, models, quantizations, tools and jobs.

@@ -31,7 +31,7 @@ format_option = click.option(
     "--format",
     type=FormatChoice([each.value for each in Format]),
     default=Format.TEXT.value,
-    help="text, one json document, jsonl, or quiet.",
+    help="Print text, one json document, jsonl, or quiet: values only.",
 )
 
 
@@ -43,7 +43,7 @@ def command() -> None:
 
 
 @command.command("list", short_help="Show what is configured, and where it comes from.")
-@click.option("--all", "everything", is_flag=True, help="Every option of every command too, set or not.")
+@click.option("--all", "everything", is_flag=True, help="Show every option of every command too, set or not.")
 @format_option
 @click.pass_obj
 def list_settings(env: Environment, /, everything: bool, format: str) -> None:

@@ -19,13 +19,13 @@ from ..options.output_format import FormatChoice
     default="2m",
     show_default=True,
     metavar="TIME",
-    help="How long the built-in model may take to answer.",
+    help="Give the built-in model this long to answer.",
 )
 @click.option(
     "--format",
     type=FormatChoice([each.value for each in Format]),
     default=Format.TEXT.value,
-    help="text, one json document, jsonl, or quiet: names of what is not well.",
+    help="Print text, one json document, jsonl, or quiet: names of what is not well.",
 )
 @click.pass_obj
 def command(env: Environment, /, timeout: float, format: str) -> ExitCode:

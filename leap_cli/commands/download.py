@@ -21,13 +21,23 @@ from ..options.value_types import ModelName
 
 @leap_command("download")
 @click.argument("model", type=ModelName())
-@click.option("--quant", metavar="QUANT", help="Quantization, such as Q4_K_M; the same as MODEL:QUANT.")
-@click.option("--revision", metavar="REV", help="Branch, tag or commit of the repository.")
+@click.option("--quant", metavar="QUANT", help="Take this quantization, such as Q4_K_M; the same as MODEL:QUANT.")
+@click.option("--revision", metavar="REV", help="Fetch from this branch, tag or commit of the repository.")
 @click.option("--force", is_flag=True, help="Fetch the files again, even if they are here.")
 @click.option("--dry-run", is_flag=True, help="Show files, sizes and destination, and fetch nothing.")
-@click.option("--connections", type=click.IntRange(1, 16), default=4, show_default=True, help="Most at once.")
 @click.option(
-    "--retries", type=click.IntRange(0, 1000), default=5, show_default=True, help="Retries after failures in a row."
+    "--connections",
+    type=click.IntRange(1, 16),
+    default=4,
+    show_default=True,
+    help="Open at most this many connections at once.",
+)
+@click.option(
+    "--retries",
+    type=click.IntRange(0, 1000),
+    default=5,
+    show_default=True,
+    help="Give up after this many failures in a row.",
 )
 @renamed_option(
     "--stall",
@@ -35,13 +45,13 @@ from ..options.value_types import ModelName
     formerly=("--timeout",),
     type=Duration(),
     metavar="TIME",
-    help="How long a connection may be silent; 20s by default.",
+    help="Give up a connection that is silent for this time; 20s by default.",
 )
 @click.option(
     "--format",
     type=FormatChoice([each.value for each in Format]),
     default=Format.TEXT.value,
-    help="text and quiet print the model's path; json one document; jsonl each event as it comes.",
+    help="Print the model's path (text and quiet), one json document, or jsonl: each event as it comes.",
 )
 @background_flags(with_retries=False)
 @click.pass_obj

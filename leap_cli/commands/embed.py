@@ -29,8 +29,12 @@ DIGITS = 7
 
 @leap_command("embed")
 @click.argument("texts", metavar="[TEXT]...", nargs=-1)
-@click.option("-f", "--file", "files", multiple=True, metavar="FILE", help="A file that is one text.")
-@click.option("--line-file", "lines", metavar="FILE", help="A file of which each line is a text; - is standard input.")
+@click.option(
+    "-f", "--file", "files", multiple=True, metavar="FILE", help="Turn this file, as one text, into a vector."
+)
+@click.option(
+    "--line-file", "lines", metavar="FILE", help="Turn each line of this file into a vector; - is standard input."
+)
 @embedding_model_flag
 @threads_flag
 @click.option(
@@ -38,25 +42,35 @@ DIGITS = 7
     type=click.Choice(["query", "document"]),
     default="document",
     show_default=True,
-    help="What the texts are: some models read questions and documents differently.",
+    help="Say what the texts are: some models read questions and documents differently.",
 )
-@click.option("--pooling", type=click.Choice(["mean", "cls", "last"]), help="How tokens become one vector.")
-@click.option("--dimensions", type=click.IntRange(1), metavar="N", help="Only the first N numbers of each vector.")
-@click.option("--prefix", metavar="TEXT", help="Read before each text, instead of the model's own.")
+@click.option(
+    "--pooling",
+    type=click.Choice(["mean", "cls", "last"]),
+    help="Make one vector of the tokens this way; the model's own by default.",
+)
+@click.option("--dimensions", type=click.IntRange(1), metavar="N", help="Keep only the first N numbers of each vector.")
+@click.option("--prefix", metavar="TEXT", help="Put this before each text, instead of the model's own prefix.")
 @click.option(
     "--too-long",
     type=click.Choice(["refuse", "cut"]),
     default="refuse",
     show_default=True,
-    help="What happens to a text of more tokens than the model reads.",
+    help="Refuse a text of more tokens than the model reads, or cut it.",
 )
-@click.option("--tokens", is_flag=True, help="A vector for each token (late interaction).")
-@click.option("-o", "--output", "target", type=click.Path(path_type=Path), help="Write a NumPy .npy file instead.")
+@click.option("--tokens", is_flag=True, help="Make a vector for each token (late interaction).")
+@click.option(
+    "-o",
+    "--output",
+    "target",
+    type=click.Path(path_type=Path),
+    help="Write the vectors to this NumPy file (.npy) instead.",
+)
 @click.option(
     "--format",
     type=FormatChoice([Format.TEXT.value, Format.JSON.value, Format.JSONL.value]),
     default=Format.TEXT.value,
-    help="text and jsonl are a line of JSON for each text, json is one document.",
+    help="Print a line of JSON for each text (text and jsonl), or one json document.",
 )
 @click.pass_obj
 def command(

@@ -38,7 +38,7 @@ class Exported(NamedTuple):
     "--format",
     type=click.Choice([OPENAI, JSONL, MARKDOWN]),
     default=OPENAI,
-    help="openai: one JSON array of messages (default); jsonl: a conversation a line; markdown: for people.",
+    help="Write openai: one JSON array of messages (default); jsonl: a conversation a line; or markdown: for people.",
 )
 @click.option("-o", "--output", metavar="FILE", help="Write to this file instead of standard output.")
 @click.option(

@@ -40,7 +40,7 @@ from ..options.tools import take_tools, tool_flags
 @leap_command("generate")
 @click.argument("prompt", nargs=-1)
 @template_flag
-@click.option("-s", "--system", metavar="TEXT", help="System prompt; @FILE reads it from a file.")
+@click.option("-s", "--system", metavar="TEXT", help="Give the model this system prompt; @FILE reads it from a file.")
 @media_flags
 @one_shot_flags
 @speech_flags
@@ -55,7 +55,7 @@ from ..options.tools import take_tools, tool_flags
     "--format",
     type=FormatChoice([Format.TEXT.value, Format.JSON.value, Format.JSONL.value]),
     default=Format.TEXT.value,
-    help="text, one json document, or jsonl: each event as it comes.",
+    help="Print text, one json document, or jsonl: each event as it comes.",
 )
 @click.option("--stats", is_flag=True, help="Show token counts and speed on stderr.")
 @background_flags()

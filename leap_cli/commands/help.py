@@ -6,6 +6,7 @@ import click
 
 from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
+from ..framework.help_text import HelpContext
 from ..framework.output import Output
 from ..help.topics import TOPICS, text_of
 
@@ -32,7 +33,7 @@ def command(ctx: click.Context, words: tuple[str, ...]) -> None:
         found = group.get_command(context, word) if isinstance(group, click.Group) else None
         if found is None:
             raise click.UsageError(f"there is no guide and no command {' '.join(words)!r}; leap help lists the guides")
-        group, context = found, click.Context(found, info_name=word, parent=context)
+        group, context = found, HelpContext(found, info_name=word, parent=context)
     output.text(context.get_help() + "\n")
 
 

@@ -27,7 +27,7 @@ format_option = click.option(
     "--format",
     type=FormatChoice([each.value for each in Format]),
     default=Format.TEXT.value,
-    help="text, one json document, jsonl, or quiet: names only.",
+    help="Print text, one json document, jsonl, or quiet: names only.",
 )
 
 
@@ -55,10 +55,14 @@ def command() -> None:
 @click.argument("name")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path())
 @embedding_model_flag
-@click.option("--words-only", is_flag=True, help="Without vectors: only words are found.")
-@click.option("--include", multiple=True, metavar="PATTERN", help="Only files that fit, such as '*.md'.")
-@click.option("--chunk-tokens", type=int, default=256, show_default=True, help="Most tokens of a passage.")
-@click.option("--overlap", type=int, default=32, show_default=True, help="Tokens that neighbours share.")
+@click.option("--words-only", is_flag=True, help="Keep no vectors, so that searching finds words alone.")
+@click.option("--include", multiple=True, metavar="PATTERN", help="Read only files whose path fits, such as '*.md'.")
+@click.option(
+    "--chunk-tokens", type=int, default=256, show_default=True, help="Cut passages of at most this many tokens."
+)
+@click.option(
+    "--overlap", type=int, default=32, show_default=True, help="Let neighbouring passages share this many tokens."
+)
 @threads_flag
 @click.pass_obj
 def make(

@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 
 
 @leap_command("worker", short_help="Start, stop or describe the worker.")
-@click.option("--foreground", is_flag=True, help="Be the worker, until Ctrl-C.")
-@renamed_option("--end", "stop", formerly=("--stop",), is_flag=True, help="End it; what it is doing is queued again.")
-@click.option("--drain", is_flag=True, help="Have it end after the work that it has.")
-@click.option("--status", "only_status", is_flag=True, help="Only tell whether one runs.")
-@click.option("--name", metavar="NAME", help="One of several workers of this machine; needs jobs_url.")
+@click.option("--foreground", is_flag=True, help="Be the worker in this terminal, until Ctrl-C.")
+@renamed_option(
+    "--end", "stop", formerly=("--stop",), is_flag=True, help="End the worker; what it is doing is queued again."
+)
+@click.option("--drain", is_flag=True, help="Have the worker end after the work that it has.")
+@click.option("--status", "only_status", is_flag=True, help="Tell whether a worker runs, and start none.")
+@click.option("--name", metavar="NAME", help="Name one of several workers of this machine; needs jobs_url.")
 @click.option(
     "--print-unit",
     type=click.Choice(["systemd", "launchd"]),

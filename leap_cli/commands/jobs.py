@@ -45,9 +45,11 @@ def command() -> None:
 
 
 @command.command("list", short_help="List jobs, newest first.")
-@click.option("--state", "states", type=click.Choice(STATES), multiple=True, help="Only those; may be repeated.")
-@click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="Only those; may be repeated.")
-@renamed_option("--limit", formerly=("-n",), type=click.IntRange(1, LARGEST), metavar="N", help="At most so many.")
+@click.option("--state", "states", type=click.Choice(STATES), multiple=True, help="List only jobs in this state.")
+@click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="List only jobs of this kind.")
+@renamed_option(
+    "--limit", formerly=("-n",), type=click.IntRange(1, LARGEST), metavar="N", help="List at most this many jobs."
+)
 @click.option("-q", "--quiet", is_flag=True, hidden=True, help="Ids only: the same as --format quiet.")
 @format_flag
 @click.pass_obj
@@ -75,7 +77,7 @@ def list_jobs(
 
 @command.command(short_help="Tell how jobs are doing.")
 @click.argument("ids", metavar="JOB...", nargs=-1, required=True, type=JobId())
-@click.option("-w", "--watch", is_flag=True, help="Go on until they have ended, telling every change.")
+@click.option("-w", "--watch", is_flag=True, help="Go on until the jobs have ended, and tell every change.")
 @format_flag
 @click.pass_obj
 def status(env: Environment, /, ids: tuple[str, ...], watch: bool, format: str) -> None:
@@ -102,8 +104,13 @@ def status(env: Environment, /, ids: tuple[str, ...], watch: bool, format: str) 
 
 @command.command(short_help="Print what a job has put out.")
 @click.argument("id", metavar="JOB", type=JobId())
-@renamed_option("--follow", formerly=("-f",), is_flag=True, help="Go on until the job has ended.")
-@click.option("--attempt", type=click.IntRange(1, LARGEST), metavar="N", help="Of this attempt instead of the newest.")
+@renamed_option("--follow", formerly=("-f",), is_flag=True, help="Go on printing until the job has ended.")
+@click.option(
+    "--attempt",
+    type=click.IntRange(1, LARGEST),
+    metavar="N",
+    help="Print what this attempt put out, instead of the newest.",
+)
 @format_flag
 @click.pass_obj
 def logs(env: Environment, /, id: str, follow: bool, attempt: int | None, format: str) -> None:
@@ -122,7 +129,7 @@ def logs(env: Environment, /, id: str, follow: bool, attempt: int | None, format
 
 @command.command(short_help="Wait until jobs have ended.")
 @click.argument("ids", metavar="[JOB]...", nargs=-1, type=JobId("queued", "running"))
-@click.option("--timeout", type=Duration(), metavar="TIME", help="At most so long, such as 30s or 5m.")
+@click.option("--timeout", type=Duration(), metavar="TIME", help="Wait at most this long, such as 30s or 5m.")
 @format_flag
 @click.pass_obj
 def wait(env: Environment, /, ids: tuple[str, ...], timeout: float | None, format: str) -> ExitCode:
@@ -163,8 +170,8 @@ def wait(env: Environment, /, ids: tuple[str, ...], timeout: float | None, forma
 
 @command.command(short_help="Stop jobs, and wait until they have stopped.")
 @click.argument("ids", metavar="JOB...", nargs=-1, type=JobId("queued", "running"))
-@click.option("--all", "everything", is_flag=True, help="All jobs that have not ended.")
-@click.option("--no-wait", is_flag=True, help="Only ask them to stop.")
+@click.option("--all", "everything", is_flag=True, help="Stop all jobs that have not ended.")
+@click.option("--no-wait", is_flag=True, help="Ask the jobs to stop, and do not wait until they have.")
 @format_flag
 @click.pass_obj
 def cancel(env: Environment, /, ids: tuple[str, ...], everything: bool, no_wait: bool, format: str) -> None:
@@ -206,8 +213,16 @@ def remove(env: Environment, /, ids: tuple[str, ...], format: str) -> None:
 
 
 @command.command(short_help="Forget all jobs that have ended, or the old ones.")
-@click.option("--older-than", type=Duration(), default="0s", metavar="TIME", help="Ended longer ago, such as 7d.")
-@click.option("--state", "states", type=click.Choice(FINAL), multiple=True, help="Only those; may be repeated.")
+@click.option(
+    "--older-than",
+    type=Duration(),
+    default="0s",
+    metavar="TIME",
+    help="Forget only jobs that ended longer ago than this, such as 7d.",
+)
+@click.option(
+    "--state", "states", type=click.Choice(FINAL), multiple=True, help="Forget only jobs that ended in this state."
+)
 @removal_flags
 @format_flag
 @click.pass_obj
@@ -229,7 +244,12 @@ def prune(
 @command.command("output", short_help="Print a job's results.")
 @click.argument("id", metavar="JOB", type=JobId())
 @click.option(
-    "-o", "--output", "path", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write to FILE."
+    "-o",
+    "--output",
+    "path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write results to this file instead of standard output.",
 )
 @format_flag
 @click.pass_obj

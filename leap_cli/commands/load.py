@@ -17,14 +17,25 @@ from ..options.value_types import ModelName
 
 @leap_command("load")
 @click.argument("model", required=False, type=ModelName())
-@click.option("--keep-alive", type=Duration(), metavar="TIME", help="Unload after this time without use; 0 is never.")
-@click.option("--context-size", type=int, metavar="N", help="Most tokens of prompt and answer together.")
-@click.option("--threads", "cpu_threads", type=int, metavar="N", help="CPU threads.")
-@click.option("--gpu-layers", "n_gpu_layers", type=int, metavar="N", help="Layers on a GPU; -1 is all.")
-@click.option("--slots", type=click.IntRange(1, 256), metavar="N", help="Answers that are made at once; 8 by default.")
-@click.option("--queue", type=click.IntRange(0), metavar="N", help="Requests that may wait; 256 by default.")
 @click.option(
-    "--format", type=FormatChoice([each.value for each in Format]), default=Format.TEXT.value, help="As in leap ps."
+    "--keep-alive", type=Duration(), metavar="TIME", help="Unload the model after this time without use; 0 is never."
+)
+@click.option(
+    "--context-size", type=int, metavar="N", help="Make room for this many tokens of prompt and answer together."
+)
+@click.option("--threads", "cpu_threads", type=int, metavar="N", help="Compute with this many CPU threads.")
+@click.option(
+    "--gpu-layers", "n_gpu_layers", type=int, metavar="N", help="Compute this many layers on a GPU; -1 is all."
+)
+@click.option("--slots", type=click.IntRange(1, 256), metavar="N", help="Make this many answers at once; 8 by default.")
+@click.option(
+    "--queue", type=click.IntRange(0), metavar="N", help="Let at most this many requests wait; 256 by default."
+)
+@click.option(
+    "--format",
+    type=FormatChoice([each.value for each in Format]),
+    default=Format.TEXT.value,
+    help="Print the model as leap ps does: text, one json document, jsonl, or quiet: its name only.",
 )
 @click.pass_obj
 def command(env: Environment, /, model: str | None, keep_alive: float | None, format: str, **wish: Any) -> None:

@@ -18,7 +18,7 @@ format_option = click.option(
     "--format",
     type=FormatChoice([each.value for each in Format]),
     default=Format.TEXT.value,
-    help="text, one json document, jsonl, or quiet: names only.",
+    help="Print text, one json document, jsonl, or quiet: names only.",
 )
 
 
@@ -53,16 +53,25 @@ def check(env: Environment, /, file: Path, format: str) -> ExitCode:
 
 @manifest.command("create")
 @click.argument("model", type=click.Path(path_type=Path))
-@click.option("-o", "--output", "target", type=click.Path(path_type=Path), help="Write it there; stdout by default.")
-@click.option("--temperature", type=float)
-@click.option("--top-p", type=float)
-@click.option("--min-p", type=float)
-@click.option("--top-k", type=int)
-@click.option("--repetition-penalty", type=float)
 @click.option(
-    "--chat-template", type=click.Path(path_type=Path), metavar="FILE", help="Jinja that replaces the model's."
+    "-o",
+    "--output",
+    "target",
+    type=click.Path(path_type=Path),
+    help="Write the manifest to this file instead of standard output.",
 )
-@click.option("--threads", type=click.IntRange(1), help="Decoding threads that it recommends.")
+@click.option("--temperature", type=float, help="Have the manifest recommend this randomness.")
+@click.option("--top-p", type=float, help="Have it recommend the likeliest tokens up to this probability.")
+@click.option("--min-p", type=float, help="Have it recommend to drop tokens below this share of the likeliest.")
+@click.option("--top-k", type=int, help="Have it recommend this many of the likeliest tokens.")
+@click.option("--repetition-penalty", type=float, help="Have it recommend this penalty on tokens that came before.")
+@click.option(
+    "--chat-template",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Have the manifest name this file of Jinja as the chat template.",
+)
+@click.option("--threads", type=click.IntRange(1), help="Have the manifest recommend this many threads.")
 @click.pass_obj
 def create(
     env: Environment,

@@ -24,7 +24,13 @@ ABILITIES = ("generate", "extract", "count_tokens", "list_jobs", "job_result", "
 
 
 @leap_command("mcp")
-@click.option("-m", "--model", metavar="MODEL", type=ModelName(), help="The model that answers.")
+@click.option(
+    "-m",
+    "--model",
+    metavar="MODEL",
+    type=ModelName(),
+    help="Use this model: a GGUF file, a model's name, or 'builtin'.",
+)
 @click.pass_obj
 def command(env: Environment, /, model: str | None) -> ExitCode:
     """Serve leap's abilities to an MCP client over standard input and output: generate, extract, count, jobs.

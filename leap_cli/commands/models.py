@@ -28,7 +28,7 @@ format_option = click.option(
     "--format",
     type=FormatChoice([each.value for each in Format]),
     default=Format.TEXT.value,
-    help="text, one json document, jsonl, or quiet: names only.",
+    help="Print text, one json document, jsonl, or quiet: names only.",
 )
 
 
@@ -105,7 +105,7 @@ def catalogue(env: Environment, /, format: str) -> None:
 
 @command.command("info", short_help="Tell what a model is, from its file's header.")
 @click.argument("model", type=ModelName())
-@click.option("--quant", metavar="QUANT", help="Quantization, such as Q4_K_M.")
+@click.option("--quant", metavar="QUANT", help="Take this quantization, such as Q4_K_M; the same as MODEL:QUANT.")
 @format_option
 @click.pass_obj
 def info(env: Environment, /, model: str, quant: str | None, format: str) -> None:
@@ -158,7 +158,7 @@ def info(env: Environment, /, model: str, quant: str | None, format: str) -> Non
 
 @command.command("path", short_help="Print the path of a model's file.")
 @click.argument("model", type=ModelName())
-@click.option("--quant", metavar="QUANT", help="Quantization, such as Q4_K_M.")
+@click.option("--quant", metavar="QUANT", help="Take this quantization, such as Q4_K_M; the same as MODEL:QUANT.")
 @click.pass_obj
 def path(env: Environment, /, model: str, quant: str | None) -> None:
     """Print the path of MODEL's file; exit code 3 when it is not on this machine."""
@@ -235,7 +235,7 @@ def check_models(env: Environment, /, models: tuple[str, ...], format: str) -> E
 
 @command.command("remove", short_help="Remove installed models.")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, type=InstalledModelName())
-@click.option("--dry-run", is_flag=True, help="Tell what would be removed.")
+@click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
 @click.pass_obj
 def remove(env: Environment, /, names: tuple[str, ...], dry_run: bool) -> None:
     """Remove installed models with all their files. One that a running job, host or session uses is left alone."""
@@ -250,7 +250,7 @@ def remove(env: Environment, /, names: tuple[str, ...], dry_run: bool) -> None:
 
 
 @command.command("gc", short_help="Remove what unfinished downloads left behind.")
-@click.option("--dry-run", is_flag=True, help="Tell what would be removed.")
+@click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
 @format_option
 @click.pass_obj
 def gc(env: Environment, /, dry_run: bool, format: str) -> None:
@@ -267,14 +267,14 @@ def gc(env: Environment, /, dry_run: bool, format: str) -> None:
 
 @command.command("import", short_help="Take a model of this machine into the store.")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--name", help="The model's name; the file's without its quantization by default.")
-@click.option("--quant", metavar="QUANT", help="The quantization; the file's by default.")
+@click.option("--name", help="Give the model this name; the file's without its quantization by default.")
+@click.option("--quant", metavar="QUANT", help="Say that this is its quantization; what the file says by default.")
 @click.option(
     "--mode",
     type=click.Choice(["auto", "hard link", "reflink", "copy"]),
     default="auto",
     show_default=True,
-    help="How: auto takes the first of these that the disk can do.",
+    help="Bring the file into the store this way; auto takes the first of the others that the disk can do.",
 )
 @renamed_option(
     "--replace", "force", formerly=("--force",), is_flag=True, help="Replace an installed model of that name."

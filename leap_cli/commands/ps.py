@@ -19,7 +19,7 @@ COLUMNS = ["model", "size", "memory", "context_size", "slots", "tokens_per_secon
     "--format",
     type=FormatChoice([each.value for each in Format]),
     default=Format.TEXT.value,
-    help="text, one json document, jsonl, or quiet: names only.",
+    help="Print text, one json document, jsonl, or quiet: names only.",
 )
 @click.pass_obj
 def command(env: Environment, /, format: str) -> None:

@@ -22,7 +22,12 @@ def command() -> None:
 
 
 @command.command("list")
-@click.option("--format", type=FORMATS, default=Format.TEXT.value, help="text, json, jsonl or quiet (names only).")
+@click.option(
+    "--format",
+    type=FORMATS,
+    default=Format.TEXT.value,
+    help="Print text, one json document, jsonl, or quiet: names only.",
+)
 @click.pass_obj
 def list_recipes(env: Environment, /, format: str) -> ExitCode:
     """List the recipes there are, and their files."""

@@ -23,9 +23,14 @@ CATEGORIES = "address,company_name,email_address,human_name,phone_number"
 
 @leap_command("redact")
 @task_flags
-@click.option("--categories", default=CATEGORIES, show_default=True, metavar="A,B", help="What to mask.")
+@click.option(
+    "--categories",
+    default=CATEGORIES,
+    metavar="A,B",
+    help=f"Mask these kinds of data; by default {', '.join(CATEGORIES.split(','))}.",
+)
 @click.option("--map", "map_file", metavar="FILE", help="Write what each mask stands for to this JSON file.")
-@click.option("--restore", metavar="FILE", help="Take the masks of such a file off again; needs no model.")
+@click.option("--restore", metavar="FILE", help="Take off the masks that this file of --map explains; needs no model.")
 @click.pass_obj
 def command(env: Environment, /, categories: str, map_file: str | None, restore: str | None, **flags: Any) -> ExitCode:
     """Mask personal data in FILEs, or standard input: the model lists it, and every occurrence is masked. What the

@@ -14,7 +14,7 @@ from ..framework.environment import Environment
 from ..framework.output import Output
 from ..input.prompt import read_prompt
 from ..options.background import background_flags, policy_of, tell_id
-from ..options.generation import generation_flags, generation_options
+from ..options.generation import generation_options, spoken_generation_flags
 from ..options.loading import (
     host_for_job,
     load_model,
@@ -33,14 +33,18 @@ from ..options.speech import SpeechTarget, check_target
     type=click.Choice(list(VOICES), case_sensitive=False),
     default=DEFAULT_VOICE,
     show_default=True,
-    help="Who speaks. The model knows these voices and no others.",
+    help="Speak with this voice; the model knows no others.",
 )
 @click.option(
-    "-o", "--output", "file", metavar="FILE", help="The WAV file to write; - is standard output, FILE.pcm bare samples."
+    "-o",
+    "--output",
+    "file",
+    metavar="FILE",
+    help="Write this WAV file; - is standard output, FILE.pcm gets bare samples.",
 )
-@click.option("--play", is_flag=True, help="Play it. Needs leap-edge[play].")
+@click.option("--play", is_flag=True, help="Play the sound as it is made. Needs leap-edge[play].")
 @loading_flags
-@generation_flags
+@spoken_generation_flags
 @click.option("--stats", is_flag=True, help="Show token counts and speed on stderr.")
 @background_flags()
 @click.pass_obj

@@ -19,7 +19,7 @@ def command() -> None:
 
 @command.command("show")
 @click.argument("schema")
-@click.option("--multi", is_flag=True, help="The schema of a list of them.")
+@click.option("--multi", is_flag=True, help="Print the schema of a list of what SCHEMA means.")
 @click.pass_obj
 def show(env: Environment, /, schema: str, multi: bool) -> ExitCode:
     """Print the schema that SCHEMA means."""
@@ -33,7 +33,7 @@ def show(env: Environment, /, schema: str, multi: bool) -> ExitCode:
     "--format",
     type=FormatChoice([Format.TEXT.value, Format.JSON.value]),
     default=Format.TEXT.value,
-    help="text or json.",
+    help="Print text, or one json document.",
 )
 @click.option("--strict", is_flag=True, help="Exit with 6 unless all of it is enforced while generating.")
 @click.pass_obj

@@ -25,7 +25,7 @@ from ..options.output_format import FormatChoice
     type=click.Choice(["hybrid", "words", "vectors"]),
     default="hybrid",
     show_default=True,
-    help="By words and vectors fused by rank, or by one of them.",
+    help="Search by words and vectors, fused by rank, or by one of them.",
 )
 @files_flag
 @rerank_flag
@@ -34,7 +34,7 @@ from ..options.output_format import FormatChoice
     "--format",
     type=FormatChoice([each.value for each in Format]),
     default=Format.TEXT.value,
-    help="text, one json document, jsonl, or quiet: FILE:LINE only.",
+    help="Print text, one json document, jsonl, or quiet: FILE:LINE only.",
 )
 @click.pass_obj
 def command(

@@ -16,25 +16,47 @@ from ..options.value_types import ModelName
 @leap_command("serve")
 @click.argument("models", metavar="[MODEL]...", nargs=-1, type=ModelName())
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0 takes any that is free."
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8080,
+    show_default=True,
+    help="Listen on this port; 0 takes any that is free.",
 )
-@click.option("--address", default="127.0.0.1", show_default=True, help="Where to listen; others need --api-key.")
-@click.option("--api-key", metavar="KEY", help="What clients must send; $LEAP_API_KEY by default. Others see it in ps.")
-@click.option("--api-key-file", metavar="FILE", help="The file whose first line is the key.")
+@click.option(
+    "--address",
+    default="127.0.0.1",
+    show_default=True,
+    help="Listen on this address; any but this machine's own needs --api-key.",
+)
+@click.option(
+    "--api-key", metavar="KEY", help="Demand this key of clients; $LEAP_API_KEY by default. Other users see it in ps."
+)
+@click.option("--api-key-file", metavar="FILE", help="Read the key from the first line of this file.")
 @click.option(
     "--media-urls",
     type=click.Choice(["data", "files", "web"]),
     default="data",
     show_default=True,
-    help="What the URLs of pictures may be: data: alone, files of this machine too, or http: and https: too.",
+    help="Take pictures from these URLs: data: alone, files of this machine too, or http: and https: too.",
 )
-@click.option("--max-connections", type=click.IntRange(1), metavar="N", help="Open at once; 1000 by default.")
-@click.option("--context-size", type=int, metavar="N", help="Most tokens of prompt and answer together.")
-@click.option("--threads", "cpu_threads", type=int, metavar="N", help="CPU threads.")
-@click.option("--gpu-layers", "n_gpu_layers", type=int, metavar="N", help="Layers on a GPU; -1 is all.")
-@click.option("--slots", type=click.IntRange(1, 256), metavar="N", help="Answers that are made at once; 8 by default.")
-@click.option("--queue", type=click.IntRange(0), metavar="N", help="Requests that may wait; 256 by default.")
-@click.option("--log-requests", is_flag=True, help="A line on stderr for every request, without its content.")
+@click.option(
+    "--max-connections",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Keep at most this many connections open; 1000 by default.",
+)
+@click.option(
+    "--context-size", type=int, metavar="N", help="Make room for this many tokens of prompt and answer together."
+)
+@click.option("--threads", "cpu_threads", type=int, metavar="N", help="Compute with this many CPU threads.")
+@click.option(
+    "--gpu-layers", "n_gpu_layers", type=int, metavar="N", help="Compute this many layers on a GPU; -1 is all."
+)
+@click.option("--slots", type=click.IntRange(1, 256), metavar="N", help="Make this many answers at once; 8 by default.")
+@click.option(
+    "--queue", type=click.IntRange(0), metavar="N", help="Let at most this many requests wait; 256 by default."
+)
+@click.option("--log-requests", is_flag=True, help="Write a line to stderr for every request, without its content.")
 @click.option("--page", is_flag=True, help="Serve a page for people at /: prompts, models, speed, jobs.")
 @click.pass_obj
 def command(

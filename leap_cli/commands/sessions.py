@@ -30,7 +30,9 @@ def command() -> None:
 
 
 @command.command("list", short_help="List sessions, the last one first.")
-@renamed_option("--limit", formerly=("-n",), type=click.IntRange(1), metavar="N", help="At most so many.")
+@renamed_option(
+    "--limit", formerly=("-n",), type=click.IntRange(1), metavar="N", help="List at most this many sessions."
+)
 @click.option("-q", "--quiet", is_flag=True, hidden=True, help="Ids only: the same as --format quiet.")
 @format_flag
 @click.pass_obj
@@ -123,8 +125,14 @@ def remove(env: Environment, /, sessions: tuple[str, ...], format: str) -> None:
 
 
 @command.command(short_help="Forget old sessions.")
-@click.option("--older-than", type=Duration(), required=True, metavar="TIME", help="Last written to before, as 30d.")
-@click.option("--named", is_flag=True, help="Those with a name too.")
+@click.option(
+    "--older-than",
+    type=Duration(),
+    required=True,
+    metavar="TIME",
+    help="Forget sessions that nothing was written to for this time, such as 30d.",
+)
+@click.option("--named", is_flag=True, help="Forget sessions with a name too.")
 @removal_flags
 @format_flag
 @click.pass_obj

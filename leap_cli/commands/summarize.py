@@ -17,7 +17,9 @@ KINDS = ("executive", "detailed", "actions", "decisions", "participants", "topic
 
 @leap_command("summarize")
 @task_flags
-@click.option("--kind", type=click.Choice(KINDS), default="executive", show_default=True, help="What to write.")
+@click.option(
+    "--kind", type=click.Choice(KINDS), default="executive", show_default=True, help="Write this kind of summary."
+)
 @click.pass_obj
 def command(env: Environment, /, kind: str, **flags: Any) -> ExitCode:
     """Summarize FILEs, or standard input. A text beyond the context is cut, and the summaries of its pieces are

@@ -36,7 +36,7 @@ def command() -> None:
     "--format",
     type=FormatChoice([kind.value for kind in Format]),
     default=Format.TEXT.value,
-    help="text, json, jsonl or quiet (names only).",
+    help="Print text, one json document, jsonl, or quiet: names only.",
 )
 @click.pass_obj
 def list_templates(env: Environment, /, format: str) -> ExitCode:
@@ -58,7 +58,7 @@ def list_templates(env: Environment, /, format: str) -> ExitCode:
     "--format",
     type=FormatChoice([Format.TEXT.value, Format.JSON.value]),
     default=Format.TEXT.value,
-    help="text, which is the file, or json.",
+    help="Print text, which is the file, or one json document.",
 )
 @click.pass_obj
 def show(env: Environment, /, name: str, format: str) -> ExitCode:
@@ -75,10 +75,16 @@ def show(env: Environment, /, name: str, format: str) -> ExitCode:
 @command.command("add")
 @click.argument("name")
 @click.argument("prompt", default=INPUT)
-@click.option("-s", "--system", metavar="TEXT", help="System prompt; @FILE reads it from a file.")
-@click.option("--about", metavar="TEXT", help="What it is for, for leap templates list.")
+@click.option("-s", "--system", metavar="TEXT", help="Give the model this system prompt; @FILE reads it from a file.")
+@click.option("--about", metavar="TEXT", help="Say in a line what it is for; leap templates list shows that.")
 @click.option("--replace", is_flag=True, help="Replace a template of the same name.")
-@click.option("-m", "--model", type=ModelName(), metavar="MODEL", help="The model that answers.")
+@click.option(
+    "-m",
+    "--model",
+    type=ModelName(),
+    metavar="MODEL",
+    help="Use this model: a GGUF file, a model's name, or 'builtin'.",
+)
 @generation_flags
 @constraint_flags
 @tool_flags

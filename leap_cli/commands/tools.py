@@ -27,7 +27,7 @@ tools_file = click.option(
     multiple=True,
     type=click.Path(dir_okay=False),
     metavar="FILE",
-    help="Also the tools of a Python file, or of declarations as JSON.",
+    help="Take the tools of this Python file, or of declarations as JSON, too.",
 )
 
 
@@ -42,7 +42,12 @@ def command() -> None:
 
 @command.command("list")
 @tools_file
-@click.option("--format", type=FORMATS, default=Format.TEXT.value, help="text, json, jsonl or quiet (names only).")
+@click.option(
+    "--format",
+    type=FORMATS,
+    default=Format.TEXT.value,
+    help="Print text, one json document, jsonl, or quiet: names only.",
+)
 @click.pass_obj
 def list_tools(env: Environment, /, tools_file: tuple[str, ...], format: str) -> ExitCode:
     """List the tools there are."""
@@ -73,14 +78,16 @@ def show(env: Environment, /, name: str, tools_file: tuple[str, ...]) -> ExitCod
 
 @command.command("add")
 @click.argument("name")
-@click.option("--command", "line", metavar="COMMAND", help="The command and its arguments; no shell.")
-@click.option("--mcp", metavar="COMMAND|URL", help="All tools of an MCP server, as NAME_TOOL; needs leap-edge[mcp].")
+@click.option("--command", "line", metavar="COMMAND", help="Run this command with its arguments, without a shell.")
+@click.option(
+    "--mcp", metavar="COMMAND|URL", help="Register all tools of an MCP server, as NAME_TOOL; needs leap-edge[mcp]."
+)
 @click.option(
     "--schema",
     metavar="SCHEMA",
-    help="The arguments: a JSON schema (a file, text or the shorthand), or a tool's declaration.",
+    help="Take arguments of this JSON schema (a file, text or the shorthand), or of a tool's declaration.",
 )
-@click.option("--description", default="", metavar="TEXT", help="What the tool does, for the model.")
+@click.option("--description", default="", metavar="TEXT", help="Tell the model what the tool does.")
 @click.option("--replace", is_flag=True, help="Replace a tool of the same name.")
 @click.pass_obj
 def add(
@@ -128,7 +135,12 @@ def remove(env: Environment, /, name: str) -> ExitCode:
 @command.command("check")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @tools_file
-@click.option("--format", type=FORMATS, default=Format.TEXT.value, help="text, json, jsonl or quiet (names only).")
+@click.option(
+    "--format",
+    type=FORMATS,
+    default=Format.TEXT.value,
+    help="Print text, one json document, jsonl, or quiet: names only.",
+)
 @click.pass_obj
 def check(env: Environment, /, names: tuple[str, ...], tools_file: tuple[str, ...], format: str) -> ExitCode:
     """Check tools (all, or those named): the command exists, and calls can be held to the declaration."""

@@ -10,6 +10,7 @@ import click
 
 from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_command
+from ..framework.durations import Duration
 from ..framework.environment import Environment
 from ..framework.output import Output
 from ..input.media_files import STDIN, read_bytes, source_name
@@ -39,25 +40,35 @@ SUFFIXES = {"text": ".txt", "json": ".json", "srt": ".srt", "vtt": ".vtt"}
     type=FormatChoice(list(SUFFIXES)),
     default="text",
     show_default=True,
-    help="text, json with the times of each piece, or subtitles as srt or vtt.",
+    help="Write text, json with the times of each piece, or subtitles as srt or vtt.",
 )
 @click.option(
     "-o",
     "--output",
     "target",
     metavar="PATH",
-    help="Write to this file; for several FILEs to this directory, each under its name.",
+    help="Write the text to this file; that of several FILEs to this directory, each under its name.",
 )
-@click.option("--prompt", default="Perform ASR.", show_default=True, metavar="TEXT", help="The system prompt.")
 @click.option(
-    "--piece-seconds",
-    type=click.FloatRange(1, 60),
-    default=30.0,
-    show_default=True,
-    metavar="S",
-    help="Longer sound is cut into pieces of at most this length, at silences.",
+    "--prompt", default="Perform ASR.", show_default=True, metavar="TEXT", help="Give the model this system prompt."
 )
-@click.option("--max-tokens", type=click.IntRange(1), default=512, show_default=True, metavar="N", help="Of one piece.")
+@click.option(
+    "--piece-length",
+    type=Duration(1.0, 60.0),
+    default="30s",
+    show_default=True,
+    metavar="TIME",
+    help="Cut longer sound, at silences, into pieces of at most this length, 1s to 60s.",
+)
+@click.option("--piece-seconds", type=click.FloatRange(1, 60), hidden=True, help="The same as a number of seconds.")
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(1),
+    default=512,
+    show_default=True,
+    metavar="N",
+    help="End the text of a piece after this many tokens.",
+)
 @background_flags()
 @click.pass_obj
 def command(
@@ -72,7 +83,8 @@ def command(
     format: str,
     target: str | None,
     prompt: str,
-    piece_seconds: float,
+    piece_length: float,
+    piece_seconds: float | None,
     max_tokens: int,
     background: bool,
     priority: int,
@@ -86,16 +98,17 @@ def command(
     if files.count(STDIN) > 1:
         raise click.UsageError("'-' stands for standard input and can be given only once")
     output = Output(env)
+    longest = piece_length if piece_seconds is None else piece_seconds
     places = _places(env, files, target, format)
     loading = {"context_size": context_size, "cpu_threads": cpu_threads, "n_gpu_layers": n_gpu_layers}
-    request = {"prompt": prompt, "longest": piece_seconds, "max_tokens": max_tokens, "format": format}
+    request = {"prompt": prompt, "longest": longest, "max_tokens": max_tokens, "format": format}
     if background:
         settings = {**loading, **loading_fields(env)}
         _submit(env, output, files, places, model, settings, request, priority, job_retries)
         return ExitCode.DONE
     from leap_core.transcription.recognition import AT_ONCE
 
-    recordings = [_read(name, env, output, piece_seconds) for name in files]
+    recordings = [_read(name, env, output, longest) for name in files]
     with load_model(env, model, {**loading, "slots": AT_ONCE}, verbose=verbose) as runner:
         for name, recording, place in zip(files, recordings, places, strict=True):
             _transcribe(runner, recording, request, output, place, heading=name if len(files) > 1 else None)

@@ -30,7 +30,13 @@ LANGUAGES = {
 
 @leap_command("translate")
 @task_flags
-@click.option("--to", "language", required=True, metavar="LANGUAGE", help="A code such as ja, or a name.")
+@click.option(
+    "--to",
+    "language",
+    required=True,
+    metavar="LANGUAGE",
+    help="Translate into this language: a code such as ja, or a name.",
+)
 @click.pass_obj
 def command(env: Environment, /, language: str, **flags: Any) -> ExitCode:
     """Translate FILEs, or standard input, paragraph by paragraph where a text is too long for the model."""

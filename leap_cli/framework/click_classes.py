@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 
 from .environment import Environment
+from .help_text import HelpContext, HelpFormatter, row_of
 from .text_arguments import check_texts
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ class LeapCommand(click.Command):
     that.
     """
 
+    context_class = HelpContext
+
     def __init__(self, *args: Any, repairs: bool = False, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
         self.repairs = repairs
@@ -94,7 +97,7 @@ class LeapCommand(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Many options stand under headings."""
         options = [parameter for parameter in self.get_params(ctx) if isinstance(parameter, click.Option)]
-        rows = {str(option.name): row for option in options if (row := option.get_help_record(ctx)) is not None}
+        rows = {str(option.name): row for option in options if (row := row_of(option, ctx)) is not None}
         guide = _guide(ctx)
         for heading, names in guide.grouped(list(rows)) if guide else [("Options", list(rows))]:
             with formatter.section(heading):
@@ -107,9 +110,10 @@ class LeapCommand(click.Command):
             return
         examples = guide.examples(path)
         if examples:
+            assert isinstance(formatter, HelpFormatter)
             with formatter.section("Examples"):
                 for line in examples:
-                    formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+                    formatter.write_example(line)
         formatter.write_paragraph()
         formatter.write_text(f"More: leap help {guide.topic(path)}")
 
@@ -257,8 +261,9 @@ class CommandTable(LeapGroup):
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Right below the usage: every line of the screen counts."""
-        for line in (self.help or "").replace("\b", "").strip().splitlines():
-            formatter.write(f"  {line.strip()}\n")
+        with formatter.indentation():
+            for line in (self.help or "").replace("\b", "").strip().splitlines():
+                formatter.write_text(line.strip())
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands alone: all of it fits one screen, and the two options are the ones every program has."""
@@ -277,8 +282,14 @@ class CommandTable(LeapGroup):
         return formatter.getvalue().rstrip("\n")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """A line a command, the group's name before its first."""
+        """A line a command, the group's name before its first; above it where there is little room."""
         width, group_width = max(map(len, self.table)), max(map(len, self.groups))
+        assert isinstance(formatter, HelpFormatter)
+        if formatter.is_narrow:
+            for group in self.groups:
+                with formatter.section(group):
+                    formatter.write_dl([(name, e.summary) for name, e in self.table.items() if e.group == group])
+            return
         formatter.write_paragraph()
         for group in self.groups:
             heading = group

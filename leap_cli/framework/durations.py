@@ -45,14 +45,20 @@ def age(seconds: float) -> str:
 
 
 class Duration(click.ParamType[float]):
-    """An option's value in seconds."""
+    """An option's value in seconds, ``shortest`` to ``longest``."""
 
     name = "time"
+
+    def __init__(self, shortest: float = 0.0, longest: float = LONGEST) -> None:
+        self._shortest, self._longest = shortest, longest
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         if isinstance(value, float):
             return value
         try:
-            return seconds_of(str(value))
+            seconds = seconds_of(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
+        if not self._shortest <= seconds <= self._longest:
+            self.fail(f"{value} is not from {in_words(self._shortest)} to {in_words(self._longest)}", param, ctx)
+        return seconds

@@ -69,7 +69,18 @@ def _usage_message(failure: click.ClickException) -> tuple[str, str | None]:
     hint = f"{path} --help lists what can be given"
     if isinstance(failure, click.exceptions.NoSuchCommand) and path == "leap":
         hint += "; a prompt stands in quotes, or after leap generate"
+    if isinstance(failure, click.exceptions.NoSuchOption):
+        return _unknown_option(failure), hint
     return failure.format_message(), hint
+
+
+def _unknown_option(failure: click.exceptions.NoSuchOption) -> str:
+    """Names what may be meant, former spellings and hidden options left out."""
+    options = [each for each in failure.ctx.command.params if isinstance(each, click.Option)] if failure.ctx else []
+    names = {name for each in options if not each.hidden for name in (*each.opts, *each.secondary_opts)}
+    near = [repr(name) for name in failure.possibilities or () if name in names]
+    meant = " or ".join([", ".join(near[:-1]), near[-1]] if len(near) > 1 else near)
+    return f"{failure.message} Did you mean {meant}?" if near else failure.message
 
 
 def _system_message(failure: OSError) -> str:

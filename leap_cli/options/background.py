@@ -20,7 +20,11 @@ _BACKGROUND = click.option(
     "--background", is_flag=True, help="Do this in the background and print the job's id: see leap jobs."
 )
 _PRIORITY = click.option(
-    "--priority", type=click.IntRange(-1000, 1000), default=0, metavar="N", help="Of the job; higher goes first."
+    "--priority",
+    type=click.IntRange(-1000, 1000),
+    default=0,
+    metavar="N",
+    help="Do the job before those of lower priority.",
 )
 _RETRIES = renamed_option(
     "--job-retries",
@@ -28,7 +32,7 @@ _RETRIES = renamed_option(
     type=click.IntRange(0, 1000),
     default=2,
     metavar="N",
-    help="Retries of the job after failures.",
+    help="Try a failed job again this many times.",
 )
 
 

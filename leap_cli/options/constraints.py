@@ -58,7 +58,7 @@ _OPTIONS = (
         "--choices",
         multiple=True,
         metavar="A,B,C",
-        help="Answer with one of these texts (or a JSON list of them); may be repeated.",
+        help="Answer with one of these texts, or of a JSON list of texts.",
     ),
     click.option("--regex", metavar="PATTERN", help="Answer with a text that the whole regular expression matches."),
     click.option("--grammar", metavar="FILE", help="Answer with a text of this Lark grammar (a file, or the text)."),

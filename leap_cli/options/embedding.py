@@ -21,19 +21,21 @@ embedding_model_flag = click.option(
     "--model",
     type=ModelName(),
     metavar="MODEL",
-    help="An embedding model; the small built-in one by default.",
+    help="Use this embedding model; the small built-in one by default.",
 )
-threads_flag = click.option("--threads", "cpu_threads", type=int, metavar="N", help="CPU threads.")
+threads_flag = click.option(
+    "--threads", "cpu_threads", type=int, metavar="N", help="Compute with this many CPU threads."
+)
 rerank_flag = click.option(
     "--rerank",
     metavar="MODEL",
     help="Order the best passages anew with this model, token by token where it is a ColBERT.",
 )
 limit_flag = click.option(
-    "--limit", type=click.IntRange(1, 1000), default=5, show_default=True, help="Passages at most."
+    "--limit", type=click.IntRange(1, 1000), default=5, show_default=True, help="Take at most this many passages."
 )
 files_flag = click.option(
-    "--files", multiple=True, metavar="PATTERN", help="Only in files whose path fits, such as '*.md' or 'docs/*'."
+    "--files", multiple=True, metavar="PATTERN", help="Search only files whose path fits, such as '*.md' or 'docs/*'."
 )
 
 

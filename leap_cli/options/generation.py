@@ -15,38 +15,69 @@ if TYPE_CHECKING:
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 _FLAGS: tuple[tuple[str, str, type, str], ...] = (
-    ("--temperature", "temperature", float, "Randomness, 0 or more; 0 takes the likeliest token."),
+    ("--temperature", "temperature", float, "Randomness of sampling, 0 or more; 0 takes the likeliest token."),
     ("--top-p", "top_p", float, "Keep the likeliest tokens up to this probability, 0 to 1."),
     ("--min-p", "min_p", float, "Drop tokens below this share of the likeliest, 0 to 1."),
-    ("--top-k", "top_k", int, "Keep this many tokens; 0 keeps all."),
-    ("--repetition-penalty", "repetition_penalty", float, "Above 0; 1 is none."),
-    ("--frequency-penalty", "frequency_penalty", float, "-2 to 2; 0 is none."),
-    ("--presence-penalty", "presence_penalty", float, "-2 to 2; 0 is none."),
-    ("--repeat-last-n", "repeat_last_n", int, "Tokens that penalties look back on; -1 is the whole context."),
-    ("--seed", "rng_seed", int, "Makes sampling repeatable."),
-    ("--audio-temperature", "audio_temperature", float, "Randomness of speech, 0 or more."),
-    ("--audio-top-k", "audio_top_k", int, "Keep this many codes of speech; 0 keeps all."),
+    ("--top-k", "top_k", int, "Choose among this many of the likeliest tokens; 0 is all."),
+    (
+        "--repetition-penalty",
+        "repetition_penalty",
+        float,
+        "Make tokens that came before less likely: above 1 the more so, 1 not at all.",
+    ),
+    (
+        "--frequency-penalty",
+        "frequency_penalty",
+        float,
+        "Make tokens less likely the more often they came, -2 to 2; 0 changes nothing.",
+    ),
+    (
+        "--presence-penalty",
+        "presence_penalty",
+        float,
+        "Make tokens less likely once they came, -2 to 2; 0 changes nothing.",
+    ),
+    ("--repeat-last-n", "repeat_last_n", int, "Let penalties look back on this many tokens; -1 is the whole context."),
+    ("--seed", "rng_seed", int, "Sample with this seed, which makes the answer repeatable."),
+    ("--audio-temperature", "audio_temperature", float, "Randomness of spoken sound, 0 or more."),
+    ("--audio-top-k", "audio_top_k", int, "Choose among this many codes of spoken sound; 0 is all."),
     (
         "--top-logprobs",
         "top_logprobs",
         int,
-        "In JSON: how likely each token and N others were, 0 to 20.",
+        "Tell in JSON how likely each token and N others were, 0 to 20.",
     ),
     ("--max-tokens", "max_tokens", int, "End the answer after this many tokens."),
-    ("--image-tokens", "image_tokens", int, "Most tokens that a picture may cost, 16 to 1024; 256 by default."),
+    ("--image-tokens", "image_tokens", int, "Let a picture cost at most this many tokens, 16 to 1024; 256 by default."),
 )
 
 
 def generation_flags(function: Decorated) -> Decorated:
     """Add the flags; the function receives them by the names of GenerationOptions' fields."""
-    decorate: Decorated = click.option(
-        "--image-tiles",
-        is_flag=True,
-        help="Cut large pictures into up to ten tiles of 256 tokens, for fine print; else they are made smaller.",
-    )(click.option("--stop", multiple=True, metavar="TEXT", help="End the answer before this text.")(function))
-    for flag, name, kind, meaning in reversed(_FLAGS):
-        decorate = click.option(flag, name, type=kind, metavar="N", help=meaning)(decorate)
-    return decorate
+    return _flags_that_hide()(function)
+
+
+def spoken_generation_flags(function: Decorated) -> Decorated:
+    """The same for a text that is read aloud: what is only about pictures and JSON is not shown."""
+    return _flags_that_hide("--image-tokens", "--image-tiles", "--top-logprobs")(function)
+
+
+def _flags_that_hide(*hidden: str) -> Callable[[Decorated], Decorated]:
+    def add(function: Decorated) -> Decorated:
+        function = click.option("--stop", multiple=True, metavar="TEXT", help="End the answer before this text.")(
+            function
+        )
+        function = click.option(
+            "--image-tiles",
+            is_flag=True,
+            hidden="--image-tiles" in hidden,
+            help="Cut large pictures into up to ten tiles of 256 tokens, for fine print; else they are made smaller.",
+        )(function)
+        for flag, name, kind, meaning in reversed(_FLAGS):
+            function = click.option(flag, name, type=kind, hidden=flag in hidden, metavar="N", help=meaning)(function)
+        return function
+
+    return add
 
 
 NUMBERS = {flag[2:]: (field, kind, meaning) for flag, field, kind, meaning in _FLAGS}

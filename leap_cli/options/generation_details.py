@@ -54,7 +54,8 @@ _OPTIONS = (
         type=click.Choice(["auto", "lfm", "hermes", "none"]),
         expose_value=False,
         callback=_keep_parser,
-        help="How the model writes calls of tools; by default told by the model, none leaves the text raw.",
+        help="Read calls of tools as this kind of model writes them (auto, default: as its template says), or leave "
+        "them in the text (none).",
     ),
 )
 

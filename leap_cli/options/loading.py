@@ -41,10 +41,25 @@ def loading_flags(function: Decorated) -> Decorated:
 
 
 _OPTIONS = (
-    click.option("-m", "--model", type=ModelName(), metavar="MODEL", help="A GGUF file, a model's name, or 'builtin'."),
-    click.option("--context-size", type=int, metavar="N", help="Most tokens of prompt and answer together."),
-    click.option("--threads", "cpu_threads", type=int, metavar="N", help="CPU threads."),
-    click.option("--gpu-layers", "n_gpu_layers", type=int, default=0, metavar="N", help="Layers on a GPU; -1 is all."),
+    click.option(
+        "-m",
+        "--model",
+        type=ModelName(),
+        metavar="MODEL",
+        help="Use this model: a GGUF file, a model's name, or 'builtin'.",
+    ),
+    click.option(
+        "--context-size", type=int, metavar="N", help="Make room for this many tokens of prompt and answer together."
+    ),
+    click.option("--threads", "cpu_threads", type=int, metavar="N", help="Compute with this many CPU threads."),
+    click.option(
+        "--gpu-layers",
+        "n_gpu_layers",
+        type=int,
+        default=0,
+        metavar="N",
+        help="Compute this many layers on a GPU; -1 is all.",
+    ),
     click.option(
         "--host/--no-host",
         default=None,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ..framework.environment import Environment
+from ..framework.sizes import Size
 from ..framework.text_arguments import text_argument
 
 if TYPE_CHECKING:
@@ -50,16 +51,22 @@ _OPTIONS = (
         metavar="FILE[=SCALE]",
         help="Compute with this LoRA adapter, at this strength (1 by default).",
     ),
-    _option("--chat-template", metavar="FILE|NAME", help="Jinja that replaces the model's, or chatml, llama3, gemma."),
-    _option("--kv-type-k", type=KV_TYPES, help="How keys are kept in the context; f16 by default."),
-    _option("--kv-type-v", type=KV_TYPES, help="How values are kept in the context; f16 by default."),
-    _option("--flash-attention/--no-flash-attention", default=None, help="Flash attention, on by default."),
+    _option(
+        "--chat-template",
+        metavar="FILE|NAME",
+        help="Use this chat template instead of the model's: a file of Jinja, or chatml, llama3 or gemma.",
+    ),
+    _option("--kv-type-k", type=KV_TYPES, help="Keep keys of the context as this type; f16 by default."),
+    _option("--kv-type-v", type=KV_TYPES, help="Keep values of the context as this type; f16 by default."),
+    _option("--flash-attention/--no-flash-attention", default=None, help="Use flash attention (default), or not."),
     _option("--mmap/--no-mmap", "use_mmap", default=None, help="Map the model's file (default), or read it."),
-    _option("--batch-size", type=int, metavar="N", help="Most prompt tokens in one step; 512 by default."),
+    _option(
+        "--batch-size", type=int, metavar="N", help="Read at most this many prompt tokens in one step; 512 by default."
+    ),
     _option(
         "--mmproj",
         metavar="FILE",
-        help="The projector of a model that sees or hears; by default the one beside the model.",
+        help="See or hear with this projector; by default the one beside the model.",
     ),
     _option(
         "--prompt-cache/--no-prompt-cache",
@@ -67,7 +74,10 @@ _OPTIONS = (
         help="Keep the model's state after long prompts on disk, so that the next command begins there.",
     ),
     _option(
-        "--prompt-cache-size", type=click.IntRange(1), metavar="MB", help="Most room on disk for it; 8,192 by default."
+        "--prompt-cache-size",
+        type=Size(bare="MiB"),
+        metavar="SIZE",
+        help="Keep at most this much state on disk, such as 500MB; 8GiB by default.",
     ),
 )
 
@@ -100,7 +110,7 @@ def prompt_cache(env: Environment) -> CacheOptions:
 
     size = _details().get("prompt_cache_size")
     directory = prompt_cache_directory(env)
-    return CacheOptions.on_disk(directory) if size is None else CacheOptions.on_disk(directory, size * 1024**2)
+    return CacheOptions.on_disk(directory) if size is None else CacheOptions.on_disk(directory, size)
 
 
 def prompt_cache_directory(env: Environment) -> Any:

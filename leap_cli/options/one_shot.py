@@ -76,7 +76,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         help="Give N answers, made at once; with --seed S their seeds are S, S+1, ...",
     ),
     click.option("-x", "--extract", is_flag=True, help="Print the answer's first fenced block alone, such as code."),
-    click.option("--extract-last", is_flag=True, help="Print its last fenced block alone."),
+    click.option("--extract-last", is_flag=True, help="Print the answer's last fenced block alone."),
     thinking_flags,
     click.option("--raw", is_flag=True, help="Go on from the prompt as it stands, without the chat template."),
     click.option("--dry-run", is_flag=True, help="Print the prompt as the model would get it, and generate nothing."),

@@ -25,6 +25,6 @@ def format_flag(function: Decorated) -> Decorated:
         "--format",
         type=FormatChoice([each.value for each in Format]),
         default=Format.TEXT.value,
-        help="text (or human), one json document, jsonl, or quiet: ids only.",
+        help="Print text, one json document, jsonl, or quiet: ids only.",
     )
     return option(function)

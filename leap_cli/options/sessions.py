@@ -27,11 +27,11 @@ def session_flags(*, saves: bool) -> Callable[[Decorated], Decorated]:
 
     ``saves``: whether conversations of this command are kept by default.
     """
-    when = "by default" if saves else "with -c and --session by default"
+    keeps = "session (default), or not" if saves else "session, or not; with -c and --session it is kept by default"
     options = (
         click.option("-c", "--continue", "continue_last", is_flag=True, help="Continue the last session."),
         click.option("--session", metavar="SESSION", help="Continue the session of this name or id, or begin it."),
-        click.option("--save/--no-save", default=None, help=f"Keep the conversation as a session, or not; {when}."),
+        click.option("--save/--no-save", default=None, help=f"Keep the conversation as a {keeps}."),
     )
 
     def add(function: Decorated) -> Decorated:

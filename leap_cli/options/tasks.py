@@ -28,8 +28,10 @@ LOADING = ("context_size", "cpu_threads", "n_gpu_layers")
 
 def task_flags(function: Decorated) -> Decorated:
     """Add FILES, --lines, --dry-run and the options of loading; ``take_task`` takes them."""
-    function = click.option("--dry-run", is_flag=True, help="Print the prompts that would go to the model.")(function)
-    function = click.option("--lines", is_flag=True, help="Each line is a text of its own.")(function)
+    function = click.option(
+        "--dry-run", is_flag=True, help="Print the prompts as the model would get them, and generate nothing."
+    )(function)
+    function = click.option("--lines", is_flag=True, help="Take each line as a text of its own.")(function)
     function = loading_flags(function)
     return click.argument("files", metavar="[FILE]...", nargs=-1)(function)
 

@@ -42,9 +42,14 @@ _OPTIONS = (
         multiple=True,
         type=click.Path(dir_okay=False),
         metavar="FILE",
-        help="Tools of a Python file, or declarations as JSON; all of them unless --tool names some.",
+        help="Let the model call the tools of this Python file, or of declarations as JSON, unless --tool names some.",
     ),
-    click.option("--tool-choice", metavar="WHEN", help="auto (default), required, none, or a tool's name."),
+    click.option(
+        "--tool-choice",
+        metavar="WHEN",
+        help="Let the model decide whether it calls a tool (auto, default), or make it call one (required, or a tool's "
+        "name), or none.",
+    ),
     click.option("--allow-tool", multiple=True, metavar="NAME", help="Run this tool without asking."),
     click.option("--show-calls", is_flag=True, help="Show calls and their results on stderr."),
     click.option(

@@ -1,0 +1,88 @@
+"""Help as a stranger reads it: whole sentences, words for values, lines that fit however narrow the terminal is."""
+
+from __future__ import annotations
+
+import re
+
+import click
+import pytest
+
+from leap_cli.config.settings import commands
+from leap_cli.framework.help_text import HelpContext, broken_shell, meaning, names_and_value
+from leap_cli.framework.option_defaults import options_of
+
+EVERY = dict(commands())
+OPTIONS = [(path, option) for path, command in EVERY.items() for option in options_of(command) if not option.hidden]
+RAW = re.compile(r"INTEGER|FLOAT|RANGE|BOOLEAN|PATH$|<=|\d{16}")
+FRAGMENT = re.compile(r"(Of|Only|At most|Most|Those|No|With|Without|As in|How|What|Where|Which|Who) ")
+UNBREAKABLE = re.compile(r"""['"].{20,}['"]|\S{36,}""")
+"""A quoted prompt is one word of the shell, and is left to the terminal."""
+
+
+def test_an_option_is_explained_by_a_sentence():
+    for path, option in OPTIONS:
+        context = HelpContext(EVERY[path])
+        row = f"{path}: {names_and_value(option, context)}  {meaning(option, context)}"
+        assert not RAW.search(row), row
+        assert option.help and option.help[0].isupper() and option.help.endswith("."), row
+        assert len(option.help.split()) >= 4 and not FRAGMENT.match(option.help), row
+        assert "(or human" not in option.help and "may be repeated" not in option.help.lower(), row
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_every_help_fits(leap, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    groups = {path.rpartition(" ")[0] for path in EVERY} - {""}
+    for path in ["", *groups, *EVERY]:
+        done = leap(*path.split(), "--help")
+        assert done.code == 0
+        long = [line for line in done.stdout.splitlines() if len(line) > width and not UNBREAKABLE.search(line)]
+        assert not long, (path, long)
+    assert max(map(len, leap().stdout.splitlines())) <= width
+
+
+def test_no_command_has_brackets_in_brackets_where_an_option_is_misspelt(leap):
+    done = leap("jobs", "list", "--limt", "3")
+    assert done.stderr == (
+        "leap: error: No such option '--limt'. Did you mean '--limit'? (hint: leap jobs list --help lists what can be "
+        "given)\n"
+    )
+    assert "Did you mean '--state' or" not in leap("jobs", "list", "--quie", "3").stderr, "a former spelling"
+
+
+def test_examples_go_on_after_a_backslash():
+    line = "leap generate --json-schema 'name, age int' 'Ada Lovelace was 36 years old.' -o ada.json"
+    pieces = broken_shell(line, 38)
+    assert " ".join(piece.removesuffix(" \\") for piece in pieces) == line
+    assert all(piece.endswith(" \\") for piece in pieces[:-1]) and max(map(len, pieces)) <= 38
+    assert broken_shell(line, 200) == [line]
+
+
+def test_a_range_is_told_in_words(leap):
+    command = click.Command("x", params=[click.Option(["-n"], type=click.IntRange(1, 2**63 - 1), help="Do it.")])
+    assert meaning(command.params[0], HelpContext(command)) == "Do it.  [1 or more]"  # type: ignore[arg-type]
+    assert "[default: 5; 1 to 1000]" in " ".join(leap("search", "--help").stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [("5", 5 * 1024**2), ("500MB", 500_000_000), ("1.5 GB", 1_500_000_000), ("8GiB", 8 * 1024**3)],
+)
+def test_a_size_has_units_and_its_old_spelling_none(leap, size, expected):
+    from leap_cli.framework.sizes import Size
+
+    assert Size(bare="MiB").convert(size, None, None) == expected
+    leap.script("a")
+    assert leap("generate", "-m", "some", "--prompt-cache-size", size, "x").code == 0
+    for wrong in ("5 apples", "0MB", "-3"):
+        done = leap("generate", "-m", "some", "--prompt-cache-size", wrong, "x")
+        assert done.code == 2 and "--prompt-cache-size" in done.stderr and wrong in done.stderr
+
+
+def test_a_length_of_sound_is_a_time_and_its_old_spelling_seconds(leap):
+    (leap.home.parent / "a.wav").write_bytes(b"")
+    for length in (["--piece-length", "0.5m"], ["--piece-length", "20s"], ["--piece-seconds", "20"]):
+        assert "a.wav" in leap("transcribe", *length, "a.wav").stderr
+    for wrong in ("30", "2m", "0s", "soon"):
+        done = leap("transcribe", "--piece-length", wrong, "a.wav")
+        assert done.code == 2 and "--piece-length" in done.stderr
