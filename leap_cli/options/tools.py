@@ -56,7 +56,7 @@ _OPTIONS = (
         "--chain-limit",
         type=click.IntRange(1, MOST_ROUNDS),
         metavar="N",
-        help="Most rounds of calls in one answer; 8 by default. At the limit: exit code 7.",
+        help="Allow this many rounds of calls in one answer; 8 by default. Exit code 7 at the limit.",
     ),
 )
 
