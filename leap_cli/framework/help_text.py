@@ -151,7 +151,8 @@ def text_of(command: click.Command) -> str:
 def broken_shell(line: str, width: int) -> list[str]:
     """A line of shell as lines that end with a backslash, of at most ``width`` columns where its words allow that."""
     words = re.findall(r"(?:[^\s'\"]|'[^']*'|\"(?:\\.|[^\"\\])*\")+", line)
-    lines, current = [], ""
+    lines: list[str] = []
+    current = ""
     for number, word in enumerate(words, start=1):
         room = width - (4 if lines else 0) - (2 if number < len(words) else 0)
         if current and columns(current) + 1 + columns(word) > room:
