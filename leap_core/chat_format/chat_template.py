@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import LeapGenerationError
 from ..messages import ChatMessage, ChatMessageContent, ChatMessageRole, LeapFunctionCall, Text
+from ..schemas.grammar_matcher import REASONING_TAGS
 from .dialects import TOOL_SPELLINGS, spellings_of
 from .template_budget import MOST_CHARACTERS, Budget
 from .template_sandbox import TemplateTooCostly, compile_template, render_template
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 SEAMS = "\ufdd0\ufdd1\ufdd2\ufdd3\ufdd4\ufdd5\ufdd6\ufdd7"
 """Unicode's noncharacters, which no text interchanges; two that the messages do not contain are used."""
-THINK_START, THINK_END = "<think>", "</think>"
+THINK_START, THINK_END = REASONING_TAGS[0]
 PROBE = "Where is it?"
 """Asked of a template to see in which shape it shows a message."""
 PROBE_CHARACTERS, PROBE_SECONDS = 1_000_000, 1.0

@@ -18,6 +18,7 @@ from ..responses import (
     ReasoningChunk,
     TokenLogprob,
 )
+from ..schemas.grammar_matcher import REASONING_TAGS, reasoning_tags
 from ..statistics import GenerationStats
 from .chat_template import THINK_END, THINK_START
 from .reply_text import ReasoningSplitter, StopStrings, Utf8Decoder
@@ -59,7 +60,8 @@ class ReplyBuilder:
     ) -> None:
         self._vocabulary = vocabulary
         self._options = options
-        markers = {THINK_START, THINK_END}
+        tags = reasoning_tags(vocabulary)
+        markers = {tag for pair in tags for tag in pair}
         if parser is not None:
             markers |= {parser.start_marker, parser.end_marker}
         # Other control tokens are turn markers and the like and are not shown. Without a parser the raw text is kept.
@@ -68,9 +70,9 @@ class ReplyBuilder:
         special = vocabulary.special_tokens
         shown = {special.get(marker) for marker in markers}
         self._hidden = vocabulary.control_tokens - shown if parser is not None else frozenset[int]()
-        self._opens_reasoning, self._ends_reasoning = special.get(THINK_START), special.get(THINK_END)
+        self._opens_reasoning, self._ends_reasoning = ({special[pair[side]] for pair in tags} for side in (0, 1))
         self._decoder = Utf8Decoder()
-        self._splitter = ReasoningSplitter(inside=inside_reasoning)
+        self._splitter = ReasoningSplitter(inside=inside_reasoning, tags=tags or REASONING_TAGS[:1])
         self._stop = StopStrings(options.stop)
         self._calls = CallStream(parser, [function.name for function in functions])
         self._inline_tag_open = False
@@ -90,8 +92,8 @@ class ReplyBuilder:
         if token in self._hidden or self._is_out_of_place(token):
             return []
         text = self._decoder.feed(self._vocabulary.piece(token))
-        tags = (self._opens_reasoning, self._ends_reasoning)
-        if None not in tags and token not in tags:
+        tags = self._opens_reasoning | self._ends_reasoning
+        if tags and token not in tags:
             return self._route(self._splitter.take(text))
         return self._route(self._splitter.feed(text, lambda: self._calls.is_open))
 
@@ -100,8 +102,8 @@ class ReplyBuilder:
         if self._is_raw:
             return False
         if self._splitter.inside:
-            return token == self._opens_reasoning
-        return token == self._ends_reasoning and not self._calls.is_open
+            return token in self._opens_reasoning
+        return token in self._ends_reasoning and not self._calls.is_open
 
     def add_speech(self, speech: Speech | None) -> None:
         """What was said aloud belongs to the message too."""

@@ -6,7 +6,7 @@ import codecs
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
-from .chat_template import THINK_END, THINK_START
+from ..schemas.grammar_matcher import REASONING_TAGS
 
 Kind = Literal["text", "reasoning"]
 
@@ -23,13 +23,14 @@ class Utf8Decoder:
 
 
 class ReasoningSplitter:
-    """Separates what stands between the think tags from the rest; the tags themselves disappear.
+    """Separates what stands between ``tags`` from the rest; the tags themselves disappear.
 
     A tag may arrive in parts, so a text that could still become one is held back. ``inside`` starts within reasoning,
     for templates that open it themselves. White space around the tags belongs to neither side of them.
     """
 
-    def __init__(self, *, inside: bool = False) -> None:
+    def __init__(self, *, inside: bool = False, tags: Sequence[tuple[str, str]] = REASONING_TAGS[:1]) -> None:
+        self._tags = tags
         self.inside = inside
         """Whether what comes next is reasoning."""
         self._held = ""
@@ -39,22 +40,25 @@ class ReasoningSplitter:
         """The pieces that ``text`` completes, one by one. ``is_quoted`` is asked after each whether an opening tag
         would now be a part of something else, such as an argument of a call, and no tag."""
         self._held += text
-        while True:
-            tag = THINK_END if self.inside else THINK_START
-            before, met, after = self._held.partition(tag)
-            if not met:
-                break
-            self._held = after
+        while (tag := self._first_tag()) is not None:
+            before, _, self._held = self._held.partition(tag)
             yield from self._piece(before)
             if not self.inside and is_quoted():
                 yield from self._piece(tag)
                 continue
             self.inside = not self.inside
             self._skip_space = True
-        keep = partial_suffix(self._held, (THINK_END if self.inside else THINK_START,))
+        keep = partial_suffix(self._held, self._next_tags())
         ready = self._held[: len(self._held) - keep]
         self._held = self._held[len(ready) :]
         yield from self._piece(ready)
+
+    def _next_tags(self) -> list[str]:
+        return [end if self.inside else start for start, end in self._tags]
+
+    def _first_tag(self) -> str | None:
+        places = [(place, tag) for tag in self._next_tags() if (place := self._held.find(tag)) >= 0]
+        return min(places)[1] if places else None
 
     def take(self, text: str) -> Iterator[tuple[Kind, str]]:
         """A text that is known to hold no tag, whatever it spells."""

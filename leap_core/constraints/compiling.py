@@ -10,7 +10,14 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from ..errors import LeapOptionsError, LeapSchemaError
-from ..schemas.grammar_matcher import ConstraintTokenizer, GrammarError, Vocabulary, byte_tokenizer, tokenizer_of
+from ..schemas.grammar_matcher import (
+    ConstraintTokenizer,
+    GrammarError,
+    Vocabulary,
+    byte_tokenizer,
+    reasoning_tags,
+    tokenizer_of,
+)
 from ..schemas.schema import JsonSchema, check_schema, read_schema
 from .call_grammar import STRICTNESSES, Strictness, json_grammar, pythonic_grammar, unenforced
 from .contract import CompiledConstraint, TokenConstraint
@@ -27,7 +34,6 @@ MOST_GRAMMAR_RULES = 1000
 GRAMMARS = ("lfm", "hermes")
 """The styles of calls that have a grammar."""
 
-THINK_START, THINK_END = "<think>", "</think>"
 
 
 def compile_constraint(
@@ -249,7 +255,10 @@ def _prefixed(grammar: str, prefix: str) -> str:
 def _after_reasoning(
     constraint: TokenConstraint, vocabulary: Vocabulary, reasoning_open: bool, call_start: int | None
 ) -> TokenConstraint:
-    start, end = (vocabulary.special_tokens.get(tag) for tag in (THINK_START, THINK_END))
-    if start is None or end is None:
+    tags = reasoning_tags(vocabulary)
+    if not tags:
         return constraint
-    return AfterReasoning(constraint, start, end, vocabulary.eog_tokens, thinking=reasoning_open, call_start=call_start)
+    starts, ends = ([vocabulary.special_tokens[tag] for tag in kind] for kind in zip(*tags, strict=True))
+    return AfterReasoning(
+        constraint, starts, ends, vocabulary.eog_tokens, thinking=reasoning_open, call_start=call_start
+    )

@@ -63,18 +63,18 @@ class GrammarConstraint:
 class AfterReasoning:
     """A constraint that begins after the model's reasoning.
 
-    The first token may open reasoning (``think_start``), which is free until ``think_end``; otherwise the constraint
-    holds at once. It may only where the model, left to itself, would most likely do so: among the few tokens that a
-    constraint leaves, the tag would otherwise be tempting to a model that never thinks. ``thinking``: the prompt has
-    opened the reasoning already. ``call_start``: a call ends the reasoning, too, for models that forget the tag before
-    it.
+    The first token may open reasoning (``think_starts``), which is free until one of ``think_ends``; otherwise the
+    constraint holds at once. It may only where the model, left to itself, would most likely do so: among the few tokens
+    that a constraint leaves, the tag would otherwise be tempting to a model that never thinks. ``thinking``: the prompt
+    has opened the reasoning already. ``call_start``: a call ends the reasoning, too, for models that forget the tag
+    before it.
     """
 
     def __init__(
         self,
         inner: TokenConstraint,
-        think_start: int,
-        think_end: int,
+        think_starts: Collection[int],
+        think_ends: Collection[int],
         eog_tokens: Collection[int],
         *,
         thinking: bool,
@@ -82,8 +82,8 @@ class AfterReasoning:
     ) -> None:
         self._inner = inner
         self._call_start = call_start
-        self._start = think_start
-        self._end = think_end
+        self._starts = list(think_starts)
+        self._ends = frozenset(think_ends)
         self._eog = list(eog_tokens)
         self._state = "thinking" if thinking else "first"
 
@@ -92,11 +92,11 @@ class AfterReasoning:
             logits[self._eog] = float("-inf")  # a reply that ended here would have no answer
             return
         if self._state == "first":
-            think = logits[self._start]
-            wants_to_think = think >= logits.max() - WILLING
+            least = logits.max() - WILLING
+            tempting = [(start, logit) for start in self._starts if (logit := logits[start]) >= least]
             self._inner.apply(logits)
-            if wants_to_think:
-                logits[self._start] = think
+            for start, logit in tempting:
+                logits[start] = logit
         else:
             self._inner.apply(logits)
 
@@ -105,12 +105,12 @@ class AfterReasoning:
 
     def accept(self, token: int) -> None:
         if self._state == "thinking":
-            if token == self._end:
+            if token in self._ends:
                 self._state = "after"
             elif token == self._call_start:
                 self._state = "after"
                 self._inner.accept(token)
-        elif self._state == "first" and token == self._start:
+        elif self._state == "first" and token in self._starts:
             self._state = "thinking"
         else:
             self._state = "after"

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..chat_format.chat_template import THINK_START, ChatTemplate
+from ..chat_format.chat_template import ChatTemplate
 from ..chat_format.reply_tokens import Piece, ReplyMemory
 from ..engine.prompt import Embeddings, Prompt, Segment, Tokens, boundaries_of
 from ..errors import LeapGenerationError
 from ..llama.model import LlamaModel
 from ..messages import ChatMessage, ChatMessageContent, Speech
 from ..options import AUTO, FunctionCallParser, GenerationOptions
+from ..schemas.grammar_matcher import REASONING_TAGS
 from .reads_media import MediaSegments, check_count
 from .spoken_history import SpokenHistory
 
@@ -34,7 +35,7 @@ class MadePrompt:
     def opens_reasoning(self) -> bool:
         """Whether the prompt ends within reasoning, as the templates of some models make it."""
         last = self.pieces[-1] if self.pieces else b""
-        return isinstance(last, str) and last.rstrip().endswith(THINK_START)
+        return isinstance(last, str) and last.rstrip().endswith(tuple(start for start, _ in REASONING_TAGS))
 
 
 class PromptMaker:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
 GRAMMARS_KEPT = 64
+REASONING_TAGS = (("<think>", "</think>"), ("<|cot_start|>", "<|cot_end|>"))
+"""What opens and closes reasoning: in most models, and in Liquid's first ones (LFM2-350M-Math)."""
 SOURCE_LINE = re.compile(r"(?m)^\s*\d+ \| ")
 
 
@@ -37,6 +39,12 @@ class Vocabulary(Protocol):
     def piece(self, token: int) -> bytes:
         """The bytes of a token, special ones spelled out."""
         ...
+
+
+def reasoning_tags(vocabulary: Vocabulary) -> list[tuple[str, str]]:
+    """The pairs of REASONING_TAGS that are tokens of a model."""
+    tokens = vocabulary.special_tokens
+    return [(start, end) for start, end in REASONING_TAGS if start in tokens and end in tokens]
 
 
 class GrammarError(ValueError):

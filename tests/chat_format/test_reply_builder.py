@@ -17,6 +17,7 @@ from leap_core.responses import (
 from leap_core.statistics import GenerationStats
 
 MARKERS = ["<think>", "</think>", "<|tool_call_start|>", "<|tool_call_end|>", "<|im_end|>"]
+MARKERS += ["<|cot_start|>", "<|cot_end|>"]
 CALL = ["<|tool_call_start|>", '[f(a="', "x", '")]', "<|tool_call_end|>"]
 STATS = GenerationStats(1, 1, 2, 0.0)
 
@@ -128,3 +129,10 @@ def test_an_unreadable_call_in_unclosed_reasoning_is_warned_of():
     *_, end = responses("<think>", "so ", "<|tool_call_start|>", "[f(", "<|tool_call_end|>")
     assert end.full_message.function_calls is None and end.full_message.reasoning_content == "so [f("
     assert "could not be read" in end.warnings[0]
+
+
+@pytest.mark.parametrize(("start", "end"), [("<think>", "</think>"), ("<|cot_start|>", "<|cot_end|>")])
+def test_the_markers_of_reasoning_are_the_models_own(start, end):
+    *pieces, complete = responses(start, "1 + 1 is ", "2", end, "\nIt is 2.", enable_thinking=True)
+    assert pieces == [ReasoningChunk("1 + 1 is "), ReasoningChunk("2"), Chunk("It is 2.")]
+    assert (complete.full_message.reasoning_content, complete.full_message.text) == ("1 + 1 is 2", "It is 2.")
