@@ -49,8 +49,8 @@ COMMANDS = {
 }
 
 
-def _show_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
-    if wanted and not ctx.resilient_parsing:
+def _show_version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
         from leap_core import __version__
 
         ctx.ensure_object(Environment).stdout.write(f"leap {__version__}\n")

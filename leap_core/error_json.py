@@ -23,7 +23,7 @@ def error_from_json(value: object) -> LeapError:
         return LeapGenerationError(f"the host failed: {value!r}")
     fields: JsonObject = {name: tuple(item) if isinstance(item, list) else item for name, item in value.items()}
     names = fields.pop("classes", ())
-    kind = next((known for name in names if (known := _class(name)) is not None), LeapGenerationError)
+    kind = next((error_class for name in names if (error_class := _class(name)) is not None), LeapGenerationError)
     stats = fields.get("stats")
     if isinstance(stats, dict):
         try:
@@ -43,5 +43,5 @@ def _plain(value: Any) -> Any:
 
 
 def _class(name: object) -> type[LeapError] | None:
-    found = getattr(errors, name, None) if isinstance(name, str) else None
-    return found if isinstance(found, type) and issubclass(found, LeapError) else None
+    error_class = getattr(errors, name, None) if isinstance(name, str) else None
+    return error_class if isinstance(error_class, type) and issubclass(error_class, LeapError) else None

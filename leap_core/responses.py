@@ -54,11 +54,11 @@ class MessageResponse:
     @staticmethod
     def from_json(value: object, path: str = "response") -> MessageResponse:
         """Read an event back; an unknown shape raises LeapSerializationError naming the path."""
-        given = object_at(value, path)
-        reader = _READERS.get(str(given.get("type")))
+        json_fields = object_at(value, path)
+        reader = _READERS.get(str(json_fields.get("type")))
         if reader is None:
-            raise LeapSerializationError(f"unknown response type {given.get('type')!r}", path=f"{path}.type")
-        return reader(given, path)
+            raise LeapSerializationError(f"unknown response type {json_fields.get('type')!r}", path=f"{path}.type")
+        return reader(json_fields, path)
 
 
 @dataclass(frozen=True)
@@ -199,11 +199,11 @@ MessageResponse.Complete = Complete
 
 def stats_from_json(value: object, path: str = "stats") -> GenerationStats:
     """Read what ``GenerationStats.to_json`` writes. Raises LeapSerializationError."""
-    given = object_at(value, path)
-    for name, number in given.items():
+    json_fields = object_at(value, path)
+    for name, number in json_fields.items():
         number_at(number, f"{path}.{name}")
     try:
-        return GenerationStats(**given)
+        return GenerationStats(**json_fields)
     except TypeError as error:
         raise LeapSerializationError(str(error).replace("GenerationStats.__init__() ", ""), path=path) from None
 
@@ -251,8 +251,8 @@ def _samples(value: object, path: str) -> tuple[float, ...]:
 def _read_complete(value: JsonObject, path: str) -> MessageResponse:
     stats, reason = value.get("stats"), text_at(value.get("finish_reason"), f"{path}.finish_reason")
     if reason not in GenerationFinishReason._value2member_map_:
-        known = ", ".join(each.value for each in GenerationFinishReason)
-        raise LeapSerializationError(f"unknown reason {reason!r}; known are {known}", path=f"{path}.finish_reason")
+        reasons = ", ".join(each.value for each in GenerationFinishReason)
+        raise LeapSerializationError(f"unknown reason {reason!r}; known are {reasons}", path=f"{path}.finish_reason")
     where = f"{path}.warnings"
     warnings = list_at(value.get("warnings", []), where)
     return Complete(

@@ -59,12 +59,12 @@ def download(attempt: Attempt) -> Ending:
     options = DownloadOptions(**parameters.get("options", {}))
     fetch = Download(options, on_event=told, stop=attempt.stop, variables=variables, cwd=Path(parameters["cwd"]))
     try:
-        found = fetch.run(parameters["model"], parameters.get("quantization"), parameters.get("revision"))
+        local = fetch.run(parameters["model"], parameters.get("quantization"), parameters.get("revision"))
     except DownloadStopped:
         return Ending(State.CANCELLED)
-    size = found.path.stat().st_size
+    size = local.path.stat().st_size
     attempt.progress({"done": size, "total": size, "unit": "bytes"})
-    return Ending(State.SUCCEEDED, {"model": found.model_id, "path": str(found.path), "kind": found.kind})
+    return Ending(State.SUCCEEDED, {"model": local.model_id, "path": str(local.path), "kind": local.kind})
 
 
 def generate(attempt: Attempt, load: Load) -> Ending:

@@ -50,23 +50,23 @@ class MarkdownStream:
 
     def feed(self, piece: str) -> str:
         """What can be shown now."""
-        shown = ""
+        out = ""
         *ended, rest = (self._line + piece).split("\n")
         for line in ended:
             self._line = line
-            shown += self._advance(ends=True)
+            out += self._advance(ends=True)
             self._line, self._shown = "", 0
             self._begun = False
         self._line = rest
-        return shown + self._advance(ends=False)
+        return out + self._advance(ends=False)
 
     def end(self) -> str:
         """What was held back, and the end of every style."""
-        shown = self._advance(ends=True, feed="") if self._line else ""
+        out = self._advance(ends=True, feed="") if self._line else ""
         if self._wrap is not None:
-            shown += self._wrap.end()
+            out += self._wrap.end()
         self._restart()
-        return shown
+        return out
 
     def _advance(self, *, ends: bool, feed: str = "\n") -> str:
         if self._fence or (not self._begun and _FENCE.match(self._line)):
@@ -76,14 +76,14 @@ class MarkdownStream:
         return text if self._wrap is None else self._wrap.feed(text)
 
     def _text_line(self, ends: bool, feed: str) -> str:
-        shown = "" if self._begun else self._begin(ends)
+        out = "" if self._begun else self._begin(ends)
         if self._begun:
             text, self._shown = _inline(self._line, self._shown, ends, bold=not self._heading)
-            shown += text
+            out += text
         if ends:
-            shown += (NOT_BOLD if self._heading else "") + feed
+            out += (NOT_BOLD if self._heading else "") + feed
             self._heading = False
-        return shown
+        return out
 
     def _begin(self, ends: bool) -> str:
         """Decide what kind of line this is; nothing while that is open."""
@@ -115,12 +115,12 @@ class MarkdownStream:
 
 def _inline(line: str, start: int, ends: bool, *, bold: bool = True) -> tuple[str, int]:
     """The line from ``start`` on, as far as it is decided, and how far that is. ``bold`` False: it is bold already."""
-    shown = ""
+    out = ""
     while start < len(line):
         marker = _MARKER.search(line, start)
         if marker is None:
-            return shown + line[start:], len(line)
-        shown += line[start : marker.start()]
+            return out + line[start:], len(line)
+        out += line[start : marker.start()]
         start = marker.start()
         waiting = not ends and len(line) - start < LONGEST_SPAN
         if line[start] == "\\":
@@ -128,23 +128,23 @@ def _inline(line: str, start: int, ends: bool, *, bold: bool = True) -> tuple[st
                 break
             if line[start + 1 : start + 2] in tuple("`*_\\#"):
                 start += 1
-            shown += line[start : start + 1]
+            out += line[start : start + 1]
             start += 1
             continue
         for pattern, on, off in _SPANS:
             span = pattern.match(line, start)
             if span is not None and not (waiting and span.end() == len(line)):
                 inner = span[1] if on == CODE else _inline(span[1], 0, True, bold=bold and on != BOLD)[0]
-                shown += f"{on}{inner}{off}" if bold or on != BOLD else inner
+                out += f"{on}{inner}{off}" if bold or on != BOLD else inner
                 start = span.end()
                 break
         else:
             if waiting and _may_open(line, start):
                 break
             run = len(line) - start - len(line[start:].lstrip(line[start]))
-            shown += line[start : start + run]
+            out += line[start : start + run]
             start += run
-    return shown, start
+    return out, start
 
 
 def _may_open(line: str, start: int) -> bool:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 class Question:
     """A ``message`` of the user for a model, with everything that goes with it; text alone is a string."""
 
-    asked: OneShot
+    shot: OneShot
     runner: ModelRunner
     session: SessionRecorder
     tools: Tools
@@ -49,12 +49,12 @@ class Question:
         from leap_core.messages import ChatMessage
 
         message = self.message
-        if self.asked.raw:
+        if self.shot.raw:
             assert isinstance(message, str)
             show_prompt(self.runner, message, (), options, env, format)
         else:
-            asked = ChatMessage("user", message) if isinstance(message, str) else message
-            messages = [*self._conversation().history, asked]
+            question = ChatMessage("user", message) if isinstance(message, str) else message
+            messages = [*self._conversation().history, question]
             show_prompt(self.runner, messages, self.tools.functions, options, env, format)
 
     def answer(
@@ -69,7 +69,7 @@ class Question:
         before_first: Callable[[], object],
     ) -> ExitCode:
         """Generate and show as many answers as are asked for. ``spoken`` hears them."""
-        count = self.asked.count
+        count = self.shot.count
         streams = [RefusalNote(spoken.hearing(self._begin(seeded(options, index)))) for index in range(count)]
 
         def show(stream: Stream, output: Output, before_first: Callable[[], object] | None) -> Complete:
@@ -78,9 +78,9 @@ class Question:
                 output,
                 model=self.runner.model_id,
                 streaming=streaming,
-                show_thinking=self.asked.thinking is Thinking.SHOW,
+                show_thinking=self.shot.thinking is Thinking.SHOW,
                 show_stats=show_stats,
-                markdown=count == 1 and not self.asked.raw and not is_shaped(options),
+                markdown=count == 1 and not self.shot.raw and not is_shaped(options),
                 calls=shown_calls(self.tools),
                 before_first=before_first,
             )
@@ -94,15 +94,15 @@ class Question:
         return ExitCode.TOOL if any(stream.refused for stream in streams) else ExitCode.DONE
 
     def _begin(self, options: GenerationOptions) -> Stream:
-        if self.asked.raw:
+        if self.shot.raw:
             assert isinstance(self.message, str), "take_one_shot refuses media beside --raw"
-            return self.runner.start_text(self.message, self.asked.adapt(options))
+            return self.runner.start_text(self.message, self.shot.adapt(options))
         conversation = self._conversation()
         answer = respond(self.tools, conversation, self.message, options)
         stream = self.session.keeping(answer, conversation, self.message)
-        if self.asked.extract or self.asked.extract_last:
-            stream = FencedBlock(stream, last=self.asked.extract_last)
-        return ReasoningOnly(stream) if self.asked.thinking is Thinking.ONLY else stream
+        if self.shot.extract or self.shot.extract_last:
+            stream = FencedBlock(stream, last=self.shot.extract_last)
+        return ReasoningOnly(stream) if self.shot.thinking is Thinking.ONLY else stream
 
     def _conversation(self) -> Conversation:
         conversation = self.session.conversation(self.runner, self.system)

@@ -30,10 +30,10 @@ def read_conversation(name: str, env: Environment) -> list[ChatMessage]:
         data = path.read_bytes()
     except (OSError, ValueError) as error:
         raise click.UsageError(f"cannot read {name}: {getattr(error, 'strerror', None) or error}") from None
-    found = read_conversations(decode_text(data, name), name, path.parent)
-    if len(found) != 1:
-        raise click.UsageError(f"{name} holds {len(found)} conversations; give a file of one")
-    return found[0]
+    conversations = read_conversations(decode_text(data, name), name, path.parent)
+    if len(conversations) != 1:
+        raise click.UsageError(f"{name} holds {len(conversations)} conversations; give a file of one")
+    return conversations[0]
 
 
 def write_conversation(name: str, history: Sequence[ChatMessage], title: str, env: Environment) -> None:

@@ -38,8 +38,8 @@ def run_command(talk: TypedConversation, text: str) -> bool:
     command = BY_NAME.get(name)
     if command is None:
         near = get_close_matches(name, BY_NAME, 1)
-        meant = f"did you mean /{near[0]}?" if near else "/help lists them"
-        raise click.UsageError(f"there is no command /{name}; {meant} (a message may begin with //)")
+        advice = f"did you mean /{near[0]}?" if near else "/help lists them"
+        raise click.UsageError(f"there is no command /{name}; {advice} (a message may begin with //)")
     rest = (shape[2] or "").strip()
     if rest and not command.takes:
         raise click.UsageError(f"/{name} stands alone; a message may begin with //")
@@ -50,10 +50,10 @@ def run_command(talk: TypedConversation, text: str) -> bool:
 def show_help(talk: TypedConversation, name: str) -> None:
     chosen: Iterable[SlashCommand] = COMMANDS
     if name:
-        wanted = name.lstrip("/").lower()
-        if wanted not in BY_NAME:
-            raise click.UsageError(f"there is no command /{wanted}; /help lists them")
-        chosen = [BY_NAME[wanted]]
+        command_name = name.lstrip("/").lower()
+        if command_name not in BY_NAME:
+            raise click.UsageError(f"there is no command /{command_name}; /help lists them")
+        chosen = [BY_NAME[command_name]]
     rows = [(f"/{command.name} {command.takes}".rstrip(), command.meaning) for command in chosen]
     width = max(len(usage) for usage, _ in rows)
     talk.output.text("".join(f"{usage:<{width}}  {meaning}\n" for usage, meaning in rows))
@@ -90,8 +90,8 @@ def attach(talk: TypedConversation, path: str) -> None:
 
 def change_tools(talk: TypedConversation, names: str) -> None:
     if names:
-        wanted = [] if names == NONE else names.replace(",", " ").split()
-        talk.dialogue.change_tools(choose_tools(wanted, talk.dialogue.tools, talk.env))
+        tool_names = [] if names == NONE else names.replace(",", " ").split()
+        talk.dialogue.change_tools(choose_tools(tool_names, talk.dialogue.tools, talk.env))
     chosen = talk.dialogue.tools
     for function in chosen.functions:
         decision = chosen.policy.of(function.name).decision if chosen.policy is not None else "ask"

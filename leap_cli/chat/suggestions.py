@@ -28,8 +28,8 @@ def suggest(line: str, commands: Sequence[SlashCommand], env: Environment) -> tu
         return "", []
     name, space, rest = line[1:].partition(" ")
     if not space:
-        found = [Suggestion(f"/{command.name}", command.meaning) for command in commands]
-        return line, [each for each in found if each.value.startswith(line.lower())]
+        suggestions = [Suggestion(f"/{command.name}", command.meaning) for command in commands]
+        return line, [each for each in suggestions if each.value.startswith(line.lower())]
     values = next((command.values for command in commands if command.name == name.lower()), None)
     if values is None:
         return "", []
@@ -37,16 +37,16 @@ def suggest(line: str, commands: Sequence[SlashCommand], env: Environment) -> tu
     return word, list(values(env, word))
 
 
-def files(env: Environment, begun: str) -> Iterator[Suggestion]:
+def files(env: Environment, prefix: str) -> Iterator[Suggestion]:
     """Paths; after an @ too. Hidden ones only where a dot was typed."""
-    mark = "@" if begun.startswith("@") else ""
-    directory, name = os.path.split(begun[len(mark) :])
+    mark = "@" if prefix.startswith("@") else ""
+    directory, name = os.path.split(prefix[len(mark) :])
     try:
         with os.scandir(env.cwd / Path(directory or ".").expanduser()) as entries:
-            found = sorted((entry.name, _is_directory(entry)) for entry in entries)
+            matches = sorted((entry.name, _is_directory(entry)) for entry in entries)
     except (OSError, ValueError, RuntimeError):  # RuntimeError: there is no such user's home
         return
-    for entry, is_directory in found[:MOST_FILES]:
+    for entry, is_directory in matches[:MOST_FILES]:
         if entry.startswith(name) and entry.isprintable() and (name or not entry.startswith(".")):
             yield Suggestion(mark + os.path.join(directory, entry) + (os.sep if is_directory else ""))
 
@@ -58,26 +58,26 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def models(env: Environment, begun: str) -> Iterator[Suggestion]:
+def models(env: Environment, prefix: str) -> Iterator[Suggestion]:
     """References to models, as the shell's completion has them."""
-    return _from_shell(completion_values.models, env, begun)
+    return _from_shell(completion_values.models, env, prefix)
 
 
-def tools(env: Environment, begun: str) -> Iterator[Suggestion]:
+def tools(env: Environment, prefix: str) -> Iterator[Suggestion]:
     """Tools, as the shell's completion has them."""
-    return _from_shell(completion_values.tools, env, begun)
+    return _from_shell(completion_values.tools, env, prefix)
 
 
-def conversations(env: Environment, begun: str) -> Iterator[Suggestion]:
+def conversations(env: Environment, prefix: str) -> Iterator[Suggestion]:
     """Saved sessions, by name where they have one, then files."""
     from leap_core.sessions.store import SessionStore
 
     file = env.directories.sessions_file
     if file.is_file():
         with suppress(LeapError), SessionStore(file) as store:
-            found = [Suggestion(each.label, each.title) for each in store.list(MOST_SESSIONS)]
-            yield from (each for each in found if each.value.startswith(begun))
-    yield from files(env, begun)
+            suggestions = [Suggestion(each.label, each.title) for each in store.list(MOST_SESSIONS)]
+            yield from (each for each in suggestions if each.value.startswith(prefix))
+    yield from files(env, prefix)
 
 
 PATHS = (files, conversations)
@@ -90,17 +90,17 @@ def completer(commands: Sequence[SlashCommand], env: Environment) -> Completer:
 
     class Commands(Completer):
         def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
-            word, found = suggest(document.text_before_cursor, commands, env)
-            for value, meaning in found:
+            word, suggestions = suggest(document.text_before_cursor, commands, env)
+            for value, meaning in suggestions:
                 yield Completion(value, start_position=-len(word), display_meta=meaning)
 
     return Commands()
 
 
-def _from_shell(source: completion_values.Source, env: Environment, begun: str) -> Iterator[Suggestion]:
+def _from_shell(source: completion_values.Source, env: Environment, prefix: str) -> Iterator[Suggestion]:
     context = click.Context(click.Command("chat"), obj=env)
-    for item in completion_values.fitting(source(context, begun), begun):
+    for item in completion_values.fitting(source(context, prefix), prefix):
         if item.type == "plain":
             yield Suggestion(str(item.value), item.help or "")
         else:
-            yield from files(env, begun)
+            yield from files(env, prefix)

@@ -43,7 +43,7 @@ def list_cache(env: Environment, /, format: str) -> ExitCode:
     output = Output(env, format)
     files = _files(env)
     if output.format is Format.TEXT:
-        shown = [
+        rows = [
             {
                 "tokens": "damaged" if each.tokens is None else each.tokens,
                 "size": in_bytes(each.bytes),
@@ -52,7 +52,7 @@ def list_cache(env: Environment, /, format: str) -> ExitCode:
             }
             for each in files
         ]
-        output.records(shown, ["tokens", "size", "used", "model"], name="model")
+        output.records(rows, ["tokens", "size", "used", "model"], name="model")
         if not files:
             output.note("nothing is kept; `leap generate --prompt-cache` keeps long prompts")
     else:

@@ -119,10 +119,10 @@ def command(
 
     def show(dialogue: Dialogue, answer: Stream) -> Complete:
         with SpokenOutput(target, env, output, next(numbers), demanded=False) as spoken:
-            heard = spoken.hearing(answer)
+            stream = spoken.hearing(answer)
             if jsonl:
-                return read_through(dialogue, heard)
-            return show_text(dialogue, heard, Output(spoken.text_place(env)) if target.is_stdout else output)
+                return read_through(dialogue, stream)
+            return show_text(dialogue, stream, Output(spoken.text_place(env)) if target.is_stdout else output)
 
     def show_text(dialogue: Dialogue, answer: Stream, output: Output) -> Complete:
         return show_answer(

@@ -53,13 +53,13 @@ def list_settings(env: Environment, /, everything: bool, format: str) -> None:
     file = str(env.directories.config_file)
     for problem in problems_of(table, file):
         output.warning(problem)
-    shown = {setting.key: setting for setting in (*GENERAL, *option_settings())}
+    settings = {setting.key: setting for setting in (*GENERAL, *option_settings())}
     for key in keys_in(table):
-        if key not in shown and _is_known(key):
-            shown[key] = find(key)
+        if key not in settings and _is_known(key):
+            settings[key] = find(key)
     records = []
     general = {setting.key for setting in GENERAL}
-    for setting in shown.values():
+    for setting in settings.values():
         try:
             now = effective(setting, env, table)
         except click.UsageError as error:

@@ -38,14 +38,14 @@ def command(env: Environment, /, timeout: float, format: str) -> ExitCode:
     from ..diagnosis.checks import checks
 
     output = Output(env, format)
-    found = []
+    results = []
     for check in checks(env, patience=timeout):
         output.progress(f"{check.name}: {check.state}")
-        found.append(check)
-    unwell = [check for check in found if check.state not in (OK, SKIPPED)]
-    shown = unwell if output.format is Format.QUIET else found
-    output.records([check.to_json() for check in shown], ["state", "check", "detail"], name="check")
-    problems = [check for check in found if check.state == PROBLEM]
+        results.append(check)
+    unwell = [check for check in results if check.state not in (OK, SKIPPED)]
+    listed = unwell if output.format is Format.QUIET else results
+    output.records([check.to_json() for check in listed], ["state", "check", "detail"], name="check")
+    problems = [check for check in results if check.state == PROBLEM]
     if output.format is Format.TEXT:
         for check in unwell:
             if check.state != PROBLEM and check.advice:

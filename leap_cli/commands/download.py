@@ -102,14 +102,14 @@ def command(
             if dry_run:
                 show_plan(output, download.plan(model, quant, revision))
                 return ExitCode.DONE
-            found = download.run(model, quant, revision)
+            installed = download.run(model, quant, revision)
         except DownloadStopped:
             output.note("stopped; the same command goes on from here")
             return ExitCode.INTERRUPTED
     if output.format is Format.JSON:
-        output.document({"model": found.model_id, "path": str(found.path), "kind": found.kind})
+        output.document({"model": installed.model_id, "path": str(installed.path), "kind": installed.kind})
     elif output.format is not Format.JSONL:
-        output.text(f"{found.path}\n")
+        output.text(f"{installed.path}\n")
     if output.format is Format.TEXT and env.stderr_is_terminal:
-        output.note(f'next: leap -m {found.model_id} "…", or leap models default {found.model_id}')
+        output.note(f'next: leap -m {installed.model_id} "…", or leap models default {installed.model_id}')
     return ExitCode.DONE

@@ -57,19 +57,19 @@ def command(
     if sources.count(STANDARD) > 1:
         raise click.UsageError("'-' stands for standard input and can be given only once")
     with writing_to(output, env) as target:
-        found = [each for source in sources for each in _conversations(source, env)]
-        if format == OPENAI and len(found) > 1:
-            raise click.UsageError(f"these are {len(found)} conversations, and openai is one: use --format jsonl")
+        exported = [each for source in sources for each in _conversations(source, env)]
+        if format == OPENAI and len(exported) > 1:
+            raise click.UsageError(f"these are {len(exported)} conversations, and openai is one: use --format jsonl")
         place = _place(media_dir, output, env)
-        Output(target).text("".join(_written(each, format, place) for each in found))
+        Output(target).text("".join(_written(each, format, place) for each in exported))
 
 
-def _written(found: Exported, format: str, place: Place | None) -> str:
+def _written(conversation: Exported, format: str, place: Place | None) -> str:
     from leap_core.sessions.transcripts import to_json, to_jsonl, to_markdown
 
     if format == MARKDOWN:
-        return to_markdown(found.history, found.title, place)
-    return (to_json if format == OPENAI else to_jsonl)(found.history, place)
+        return to_markdown(conversation.history, conversation.title, place)
+    return (to_json if format == OPENAI else to_jsonl)(conversation.history, place)
 
 
 def _conversations(source: str, env: Environment) -> Iterator[Exported]:
@@ -83,8 +83,8 @@ def _conversations(source: str, env: Environment) -> Iterator[Exported]:
     if len(sessions) + len(jobs) > 1:
         ids = ", ".join([f"session {each.id}" for each in sessions] + [f"job {each.id}" for each in jobs])
         raise LeapSessionError(f"{source!r} may be several: {ids}", hint="give more of the id")
-    for session, said in sessions.items():
-        yield Exported(session.name or session.title, said)
+    for session, messages in sessions.items():
+        yield Exported(session.name or session.title, messages)
     for job in jobs:
         yield Exported(job.label, _history_of_job(job))
     if not sessions and not jobs:

@@ -86,15 +86,15 @@ def command(
     from ..answers.one_shot import Question
     from ..answers.speech import SpokenOutput
 
-    asked = take_one_shot(flags)
+    shot = take_one_shot(flags)
     media = take_media(flags)
     target = take_speech(flags, env)
     output = Output(env, format)
     shape = take_constraint(flags, env)
     tools = take_tools(flags, env)
-    asked.check_tools(tools)
-    sessions = asked.take_part(take_session(flags, saves=False))
-    options = generation_options({**flags, **shape, "tool_choice": tools.choice}, enable_thinking=asked.thinks)
+    shot.check_tools(tools)
+    sessions = shot.take_part(take_session(flags, saves=False))
+    options = generation_options({**flags, **shape, "tool_choice": tools.choice}, enable_thinking=shot.thinks)
     if system is not None:
         system = read_system(system, env)
     elif target and background:
@@ -103,8 +103,8 @@ def command(
         prompt,
         env,
         output,
-        before=[attach(file, env) for file in asked.files],
-        pattern=asked.pattern,
+        before=[attach(file, env) for file in shot.files],
+        pattern=shot.pattern,
         stdin_is_taken=media.reads_stdin,
         may_be_empty=bool(media),
     )
@@ -138,17 +138,17 @@ def command(
         tell_id(output, id)
         return ExitCode.DONE
     with (
-        writing_to(asked.target, env) as place,
+        writing_to(shot.target, env) as place,
         SpokenOutput(target, env, output) as spoken,
         sessions.open(env) as recorder,
         load_model(
-            env, model := session_model(recorder, env, model), asked.with_slots(loading), verbose=verbose
+            env, model := session_model(recorder, env, model), shot.with_slots(loading), verbose=verbose
         ) as runner,
     ):
         if target and system is None and recorder.session is None:
             system = CONVERSATION_PROMPT
-        question = Question(asked, runner, recorder, tools, system, message)
-        if asked.dry_run:
+        question = Question(shot, runner, recorder, tools, system, message)
+        if shot.dry_run:
             question.show_prompt(options, place, format)
             return ExitCode.DONE
         spoken.check(runner)

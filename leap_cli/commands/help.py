@@ -30,10 +30,10 @@ def command(ctx: click.Context, words: tuple[str, ...]) -> None:
     group = ctx.find_root().command
     context = ctx.find_root()
     for word in words:
-        found = group.get_command(context, word) if isinstance(group, click.Group) else None
-        if found is None:
+        subcommand = group.get_command(context, word) if isinstance(group, click.Group) else None
+        if subcommand is None:
             raise click.UsageError(f"there is no guide and no command {' '.join(words)!r}; leap help lists the guides")
-        group, context = found, HelpContext(found, info_name=word, parent=context)
+        group, context = subcommand, HelpContext(subcommand, info_name=word, parent=context)
     output.text(context.get_help() + "\n")
 
 

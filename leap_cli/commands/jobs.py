@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ..display.jobs import EventPrinter, done, exit_code_of_job, shown
+from ..display.jobs import EventPrinter, done, exit_code_of_job, table_row
 from ..exit_codes import ExitCode
 from ..framework.aliases import renamed_option
 from ..framework.click_classes import leap_group
@@ -66,10 +66,10 @@ def list_jobs(
     output = Output(env, Format.QUIET if quiet else format)
     with _client(env) as jobs:
         jobs.ensure_worker_for_unfinished()
-        found = jobs.list(states=[*map(_state, states)], kinds=kinds, limit=limit)
-    records = [job.to_json() for job in found]
+        rows = jobs.list(states=[*map(_state, states)], kinds=kinds, limit=limit)
+    records = [job.to_json() for job in rows]
     if output.format is Format.TEXT:
-        records = [{**shown(job), "age": age(time.time() - job.created)} for job in found]
+        records = [{**table_row(job), "age": age(time.time() - job.created)} for job in rows]
         if not records:
             output.note("there are no jobs; --background makes one of generate, batch and download")
     output.records(records, ["id", "kind", "state", "done", "age", "what"], name="id")
@@ -144,14 +144,14 @@ def wait(env: Environment, /, ids: tuple[str, ...], timeout: float | None, forma
     ended: list[Job] = []
     late: list[Job] = []
     with _client(env) as jobs:
-        asked = ids or [job.id for job in jobs.list(states=[_state("queued"), _state("running")])]
+        job_ids = ids or [job.id for job in jobs.list(states=[_state("queued"), _state("running")])]
         try:
-            for id in asked:
+            for id in job_ids:
                 ended.append(_wait_with_progress(jobs, id, deadline, output))
                 if output.format is Format.TEXT:
-                    _print_answer(jobs, ended[-1], output, titled=len(asked) > 1)
+                    _print_answer(jobs, ended[-1], output, titled=len(job_ids) > 1)
         except TimeoutError:
-            late = [jobs.get(id) for id in asked[len(ended) :]]
+            late = [jobs.get(id) for id in job_ids[len(ended) :]]
     if output.format in (Format.JSON, Format.JSONL):
         _show(output, ended + late)
     if late:
@@ -180,10 +180,10 @@ def cancel(env: Environment, /, ids: tuple[str, ...], everything: bool, no_wait:
         raise click.UsageError("give a JOB, or --all")
     with _client(env) as jobs:
 
-        def tell(asked: Iterable[str]) -> None:
+        def tell(job_ids: Iterable[str]) -> None:
             if not no_wait:
-                ended = {job.id: job for job in jobs.as_they_end(asked)}
-            _show_rows(Output(env, format), [jobs.get(id) if no_wait else ended[id] for id in asked])
+                ended = {job.id: job for job in jobs.as_they_end(job_ids)}
+            _show_rows(Output(env, format), [jobs.get(id) if no_wait else ended[id] for id in job_ids])
 
         if everything:
             tell(jobs.cancel_all())
@@ -198,7 +198,7 @@ def cancel(env: Environment, /, ids: tuple[str, ...], everything: bool, no_wait:
 def retry(env: Environment, /, ids: tuple[str, ...], format: str) -> None:
     """Do failed or cancelled jobs again. A download and a batch go on where they were."""
     with _client(env) as jobs:
-        _for_each(ids, jobs.retry, lambda found: _show_rows(Output(env, format), found))
+        _for_each(ids, jobs.retry, lambda rows: _show_rows(Output(env, format), rows))
 
 
 @command.command(short_help="Forget jobs that have ended.")
@@ -209,7 +209,7 @@ def remove(env: Environment, /, ids: tuple[str, ...], format: str) -> None:
     """Forget jobs that have ended, and what they have put out. Files that they wrote stay."""
     output = Output(env, format)
     with _client(env, autostart=False) as jobs:
-        _for_each(ids, jobs.remove, lambda gone: output.records([{"id": id} for id in gone], ["id"], name="id"))
+        _for_each(ids, jobs.remove, lambda removed: output.records([{"id": id} for id in removed], ["id"], name="id"))
 
 
 @command.command(short_help="Forget all jobs that have ended, or the old ones.")
@@ -279,15 +279,15 @@ def stats(env: Environment, /, format: str) -> None:
     output = Output(env, format)
     with _client(env) as jobs:
         jobs.ensure_worker_for_unfinished()
-        found = jobs.stats()
+        statistics = jobs.stats()
     if output.format is Format.JSON:
-        output.document(found)
+        output.document(statistics)
         return
-    records = [{"kind": kind, **counts} for kind, counts in found["jobs"].items()]
+    records = [{"kind": kind, **counts} for kind, counts in statistics["jobs"].items()]
     output.records(records, ["kind", *STATES], name="kind")
     if output.format is Format.TEXT:
-        pid = found["worker"]["pid"]
-        output.note(f"a worker runs (process {pid})" if found["worker"]["running"] else "no worker runs")
+        pid = statistics["worker"]["pid"]
+        output.note(f"a worker runs (process {pid})" if statistics["worker"]["running"] else "no worker runs")
 
 
 command.add_command(worker)
@@ -328,14 +328,16 @@ def _show(output: Output, jobs: Iterable[Job]) -> None:
     for n, job in enumerate(jobs):
         if output.format is Format.TEXT:
             output.text("\n" if n else "")
-            output.record({name: value for name, value in shown(job).items() if value is not None}, name="id")
+            output.record({name: value for name, value in table_row(job).items() if value is not None}, name="id")
         else:
             output.record(job.to_json(), name="id")
 
 
 def _show_rows(output: Output, jobs: Iterable[Job]) -> None:
     text = output.format is Format.TEXT
-    output.records([shown(job) if text else job.to_json() for job in jobs], ["id", "kind", "state", "what"], name="id")
+    output.records(
+        [table_row(job) if text else job.to_json() for job in jobs], ["id", "kind", "state", "what"], name="id"
+    )
 
 
 def _wait_with_progress(jobs: JobsClient, id: str, deadline: float | None, output: Output) -> Job:

@@ -48,8 +48,8 @@ def command(env: Environment, /, model: str | None, keep_alive: float | None, fo
     from leap_core.host.client.lookup import keep_warm
     from leap_core.options import ModelLoadingOptions
 
-    given = {name: value for name, value in wish.items() if value is not None}
-    ModelLoadingOptions(**{name: value for name, value in given.items() if name != "queue"})
+    loading = {name: value for name, value in wish.items() if value is not None}
+    ModelLoadingOptions(**{name: value for name, value in loading.items() if name != "queue"})
     reference = model or default_model(env) or BUILTIN
     output = Output(env, format)
     with telling_the_default(env, model):
@@ -59,7 +59,7 @@ def command(env: Environment, /, model: str | None, keep_alive: float | None, fo
             cwd=env.cwd,
             on_progress=lambda seconds: output.progress(f"loading {reference} … {seconds:.0f} s"),
             keep_alive=_configured_keep_alive(env) if keep_alive is None else keep_alive,
-            **given,
+            **loading,
         )
     if output.format is not Format.TEXT:
         output.record({key: value for key, value in held.items() if key not in ("key", "wish")}, name="model")

@@ -64,9 +64,9 @@ class _Abilities:
 
     async def extract(self, text: str, schema: dict[str, Any], instructions: str = "") -> str:
         """Extract data from a text as JSON that satisfies a JSON schema."""
-        asked = instructions or "Extract the data from the text."
+        task = instructions or "Extract the data from the text."
         options = {"json_schema_constraint": json.dumps(schema), "temperature": 0.0}
-        return await self._answer(f"{asked}\n\n{text}", "", options)
+        return await self._answer(f"{task}\n\n{text}", "", options)
 
     async def count_tokens(self, text: str) -> int:
         """Count the tokens of the prompt that a text makes."""

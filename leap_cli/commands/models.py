@@ -116,42 +116,42 @@ def info(env: Environment, /, model: str, quant: str | None, format: str) -> Non
     from leap_core.models.manifests.checks import SAMPLING_KEYS
     from leap_core.models.references.resolving import resolve_local
 
-    found = resolve_local(model, quant, variables=env.variables, cwd=env.cwd)
-    installed = _store(env).at(found.path.parent) if found.path.parent.parent == env.directories.models else None
+    local = resolve_local(model, quant, variables=env.variables, cwd=env.cwd)
+    installed = _store(env).at(local.path.parent) if local.path.parent.parent == env.directories.models else None
     output = Output(env, format)
     try:
-        header = read_gguf_header(found.path)
+        header = read_gguf_header(local.path)
     except LeapModelLoadingError as error:
         if installed is None or installed.manifest is None:
             raise
         output.warning(error.message)  # it is what was fetched, so what is known of it can be told
-        header = GGUFHeader(found.path, 0, found.path.stat().st_size, {}, ())
-    sampling = {key: value for key in SAMPLING_KEYS if (value := getattr(found.sampling, key)) is not None}
-    files = [str(path) for _, path in files_of(found)]
-    record: dict[str, Any] = {"name": found.model_id, "kind": found.kind, **_of_header(header)}
+        header = GGUFHeader(local.path, 0, local.path.stat().st_size, {}, ())
+    sampling = {key: value for key in SAMPLING_KEYS if (value := getattr(local.sampling, key)) is not None}
+    files = [str(path) for _, path in files_of(local)]
+    record: dict[str, Any] = {"name": local.model_id, "kind": local.kind, **_of_header(header)}
     record |= {
         "parameters": header.parameter_count,
         "vocabulary": header.vocabulary_size,
         "tokenizer": header.tokenizer_pre,
-        "chat_template": bool(found.chat_template or header.chat_template),
+        "chat_template": bool(local.chat_template or header.chat_template),
         "bytes": sum(Path(file).stat().st_size for file in files),
-        "path": str(found.path),
+        "path": str(local.path),
         "files": files,
-        "manifest": str(found.manifest_path) if found.manifest_path else None,
+        "manifest": str(local.manifest_path) if local.manifest_path else None,
         "runs": _runs(header),
         "source": installed.source if installed else None,
         "in_use": installed.in_use if installed else False,
         "sampling": sampling,
-        "parser": found.parser_name,
-        "takes": media_taken(found),
+        "parser": local.parser_name,
+        "takes": media_taken(local),
     }
     if output.format is Format.TEXT:
-        shown = record | {
+        row = record | {
             "parameters": f"{header.parameter_count:,}",
             "bytes": f"{record['bytes']:,} ({in_bytes(record['bytes'])})",
             "sampling": [f"{key} {value}" for key, value in sampling.items()] or None,
         }
-        output.record(shown, name="name")
+        output.record(row, name="name")
     else:
         output.record(record, name="name")
 
@@ -164,8 +164,8 @@ def path(env: Environment, /, model: str, quant: str | None) -> None:
     """Print the path of MODEL's file; exit code 3 when it is not on this machine."""
     from leap_core.models.references.resolving import resolve_local
 
-    found = resolve_local(model, quant, variables=env.variables, cwd=env.cwd)
-    Output(env).text(f"{found.path}\n")
+    local = resolve_local(model, quant, variables=env.variables, cwd=env.cwd)
+    Output(env).text(f"{local.path}\n")
 
 
 @command.command("verify", short_help="Check files against their sizes and SHA-256.")
@@ -216,14 +216,14 @@ def check_models(env: Environment, /, models: tuple[str, ...], format: str) -> E
     output = Output(env, format)
     records = []
     for name in models or tuple(model.name for model in _store(env).installed() if model.state == "ready"):
-        found = resolve_local(name, variables=env.variables, cwd=env.cwd)
-        output.progress(f"trying {found.model_id}")
+        local = resolve_local(name, variables=env.variables, cwd=env.cwd)
+        output.progress(f"trying {local.model_id}")
         try:
-            verdict = verdict_on(Subject(found.path), again=True, variables=env.variables)
+            verdict = verdict_on(Subject(local.path), again=True, variables=env.variables)
         except LeapModelLoadingError as error:  # its header is damaged: the others are still tried
             verdict = Verdict(REFUSED, "reading its header", error.message)
         assert verdict is not None
-        records.append(_tried(found.model_id, found.path, verdict))
+        records.append(_tried(local.model_id, local.path, verdict))
     output.records(records, ["name", "verdict", "stage", "problem", "seconds", "memory"], name="name")
     bad = [record for record in records if record["verdict"] != "sound"]
     if bad:
@@ -258,11 +258,11 @@ def gc(env: Environment, /, dry_run: bool, format: str) -> None:
     from leap_core.models.maintenance.checks_and_cleaning import collect, rubbish_in
 
     output = Output(env, format)
-    found = list(rubbish_in(_store(env))) if dry_run else collect(_store(env))
-    records = [{"path": str(item.path), "bytes": item.bytes, "reason": item.reason} for item in found]
+    items = list(rubbish_in(_store(env))) if dry_run else collect(_store(env))
+    records = [{"path": str(item.path), "bytes": item.bytes, "reason": item.reason} for item in items]
     output.records(records, ["path", "bytes", "reason"], name="path")
     if output.format is Format.TEXT:
-        output.note(f"{'would free' if dry_run else 'freed'} {in_bytes(sum(item.bytes for item in found))}")
+        output.note(f"{'would free' if dry_run else 'freed'} {in_bytes(sum(item.bytes for item in items))}")
 
 
 @command.command("import", short_help="Take a model of this machine into the store.")
@@ -319,7 +319,7 @@ def _named(env: Environment, names: tuple[str, ...]) -> list[InstalledModel]:
     store = _store(env)
     if not names:
         return store.installed()
-    found = []
+    installed_models = []
     for name in names:
         model = store.find(name)
         if model is None:
@@ -329,8 +329,8 @@ def _named(env: Environment, names: tuple[str, ...]) -> list[InstalledModel]:
                 model = store.named(name)
             else:
                 model = store.at(local.path.parent) if local.path.parent.parent == store.root else store.named(name)
-        found.append(model or store.named(name))
-    return found
+        installed_models.append(model or store.named(name))
+    return installed_models
 
 
 def _tried(name: str, path: Path, verdict: Verdict) -> dict[str, Any]:

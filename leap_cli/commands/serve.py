@@ -83,8 +83,8 @@ def command(
     from leap_core.media.fetching import UrlAccess
     from leap_core.options import ModelLoadingOptions
 
-    given = {name: value for name, value in loading.items() if value is not None}
-    ModelLoadingOptions(**{name: value for name, value in given.items() if name != "queue"})
+    host_options = {name: value for name, value in loading.items() if value is not None}
+    ModelLoadingOptions(**{name: value for name, value in host_options.items() if name != "queue"})
     key = _read_key(env, api_key, api_key_file)
     output = Output(env)
     settings = ServerSettings(
@@ -106,15 +106,15 @@ def command(
             cwd=env.cwd,
             on_listening=lambda url: output.text(f"{url}\n"),
             on_ready=lambda names: output.note(f"{', '.join(names)} ready; Ctrl-C ends it"),
-            **given,
+            **host_options,
         )
 
 
-def _read_key(env: Environment, given: str | None, file: str | None) -> str | None:
+def _read_key(env: Environment, option: str | None, file: str | None) -> str | None:
     """The key from the option, the file or the variable, whichever there is."""
-    if given is not None and file is not None:
+    if option is not None and file is not None:
         raise click.UsageError("--api-key and --api-key-file cannot be combined")
-    key = given if given is not None else env.variables.get("LEAP_API_KEY") or None
+    key = option if option is not None else env.variables.get("LEAP_API_KEY") or None
     if file is not None:
         try:
             with open(env.cwd / file, encoding="ascii", errors="replace") as stream:

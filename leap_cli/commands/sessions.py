@@ -40,15 +40,15 @@ def list_sessions(env: Environment, /, limit: int | None, quiet: bool, format: s
     """List sessions, the one that was written to last first."""
     output = Output(env, Format.QUIET if quiet else format)
     with _store(env) as store:
-        found = store.list(limit)
+        sessions = store.list(limit)
         damaged = store.damaged()
-    records = [each.to_json() for each in found]
+    records = [each.to_json() for each in sessions]
     if output.format is Format.TEXT:
-        records = [{**each.to_json(), "age": age(time.time() - each.updated)} for each in found]
+        records = [{**each.to_json(), "age": age(time.time() - each.updated)} for each in sessions]
     output.records(records, COLUMNS, name="id")
     for id in damaged:
         output.warning(f"the session {id} is damaged and passed over; leap sessions remove {id} forgets it")
-    if not found and output.format is Format.TEXT:
+    if not sessions and output.format is Format.TEXT:
         output.note("there are no sessions; leap chat keeps what is said")
 
 
@@ -62,16 +62,16 @@ def show(env: Environment, /, session: str, format: str) -> None:
 
     output = Output(env, format)
     with _store(env) as store:
-        found = store.find(session)
-        history = store.history(found.id)
+        row = store.find(session)
+        history = store.history(row.id)
     if output.format is Format.JSONL:
         for message in history:
             output.event(message.to_json())
     elif output.format is Format.TEXT:
-        output.text(to_markdown(history, found.name or found.title, _only_size))
+        output.text(to_markdown(history, row.name or row.title, _only_size))
     else:
         messages = [message.to_json() for message in history]
-        output.record({**found.to_json(), "messages": messages}, name="id")
+        output.record({**row.to_json(), "messages": messages}, name="id")
 
 
 @command.command(short_help="Find messages by their words.")
@@ -84,15 +84,15 @@ def search(env: Environment, /, text: tuple[str, ...], format: str) -> None:
     Where no message has them, those are found in which TEXT stands as it is, also inside of words.
     """
     output = Output(env, format)
-    wanted = " ".join(text)
+    query = " ".join(text)
     with _store(env) as store:
-        found = store.search(wanted)
+        matches = store.search(query)
     if output.format is Format.QUIET:
-        output.records([{"id": id} for id in dict.fromkeys(each.session.id for each in found)], ["id"], name="id")
+        output.records([{"id": id} for id in dict.fromkeys(each.session.id for each in matches)], ["id"], name="id")
         return
-    records = [{**each.session.to_json(), "role": each.role, "snippet": each.snippet} for each in found]
+    records = [{**each.session.to_json(), "role": each.role, "snippet": each.snippet} for each in matches]
     output.records(records, ["id", "name", "role", "snippet"], name="id")
-    if not found and output.format is Format.TEXT:
+    if not matches and output.format is Format.TEXT:
         output.note("no message has these words")
 
 

@@ -147,20 +147,20 @@ OWN = ("system", "about", "replace")
 
 def _given_options(ctx: click.Context, env: Environment) -> dict[str, Any]:
     """The options that were given, by their names, with what files say in the place of the files."""
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for option in options_of(ctx.command):
         parameter, name = str(option.name), option_name(option)
         if name in OWN or ctx.get_parameter_source(parameter) is click.core.ParameterSource.DEFAULT:
             continue
         value = ctx.params[parameter]
-        given[name] = list(value) if isinstance(value, tuple) else value
+        values[name] = list(value) if isinstance(value, tuple) else value
     for name in ("json_schema", "json_schema_multi"):
-        if name in given:
-            given[name] = json.dumps(read_schema_argument(given[name], env), ensure_ascii=False)
-    if "grammar" in given:
-        given["grammar"] = read_grammar_argument(given["grammar"], env)
-    if "tools_file" in given:
-        given["tools_file"] = [str((env.cwd / file).absolute()) for file in given["tools_file"]]
-    if "model" in given and os.path.isfile(env.cwd / given["model"]):
-        given["model"] = text_argument(str((env.cwd / given["model"]).absolute()), "--model")
-    return given
+        if name in values:
+            values[name] = json.dumps(read_schema_argument(values[name], env), ensure_ascii=False)
+    if "grammar" in values:
+        values["grammar"] = read_grammar_argument(values["grammar"], env)
+    if "tools_file" in values:
+        values["tools_file"] = [str((env.cwd / file).absolute()) for file in values["tools_file"]]
+    if "model" in values and os.path.isfile(env.cwd / values["model"]):
+        values["model"] = text_argument(str((env.cwd / values["model"]).absolute()), "--model")
+    return values

@@ -176,12 +176,12 @@ def call(env: Environment, /, name: str, arguments: str, tools_file: tuple[str, 
 
     function = _find(env, name, tools_file)
     try:
-        given = parse_json(arguments)
+        values = parse_json(arguments)
     except ValueError as error:
         raise click.UsageError(f"the arguments are not JSON: {error}") from None
-    if not isinstance(given, dict):
+    if not isinstance(values, dict):
         raise click.UsageError('the arguments are a JSON object, such as \'{"city": "Paris"}\'')
-    made = LeapFunctionCall(name, given)
+    made = LeapFunctionCall(name, values)
     policy = read_policy(env, [function]).of(name)
     if policy.decision == DENY:
         raise LeapToolError(f"the policy denies {name}", hint=f"change [tools.{name}] in the configuration")
@@ -227,14 +227,16 @@ def _declaration(schema: str, env: Environment) -> dict[str, Any]:
     from leap_core.schemas.schema import check_schema
 
     value = read_document(schema, env)
-    said: dict[str, Any] = {}
+    function: dict[str, Any] = {}
     if isinstance(value, dict):
-        said = value["function"] if isinstance(value.get("function"), dict) else value
-    parameters = said["parameters"] if "name" in said and isinstance(said.get("parameters"), dict) else value
+        function = value["function"] if isinstance(value.get("function"), dict) else value
+    parameters = (
+        function["parameters"] if "name" in function and isinstance(function.get("parameters"), dict) else value
+    )
     checked = check_schema(parameters).document
     if checked.get("type", "object") != "object":
         raise LeapSchemaError("the arguments of a tool are an object", pointer="/type")
-    return {"description": said.get("description") if parameters is not value else None, "parameters": checked}
+    return {"description": function.get("description") if parameters is not value else None, "parameters": checked}
 
 
 def _problems(function: LeapFunction) -> tuple[list[str], list[str]]:

@@ -31,30 +31,30 @@ BUILTINS = {
 OWN_TOOLS = ("current_time", "calculate", "read_file")
 
 
-def values_of(parameter: click.Parameter, context: click.Context, begun: str) -> list[Item]:
+def values_of(parameter: click.Parameter, context: click.Context, prefix: str) -> list[Item]:
     """Values that begin so, in any case, best first."""
     source = _source_of(parameter, context)
     if source is None:
-        return list(type(parameter).shell_complete(parameter, context, begun))
-    return fitting(source(context, begun), begun)
+        return list(type(parameter).shell_complete(parameter, context, prefix))
+    return fitting(source(context, prefix), prefix)
 
 
-def fitting(items: Iterable[Item], begun: str) -> list[Item]:
+def fitting(items: Iterable[Item], prefix: str) -> list[Item]:
     """Each item that begins so, once; paths always."""
-    found: dict[str, Item] = {}
+    unique: dict[str, Item] = {}
     for item in items:
-        if item.type != "plain" or item.value.lower().startswith(begun.lower()):
-            found.setdefault(item.value if item.type == "plain" else item.type, item)
-    return list(found.values())
+        if item.type != "plain" or item.value.lower().startswith(prefix.lower()):
+            unique.setdefault(item.value if item.type == "plain" else item.type, item)
+    return list(unique.values())
 
 
-def models(context: click.Context, begun: str) -> Iterator[Item]:
+def models(context: click.Context, prefix: str) -> Iterator[Item]:
     """References to models: those that are here, the built-in one, the catalogue's; after a colon quantizations."""
     env = context.ensure_object(Environment)
-    if begun.startswith((".", "/", "~", "\\")):
+    if prefix.startswith((".", "/", "~", "\\")):
         yield CompletionItem("", type="file")
         return
-    name, colon, _ = begun.partition(":")
+    name, colon, _ = prefix.partition(":")
     if colon:
         for item in _quantizations(env, name):
             yield CompletionItem(f"{name}:{item.value}", help=item.help)
@@ -63,9 +63,9 @@ def models(context: click.Context, begun: str) -> Iterator[Item]:
     yield from (CompletionItem(name, help="on this machine") for name in names)
     yield from (CompletionItem(name, help=f"alias of {model}") for name, model in _aliases(env).items())
     yield from (CompletionItem(name, help=about) for name, about in BUILTINS.items())
-    known = _catalogue(env)
-    yield from (CompletionItem(name, help=str(entry.get("about", ""))) for name, entry in known.items())
-    if begun and not any(name.lower().startswith(begun.lower()) for name in (*names, *known, *BUILTINS)):
+    catalogue = _catalogue(env)
+    yield from (CompletionItem(name, help=str(entry.get("about", ""))) for name, entry in catalogue.items())
+    if prefix and not any(name.lower().startswith(prefix.lower()) for name in (*names, *catalogue, *BUILTINS)):
         yield CompletionItem("", type="file")
 
 
@@ -103,29 +103,29 @@ def templates(context: click.Context, _begun: str) -> Iterator[Item]:
     return (CompletionItem(name) for name in template_names(context.ensure_object(Environment)))
 
 
-def tool_choices(context: click.Context, begun: str) -> Iterator[Item]:
+def tool_choices(context: click.Context, prefix: str) -> Iterator[Item]:
     """When tools are called."""
     yield CompletionItem("auto", help="the model decides")
     yield CompletionItem("required", help="the model must call one")
     yield CompletionItem("none", help="the model must not call any")
-    yield from tools(context, begun)
+    yield from tools(context, prefix)
 
 
-def setting_keys(_context: click.Context, begun: str) -> Iterator[Item]:
+def setting_keys(_context: click.Context, prefix: str) -> Iterator[Item]:
     """Keys of the configuration; those of options, of which there are hundreds, only after ``o``."""
     from ..config.settings import GENERAL, option_settings
 
-    for setting in (*GENERAL, *(option_settings() if begun else ())):
+    for setting in (*GENERAL, *(option_settings() if prefix else ())):
         yield CompletionItem(setting.key, help=setting.meaning)
 
 
-def setting_values(context: click.Context, begun: str) -> Iterator[Item]:
+def setting_values(context: click.Context, prefix: str) -> Iterator[Item]:
     """The values that the setting before may have, as far as they can be listed."""
     from ..config.settings import find
 
     key = str(context.params.get("key"))
     if key == "default_model" or key.endswith(".model"):
-        yield from models(context, begun)
+        yield from models(context, prefix)
         return
     try:
         kind = find(key).type
@@ -151,15 +151,15 @@ def sessions(context: click.Context, _begun: str) -> Iterator[Item]:
     """Names, then ids, of the sessions that were written to last."""
     from leap_core.sessions.recent import newest
 
-    found = newest(context.ensure_object(Environment).directories.sessions_file)
-    yield from (CompletionItem(session.name, help=session.title) for session in found if session.name)
-    yield from (CompletionItem(session.id, help=session.name or session.title) for session in found)
+    rows = newest(context.ensure_object(Environment).directories.sessions_file)
+    yield from (CompletionItem(session.name, help=session.title) for session in rows if session.name)
+    yield from (CompletionItem(session.id, help=session.name or session.title) for session in rows)
 
 
-def conversations(context: click.Context, begun: str) -> Iterator[Item]:
+def conversations(context: click.Context, prefix: str) -> Iterator[Item]:
     """What can be exported: sessions, and jobs that have answered."""
-    yield from sessions(context, begun)
-    for job in jobs("succeeded")(context, begun):
+    yield from sessions(context, prefix)
+    for job in jobs("succeeded")(context, prefix):
         if (job.help or "").startswith("succeeded: generate"):
             yield job
 
@@ -236,12 +236,12 @@ def _catalogue(env: Environment) -> dict[str, dict[str, Any]]:
 
 
 def _quantizations(env: Environment, model: str | None) -> Iterator[Item]:
-    wanted = None if model is None else model.lower()
+    start = None if model is None else model.lower()
     for name in _installed(env):
-        if wanted is not None and name.lower().startswith(f"{wanted}-"):
-            yield CompletionItem(name[len(wanted) + 1 :], help="on this machine")
+        if start is not None and name.lower().startswith(f"{start}-"):
+            yield CompletionItem(name[len(start) + 1 :], help="on this machine")
     for name, entry in _catalogue(env).items():
-        if wanted in (None, name.lower(), str(entry.get("repo")).lower()):
+        if start in (None, name.lower(), str(entry.get("repo")).lower()):
             yield from (CompletionItem(str(each)) for each in entry.get("quantizations", ()))
 
 

@@ -137,5 +137,5 @@ def _use(context: click.Context, _option: click.Parameter, name: str | None) -> 
 
 def _not_there(env: Environment, name: str) -> str:
     near = get_close_matches(name, template_names(env), 1)
-    meant = f"did you mean {near[0]}?" if near else "leap templates list shows those there are"
-    return f"there is no template {name!r}; {meant}"
+    advice = f"did you mean {near[0]}?" if near else "leap templates list shows those there are"
+    return f"there is no template {name!r}; {advice}"

@@ -203,10 +203,10 @@ def find(key: str) -> Setting:
         for setting in OF_A_TOOL:
             if setting.key == parts[2]:
                 return Setting(key, setting.meaning, setting.type)
-    wanted = key.replace("-", "_")
+    canonical = key.replace("-", "_")
     options = list(option_settings()) if parts[0] == TABLE or len(parts) > 1 else []
     for setting in options:
-        if setting.key.replace("-", "_") == wanted:
+        if setting.key.replace("-", "_") == canonical:
             return setting
     if len(parts) == 2 and parts[0] == TABLE:
         for setting in options:
@@ -214,10 +214,10 @@ def find(key: str) -> Setting:
                 meaning = f"{setting.meaning} For every command that has --{parts[1].replace('_', '-')}."
                 name = f"{TABLE}.{parts[1].replace('-', '_')}"
                 return Setting(name, meaning, setting.type, None, None, setting.many, setting.option)
-    known = [setting.key for setting in (*GENERAL, *options)]
-    near = [each for each in known if each.endswith(f".{wanted}")] or get_close_matches(key, known, 3, 0.6)
-    meant = f"; did you mean {' or '.join(near[:3])}?" if near else "; leap config list --all shows the keys"
-    raise click.UsageError(f"there is no setting {key!r}{meant}")
+    keys = [setting.key for setting in (*GENERAL, *options)]
+    near = [each for each in keys if each.endswith(f".{canonical}")] or get_close_matches(key, keys, 3, 0.6)
+    advice = f"; did you mean {' or '.join(near[:3])}?" if near else "; leap config list --all shows the keys"
+    raise click.UsageError(f"there is no setting {key!r}{advice}")
 
 
 def option_settings() -> Iterator[Setting]:
@@ -247,9 +247,9 @@ def commands() -> Iterator[tuple[str, click.Command]]:
             yield path, command
             return
         for name in command.list_commands(context):
-            found = command.get_command(context, name)
-            if found is not None:
-                yield from walk(found, f"{path} {name}".strip())
+            subcommand = command.get_command(context, name)
+            if subcommand is not None:
+                yield from walk(subcommand, f"{path} {name}".strip())
 
     return walk(command_line, "")
 
@@ -288,11 +288,11 @@ def keys_in(table: Mapping[str, Any], before: str = "") -> Iterator[str]:
 
 def problems_of(table: Mapping[str, Any], file: str) -> list[str]:
     """Everything that is wrong with a configuration: unknown keys, and values that cannot be."""
-    found = []
+    problems = []
     for key in keys_in(table):
         try:
             find(key).from_toml(look_up(table, key), f"{file}: {key}")
         except click.UsageError as error:
             message = error.message
-            found.append(message if message.startswith(file) else f"{file}: {message}")
-    return found
+            problems.append(message if message.startswith(file) else f"{file}: {message}")
+    return problems

@@ -67,18 +67,18 @@ def versions() -> Check:
     from leap_core import __version__
 
     python = ".".join(map(str, sys.version_info[:3]))
-    found: dict[str, str | None] = {}
+    packages: dict[str, str | None] = {}
     for name in DISTRIBUTIONS:
         try:
-            found[name] = version(name)
+            packages[name] = version(name)
         except PackageNotFoundError:
-            found[name] = None
-    facts = {"leap": __version__, "python": python, "platform": sys.platform, "packages": found}
-    missing = [name for name, number in found.items() if number is None]
+            packages[name] = None
+    facts = {"leap": __version__, "python": python, "platform": sys.platform, "packages": packages}
+    missing = [name for name, number in packages.items() if number is None]
     if missing:
         return Check("versions", PROBLEM, f"not installed: {', '.join(missing)}", "install leap again", facts)
-    shown = f"leap {__version__}, Python {python}, llama-cpp-python {found['llama-cpp-python']}, llguidance "
-    return Check("versions", OK, f"{shown}{found['llguidance']}", None, facts)
+    summary = f"leap {__version__}, Python {python}, llama-cpp-python {packages['llama-cpp-python']}, llguidance "
+    return Check("versions", OK, f"{summary}{packages['llguidance']}", None, facts)
 
 
 def cores() -> Check:
@@ -177,8 +177,8 @@ def host(env: Environment) -> Check:
     from leap_core.host.client.connection import ModelHost
 
     try:
-        found = ModelHost.running(env.variables)
-        status = None if found is None else found.status()
+        model_host = ModelHost.running(env.variables)
+        status = None if model_host is None else model_host.status()
     except (LeapError, OSError) as error:
         return Check("model host", WARNING, str(error), "leap unload --all ends it")
     if status is None:
@@ -198,9 +198,9 @@ def hub(env: Environment) -> Check:
         settings = HubSettings.from_environment(env.variables)
         if settings.offline:
             return Check("hub", SKIPPED, "HF_HUB_OFFLINE is set", None, {"reachable": None})
-        begun = time.monotonic()
+        start = time.monotonic()
         with Web(settings.with_stall(HUB_SECONDS)) as web, web.get(f"{settings.endpoint}/api/models?limit=1") as answer:
-            seconds = time.monotonic() - begun
+            seconds = time.monotonic() - start
             facts = {"reachable": True, "endpoint": settings.endpoint, "status": answer.status, "seconds": seconds}
             return Check("hub", OK, f"{settings.endpoint} answers in {seconds:.2f} s", None, facts)
     except (LeapError, Retryable, OSError) as error:
@@ -217,16 +217,16 @@ def engine(env: Environment, patience: float) -> Iterator[Check]:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=patience, env=variables, check=False
         )
-        output, said, end = done.stdout, done.stderr, f"ended with code {done.returncode}"
+        output, errors, end = done.stdout, done.stderr, f"ended with code {done.returncode}"
     except subprocess.TimeoutExpired as expired:
-        output, said, end = expired.stdout or b"", expired.stderr or b"", f"was not done after {patience:g} s"
+        output, errors, end = expired.stdout or b"", expired.stderr or b"", f"was not done after {patience:g} s"
     except OSError as error:
-        output, said, end = b"", b"", f"could not be started: {error.strerror}"
+        output, errors, end = b"", b"", f"could not be started: {error.strerror}"
     results: dict[str, dict[str, Any]] = {}
     for line in output.splitlines():
         with suppress(ValueError):
             results |= json.loads(line)
-    last = said.decode("utf-8", "replace").strip().splitlines()[-1:] or [""]
+    last = errors.decode("utf-8", "replace").strip().splitlines()[-1:] or [""]
     failure = f"the process {end}{': ' if last[0] else ''}{last[0]}"
     if "engine" not in results:
         yield Check("engine", PROBLEM, failure, "install llama-cpp-python again, compiled on this machine")

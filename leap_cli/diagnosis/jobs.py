@@ -51,15 +51,15 @@ def worker(env: Environment) -> Check:
         if not table.is_file():
             return Check("worker", OK, "not needed: there are no jobs", None, {"running": False, "jobs": {}})
         running = is_running(settings)
-        found = counts(table)
+        by_state = counts(table)
     except (LeapError, OSError) as error:
         return Check("worker", WARNING, str(error))
-    facts = {"running": running, "jobs": found}
-    waiting = found.get("queued", 0) + found.get("running", 0)
-    shown = ", ".join(f"{count} {state}" for state, count in found.items()) or "no jobs"
+    facts = {"running": running, "jobs": by_state}
+    waiting = by_state.get("queued", 0) + by_state.get("running", 0)
+    summary = ", ".join(f"{count} {state}" for state, count in by_state.items()) or "no jobs"
     if waiting and not running:
         return Check("worker", WARNING, f"not running, and {waiting} jobs wait", "leap jobs status JOB", facts)
-    return Check("worker", OK, f"{'running' if running else 'not running'}; {shown}", None, facts)
+    return Check("worker", OK, f"{'running' if running else 'not running'}; {summary}", None, facts)
 
 
 def server(env: Environment) -> Iterator[Check]:

@@ -26,14 +26,14 @@ def generation() -> dict[str, Any]:
     from leap_core.opening import Leap
     from leap_core.responses import Complete
 
-    begun = time.monotonic()
+    start = time.monotonic()
     with Leap.load("builtin") as runner:
         loaded = time.monotonic()
         for response in runner.create_conversation().generate_response(QUESTION):
             if isinstance(response, Complete):
                 text = response.full_message.text
     ended = time.monotonic()
-    return {"generation": {"answer": text, "load_seconds": loaded - begun, "answer_seconds": ended - loaded}}
+    return {"generation": {"answer": text, "load_seconds": loaded - start, "answer_seconds": ended - loaded}}
 
 
 if __name__ == "__main__":

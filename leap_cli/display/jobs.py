@@ -25,13 +25,13 @@ def exit_code_of_job(job: Job) -> ExitCode:
     kind = getattr(errors, (job.error or {}).get("type", ""), None)
     if not isinstance(kind, type):
         return ExitCode.JOB
-    return next((code for known, code in EXIT_CODES if issubclass(kind, known)), ExitCode.JOB)
+    return next((code for error_class, code in EXIT_CODES if issubclass(kind, error_class)), ExitCode.JOB)
 
 
-def shown(job: Job) -> dict[str, Any]:
+def table_row(job: Job) -> dict[str, Any]:
     """What a person wants to know of a job."""
     error = job.error or {}
-    shown: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "id": job.id,
         "kind": job.kind,
         "what": job.label,
@@ -44,7 +44,7 @@ def shown(job: Job) -> dict[str, Any]:
         "error": error.get("message"),
         "hint": error.get("hint"),
     }
-    return shown | {name: (job.result or {}).get(name) for name in ("path", "output")}
+    return fields | {name: (job.result or {}).get(name) for name in ("path", "output")}
 
 
 def done(job: Job) -> str | None:

@@ -136,9 +136,9 @@ class LeapGroup(LeapCommand, click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """A verb, or one of its other spellings."""
-        found = super().get_command(ctx, cmd_name)
-        if found is not None:
-            return found
+        command = super().get_command(ctx, cmd_name)
+        if command is not None:
+            return command
         spelling = next((each for each in OTHER_VERBS.get(cmd_name, ()) if each in self.commands), None)
         return None if spelling is None else super().get_command(ctx, spelling)
 
@@ -207,8 +207,8 @@ class CommandTable(LeapGroup):
         return [*CONTEXT_SETTINGS["help_option_names"], *(name for option in self.params for name in option.opts)]
 
     def _is_option_of_default(self, word: str) -> bool:
-        known = [name for option in self._default_command().params for name in (*option.opts, *option.secondary_opts)]
-        return word.partition("=")[0] in known if word.startswith("--") else word[:2] in known
+        names = [name for option in self._default_command().params for name in (*option.opts, *option.secondary_opts)]
+        return word.partition("=")[0] in names if word.startswith("--") else word[:2] in names
 
     def _check_first_word(self, args: list[str]) -> None:
         command = self._default_command()
@@ -227,9 +227,9 @@ class CommandTable(LeapGroup):
             )
 
     def _default_command(self) -> click.Command:
-        found = self.get_command(click.Context(self), self.default)
-        assert found is not None
-        return found
+        command = self.get_command(click.Context(self), self.default)
+        assert command is not None
+        return command
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.table)
@@ -247,9 +247,9 @@ class CommandTable(LeapGroup):
         entry = self.table.get(cmd_name)
         if entry is None:
             return None
-        found = getattr(import_module(entry.module), entry.attribute)
-        assert isinstance(found, LeapCommand), f"{entry.module}.{entry.attribute} is not a LeapCommand"
-        return found
+        command = getattr(import_module(entry.module), entry.attribute)
+        assert isinstance(command, LeapCommand), f"{entry.module}.{entry.attribute} is not a LeapCommand"
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -320,8 +320,8 @@ def _guide(ctx: click.Context) -> HelpGuide | None:
     return getattr(ctx.find_root().command, "guide", None)
 
 
-def _show_help(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
-    if wanted and not ctx.resilient_parsing:
+def _show_help(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
         ctx.default_map = None  # help is the same for everybody, also where the configuration cannot be read
         ctx.ensure_object(Environment).stdout.write(ctx.get_help() + "\n")
         ctx.exit()

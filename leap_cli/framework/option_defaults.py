@@ -52,12 +52,12 @@ class OptionDefaults(UserDict[str, Any]):
             if name == TABLE:
                 shared = {key: value for key, value in configured.items() if not isinstance(value, dict)}
         values: dict[str, Any] = {}
-        known = _by_name(self._command)
-        self._warn_of_variables(known)
+        by_name = _by_name(self._command)
+        self._warn_of_variables(by_name)
         for name in configured:
-            if name not in known:
-                raise click.UsageError(f"{file}: {_unknown(name, self._path, known)}")
-        for name, option in known.items():
+            if name not in by_name:
+                raise click.UsageError(f"{file}: {_unknown(name, self._path, by_name)}")
+        for name, option in by_name.items():
             parameter = str(option.name)
             if parameter in values and name != option_name(option):
                 continue  # its new name is set too
@@ -84,10 +84,10 @@ class OptionDefaults(UserDict[str, Any]):
             if key not in KEYS:
                 self.warnings.append(f"{file}: there is no setting {key!r}{_meant(key, KEYS)}")
 
-    def _warn_of_variables(self, known: Mapping[str, click.Option]) -> None:
+    def _warn_of_variables(self, by_name: Mapping[str, click.Option]) -> None:
         """Variables that name this command and none of its options."""
         begin = "_".join(["LEAP", *self._path.split(), ""]).upper().replace("-", "_")
-        variables = {_variable(self._path, name) for name in known}
+        variables = {_variable(self._path, name) for name in by_name}
         for name in self._env.variables:
             if name.startswith(begin) and name not in variables:
                 self.warnings.append(f"${name} is the variable of no option{_meant(name, variables)}")
@@ -103,16 +103,16 @@ class OptionDefaults(UserDict[str, Any]):
                 raise
             return {}
 
-    def prefer(self, given: dict[str, Any], file: str) -> None:
+    def prefer(self, values: dict[str, Any], file: str) -> None:
         """Let values from elsewhere, by the names of their options, override these. Raises UsageError."""
-        known = _by_name(self._command)
-        for name, value in given.items():
-            if name not in known:
-                raise click.UsageError(f"{file}: {_unknown(name, self._path, known)}")
+        by_name = _by_name(self._command)
+        for name, value in values.items():
+            if name not in by_name:
+                raise click.UsageError(f"{file}: {_unknown(name, self._path, by_name)}")
             where = f"{file}: {name}"
-            check_shape(value, known[name], where)
-            self.data[str(known[name].name)] = _as_list(value, known[name])
-            self.origins[str(known[name].name)] = where
+            check_shape(value, by_name[name], where)
+            self.data[str(by_name[name].name)] = _as_list(value, by_name[name])
+            self.origins[str(by_name[name].name)] = where
 
 
 def options_of(command: click.Command) -> Iterator[click.Option]:
@@ -177,12 +177,12 @@ def _long_flag(option: click.Option) -> str:
     return next((flag for flag in option.opts if flag.startswith("--")), "")
 
 
-def _unknown(name: str, path: str, known: dict[str, click.Option]) -> str:
-    return f"there is no option {option_key(path)}.{name}{_meant(name, known)}"
+def _unknown(name: str, path: str, by_name: dict[str, click.Option]) -> str:
+    return f"there is no option {option_key(path)}.{name}{_meant(name, by_name)}"
 
 
-def _meant(name: str, known: Iterable[str]) -> str:
+def _meant(name: str, names: Iterable[str]) -> str:
     from difflib import get_close_matches
 
-    near = get_close_matches(name, list(known), 1)
+    near = get_close_matches(name, list(names), 1)
     return f"; did you mean {near[0]}?" if near else ""

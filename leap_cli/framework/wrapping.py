@@ -39,34 +39,34 @@ class WordWrap:
 
     def feed(self, text: str) -> str:
         """What can be shown now."""
-        shown = ""
+        out = ""
         for piece in _PIECES.findall(text):
             if piece == "\n":
-                shown += self._flush() + "\n"
+                out += self._flush() + "\n"
                 self._start_line()
             elif piece.isspace():
-                shown += self._flush()
+                out += self._flush()
                 self._space += piece
             else:
                 self._word += piece
                 if not piece.isascii():
-                    shown += self._break_wide()
-        return shown
+                    out += self._break_wide()
+        return out
 
     def end(self) -> str:
         """What was held back."""
-        shown = self._flush() + self._space
+        out = self._flush() + self._space
         self._space = ""
-        return shown
+        return out
 
     def verbatim(self, text: str) -> str:
         """Text that is shown as it is, such as code."""
-        shown = self.end() + text
+        out = self.end() + text
         last = text.rpartition("\n")[2]
         if "\n" in text:
             self._start_line()
         self._column += columns(last)
-        return shown
+        return out
 
     def _flush(self) -> str:
         word, self._word = self._word, ""
@@ -86,14 +86,14 @@ class WordWrap:
         """Chinese and Japanese have no spaces: a line may end after any of their characters."""
         import unicodedata
 
-        shown = ""
+        out = ""
         for char in list(self._word):
             if unicodedata.east_asian_width(char) in "WF":
                 head, _, rest = self._word.partition(char)
                 self._word = head + char
-                shown += self._flush()
+                out += self._flush()
                 self._word = rest
-        return shown
+        return out
 
     def _indent_of(self, begin: str) -> int:
         match = LINE_START.match(begin)

@@ -39,8 +39,8 @@ def read_prompt(
         parts = [" ".join(words[:at]), read_text(env, output), " ".join(words[at + 1 :])]
     else:
         parts = [" ".join(words), "" if env.stdin_is_terminal or stdin_is_taken else read_text(env, output)]
-    given = "\n\n".join(part for part in (*before, *parts) if part.strip())
-    prompt = fill_pattern(pattern, given)
+    source = "\n\n".join(part for part in (*before, *parts) if part.strip())
+    prompt = fill_pattern(pattern, source)
     if not prompt.strip() and not may_be_empty:
         raise click.UsageError("the prompt is empty: give it as an argument, on standard input, or both")
     return prompt

@@ -77,16 +77,16 @@ def take_constraint(flags: dict[str, Any], env: Environment) -> dict[str, Any]:
 
     A schema that is invalid raises LeapSchemaError here, before a model is loaded.
     """
-    given = {name: value for name in SHAPES if (value := flags.pop(name)) not in (None, ())}
+    values = {name: value for name in SHAPES if (value := flags.pop(name)) not in (None, ())}
     context = click.get_current_context()
-    typed = [name for name in given if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE]
+    typed = [name for name in values if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE]
     if typed:
-        given = {name: given[name] for name in typed}
-    if len(given) > 1:
-        first, second = list(given)[:2]
+        values = {name: values[name] for name in typed}
+    if len(values) > 1:
+        first, second = list(values)[:2]
         raise click.UsageError(f"{SHAPES[second]} cannot be combined with {SHAPES[first]}")
     fields: dict[str, Any] = {"inject_schema_into_prompt": flags.pop("schema_in_prompt")}
-    for name, value in given.items():
+    for name, value in values.items():
         fields |= _shape(name, value, env)
     return fields
 

@@ -44,8 +44,8 @@ def open_embedder(env: Environment, reference: str, **loading: Any) -> Iterator[
     """The model, loaded into this process until the block ends."""
     from leap_core.options import ModelLoadingOptions
 
-    given = {name: value for name, value in loading.items() if value is not None}
-    with env.load_embedder(reference, ModelLoadingOptions(**given), env) as runner:
+    runner_options = {name: value for name, value in loading.items() if value is not None}
+    with env.load_embedder(reference, ModelLoadingOptions(**runner_options), env) as runner:
         yield runner
 
 

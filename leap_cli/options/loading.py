@@ -64,7 +64,7 @@ _OPTIONS = (
         "--host/--no-host",
         default=None,
         expose_value=False,
-        callback=lambda ctx, _option, wanted: ctx.meta.__setitem__(USE_HOST, wanted),
+        callback=lambda ctx, _option, value: ctx.meta.__setitem__(USE_HOST, value),
         help="Demand the model that `leap load` keeps warm, or load it here; by default it is used where there is one.",
     ),
     click.option("--verbose", is_flag=True, help="Show llama.cpp's log on stderr."),

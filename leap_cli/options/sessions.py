@@ -92,11 +92,11 @@ def session_model(recorder: SessionRecorder, env: Environment, model: str | None
 
 def take_session(flags: dict[str, Any], *, saves: bool) -> SessionFlags:
     """Take the flags out of ``flags``. One of the command line overrides another from the configuration."""
-    found = SessionFlags(flags.pop("continue_last"), flags.pop("session"), flags.pop("save"), saves)
-    if not found.continue_last or found.name is None:
-        return found
+    session = SessionFlags(flags.pop("continue_last"), flags.pop("session"), flags.pop("save"), saves)
+    if not session.continue_last or session.name is None:
+        return session
     source = click.get_current_context().get_parameter_source
     typed = [name for name in ("continue_last", "session") if source(name) is ParameterSource.COMMANDLINE]
     if len(typed) != 1:
         raise click.UsageError("-c continues the last session and --session a certain one: give one of them")
-    return replace(found, name=None) if typed == ["continue_last"] else replace(found, continue_last=False)
+    return replace(session, name=None) if typed == ["continue_last"] else replace(session, continue_last=False)

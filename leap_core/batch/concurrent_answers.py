@@ -49,12 +49,12 @@ class AnsweringThreads:
             if outcome is None:
                 size -= 1
                 continue
-            n, custom_id, said = outcome
-            if isinstance(said, (LeapUnavailableError, InputChangedError)):
-                raise said
-            if not isinstance(said, (Complete, LeapError)):
-                raise said
-            yield n, custom_id, said
+            n, custom_id, answer = outcome
+            if isinstance(answer, (LeapUnavailableError, InputChangedError)):
+                raise answer
+            if not isinstance(answer, (Complete, LeapError)):
+                raise answer
+            yield n, custom_id, answer
 
     def __enter__(self) -> AnsweringThreads:
         return self

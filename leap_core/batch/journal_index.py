@@ -48,14 +48,14 @@ class JournalIndex:
         if not len(self) or not count:
             return array("q", [NOWHERE]) * count
         kind = numpy.dtype([("high", ">u8"), ("low", ">u8")])
-        known = numpy.frombuffer(self._keys, kind)
-        order = numpy.lexsort((numpy.arange(len(self)), known["low"], known["high"]))
-        ordered = known[order]
+        rows = numpy.frombuffer(self._keys, kind)
+        order = numpy.lexsort((numpy.arange(len(self)), rows["low"], rows["high"]))
+        ordered = rows[order]
         high = ordered["high"].astype(numpy.uint64)
-        wanted = numpy.frombuffer(keys, kind)
-        last = numpy.searchsorted(high, wanted["high"].astype(numpy.uint64), side="right") - 1  # the newest of its key
+        targets = numpy.frombuffer(keys, kind)
+        last = numpy.searchsorted(high, targets["high"].astype(numpy.uint64), side="right") - 1  # the newest of its key
         at = numpy.clip(last, 0, None)
-        same = (ordered["high"][at] == wanted["high"]) & (ordered["low"][at] == wanted["low"]) & (last >= 0)
+        same = (ordered["high"][at] == targets["high"]) & (ordered["low"][at] == targets["low"]) & (last >= 0)
         good = same & (numpy.frombuffer(self._succeeded, numpy.uint8)[order][at] == 1)
         places = numpy.where(good, numpy.frombuffer(self._places, numpy.int64)[order][at], NOWHERE)
         return array("q", places.astype(numpy.int64).tobytes())

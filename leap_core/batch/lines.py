@@ -169,17 +169,24 @@ class RequestReader:
         return [*parts, {"type": "text", "text": prompt}] if prompt else parts
 
     def _request(self, custom_id: str | None, body: JsonObject, system: str | None) -> Request:
-        asked = read_chat(body, unknown=REFUSE, defaults=self.options, functions=self.functions)
-        if asked.stream:
+        chat_request = read_chat(body, unknown=REFUSE, defaults=self.options, functions=self.functions)
+        if chat_request.stream:
             raise LeapSerializationError("true is not supported: results are written whole", path="stream")
-        if asked.choices > 1:
-            raise LeapSerializationError(f"{asked.choices} is not supported: a line has one answer", path="n")
-        messages = asked.messages
+        if chat_request.choices > 1:
+            raise LeapSerializationError(f"{chat_request.choices} is not supported: a line has one answer", path="n")
+        messages = chat_request.messages
         if system is not None and messages[0].role is not ChatMessageRole.SYSTEM:
             messages = [ChatMessage(ChatMessageRole.SYSTEM, system), *messages]
-        if asked.options.json_schema_constraint is not None:
-            _check_schema(asked.options.json_schema_constraint)
-        return Request(custom_id, messages, asked.functions, asked.options, asked.model, asked.single_call)
+        if chat_request.options.json_schema_constraint is not None:
+            _check_schema(chat_request.options.json_schema_constraint)
+        return Request(
+            custom_id,
+            messages,
+            chat_request.functions,
+            chat_request.options,
+            chat_request.model,
+            chat_request.single_call,
+        )
 
 
 def digest_of(text: str) -> str:
@@ -228,13 +235,13 @@ _DECODER = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_no_d
 def identifier_of(value: Mapping[str, Any]) -> str | None:
     """The name that a line has, or None. Raises LeapSerializationError for one that is no text."""
     for name in ID_FIELDS:
-        found = value.get(name)
-        if isinstance(found, int) and not isinstance(found, bool):
-            return str(found)
-        if found is not None:
-            if not isinstance(found, str) or not found:
+        identifier = value.get(name)
+        if isinstance(identifier, int) and not isinstance(identifier, bool):
+            return str(identifier)
+        if identifier is not None:
+            if not isinstance(identifier, str) or not identifier:
                 raise LeapSerializationError("expected a text that is not empty", path=name)
-            return found
+            return identifier
     return None
 
 
@@ -249,8 +256,8 @@ def names_among(variables: JsonObject) -> JsonObject:
 
 def only_known(fields: JsonObject) -> JsonObject:
     """A line without the fields that are its user's own."""
-    known = (*OWN_FIELDS, *MEDIA_FIELDS)
-    return {name: value for name, value in fields.items() if name in known or name in KNOWN_FIELDS}
+    names = (*OWN_FIELDS, *MEDIA_FIELDS)
+    return {name: value for name, value in fields.items() if name in names or name in KNOWN_FIELDS}
 
 
 def canonical(value: object) -> str:

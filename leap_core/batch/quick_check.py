@@ -35,10 +35,10 @@ class LineChecker:
         quick = self._quickly(value, number)
         if quick is not None:
             custom_id, messages, key = quick
-            known = self._known.get(key)
-            if known is not None:
-                text = f'{{"custom_id":{quoted(custom_id)},"messages":{messages},{known[0]}}}'
-                return custom_id, digest_of(text), known[1]
+            settings_json = self._known.get(key)
+            if settings_json is not None:
+                text = f'{{"custom_id":{quoted(custom_id)},"messages":{messages},{settings_json[0]}}}'
+                return custom_id, digest_of(text), settings_json[1]
         request = self._reader.read_value(value)
         if quick is not None and len(self._known) < MOST_PARAMETERS:
             self._known[quick[2]] = request.parameters, request.model

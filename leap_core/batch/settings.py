@@ -85,8 +85,8 @@ class BatchSettings:
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> BatchSettings:
-        known = {each.name for each in fields(BatchSettings)}
-        return BatchSettings(**{name: item for name, item in value.items() if name in known})
+        names = {each.name for each in fields(BatchSettings)}
+        return BatchSettings(**{name: item for name, item in value.items() if name in names})
 
     def from_anywhere(self, cwd: Path) -> BatchSettings:
         """The same with paths that mean the same in any directory, and in the worker. Raises LeapSerializationError

@@ -71,7 +71,7 @@ class ChatTemplate:
             media.append(part)
             return f"{media_mark}{len(media) - 1}{media_mark}"
 
-        told = [self._message(message, parser, protect, place) for message in messages]
+        template_messages = [self._message(message, parser, protect, place) for message in messages]
         values: JsonObject = {
             "tools": [_deeply(function.to_json_object(), protect) for function in functions] or None,
             "add_generation_prompt": True,
@@ -83,8 +83,8 @@ class ChatTemplate:
         if self._names_functions:  # as firefunction's template wants them
             values["functions"] = json.dumps(values["tools"], ensure_ascii=False, indent=4) if functions else None
             values["datetime"] = datetime.now().strftime("%Y-%m-%d %H:%M")
-        said = sum(len(part.text) for message in messages for part in message.content if isinstance(part, Text))
-        text = self._text(told, values, MOST_CHARACTERS + 2 * said)
+        characters = sum(len(part.text) for message in messages for part in message.content if isinstance(part, Text))
+        text = self._text(template_messages, values, MOST_CHARACTERS + 2 * characters)
         return [part for piece in text.split(seam) for part in _with_media(piece, media_mark, media, text) if part]
 
     def _text(self, messages: list[JsonObject], values: JsonObject, most: int) -> str:
@@ -110,15 +110,15 @@ class ChatTemplate:
         see often do."""
         values = {"add_generation_prompt": True, "bos_token": self._bos_text, "eos_token": self._eos_text}
         contents: list[Any] = [PROBE, [{"type": "text", "text": PROBE}]]
-        shown = []
+        answers = []
         for content in contents:
             try:
-                asked = {**values, "messages": [{"role": "user", "content": content}]}
-                text = render_template(self._template, asked, Budget(PROBE_CHARACTERS, PROBE_SECONDS))
+                variables = {**values, "messages": [{"role": "user", "content": content}]}
+                text = render_template(self._template, variables, Budget(PROBE_CHARACTERS, PROBE_SECONDS))
             except LeapGenerationError:
                 text = ""
-            shown.append(PROBE in text)
-        return shown == [False, True]
+            answers.append(PROBE in text)
+        return answers == [False, True]
 
     def _protector(self, seam: str) -> Callable[[str], str]:
         special = self._special

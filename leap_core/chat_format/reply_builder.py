@@ -68,8 +68,8 @@ class ReplyBuilder:
         self._is_raw = parser is None
         self._thought_calls = None if parser is None else ThoughtCalls(parser)
         special = vocabulary.special_tokens
-        shown = {special.get(marker) for marker in markers}
-        self._hidden = vocabulary.control_tokens - shown if parser is not None else frozenset[int]()
+        readable = {special.get(marker) for marker in markers}
+        self._hidden = vocabulary.control_tokens - readable if parser is not None else frozenset[int]()
         self._opens_reasoning, self._ends_reasoning = ({special[pair[side]] for pair in tags} for side in (0, 1))
         self._decoder = Utf8Decoder()
         self._splitter = ReasoningSplitter(inside=inside_reasoning, tags=tags or REASONING_TAGS[:1])
@@ -113,21 +113,21 @@ class ReplyBuilder:
         self, reason: GenerationFinishReason, stats: GenerationStats, scores: Sequence[Score] = ()
     ) -> list[MessageResponse]:
         """What was held back, then Complete. ``scores``: how likely the tokens were, if that was asked for."""
-        found = self._route(self._splitter.finish())
-        found += self._finish_reasoning()
-        found += self._events(self._calls.finish())
+        events = self._route(self._splitter.finish())
+        events += self._finish_reasoning()
+        events += self._events(self._calls.finish())
         if self._stop.met and reason is GenerationFinishReason.MAX_TOKENS:  # the last token completed a stop string
             reason = GenerationFinishReason.STOP
-        found += self._text_of(self._stop.finish())
-        found += self._close_inline_tag()
+        events += self._text_of(self._stop.finish())
+        events += self._close_inline_tag()
         message = ChatMessage(
             ChatMessageRole.ASSISTANT,
             [*([Text(text)] if (text := "".join(self._text)) else []), *([self._speech] if self._speech else [])],
             reasoning_content="".join(self._reasoning).rstrip() or None,
             function_calls=self._function_calls or None,
         )
-        found.append(Complete(message, reason, stats, tuple(self._warnings), self._logprobs(scores)))
-        return found
+        events.append(Complete(message, reason, stats, tuple(self._warnings), self._logprobs(scores)))
+        return events
 
     def _logprobs(self, scores: Sequence[Score]) -> tuple[TokenLogprob, ...]:
         piece = self._vocabulary.piece
@@ -142,16 +142,16 @@ class ReplyBuilder:
         )
 
     def _route(self, pieces: Iterable[tuple[str, str]]) -> list[MessageResponse]:
-        found: list[MessageResponse] = []
+        events: list[MessageResponse] = []
         for kind, text in pieces:
             thought = self._thought_calls
             if kind == "text":
-                found += self._think(thought.end_of_reasoning() if thought else "")
-                found += self._close_inline_tag()
-                found += self._events(self._calls.feed(text))
+                events += self._think(thought.end_of_reasoning() if thought else "")
+                events += self._close_inline_tag()
+                events += self._events(self._calls.feed(text))
             else:
-                found += self._think(thought.feed(text) if thought else text)
-        return found
+                events += self._think(thought.feed(text) if thought else text)
+        return events
 
     def _finish_reasoning(self) -> list[MessageResponse]:
         """What was held back within reasoning: in a reply that ends there, a call is a call."""
@@ -161,11 +161,11 @@ class ReplyBuilder:
         if not self._splitter.inside:
             return self._think(thought.end_of_reasoning())
         reasoning, calls = thought.end_of_reply()
-        found = self._think(reasoning)
+        responses = self._think(reasoning)
         events = [*self._calls.feed(calls), *self._calls.finish()] if calls else []
-        found += self._think("".join(event.text for event in events if isinstance(event, CallText)))
-        found += self._close_inline_tag()
-        return found + self._events([event for event in events if not isinstance(event, CallText)])
+        responses += self._think("".join(event.text for event in events if isinstance(event, CallText)))
+        responses += self._close_inline_tag()
+        return responses + self._events([event for event in events if not isinstance(event, CallText)])
 
     def _think(self, text: str) -> list[MessageResponse]:
         if not text:
@@ -182,19 +182,19 @@ class ReplyBuilder:
         return [Chunk(THINK_END)] if was_open else []
 
     def _events(self, events: Sequence[CallEvent]) -> list[MessageResponse]:
-        found: list[MessageResponse] = []
+        responses: list[MessageResponse] = []
         for event in events:
             if self._stop.met:  # whatever comes after the end of the text was never said
                 break
             if isinstance(event, CallText):
-                found += self._text_of(self._stop.feed(event.text))
+                responses += self._text_of(self._stop.feed(event.text))
             elif isinstance(event, CallsFound):
-                found += self._text_of(self._stop.finish())
+                responses += self._text_of(self._stop.finish())
                 self._function_calls += event.calls
-                found.append(FunctionCalls(event.calls))
+                responses.append(FunctionCalls(event.calls))
             else:
                 self._warnings.append(event.message)
-        return found
+        return responses
 
     def _text_of(self, text: str) -> list[MessageResponse]:
         if not text:

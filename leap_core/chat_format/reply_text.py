@@ -106,11 +106,11 @@ class StopStrings:
         return ready
 
 
-def partial_suffix(text: str, wanted: Sequence[str]) -> int:
+def partial_suffix(text: str, strings: Sequence[str]) -> int:
     """Length of the longest end of ``text`` with which one of ``wanted`` begins."""
-    longest = max((len(string) for string in wanted), default=0)
+    longest = max((len(string) for string in strings), default=0)
     for length in range(min(len(text), longest), 0, -1):
         end = text[-length:]
-        if any(string.startswith(end) for string in wanted):
+        if any(string.startswith(end) for string in strings):
             return length
     return 0

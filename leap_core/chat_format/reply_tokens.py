@@ -45,8 +45,8 @@ class ReplyMemory:
         special token follows, because no token reaches across that."""
         best: tuple[tuple[int, ...], list[Piece]] = ((), list(pieces))
         with self._guard:
-            known = list(self._known.items())
-        for key, ids in known:
+            replies = list(self._known.items())
+        for key, ids in replies:
             last = len(key) - 1
             if len(ids) <= len(best[0]) or len(pieces) <= last or tuple(pieces[:last]) != key[:last]:
                 continue

@@ -160,23 +160,27 @@ class _Rules:
             return "value"
         if not isinstance(schema, dict):
             return self.json({"not": {}})
-        said = {key: value for key, value in schema.items() if key not in ANNOTATIONS}
-        kind = said.pop("type", None)
-        if not said and isinstance(kind, str) and kind in PLAIN:
+        keywords = {key: value for key, value in schema.items() if key not in ANNOTATIONS}
+        kind = keywords.pop("type", None)
+        if not keywords and isinstance(kind, str) and kind in PLAIN:
             return PLAIN[kind]
-        if not said and isinstance(kind, str) and kind in ("array", "object"):
+        if not keywords and isinstance(kind, str) and kind in ("array", "object"):
             return "list" if kind == "array" else "dict"
-        if not said and kind is None:
+        if not keywords and kind is None:
             return "value"
-        if not said and isinstance(kind, list) and kind and all(isinstance(k, str) and k in PLAIN for k in kind):
+        if not keywords and isinstance(kind, list) and kind and all(isinstance(k, str) and k in PLAIN for k in kind):
             return self.add(" | ".join(PLAIN[k] for k in kind))
-        if kind == "array" and said.keys() == {"items"} and isinstance(said["items"], dict):
-            item = self._value(said["items"], shared)
+        if kind == "array" and keywords.keys() == {"items"} and isinstance(keywords["items"], dict):
+            item = self._value(keywords["items"], shared)
             return self.add(f'"[" "]" | "[" {item} (comma {item})* "]"')
-        if kind == "object" and said.keys() <= {"properties", "required"} and said.get("properties"):
-            return self._object(said, shared)
-        if said.keys() == {"enum"} and all(isinstance(value, str) for value in said["enum"]) and said["enum"]:
-            return self.add(" | ".join(_either_quote(value) for value in said["enum"]))
+        if kind == "object" and keywords.keys() <= {"properties", "required"} and keywords.get("properties"):
+            return self._object(keywords, shared)
+        if (
+            keywords.keys() == {"enum"}
+            and all(isinstance(value, str) for value in keywords["enum"])
+            and keywords["enum"]
+        ):
+            return self.add(" | ".join(_either_quote(value) for value in keywords["enum"]))
         if self._strictness.anything or not _is_self_contained(schema):
             return "value"
         return self.json({**shared, **schema})
@@ -204,11 +208,11 @@ def _is_self_contained(schema: JsonObject) -> bool:
 def unenforced(functions: Sequence[LeapFunction], strictness: Strictness) -> list[str]:
     """The keywords of the functions' parameters to which calls are not held."""
     schemas = [function.arguments_schema for function in functions]
-    found = [key for key in BESIDE_PROPERTIES if any(key in schema and not _is_open(schema) for schema in schemas)]
-    found += [key for key in strictness.left_out if any(occurs(key, schema) for schema in schemas)]
+    keywords = [key for key in BESIDE_PROPERTIES if any(key in schema and not _is_open(schema) for schema in schemas)]
+    keywords += [key for key in strictness.left_out if any(occurs(key, schema) for schema in schemas)]
     if not all(_is_self_contained(part) for schema in schemas for part in _properties(schema)):
-        found.append("$ref")
-    return list(dict.fromkeys(found))
+        keywords.append("$ref")
+    return list(dict.fromkeys(keywords))
 
 
 def _properties(schema: JsonObject) -> list[JsonObject]:

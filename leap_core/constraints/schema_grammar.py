@@ -193,20 +193,20 @@ def _narrowed(schema: JsonObject) -> JsonObject:
 
 def _known_formats(document: JsonObject) -> tuple[JsonObject, list[str], bool]:
     """Formats that llguidance does not know are left out; those without any check are announced as such."""
-    found = {
+    formats = {
         schema["format"]
         for _, schema in walk(document)
         if isinstance(schema.get("format"), str) and "enum" not in schema
     } - ENFORCED_FORMATS
-    if not found:
+    if not formats:
         return document, [], True
-    checked = sorted(name for name in found if name in CHECKS)
-    unknown = sorted(found - set(checked))
+    checked = sorted(name for name in formats if name in CHECKS)
+    unknown = sorted(formats - set(checked))
     warnings = [f"format {name!r} is not enforced while generating, but checked afterwards" for name in checked]
     warnings += [f"format {name!r} is unknown and means nothing" for name in unknown]
     plainer = transform(
         document,
-        lambda schema: _without("format")(schema) if schema.get("format") in found else schema,
+        lambda schema: _without("format")(schema) if schema.get("format") in formats else schema,
     )
     return plainer, warnings, not checked
 
@@ -240,20 +240,20 @@ def _innermost_unsatisfiable(document: JsonObject, tokenizer: ConstraintTokenize
 
 def _keywords(messages: list[str]) -> list[str]:
     """The keywords that llguidance's warnings are about."""
-    found: list[str] = []
+    keywords: list[str] = []
     for message in messages:
         listed = re.search(r"Unimplemented keys: (\[.*\])", message)
         if listed:
-            found += json.loads(listed[1])
+            keywords += json.loads(listed[1])
         elif "oneOf" in message:
-            found.append("oneOf")
+            keywords.append("oneOf")
         elif "min/maxProperties" in message:
-            found += COUNTS
+            keywords += COUNTS
         elif "format" in message:
-            found.append("format")
+            keywords.append("format")
         else:
-            found.append(message)
-    return found
+            keywords.append(message)
+    return keywords
 
 
 def occurs(keyword: str, document: JsonObject) -> bool:
@@ -262,8 +262,8 @@ def occurs(keyword: str, document: JsonObject) -> bool:
 
 def _warning(keyword: str, document: JsonObject) -> str:
     places = [pointer((*path, keyword)) for path, schema in walk(document) if keyword in schema]
-    shown = ", ".join(places[:MOST_PLACES]) + (" …" if len(places) > MOST_PLACES else "")
-    return f"{keyword} is not enforced while generating, but checked afterwards" + (f" ({shown})" if shown else "")
+    listed = ", ".join(places[:MOST_PLACES]) + (" …" if len(places) > MOST_PLACES else "")
+    return f"{keyword} is not enforced while generating, but checked afterwards" + (f" ({listed})" if listed else "")
 
 
 def _outline(document: JsonObject) -> JsonObject:

@@ -45,14 +45,14 @@ class Part:
 
     def add_to(self, context: LlamaContext) -> None:
         """Append the run to the context's batch."""
-        slot, wanted = self.slot.index, self.output is not Output.NOTHING
+        slot, has_output = self.slot.index, self.output is not Output.NOTHING
         rows = self._rows()
         if rows is None:
             tokens = self.request.target[self.start : self.start + self.count]
-            index = context.add(slot, self.start, tokens, output=wanted)
+            index = context.add(slot, self.start, tokens, output=has_output)
         else:
-            index = context.add_embeddings(slot, self.start, rows, output=wanted)
-        self.index = index if wanted else None
+            index = context.add_embeddings(slot, self.start, rows, output=has_output)
+        self.index = index if has_output else None
 
     @property
     def group(self) -> tuple[bool, bool, bytes]:

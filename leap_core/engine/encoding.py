@@ -36,7 +36,7 @@ class Encoder:
         slot = min(waiting, key=lambda slot: slot.last_used)
         medium = _next_medium(slot)
         assert medium is not None
-        begun = self._clock()
+        start = self._clock()
         try:
             medium.source.make(self._threads())
         except LeapError as error:
@@ -47,7 +47,7 @@ class Encoder:
             fail(slot, LeapGenerationError(f"encoding: {error}"))
             return ready
         now = self._clock()
-        self._next_time = now + min(now - begun, MOST_TURN_SECONDS)
+        self._next_time = now + min(now - start, MOST_TURN_SECONDS)
         return [*ready, slot]
 
 

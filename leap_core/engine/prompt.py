@@ -101,13 +101,13 @@ class Prompt:
     @cached_property
     def embedding_ranges(self) -> tuple[tuple[int, int, Embeddings], ...]:
         """(start, end, segment) of every run of embeddings."""
-        found, at = [], 0
+        ranges, at = [], 0
         for segment in self.segments:
             length = segment.length if isinstance(segment, Embeddings) else len(segment.ids)
             if isinstance(segment, Embeddings):
-                found.append((at, at + length, segment))
+                ranges.append((at, at + length, segment))
             at += length
-        return tuple(found)
+        return tuple(ranges)
 
 
 def boundaries_of(ids: Sequence[int], eog_tokens: frozenset[int], control_tokens: frozenset[int]) -> list[int]:
@@ -116,15 +116,15 @@ def boundaries_of(ids: Sequence[int], eog_tokens: frozenset[int], control_tokens
     In ``…<|im_end|>\\n<|im_start|>…`` that is the position of ``<|im_start|>``. Works for every template that closes
     its turns with a token that ends a generation.
     """
-    found = []
+    boundaries = []
     ended = False
     for position, token in enumerate(ids):
         if ended and token in control_tokens:
-            found.append(position)
+            boundaries.append(position)
             ended = False
         if token in eog_tokens:
             ended = True
-    return found
+    return boundaries
 
 
 def common_prefix(left: Sequence[int], right: Sequence[int]) -> int:

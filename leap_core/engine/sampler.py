@@ -130,20 +130,20 @@ class Sampler:
         chosen = chosen[order]
         return chosen[: self._top_k] if self._top_k else chosen
 
-    def _above_threshold(self, logits: NDArray[float32], best: float, wanted: int) -> NDArray[int64]:
+    def _above_threshold(self, logits: NDArray[float32], best: float, count: int) -> NDArray[int64]:
         """At least the ``wanted`` best: those above a distance from the best that has proved about right."""
         import numpy as np
 
         chosen = np.flatnonzero(logits > best - self._distance)
-        while len(chosen) < wanted and self._distance < 1000.0:
+        while len(chosen) < count and self._distance < 1000.0:
             self._distance *= 1.5
             chosen = np.flatnonzero(logits > best - self._distance)
-        if len(chosen) < wanted:
+        if len(chosen) < count:
             chosen = np.flatnonzero(logits > -np.inf)
-        if len(chosen) > 4 * wanted:
+        if len(chosen) > 4 * count:
             self._distance *= 0.85
             values = logits[chosen]
-            limit = np.partition(values, len(values) - wanted)[len(values) - wanted]
+            limit = np.partition(values, len(values) - count)[len(values) - count]
             chosen = chosen[values >= limit]
         return chosen
 

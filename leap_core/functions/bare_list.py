@@ -70,7 +70,7 @@ class BareList:
         assert name is not None
         after = rest[name.end() :].lstrip()
         if not after and name.end() == len(rest):
-            return any(known.startswith(name[0]) for known in self._declared)
+            return any(function.startswith(name[0]) for function in self._declared)
         if name[0] not in self._declared:
             return False
         self._named = after.startswith("(")

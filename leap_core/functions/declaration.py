@@ -148,14 +148,16 @@ def _parameters(schema: JsonObject, path: str) -> list[LeapFunctionParameter]:
     required = schema.get("required", [])
     if not isinstance(required, list):
         raise LeapSerializationError("expected a list of names", path=f"{path}.required")
-    found = []
+    parameters = []
     for name, value in properties.items():
         detail = {} if value is True else _object(value, f"{path}.properties.{name}")
         text = detail.get("description")
         rest = {key: item for key, item in detail.items() if key != "description" or not isinstance(text, str)}
         kind = type_of_schema(rest)
-        found.append(LeapFunctionParameter(name, kind, text if isinstance(text, str) else "", name not in required))
-    return found
+        parameters.append(
+            LeapFunctionParameter(name, kind, text if isinstance(text, str) else "", name not in required)
+        )
+    return parameters
 
 
 def type_of_schema(schema: JsonObject) -> LeapFunctionParameterType:

@@ -66,10 +66,10 @@ class Reader:
         self.text = text
         self.position = position
 
-    def sees(self, wanted: str) -> bool:
+    def sees(self, token: str) -> bool:
         """Whether ``wanted`` comes next, white space aside."""
         self._skip_space()
-        return self.text.startswith(wanted, self.position)
+        return self.text.startswith(token, self.position)
 
     def calls_in_brackets(self) -> list[LeapFunctionCall]:
         self._take("[")
@@ -110,10 +110,10 @@ class Reader:
         return LeapFunctionCall(name, arguments)
 
     def _add_spread(self, arguments: dict[str, Any]) -> None:
-        given = self.value(1)
-        if not isinstance(given, dict):
+        spread = self.value(1)
+        if not isinstance(spread, dict):
             raise self.error("** needs a dict")
-        for key, value in given.items():
+        for key, value in spread.items():
             self._add(arguments, key, value)
 
     def _add(self, arguments: dict[str, Any], key: str, value: Any) -> None:
@@ -259,13 +259,13 @@ class Reader:
         self.position = match.end()
         return match[0]
 
-    def _take(self, wanted: str, reason: str = "") -> None:
-        if not self.passes(wanted):
-            raise self.error(f"expected {wanted!r}{reason}")
+    def _take(self, token: str, reason: str = "") -> None:
+        if not self.passes(token):
+            raise self.error(f"expected {token!r}{reason}")
 
-    def passes(self, wanted: str) -> bool:
-        if self.sees(wanted):
-            self.position += len(wanted)
+    def passes(self, token: str) -> bool:
+        if self.sees(token):
+            self.position += len(token)
             return True
         return False
 

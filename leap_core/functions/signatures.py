@@ -40,11 +40,11 @@ def declare(function: Callable[..., Any], *, name: str | None = None) -> LeapFun
                 f"{title}: the parameter {parameter.name!r} cannot be given by name",
                 hint="a model gives every argument by name",
             )
-        kind, said = without_annotations(hints.get(parameter.name, Any))
+        kind, description = without_annotations(hints.get(parameter.name, Any))
         inner = optional_of(kind)
         if inner is not None:
             kind, inner_said = without_annotations(inner)
-            said = said or inner_said
+            description = description or inner_said
         try:
             schema = schema_of(kind)
         except LeapGeneratableSchematizationError as error:
@@ -55,7 +55,7 @@ def declare(function: Callable[..., Any], *, name: str | None = None) -> LeapFun
             LeapFunctionParameter(
                 parameter.name,
                 type_of_schema(schema),
-                said or described.get(parameter.name, ""),
+                description or described.get(parameter.name, ""),
                 optional=inner is not None or parameter.default is not parameter.empty,
             )
         )
@@ -86,11 +86,16 @@ def read_docstring(text: str) -> tuple[str, dict[str, str]]:
             continue
         elif section == "summary":
             summary.append(plain)
-        elif section == "google" and plain and (found := GOOGLE_ENTRY.match(plain)) and _opens(indent, depth, entry):
-            entry, depth = found[1], indent
-            described[entry] = found[2]
-        elif section == "numpy" and plain and indent <= depth and (found := NUMPY_ENTRY.match(plain)):
-            entry = found[1]
+        elif (
+            section == "google"
+            and plain
+            and (entry_match := GOOGLE_ENTRY.match(plain))
+            and _opens(indent, depth, entry)
+        ):
+            entry, depth = entry_match[1], indent
+            described[entry] = entry_match[2]
+        elif section == "numpy" and plain and indent <= depth and (entry_match := NUMPY_ENTRY.match(plain)):
+            entry = entry_match[1]
             described[entry] = ""
         elif entry and plain and section in ("google", "numpy", "sphinx"):
             described[entry] = f"{described[entry]} {plain}".strip()

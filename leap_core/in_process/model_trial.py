@@ -30,10 +30,10 @@ def try_model(path: Path, beside: Mapping[str, Path], stage: Callable[..., None]
     """Do with a model what leap does with it. Returns what was seen; raises LeapError for a model that llama.cpp
     refuses."""
     stage("loading")
-    begun = time.monotonic()
+    start = time.monotonic()
     model = LlamaModel(path)
     loaded = time.monotonic()
-    stage("reading its vocabulary", load_seconds=round(loaded - begun, 3))
+    stage("reading its vocabulary", load_seconds=round(loaded - start, 3))
     for token in range(model.n_tokens):
         model.piece(token)
     tokens = _tokens(model, stage)
@@ -43,11 +43,11 @@ def try_model(path: Path, beside: Mapping[str, Path], stage: Callable[..., None]
         model, cells=CELLS, slots=1, batch_size=options.batch_size, threads=THREADS, flash_attention=True
     )
     stage("computing")
-    begun = time.monotonic()
+    start = time.monotonic()
     finite = _decode(context, tokens)
     facts = {
         "prompt_tokens": len(tokens),
-        "compute_seconds": round(time.monotonic() - begun, 3),
+        "compute_seconds": round(time.monotonic() - start, 3),
         "memory_bytes": _peak_memory(),
         "answers_numbers": finite,
         "has_template": model.chat_template is not None,

@@ -154,8 +154,8 @@ class PromptMaker:
         from ..constraints import inject_schema
         from ..constraints.extraction_prompt import ask_for_fields, extracts_from_pictures
 
-        asked = ask_for_fields(messages, schema) if extracts_from_pictures(self._model.path.name) else None
-        return inject_schema(messages, schema) if asked is None else asked
+        extraction = ask_for_fields(messages, schema) if extracts_from_pictures(self._model.path.name) else None
+        return inject_schema(messages, schema) if extraction is None else extraction
 
 
 class _Run:

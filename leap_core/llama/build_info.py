@@ -34,16 +34,16 @@ def _devices(llama: Any) -> list[dict[str, Any]]:
         function.restype, function.argtypes = ctypes.c_char_p, [ctypes.c_void_p]
     ggml.ggml_backend_dev_memory.restype = None
     ggml.ggml_backend_dev_memory.argtypes = [ctypes.c_void_p, *[ctypes.POINTER(ctypes.c_size_t)] * 2]
-    found = []
+    devices = []
     for index in range(ggml.ggml_backend_dev_count()):
         device = ggml.ggml_backend_dev_get(index)
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
         ggml.ggml_backend_dev_memory(device, ctypes.byref(free), ctypes.byref(total))
-        found.append(
+        devices.append(
             {
                 "name": ggml.ggml_backend_dev_name(device).decode("utf-8", "replace"),
                 "description": ggml.ggml_backend_dev_description(device).decode("utf-8", "replace").strip(),
                 "memory": total.value,
             }
         )
-    return found
+    return devices

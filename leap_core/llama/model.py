@@ -119,12 +119,12 @@ class LlamaModel:
     def special_tokens(self) -> dict[str, int]:
         """Control and user-defined tokens by their text: what must not be read out of a user's words."""
         lib, vocab = self._lib, self.llama_vocab
-        wanted = lib.LLAMA_TOKEN_ATTR_CONTROL | lib.LLAMA_TOKEN_ATTR_USER_DEFINED | lib.LLAMA_TOKEN_ATTR_UNKNOWN
-        found = {}
+        control = lib.LLAMA_TOKEN_ATTR_CONTROL | lib.LLAMA_TOKEN_ATTR_USER_DEFINED | lib.LLAMA_TOKEN_ATTR_UNKNOWN
+        tokens = {}
         for token in range(self.n_tokens):
-            if lib.llama_vocab_get_attr(vocab, token) & wanted:
-                found[bytes(lib.llama_vocab_get_text(vocab, token)).decode("utf-8", "replace")] = token
-        return found
+            if lib.llama_vocab_get_attr(vocab, token) & control:
+                tokens[bytes(lib.llama_vocab_get_text(vocab, token)).decode("utf-8", "replace")] = token
+        return tokens
 
     @cached_property
     def control_tokens(self) -> frozenset[int]:
@@ -170,13 +170,13 @@ class LlamaModel:
 
     def piece(self, token: int) -> bytes:
         """The bytes of a token, spelled out also when it is special; a part of a character is possible."""
-        known = self._pieces.get(token)
-        if known is None:
+        text = self._pieces.get(token)
+        if text is None:
             with self._guard:  # an answer is still read while its model is unloaded
                 if self.pointer is None:
                     raise LeapGenerationError("the model is unloaded")
-                known = self._pieces[token] = self._read_piece(token)
-        return known
+                text = self._pieces[token] = self._read_piece(token)
+        return text
 
     def _read_piece(self, token: int) -> bytes:
         buffer = ctypes.create_string_buffer(64)

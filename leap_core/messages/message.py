@@ -176,8 +176,8 @@ class LeapJSONEncoder(json.JSONEncoder):
 def leap_object_hook(value: JsonObject) -> object:
     """``json.loads(text, object_hook=leap_object_hook)`` reads messages back; other objects stay as they are."""
     role = value.get("role")
-    known = isinstance(role, str) and (role == "developer" or role in ChatMessageRole._value2member_map_)
-    if known and ("content" in value or "tool_calls" in value):
+    is_message = isinstance(role, str) and (role == "developer" or role in ChatMessageRole._value2member_map_)
+    if is_message and ("content" in value or "tool_calls" in value):
         return ChatMessage.from_json(value)
     return value
 

@@ -91,16 +91,16 @@ def parts_of(file: str, files: Iterable[str]) -> list[str]:
     if split is None:
         return [file]
     start, count = file[: -len("00001-of-00001.gguf")], split["parts"]
-    wanted = {f"{start}{number:05d}-of-{count}.gguf" for number in range(1, int(count) + 1)}
-    return [file, *sorted((wanted - {file}) & set(files))]
+    parts = {f"{start}{number:05d}-of-{count}.gguf" for number in range(1, int(count) + 1)}
+    return [file, *sorted((parts - {file}) & set(files))]
 
 
 def by_quantization(files: Iterable[str]) -> dict[str, str]:
     """The models among ``files`` by the quantization their names give, "" where they give none."""
-    found: dict[str, str] = {}
+    by_name: dict[str, str] = {}
     for file in sorted(model_files(files), key=lambda file: (file.count("/"), file)):
-        found.setdefault(name_of(file).quantization, file)
-    return found
+        by_name.setdefault(name_of(file).quantization, file)
+    return by_name
 
 
 def preferred_quantization(available: Iterable[str], first: str | None = None) -> str | None:
@@ -125,7 +125,7 @@ def companions_of(model: str, files: Iterable[str]) -> Companions:
     speaks = bool(own[AUDIO_DECODER] or own[AUDIO_TOKENIZER])
     quantization = name_of(model).quantization
     order = (quantization, *PREFERRED_PROJECTOR) if speaks else (*PREFERRED_PROJECTOR, quantization)
-    return {role: _first_by_quantization(found, order) for role, found in own.items() if found}
+    return {role: _first_by_quantization(candidates, order) for role, candidates in own.items() if candidates}
 
 
 def _in_role(role: str, files: Iterable[str]) -> list[str]:
@@ -133,11 +133,11 @@ def _in_role(role: str, files: Iterable[str]) -> list[str]:
 
 
 def _carrying(model: str, companions: list[str], *, alone: bool) -> list[str]:
-    wanted = _plain(name_of(model).model)
-    exact = [file for file in companions if wanted and _companion_core(file) == wanted]
+    core = _plain(name_of(model).model)
+    exact = [file for file in companions if core and _companion_core(file) == core]
     if exact or not alone:
         return exact
-    return [file for file in companions if not (wanted.startswith("lfm") and _companion_core(file).startswith("lfm"))]
+    return [file for file in companions if not (core.startswith("lfm") and _companion_core(file).startswith("lfm"))]
 
 
 def _companion_core(file: str) -> str:
@@ -150,8 +150,8 @@ def _companion_core(file: str) -> str:
 
 
 def _first_by_quantization(files: list[str], order: Iterable[str]) -> str:
-    found: Mapping[str, str] = {name_of(file).quantization: file for file in reversed(files)}
-    return next((found[name] for name in order if name in found), files[0])
+    by_quantization_: Mapping[str, str] = {name_of(file).quantization: file for file in reversed(files)}
+    return next((by_quantization_[name] for name in order if name in by_quantization_), files[0])
 
 
 def _part_number(file: str) -> int:

@@ -78,9 +78,9 @@ class InstalledModel:
             named = self.manifest.files
         else:
             names = [path.name for path in _files_in(self.directory)]
-            found = by_quantization(names)
-            best = preferred_quantization(found)
-            named = {} if best is None else {"model": found[best], **companions_of(found[best], names)}
+            models = by_quantization(names)
+            best = preferred_quantization(models)
+            named = {} if best is None else {"model": models[best], **companions_of(models[best], names)}
         return {key: self.directory / name for key, name in named.items()}
 
     @property
@@ -168,23 +168,23 @@ class Store:
 
     def named(self, name: str) -> InstalledModel:
         """``find``, or LeapModelNotFoundError with the names there are."""
-        found = self.find(name)
-        if found is None:
+        model = self.find(name)
+        if model is None:
             there = [model.name for model in self.installed()]
             near = [other for other in there if other.lower().startswith(name.lower())] or there
             listed = f"there is {', '.join(near[:4])}" if near else "no model is installed"
             raise LeapModelNotFoundError(f"there is no model {name!r} in {self.root}", hint=listed)
-        return found
+        return model
 
     def quantizations_of(self, model: str, source: str | None = None) -> dict[str, InstalledModel]:
         """The finished models of this name by quantization, and of this source where one is given; no pinned ones."""
         return {
-            found.quantization.upper(): found
-            for found in self.installed()
-            if found.model.lower() == model.lower()
-            and not found.is_pinned
-            and (source is None or found.is_from(source))
-            and found.state == "ready"
+            each.quantization.upper(): each
+            for each in self.installed()
+            if each.model.lower() == model.lower()
+            and not each.is_pinned
+            and (source is None or each.is_from(source))
+            and each.state == "ready"
         }
 
     def remove(self, model: InstalledModel) -> int:

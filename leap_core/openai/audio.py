@@ -96,9 +96,9 @@ def read_speech(body: object, *, unknown: Unknown = NOTE) -> SpeechRequest:
     if fields.take("stream_format") not in (None, "audio"):
         raise LeapSerializationError('"audio" is supported', path="stream_format")
     model = fields.text("model")
-    given = read_parameters(fields, extension)
+    parameters = read_parameters(fields, extension)
     try:
-        options = GenerationOptions.from_json(given)
+        options = GenerationOptions.from_json(parameters)
     except LeapOptionsError as error:
         name = error.option.removeprefix("options.")
         raise LeapOptionsError(name, error.message.partition(": ")[2]) from None

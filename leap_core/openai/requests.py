@@ -84,12 +84,12 @@ def read_chat(
         messages = asked_to_speak(messages)
     single_call = not body_fields.boolean("parallel_tool_calls", True)
     defaults = defaults or GenerationOptions()
-    given = read_parameters(body_fields, extension)
-    if given.get("json_schema_constraint") == ANY_OBJECT and defaults.inject_schema_into_prompt:
-        given.setdefault("inject_schema_into_prompt", False)  # the schema says nothing that the request does not
+    parameters = read_parameters(body_fields, extension)
+    if parameters.get("json_schema_constraint") == ANY_OBJECT and defaults.inject_schema_into_prompt:
+        parameters.setdefault("inject_schema_into_prompt", False)  # the schema says nothing that the request does not
     if tools == []:
-        given.setdefault("tool_choice", None)  # the functions of ``defaults.tool_choice`` are not there
-    options = _options(given, defaults)
+        parameters.setdefault("tool_choice", None)  # the functions of ``defaults.tool_choice`` are not there
+    options = _options(parameters, defaults)
     _check_tool_choice(options.tool_choice, declared)
     return GenerationRequest(
         messages=messages,
@@ -112,8 +112,8 @@ def read_completion(body: object, *, unknown: Unknown = NOTE) -> GenerationReque
         prompt = prompt[0]
     if not isinstance(prompt, str) or not prompt:
         raise LeapSerializationError("expected one non-empty text", path="prompt", hint="send one request a prompt")
-    given = {"function_call_parser": None, "inline_thinking_tags": True, **read_parameters(body_fields, extension)}
-    options = _options(given, GenerationOptions())
+    parameters = {"function_call_parser": None, "inline_thinking_tags": True, **read_parameters(body_fields, extension)}
+    options = _options(parameters, GenerationOptions())
     echo = body_fields.boolean("echo", False)
     return GenerationRequest(prompt=prompt, options=options, events=events, echo=echo, **_common(body_fields, unknown))
 
@@ -139,14 +139,14 @@ def _common(body_fields: BodyFields, unknown: Unknown) -> JsonObject:
     }
 
 
-def _options(given: JsonObject, defaults: GenerationOptions) -> GenerationOptions:
+def _options(parameters: JsonObject, defaults: GenerationOptions) -> GenerationOptions:
     """``given`` over ``defaults``; an answer has one shape, so a given one replaces the default's."""
     try:
-        read = GenerationOptions.from_json(given)
+        read = GenerationOptions.from_json(parameters)
         merged = {each.name: getattr(defaults, each.name) for each in fields(defaults)}
-        if any(name in given for name in SHAPES):
+        if any(name in parameters for name in SHAPES):
             merged.update(dict.fromkeys(SHAPES))
-        merged.update({name: getattr(read, name) for name in given})
+        merged.update({name: getattr(read, name) for name in parameters})
         return GenerationOptions(**merged)
     except LeapOptionsError as error:
         option = error.option.removeprefix("options.")

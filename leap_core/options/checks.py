@@ -75,12 +75,12 @@ def read_extras(names: Collection[str], text: str) -> dict[str, Any]:
     """The plain options of these ``names`` in an ``extras`` text; what is no number, text, list or boolean cannot be
     given there. Raises LeapOptionsError."""
     try:
-        given = json.loads(text)
+        options = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise LeapOptionsError("extras", f"not JSON: {error}") from None
-    if not isinstance(given, dict):
+    if not isinstance(options, dict):
         raise LeapOptionsError("extras", "must be a JSON object")
-    for name in given:
+    for name in options:
         if name not in names or name in CLOSED_TO_EXTRAS:
             raise LeapOptionsError(f"extras.{name}", "there is no such option")
-    return given
+    return options

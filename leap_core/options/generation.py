@@ -153,9 +153,9 @@ class GenerationOptions:
         self._check_constraints()
 
     def _check_constraints(self) -> None:
-        given = [name for name in _CONSTRAINTS if getattr(self, name) is not None]
-        if len(given) > 1:
-            raise LeapOptionsError(given[1], f"cannot be combined with {given[0]}")
+        constraints = [name for name in _CONSTRAINTS if getattr(self, name) is not None]
+        if len(constraints) > 1:
+            raise LeapOptionsError(constraints[1], f"cannot be combined with {constraints[0]}")
 
     def with_extras(self) -> GenerationOptions:
         """These options with what ``extras`` says. Raises LeapOptionsError for what it cannot say."""
@@ -196,17 +196,17 @@ class GenerationOptions:
         """Read what ``to_json`` writes; an unknown name raises LeapOptionsError."""
         if not isinstance(value, dict):
             raise LeapOptionsError(path, "expected an object")
-        known = {f.name for f in fields(cls)}
+        names = {f.name for f in fields(cls)}
         for name in value:
-            if name not in known:
+            if name not in names:
                 raise LeapOptionsError(f"{path}.{name}", "there is no such option")
-        given = dict(value)
-        if "logit_bias" in given:
+        options = dict(value)
+        if "logit_bias" in options:
             try:
-                given["logit_bias"] = {int(token): bias for token, bias in given["logit_bias"].items()}
+                options["logit_bias"] = {int(token): bias for token, bias in options["logit_bias"].items()}
             except (ValueError, AttributeError):
                 raise LeapOptionsError(f"{path}.logit_bias", "expected an object of token ids and numbers") from None
-        return cls(**given)
+        return cls(**options)
 
 
 _NUMBERS = {

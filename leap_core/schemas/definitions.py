@@ -51,9 +51,9 @@ class Definitions:
         names = {name: name for name in own}
         numbers = dict.fromkeys(own, 1)
         while True:
-            taken: dict[str, Any] = dict(self.schemas)
+            by_name: dict[str, Any] = dict(self.schemas)
             moved = {name: _redirected(value, names, root) for name, value in own.items()}
-            clashes = [name for name in own if taken.setdefault(names[name], moved[name]) != moved[name]]
+            clashes = [name for name in own if by_name.setdefault(names[name], moved[name]) != moved[name]]
             if not clashes:
                 return names
             for name in clashes:
@@ -86,10 +86,10 @@ def _redirected(schema: Any, names: Mapping[str, str], root: str) -> Any:
         target = part.get("$ref")
         if _is_within(target):
             return {**part, "$ref": reference_to(names[root]) + part["$ref"][1:]}
-        found = DEFINITION.fullmatch(target) if isinstance(target, str) else None
-        if found is None:
+        definition = DEFINITION.fullmatch(target) if isinstance(target, str) else None
+        if definition is None:
             return part
-        name = unquote(found[1]).replace("~1", "/").replace("~0", "~")
-        return {**part, "$ref": reference_to(names[name]) + found[2]} if name in names else part
+        name = unquote(definition[1]).replace("~1", "/").replace("~0", "~")
+        return {**part, "$ref": reference_to(names[name]) + definition[2]} if name in names else part
 
     return transform(schema, redirect)

@@ -64,10 +64,10 @@ class ConstraintTokenizer:
     def matcher(self, grammar: str) -> LLMatcher:
         """A matcher at the grammar's beginning. Raises GrammarError."""
         with self._guard:
-            known = self._compiled.get(grammar)
-            if known is not None:
+            compiled = self._compiled.get(grammar)
+            if compiled is not None:
                 self._compiled.move_to_end(grammar)
-                return known.deep_copy()
+                return compiled.deep_copy()
         from llguidance import LLMatcher
 
         matcher = LLMatcher(self.tokenizer, grammar, log_level=0)
@@ -83,16 +83,16 @@ class ConstraintTokenizer:
 def tokenizer_of(vocabulary: Vocabulary) -> ConstraintTokenizer:
     """The tokenizer of a vocabulary, made when it is first asked for and kept as long as the vocabulary lives."""
     with _guard:
-        known = _tokenizers.get(vocabulary)
-        if known is None:
+        tokenizer = _tokenizers.get(vocabulary)
+        if tokenizer is None:
             from llguidance.llamacpp import lltokenizer_from_vocab
 
             eog = frozenset(vocabulary.eog_tokens)
             with warnings.catch_warnings():  # llguidance asks for token attributes by an older name
                 warnings.simplefilter("ignore", DeprecationWarning)
                 made = lltokenizer_from_vocab(vocabulary.llama_vocab, eos_token=sorted(eog) or None)
-            known = _tokenizers[vocabulary] = ConstraintTokenizer(made, vocabulary.n_tokens, eog)
-        return known
+            tokenizer = _tokenizers[vocabulary] = ConstraintTokenizer(made, vocabulary.n_tokens, eog)
+        return tokenizer
 
 
 @cache

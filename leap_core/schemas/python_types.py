@@ -181,9 +181,9 @@ class _Writer:
             return {"type": "string", "enum": enum_values(kind)}
         if is_object_type(kind):
             return self._object(kind)
-        for known in kind.__mro__:
-            if known in SCALARS:
-                return dict(SCALARS[known])
+        for scalar in kind.__mro__:
+            if scalar in SCALARS:
+                return dict(SCALARS[scalar])
         if kind in LISTS:
             return {"type": "array", "items": {}}
         if kind in MAPPINGS:
@@ -250,12 +250,12 @@ def described(schema: JsonObject, description: str | None) -> JsonObject:
 
 def _field(name: str, hint: Any, required: bool, description: object = None) -> Field:
     """An optional type means a field that may be left out."""
-    kind, said = without_annotations(hint)
+    kind, annotation = without_annotations(hint)
     inner = optional_of(kind)
     if inner is not None:
         kind, inner_said = without_annotations(inner)
-        said, required = said or inner_said, False
-    return Field(name, kind, description if isinstance(description, str) else said, required)
+        annotation, required = annotation or inner_said, False
+    return Field(name, kind, description if isinstance(description, str) else annotation, required)
 
 
 def _marker(hint: Any) -> str:

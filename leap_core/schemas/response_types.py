@@ -149,19 +149,19 @@ def _read_number(kind: Any, value: Any, where: str) -> Any:
 def _read_object(kind: type, value: Any, where: str) -> Any:
     if not isinstance(value, dict):
         return _fail(where, "an object", value)
-    given: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     for field in fields_of(kind):
         place = f"{where}/{field.name}"
         if field.name not in value:
             if field.required:
                 raise LeapGeneratableDeserializationError(f"{place} is missing")
             if not _has_default(kind, field.name):
-                given[field.name] = None
+                members[field.name] = None
         elif value[field.name] is None and not field.required:
-            given[field.name] = None
+            members[field.name] = None
         else:
-            given[field.name] = _read(field.kind, value[field.name], place)
-    return given if typing.is_typeddict(kind) else _try(lambda fields: kind(**fields), given, where, kind.__name__)
+            members[field.name] = _read(field.kind, value[field.name], place)
+    return members if typing.is_typeddict(kind) else _try(lambda fields: kind(**fields), members, where, kind.__name__)
 
 
 def _has_default(kind: type, name: str) -> bool:
@@ -235,7 +235,7 @@ def _try(read: Callable[[Any], Any], value: Any, where: str, name: str) -> Any:
         raise LeapGeneratableDeserializationError(f"{where or 'the answer'}: not {name}: {error}") from error
 
 
-def _fail(where: str, wanted: str, value: Any) -> Any:
-    shown = json.dumps(value, ensure_ascii=False)
-    shown = shown if len(shown) <= 80 else shown[:79] + "…"
-    raise LeapGeneratableDeserializationError(f"{where or 'the answer'}: expected {wanted}, found {shown}")
+def _fail(where: str, expected: str, value: Any) -> Any:
+    excerpt = json.dumps(value, ensure_ascii=False)
+    excerpt = excerpt if len(excerpt) <= 80 else excerpt[:79] + "…"
+    raise LeapGeneratableDeserializationError(f"{where or 'the answer'}: expected {expected}, found {excerpt}")

@@ -164,7 +164,7 @@ def _references(
     Notes in ``seen`` the schemas within."""
     from referencing import Resource
 
-    found = []
+    references = []
     resolvers: dict[Path, Any] = {(): resolver}
     for path, schema in walk(start):
         seen.add(id(schema))
@@ -175,8 +175,8 @@ def _references(
             above = path
         for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
             if isinstance(schema.get(keyword), str):
-                found.append((pointer((*beginning, *path, keyword)), schema[keyword], resolvers[above]))
-    return found
+                references.append((pointer((*beginning, *path, keyword)), schema[keyword], resolvers[above]))
+    return references
 
 
 def _check_patterns(document: JsonObject) -> None:

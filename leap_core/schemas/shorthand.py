@@ -74,9 +74,9 @@ def _type(text: str, whole: str) -> JsonObject:
     text = text.strip()
     if text.lower() in TYPES:
         return dict(TYPES[text.lower()])
-    found = LIST.fullmatch(text)
-    if found:
-        items = _type(found["items"], whole) if found["items"] else {}
+    list_type = LIST.fullmatch(text)
+    if list_type:
+        items = _type(list_type["items"], whole) if list_type["items"] else {}
         return {"type": "array", "items": items}
     if CHOICE.fullmatch(text):
         if any(part.lower() in TYPES or part.lower() == "null" for part in text.split("|")):
@@ -86,8 +86,8 @@ def _type(text: str, whole: str) -> JsonObject:
 
 
 def _error(reason: str, text: str) -> LeapSchemaError:
-    shown = text if len(text) <= 80 else text[:79] + "…"
+    excerpt = text if len(text) <= 80 else text[:79] + "…"
     return LeapSchemaError(
-        f"the schema shorthand {shown!r} cannot be read: {reason}",
+        f"the schema shorthand {excerpt!r} cannot be read: {reason}",
         hint="write fields as in 'name, age int, tags list[str]: what they did', or give a JSON schema or a file",
     )

@@ -94,14 +94,14 @@ def _update_files(
     stop: threading.Event,
 ) -> Update:
     update = Update()
-    known = index.files()
+    indexed = index.files()
     paths = list(dict.fromkeys(files_below([Path(each) for each in settings.paths], settings.patterns)))
     count, tokens = _counter(settings, runner)
     for number, path in enumerate(paths):
         if stop.is_set():
             return update
         on_progress("reading", number, len(paths))
-        before = known.get(str(path))
+        before = indexed.get(str(path))
         try:
             status = path.stat()
             if before is not None and (before.size, before.modified) == (status.st_size, status.st_mtime_ns):
@@ -126,8 +126,8 @@ def _update_files(
                 index.remove_file(str(path))
     on_progress("reading", len(paths), len(paths))
     there = {str(path) for path in paths if path.exists()}
-    for gone in [path for path in known if path not in there]:
-        index.remove_file(gone)
+    for missing in [path for path in indexed if path not in there]:
+        index.remove_file(missing)
         update.removed += 1
     return update
 

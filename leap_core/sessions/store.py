@@ -133,13 +133,13 @@ class SessionStore:
 
     def find(self, reference: str) -> Session:
         """The session with this name, or whose id begins so. Raises LeapSessionError when there is none, or several."""
-        found = self.matching(reference)
-        if len(found) > 1:
-            ids = ", ".join(each.id for each in found[:3]) + (", …" if found[3:] else "")
+        sessions = self.matching(reference)
+        if len(sessions) > 1:
+            ids = ", ".join(each.id for each in sessions[:3]) + (", …" if sessions[3:] else "")
             raise LeapSessionError(f"several sessions begin with {reference!r}: {ids}", hint="give more of the id")
-        if not found:
+        if not sessions:
             raise self._unknown(reference)
-        return found[0]
+        return sessions[0]
 
     def latest(self) -> Session | None:
         """The session that was written to last."""
@@ -213,10 +213,10 @@ class SessionStore:
     def named(self, name: str, *, model: str | None = None) -> Session:
         """The session with exactly this name or id; where there is none, a new one of this name."""
         with self._transaction():
-            found = self.get(name)
-            if found is None:
+            session = self.get(name)
+            if session is None:
                 self.check_name(name)
-            return found or self._insert(model, name)
+            return session or self._insert(model, name)
 
     def append(self, id: str, message: ChatMessage) -> None:
         """Add a message at the end."""
@@ -309,9 +309,9 @@ class SessionStore:
                 f"{name!r} cannot name a session",
                 hint=f"a name has 1 to {LONGEST_NAME} characters on one line and does not begin with a dash",
             )
-        taken = self.get(name)
-        if taken is not None:
-            raise LeapSessionError(f"the session {taken.id} is called {name!r} already", hint="choose another name")
+        holder = self.get(name)
+        if holder is not None:
+            raise LeapSessionError(f"the session {holder.id} is called {name!r} already", hint="choose another name")
 
     def _existing(self, id: str) -> Session:
         rows = self._rows(f"{SESSION} WHERE id=?", (id,))
@@ -321,8 +321,8 @@ class SessionStore:
 
     def _unknown(self, reference: str) -> LeapSessionError:
         near = get_close_matches(reference, [each.name for each in self.list() if each.name], 2)
-        meant = f"did you mean {' or '.join(near)}? " if near else ""
-        return LeapSessionError(f"there is no session {reference!r}", hint=f"{meant}leap sessions list shows them")
+        advice = f"did you mean {' or '.join(near)}? " if near else ""
+        return LeapSessionError(f"there is no session {reference!r}", hint=f"{advice}leap sessions list shows them")
 
     def _rows(self, sql: str, values: Sequence[object] = ()) -> Sequence[sqlite3.Row]:
         with self._guard, database.wrap_sqlite_errors(self.path, WHAT):
@@ -364,8 +364,8 @@ def _session(row: sqlite3.Row) -> Session:
 
 
 def _title(history: Sequence[ChatMessage]) -> str:
-    said = next((message.text for message in history if message.role is ChatMessageRole.USER), "")
-    line = " ".join(_storable(said[: 10 * TITLE_CHARACTERS]).split())
+    first = next((message.text for message in history if message.role is ChatMessageRole.USER), "")
+    line = " ".join(_storable(first[: 10 * TITLE_CHARACTERS]).split())
     return line if len(line) <= TITLE_CHARACTERS else line[: TITLE_CHARACTERS - 1].rstrip() + "…"
 
 

@@ -74,10 +74,10 @@ def text_of(name: str) -> str:
 def descriptor_of(name: str) -> int | None:
     """The descriptor that a path is a name of, such as 1 for ``/dev/stdout``. To open it anew would be to write over
     what others write to the same file."""
-    found = DESCRIPTOR.fullmatch(os.path.normpath(name))
-    if found is None:
+    descriptor = DESCRIPTOR.fullmatch(os.path.normpath(name))
+    if descriptor is None:
         return None
-    return {"out": 1, "err": 2}[found["name"]] if found["name"] else int(found["number"])
+    return {"out": 1, "err": 2}[descriptor["name"]] if descriptor["name"] else int(descriptor["number"])
 
 
 def cannot_write(path: Path, error: OSError) -> LeapError:

@@ -26,10 +26,10 @@ def place(source: Path, target: Path, *, allow_link: bool = False, mode: str = "
         "copy": _copy,
     }
     every = ["hard link", "reflink", *(["link"] if allow_link else []), "copy"]
-    wanted = every if mode == "auto" else [mode]
+    methods = every if mode == "auto" else [mode]
     target.parent.mkdir(parents=True, exist_ok=True)
     fresh = target.with_name(f".{target.name}.new")
-    for way in wanted:
+    for way in methods:
         with suppress(FileNotFoundError):
             fresh.unlink()
         try:
@@ -37,7 +37,7 @@ def place(source: Path, target: Path, *, allow_link: bool = False, mode: str = "
         except (OSError, NotImplementedError):
             with suppress(FileNotFoundError):
                 fresh.unlink()
-            if way == wanted[-1]:
+            if way == methods[-1]:
                 raise
             continue
         os.replace(fresh, target)

@@ -39,11 +39,11 @@ def _logprob(runner: ModelRunner, messages: Sequence[ChatMessage], label: str, o
                 break
     finally:
         generation.close()
-    total, tail, wanted = 0.0, b"", label.encode()
+    total, tail, label_bytes = 0.0, b"", label.encode()
     for each in reversed(complete.logprobs if complete is not None else ()):  # reasoning may stand before the label
-        if tail == wanted:
+        if tail == label_bytes:
             break
         total, tail = total + each.logprob, each.token + tail
-    if tail != wanted:
+    if tail != label_bytes:
         raise LeapGenerationError("this model gives no probabilities", hint="load it in this process")
     return total

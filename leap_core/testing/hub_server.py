@@ -108,14 +108,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _api(self, path: str) -> None:
         match = re.fullmatch(r"/api/models/([^/]+/[^/]+)(?:/(tree|revision)/([^/]+))?", path)
-        found = self.server.hub.files_of(match[1], match[3] or "main") if match else None
-        if match is None or found is None:
-            known = bool(match) and self.server.hub.files_of(match[1], "main") is not None  # type: ignore[index]
-            code = "RevisionNotFound" if known else "RepoNotFound"
+        entry = self.server.hub.files_of(match[1], match[3] or "main") if match else None
+        if match is None or entry is None:
+            has_repository = bool(match) and self.server.hub.files_of(match[1], "main") is not None  # type: ignore[index]
+            code = "RevisionNotFound" if has_repository else "RepoNotFound"
             return self._answer(404, {"error": "not found"}, {"X-Error-Code": code})
         if self._refused(match[1]):
             return None
-        commit, files = found
+        commit, files = entry
         if match[2] == "tree":
             entries = [_tree_entry(file) for _, file in sorted(files.items())]
             return self._answer(200, entries, {"X-Repo-Commit": commit})
@@ -127,13 +127,13 @@ class _Handler(BaseHTTPRequestHandler):
     def _resolve(self, path: str) -> None:
         hub = self.server.hub
         match = re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path)
-        found = hub.files_of(match[1], match[2]) if match else None
-        file = found[1].get(match[3]) if match and found else None
-        if match is None or found is None or file is None:
+        entry = hub.files_of(match[1], match[2]) if match else None
+        file = entry[1].get(match[3]) if match and entry else None
+        if match is None or entry is None or file is None:
             return self._answer(404, {"error": "not found"}, {"X-Error-Code": "EntryNotFound"})
         if self._refused(match[1]):
             return None
-        headers = {"X-Repo-Commit": found[0], "Accept-Ranges": "bytes"}
+        headers = {"X-Repo-Commit": entry[0], "Accept-Ranges": "bytes"}
         if not file.lfs:
             return self._send_file(file, headers)
         location = f"{hub.storage_url}/storage/{file.sha256}/{quote(Path(file.name).name)}?signature=x"
@@ -157,11 +157,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _refused(self, repo: str) -> bool:
         hub = self.server.hub
-        given = self.entry.headers.get("authorization")
-        if given is not None and given != f"Bearer {hub.token}":
+        authorization = self.entry.headers.get("authorization")
+        if authorization is not None and authorization != f"Bearer {hub.token}":
             self._answer(401, {"error": "Invalid credentials"}, {"X-Error-Message": "Invalid credentials"})
             return True
-        if repo in hub.gated and given is None:
+        if repo in hub.gated and authorization is None:
             message = f"Access to model {repo} is restricted. You must be authenticated to access it."
             self._answer(401, {"error": message}, {"X-Error-Code": "GatedRepo", "X-Error-Message": message})
             return True
@@ -184,19 +184,19 @@ class _Handler(BaseHTTPRequestHandler):
     def _send_file(self, file: HubFile, headers: dict[str, str]) -> None:
         hub, path = self.server.hub, unquote(urlsplit(self.path).path)
         ignore_range = hub.take_fault(path, ("ignore_range",)) is not None
-        wanted = None if ignore_range else self._wanted_range(file)
+        byte_range = None if ignore_range else self._wanted_range(file)
         headers = {"Accept-Ranges": "none" if ignore_range else "bytes", **headers}
         if file.etag is not None:
             headers["ETag"] = file.etag
-        start, end = wanted or (0, file.size)
-        if start >= end and wanted is not None:
+        start, end = byte_range or (0, file.size)
+        if start >= end and byte_range is not None:
             return self._answer(416, {"error": "range"}, {"Content-Range": f"bytes */{file.size}"})
-        if wanted is not None:
+        if byte_range is not None:
             headers["Content-Range"] = f"bytes {start}-{end - 1}/{file.size}"
         fault = hub.take_fault(path, ("drop", "stall", "truncate", "shorten", "corrupt"), range(start, end))
         if fault is not None and fault.kind == "shorten":
             end = min(end, start + fault.after)
-        self._start(206 if wanted else 200, {"Content-Length": str(end - start), **headers})
+        self._start(206 if byte_range else 200, {"Content-Length": str(end - start), **headers})
         if self.command != "HEAD":
             self._send_body(file, start, end, fault)
 

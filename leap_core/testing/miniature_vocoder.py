@@ -68,8 +68,8 @@ def _depthformer() -> dict[str, Table]:
 
     steps = list(enumerate(_steps(), start=1))
     last = [f"heard {word} {FRAMES[word] - 1}" for word in FRAMES] + [f"heard interleaved {INTERLEAVED_FRAMES - 1}"]
-    said = sorted({before for _, (_, before, _) in steps} | {f"asked {word}" for word in TONES} | set(last))
-    number = {place: n for n, place in enumerate(said)}
+    words = sorted({before for _, (_, before, _) in steps} | {f"asked {word}" for word in TONES} | set(last))
+    number = {place: n for n, place in enumerate(words)}
     linear, first = _zeros(CODEBOOKS * DEPTH_WIDTH, WIDTH), _zeros(CODES, DEPTH_WIDTH)
     for place, n in number.items():
         linear[n, PLACES[place]] = 1.0

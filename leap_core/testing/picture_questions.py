@@ -168,9 +168,9 @@ def _at(scene: Scene, rng: random.Random) -> tuple[str, str]:
     by_place: dict[str, list[Figure]] = {place: [] for place in PLACES}
     for figure in scene.figures:
         by_place[figure.place].append(figure)
-    taken = [place for place, figures in by_place.items() if len(figures) == 1]
+    occupied = [place for place, figures in by_place.items() if len(figures) == 1]
     free = [place for place, figures in by_place.items() if not figures]
-    place = rng.choice(free) if not taken or rng.random() < 0.2 else rng.choice(taken)
+    place = rng.choice(free) if not occupied or rng.random() < 0.2 else rng.choice(occupied)
     phrase = _phrase(place)
     texts = [f"What is {phrase}?", f"What do you see {phrase}?", f"Which figure is {phrase}?"]
     figures = by_place[place]

@@ -44,15 +44,15 @@ def main() -> None:
 def failure_text(error: BaseException, limit: int) -> str:
     """What the model is told of an exception, cut at ``limit`` bytes."""
     try:
-        said = str(error)
+        status = str(error)
     except Exception:  # its own code fails
-        said = ""
+        status = ""
     if isinstance(error, LeapToolError):
         text = error.message
     elif isinstance(error, SystemExit):
-        text = f"it ended the program with {said}" if said else "it ended the program"
+        text = f"it ended the program with {status}" if status else "it ended the program"
     else:
-        text = f"{type(error).__name__}: {said}" if said else type(error).__name__
+        text = f"{type(error).__name__}: {status}" if status else type(error).__name__
     return cut_text(text.encode("utf-8", "replace"), limit)
 
 
@@ -63,8 +63,8 @@ def call_function(function: Callable[..., Any], arguments: Mapping[str, Any]) ->
     Raises LeapToolError naming an argument that does not fit.
     """
     hints = _hints_of(function)
-    given = {name: _read(name, hints.get(name, Any), value) for name, value in arguments.items()}
-    value = function(**{name: None for name in _needing_none(function, hints) if name not in given}, **given)
+    values = {name: _read(name, hints.get(name, Any), value) for name, value in arguments.items()}
+    value = function(**{name: None for name in _needing_none(function, hints) if name not in values}, **values)
     if inspect.iscoroutine(value):
         import asyncio
 

@@ -80,17 +80,17 @@ def check_arguments(function: LeapFunction, call: LeapFunctionCall) -> None:
     from ..schemas.schema import check_schema
 
     schema = function.arguments_schema
-    given = dict(call.arguments)
+    values = dict(call.arguments)
     try:
-        json.dumps(given, ensure_ascii=False).encode()
+        json.dumps(values, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         raise LeapToolError(
             f"the arguments of {function.name} are no JSON text: half of a surrogate pair, or nested too deeply"
         ) from None
     if callable(function.call) or isinstance(function.call, PythonFunction):  # what None is to it, it knows itself
         optional = {parameter.name for parameter in function.parameters if parameter.optional}
-        given = {name: value for name, value in given.items() if value is not None or name not in optional}
-    problems = check_schema(schema).problems_of(given)
+        values = {name: value for name, value in values.items() if value is not None or name not in optional}
+    problems = check_schema(schema).problems_of(values)
     strangers = [name for name in call.arguments if name not in schema.get("properties", {})]
     if strangers and not OPEN_KEYWORDS & schema.keys():
         problems.append(f"there is no argument {strangers[0]!r}")

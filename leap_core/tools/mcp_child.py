@@ -19,9 +19,9 @@ def main() -> None:
     """Answer the one question. What the packages print goes to standard error."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    asked = json.loads(sys.stdin.buffer.read())
+    order = json.loads(sys.stdin.buffer.read())
     try:
-        answer = asyncio.run(_ask(asked))
+        answer = asyncio.run(_ask(order))
     except ImportError:
         answer = {"error": "MCP servers need the mcp package: pip install 'leap-edge[mcp]'"}
     except BaseException as error:
@@ -31,10 +31,10 @@ def main() -> None:
     os._exit(0)  # a server that does not end must not hold the answer back
 
 
-async def _ask(asked: JsonObject) -> JsonObject:
+async def _ask(order: JsonObject) -> JsonObject:
     from mcp import Client, StdioServerParameters
 
-    server, tool = asked["server"], asked["tool"]
+    server, tool = order["server"], order["tool"]
     target: Any = server.get("url")
     if target is None:
         command, *arguments = server["command"]
@@ -42,7 +42,7 @@ async def _ask(asked: JsonObject) -> JsonObject:
     async with Client(target) as client:
         if tool is None:
             return {"tools": await _tools(client)}
-        result = await client.call_tool(tool, asked["arguments"])
+        result = await client.call_tool(tool, order["arguments"])
     text = "\n".join(_text(part) for part in result.content)
     if not text and result.structured_content is not None:
         text = json.dumps(result.structured_content, ensure_ascii=False)

@@ -70,19 +70,19 @@ class FunctionPolicy:
         return replace(self, tools={**self.tools, **{n: replace(self.of(n), decision=ALLOW) for n in names}})
 
 
-def policy_from_table(table: object, known: FunctionPolicy | None = None) -> FunctionPolicy:
+def policy_from_table(table: object, policies: FunctionPolicy | None = None) -> FunctionPolicy:
     """Read ``[tools]`` of the configuration: ``policy``, ``timeout``, ``output_limit`` and ``rounds`` for all, and in
     ``[tools.NAME]`` what differs for one. ``known`` has the policies of tools that come with leap.
 
     Raises LeapOptionsError naming the entry.
     """
-    known = known or FunctionPolicy()
+    policies = policies or FunctionPolicy()
     if not isinstance(table, Mapping):
         raise LeapOptionsError("tools", "expected a table")
     general = {key: value for key, value in table.items() if not isinstance(value, Mapping)}
-    rounds = general.pop("rounds", known.rounds)
-    default = _read(general, known.default, "tools")
-    tools = {name: _read(general, policy, f"tools.{name}", keep=True) for name, policy in known.tools.items()}
+    rounds = general.pop("rounds", policies.rounds)
+    default = _read(general, policies.default, "tools")
+    tools = {name: _read(general, policy, f"tools.{name}", keep=True) for name, policy in policies.tools.items()}
     for name, value in table.items():
         if isinstance(value, Mapping):
             tools[name] = _read(value, tools.get(name, default), f"tools.{name}")

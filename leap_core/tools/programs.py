@@ -111,12 +111,16 @@ class Command:
 
 def _failed(code: int, output: str, complaint: str) -> str:
     """Linters, tests and searches say what they found on standard output and end with a code other than 0."""
-    said = [f"the command ended with code {code}"]
+    report = [f"the command ended with code {code}"]
     if output:
-        said.append(f"standard output:\n{output}")
+        report.append(f"standard output:\n{output}")
     if complaint:
-        said.append(f"standard error:\n{complaint}" if output else complaint)
-    return said[0] + (": " if len(said) == 2 and not output else "\n" if len(said) > 1 else "") + "\n".join(said[1:])
+        report.append(f"standard error:\n{complaint}" if output else complaint)
+    return (
+        report[0]
+        + (": " if len(report) == 2 and not output else "\n" if len(report) > 1 else "")
+        + "\n".join(report[1:])
+    )
 
 
 def _not_importable(reason: str) -> LeapToolError:

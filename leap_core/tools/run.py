@@ -184,13 +184,13 @@ class FunctionRun:
                 ]
                 for n, future in zip(waiting, run, strict=True):
                     results[n] = future.result()
-        known = [
+        answers = [
             result or FunctionResult(call, "", "it was not run, because another call was denied", denied=True)
             for call, result in zip(calls, results, strict=True)
         ]
-        for n, result in enumerate(known):  # all of them, before anybody can leave
+        for n, result in enumerate(answers):  # all of them, before anybody can leave
             self._conversation.append_to_history(result.message(result.call.id or f"call_{n}"))
-        yield from known
+        yield from answers
         if denied is not None:
             raise LeapToolError(
                 f"the call {write_calls([denied.call])[1:-1]} was denied: {denied.error}",

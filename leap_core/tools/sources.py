@@ -78,12 +78,12 @@ def functions_of_json(path: Path) -> list[LeapFunction]:
         value = value["tools"]
     tools = value if isinstance(value, list) else [value]
     try:
-        found = [LeapFunction.from_openai(tool, f"tools[{n}]") for n, tool in enumerate(tools)]
+        functions = [LeapFunction.from_openai(tool, f"tools[{n}]") for n, tool in enumerate(tools)]
     except LeapSerializationError as error:
         raise LeapToolError(f"{path}: {error.message}", hint=error.hint) from None
-    if not found:
+    if not functions:
         raise LeapToolError(f"{path} declares no tools")
-    return found
+    return functions
 
 
 def builtin_functions(directory: Path) -> list[LeapFunction]:
@@ -91,14 +91,14 @@ def builtin_functions(directory: Path) -> list[LeapFunction]:
     from . import builtin_tools
 
     fixed: dict[str, dict[str, Any]] = {"read_file": {"directory": str(directory)}}
-    found = []
+    functions = []
     for tool in (builtin_tools.current_time, builtin_tools.calculate, builtin_tools.read_file):
         declared = LeapFunction.from_callable(tool)
         hidden = fixed.get(declared.name, {})
         parameters = [parameter for parameter in declared.parameters if parameter.name not in hidden]
         program = PythonFunction(declared.name, module=BUILTIN_MODULE, fixed=hidden or None)
-        found.append(replace(declared, parameters=parameters, call=program))
-    return found
+        functions.append(replace(declared, parameters=parameters, call=program))
+    return functions
 
 
 def is_own(function: LeapFunction) -> bool:
@@ -196,13 +196,13 @@ class CommandRegistry:
 
 def choose(names: Sequence[str], offered: Sequence[LeapFunction]) -> list[LeapFunction]:
     """The functions with these names, the first of each name in ``offered``. Raises LeapToolError for one unknown."""
-    known: dict[str, LeapFunction] = {}
+    by_name: dict[str, LeapFunction] = {}
     for function in offered:
-        known.setdefault(function.name, function)
+        by_name.setdefault(function.name, function)
     for name in names:
-        if name not in known:
-            raise LeapToolNotFoundError(f"there is no tool {name}", hint=f"known are {', '.join(known) or 'none'}")
-    return [known[name] for name in dict.fromkeys(names)]
+        if name not in by_name:
+            raise LeapToolNotFoundError(f"there is no tool {name}", hint=f"known are {', '.join(by_name) or 'none'}")
+    return [by_name[name] for name in dict.fromkeys(names)]
 
 
 def _is_of(entry: Any, server: str) -> bool:

@@ -96,17 +96,17 @@ class ModelHost:
 
         ``on_progress`` is called with the seconds that it has taken so far. Raises what loading raised.
         """
-        asked = {"reference": reference, "cwd": cwd or str(Path.cwd()), **loading}
-        with self.open("POST", "/leap/load", asked, timeout=END_SECONDS) as answer:
+        body = {"reference": reference, "cwd": cwd or str(Path.cwd()), **loading}
+        with self.open("POST", "/leap/load", body, timeout=END_SECONDS) as answer:
             try:
                 for line in answer.lines():
-                    said = json.loads(line)
-                    if "model" in said:
-                        return dict(said["model"])
-                    if "error" in said:
-                        raise error_from_json(said["error"])
+                    message = json.loads(line)
+                    if "model" in message:
+                        return dict(message["model"])
+                    if "error" in message:
+                        raise error_from_json(message["error"])
                     if on_progress is not None:
-                        on_progress(said["loading"])
+                        on_progress(message["loading"])
             except (OSError, ValueError) as error:
                 if isinstance(error, LeapError):
                     raise
@@ -117,22 +117,22 @@ class ModelHost:
 
         A model that is just being loaded is waited for.
         """
-        asked = {"reference": reference, "cwd": cwd or str(Path.cwd()), **loading}
+        body = {"reference": reference, "cwd": cwd or str(Path.cwd()), **loading}
         while True:
             try:
-                found = self.ask("POST", "/leap/find", asked)
+                answer = self.ask("POST", "/leap/find", body)
             except LeapModelNotFoundError:
                 return None
-            if found["model"]["state"] != "loading":
-                return found if found["model"]["state"] == "ready" else None
+            if answer["model"]["state"] != "loading":
+                return answer if answer["model"]["state"] == "ready" else None
             time.sleep(LOADING_POLL_SECONDS)
 
     def unload(self, reference: str | None, cwd: str | None = None) -> list[str]:
         """Have one model unloaded, or all; their names. Returns when their memory is free, and the host gone if it
         held no other. Raises LeapModelNotFoundError."""
         where = cwd or str(Path.cwd())
-        asked: JsonObject = {"all": True} if reference is None else {"reference": reference, "cwd": where}
-        answer = self.ask("POST", "/leap/unload", asked, timeout=END_SECONDS)
+        body: JsonObject = {"all": True} if reference is None else {"reference": reference, "cwd": where}
+        answer = self.ask("POST", "/leap/unload", body, timeout=END_SECONDS)
         if answer["ends"]:
             self.wait_for_end()
         return list(answer["unloaded"])

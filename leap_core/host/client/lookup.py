@@ -33,10 +33,10 @@ def warm_runner(
     if options.mm_proj_path is not None:
         return None  # the host takes the projector that lies beside the model
     host = ModelHost.running(variables)
-    found = None if host is None else _find(host, reference, options, cwd)
-    if host is None or found is None or found["differs"]:
+    state = None if host is None else _find(host, reference, options, cwd)
+    if host is None or state is None or state["differs"]:
         return None
-    return runner_of(host, found["model"])
+    return runner_of(host, state["model"])
 
 
 def keep_warm(
@@ -82,17 +82,17 @@ def demanded_runner(
         raise LeapUnavailableError("no model host is running", hint=f"`leap load {reference}` starts one")
     if options.mm_proj_path is not None:
         raise LeapUnavailableError("the model host takes the projector beside the model", hint="leave --mmproj out")
-    found = _find(host, reference, options, cwd)
-    if found is None:
+    state = _find(host, reference, options, cwd)
+    if state is None:
         raise LeapUnavailableError(
             f"the model host does not hold {reference}", hint=f"`leap load {reference}` loads it there"
         )
-    if found["differs"]:
+    if state["differs"]:
         raise LeapUnavailableError(
-            f"the model host holds {reference} with {found['differs']}",
+            f"the model host holds {reference} with {state['differs']}",
             hint=f"`leap unload {reference}`, then `leap load` it so",
         )
-    return runner_of(host, found["model"])
+    return runner_of(host, state["model"])
 
 
 def running_or_new_host(variables: Mapping[str, str] | None = None) -> ModelHost:

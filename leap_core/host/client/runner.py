@@ -72,9 +72,9 @@ class RemoteModelRunner(ModelRunner):
     def start_text(self, text: str, options: GenerationOptions | None = None) -> Generation:
         return self._start("/v1/completions", {"prompt": text}, options)
 
-    def _start(self, path: str, asked: JsonObject, options: GenerationOptions | None) -> Generation:
+    def _start(self, path: str, body: JsonObject, options: GenerationOptions | None) -> Generation:
         self._check_loaded()
-        answer = self._open(path, {**asked, "stream": True, "leap": _extension(options)}, timeout=None)
+        answer = self._open(path, {**body, "stream": True, "leap": _extension(options)}, timeout=None)
         generation = RemoteGeneration(self._host, answer)
         with self._guard:
             if not self._unloaded:
@@ -90,8 +90,8 @@ class RemoteModelRunner(ModelRunner):
         functions: Sequence[LeapFunction] = (),
     ) -> int:
         self._check_loaded()
-        asked = {**_chat(messages, functions), "add_bos_token": add_bos_token, "leap": {"events": True}}
-        with self._open("/leap/tokens", asked, timeout=COUNT_SECONDS) as answer:
+        body = {**_chat(messages, functions), "add_bos_token": add_bos_token, "leap": {"events": True}}
+        with self._open("/leap/tokens", body, timeout=COUNT_SECONDS) as answer:
             return int(answer.json()["tokens"])
 
     def render(
@@ -101,8 +101,8 @@ class RemoteModelRunner(ModelRunner):
         options: GenerationOptions | None = None,
     ) -> RenderedPrompt:
         self._check_loaded()
-        asked = {"prompt": prompt} if isinstance(prompt, str) else _chat(prompt, functions)
-        with self._open("/leap/prompt", {**asked, "leap": _extension(options)}, timeout=COUNT_SECONDS) as answer:
+        body = {"prompt": prompt} if isinstance(prompt, str) else _chat(prompt, functions)
+        with self._open("/leap/prompt", {**body, "leap": _extension(options)}, timeout=COUNT_SECONDS) as answer:
             value = answer.json()
         return RenderedPrompt(str(value["text"]), int(value["tokens"]))
 
@@ -113,12 +113,12 @@ class RemoteModelRunner(ModelRunner):
         for generation in running:
             generation.cut(LeapGenerationError("the model was unloaded during the generation"))
 
-    def _open(self, path: str, asked: JsonObject, *, timeout: float | None) -> Answer:
+    def _open(self, path: str, body: JsonObject, *, timeout: float | None) -> Answer:
         try:
-            return self._host.open("POST", path, {"model": self._model["key"], **asked}, timeout=timeout)
+            return self._host.open("POST", path, {"model": self._model["key"], **body}, timeout=timeout)
         except (LeapModelNotFoundError, LeapUnavailableError):  # it went, or its host did, since it was last used
             self._revive()
-        return self._host.open("POST", path, {"model": self._model["key"], **asked}, timeout=timeout)
+        return self._host.open("POST", path, {"model": self._model["key"], **body}, timeout=timeout)
 
     def _revive(self) -> None:
         """Load the model again as it was, because this runner is still in use."""
@@ -136,10 +136,10 @@ class RemoteModelRunner(ModelRunner):
 
 
 def _chat(messages: Sequence[ChatMessage], functions: Sequence[LeapFunction]) -> JsonObject:
-    asked: JsonObject = {"messages": [message.to_json() for message in messages]}
+    body: JsonObject = {"messages": [message.to_json() for message in messages]}
     if functions:
-        asked["tools"] = [function.to_json_object() for function in functions]
-    return asked
+        body["tools"] = [function.to_json_object() for function in functions]
+    return body
 
 
 def _extension(options: GenerationOptions | None) -> JsonObject:

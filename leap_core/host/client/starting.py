@@ -26,19 +26,19 @@ def start_host(variables: Mapping[str, str]) -> ModelHost:
     try:
         private_directory(files.directory)
         with locked(files.starting):
-            found = ModelHost.running(variables)
-            if found is not None:
-                return found
+            host = ModelHost.running(variables)
+            if host is not None:
+                return host
             log = open_log(files.log)
             with log:
                 _spawn(variables, files, log)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         raise LeapUnavailableError(f"the model host cannot start: {where}{error.strerror or error}") from None
-    found = ModelHost.running(variables)
-    if found is None:
+    host = ModelHost.running(variables)
+    if host is None:
         raise LeapUnavailableError("the model host ended right after its start", hint=f"its log is {files.log}")
-    return found
+    return host
 
 
 def _spawn(variables: Mapping[str, str], files: HostFiles, log: IO[bytes]) -> None:
@@ -49,16 +49,16 @@ def _spawn(variables: Mapping[str, str], files: HostFiles, log: IO[bytes]) -> No
     with process.stdout as out:
         line = _first_line(out, process)
     try:
-        said = json.loads(line)
+        report = json.loads(line)
     except ValueError:
         with suppress(subprocess.TimeoutExpired):
             process.wait(5)
         raise LeapUnavailableError(
             f"the model host ended while it started (exit code {process.returncode})", hint=f"its log is {files.log}"
         ) from None
-    if "error" in said:
+    if "error" in report:
         process.wait(5)
-        raise error_from_json(said["error"])
+        raise error_from_json(report["error"])
 
 
 def _first_line(out: IO[bytes], process: subprocess.Popen[bytes]) -> bytes:

@@ -75,12 +75,12 @@ class AccessCheck:
             return _refused(403, "foreign_origin", f"requests from web pages of {origin.decode('latin-1')} are refused")
         if self._token is None or scope["path"] in self._open_paths:
             return None
-        scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
-        if scheme.lower() != b"bearer" or not given:
-            given = headers.get(b"x-api-key", b"")  # Anthropic's clients
-        if not given:
+        scheme, _, key = headers.get(b"authorization", b"").partition(b" ")
+        if scheme.lower() != b"bearer" or not key:
+            key = headers.get(b"x-api-key", b"")  # Anthropic's clients
+        if not key:
             return _refused(401, "invalid_api_key", "the request has no bearer token (Authorization: Bearer …)")
-        if not hmac.compare_digest(given.strip(), self._token):
+        if not hmac.compare_digest(key.strip(), self._token):
             return _refused(401, "invalid_api_key", "the bearer token is wrong")
         return None
 

@@ -60,13 +60,13 @@ class Answer:
 
     def __init__(
         self,
-        asked: GenerationRequest,
+        generation_request: GenerationRequest,
         reply: ReplyWriter,
         bridge: GenerationBridge,
         model: LoadedModel,
         metrics: Metrics,
     ) -> None:
-        self.asked, self.reply, self.bridge = asked, reply, bridge
+        self.request, self.reply, self.bridge = generation_request, reply, bridge
         self._model, self._metrics = model, metrics
         self._begun = time.monotonic()
         self._last: float | None = None
@@ -111,7 +111,7 @@ class Answer:
     def as_cut(self, error: LeapError) -> Complete:
         """A constrained answer that was cut short is no error in OpenAI's protocol, but one that ends by ``length``.
         Raises the error where it is another, or where leap's own client asks."""
-        if not isinstance(error, LeapConstraintError) or self.asked.events:
+        if not isinstance(error, LeapConstraintError) or self.request.events:
             raise error
         reasons = [reason for reason, text in CUT.items() if text in error.problems]
         if not reasons:

@@ -160,22 +160,22 @@ class BatchEndpoints:
             "error": None,
         }
         model = self._models.to_answer(None if len(self._models) == 1 else body.get("model"))
-        asked = model.load_request
+        serving = model.load_request
         settings = BatchSettings(
             str(self._files.path(input_id)),
             str(self._files.path(record["output_file_id"])),
-            model=asked.reference,
+            model=serving.reference,
             loading={
                 name: value
                 for name in ("context_size", "cpu_threads", "n_gpu_layers")
-                if (value := getattr(asked, name)) is not None
+                if (value := getattr(serving, name)) is not None
             },
             format="openai",
             concurrency=model.options.slots,
             errors=str(self._files.path(record["error_file_id"])),
         )
         try:
-            record["job"] = await asyncio.to_thread(self._queue.submit, settings, asked.cwd or Path.cwd())
+            record["job"] = await asyncio.to_thread(self._queue.submit, settings, serving.cwd or Path.cwd())
         except LeapSerializationError as error:
             record["error"] = {"code": status_of(error)[2], "message": error.message, "param": None, "line": None}
         self._batches.write(record)

@@ -67,17 +67,19 @@ class EmbeddingEndpoints:
 
     async def embeddings(self, request: Request) -> Response:
         """A vector of unit length for each text."""
-        asked = await read_body(request, read_embedding_request)
-        runner = await asyncio.to_thread(self._models.get, asked.model)
-        tokens = await asyncio.to_thread(runner.count_tokens, asked.texts, asked.kind)
-        rows = await runner.embed_async(asked.texts, asked.kind, dimensions=asked.dimensions)
-        reply = await asyncio.to_thread(embedding_reply, asked, runner.model_id, rows, sum(tokens))
+        embedding_request = await read_body(request, read_embedding_request)
+        runner = await asyncio.to_thread(self._models.get, embedding_request.model)
+        tokens = await asyncio.to_thread(runner.count_tokens, embedding_request.texts, embedding_request.kind)
+        rows = await runner.embed_async(
+            embedding_request.texts, embedding_request.kind, dimensions=embedding_request.dimensions
+        )
+        reply = await asyncio.to_thread(embedding_reply, embedding_request, runner.model_id, rows, sum(tokens))
         return JSONResponse(reply)
 
     async def rerank(self, request: Request) -> Response:
         """The documents by how well they answer the query."""
-        asked = await read_body(request, read_rerank_request)
-        runner = await asyncio.to_thread(self._models.get, asked.model)
-        counts = await asyncio.to_thread(runner.count_tokens, [asked.query, *asked.documents])
-        ranked = await asyncio.to_thread(rank, runner, asked.query, asked.documents)
-        return JSONResponse(rerank_reply(asked, runner.model_id, ranked, sum(counts)))
+        rerank_request = await read_body(request, read_rerank_request)
+        runner = await asyncio.to_thread(self._models.get, rerank_request.model)
+        counts = await asyncio.to_thread(runner.count_tokens, [rerank_request.query, *rerank_request.documents])
+        ranked = await asyncio.to_thread(rank, runner, rerank_request.query, rerank_request.documents)
+        return JSONResponse(rerank_reply(rerank_request, runner.model_id, ranked, sum(counts)))

@@ -121,9 +121,9 @@ async def _serve(
     ending = asyncio.Event()
     on_signals(asyncio.get_running_loop(), ending.set)
     serving = asyncio.create_task(server.serve([listener]))
-    shown = f"[{address}]" if ":" in address else address
+    host = f"[{address}]" if ":" in address else address
     try:
-        on_listening(f"http://{shown}:{listener.getsockname()[1]}/v1")
+        on_listening(f"http://{host}:{listener.getsockname()[1]}/v1")
         loading = asyncio.ensure_future(_load(models, load_requests))
         waiting = asyncio.ensure_future(_wait(ending))
         await asyncio.wait([loading, waiting], return_when=asyncio.FIRST_COMPLETED)

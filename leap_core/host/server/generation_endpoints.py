@@ -55,13 +55,17 @@ class GenerationEndpoints:
 
     async def chat(self, request: Request) -> Response:
         """A conversation's next message."""
-        asked = await self._read(request, lambda body: read_chat(self._spoken.filled_in(body), urls=self._urls))
-        return await self._answer(request, asked, lambda model: OpenAIReply(asked, model, self._spoken.keep))
+        generation_request = await self._read(
+            request, lambda body: read_chat(self._spoken.filled_in(body), urls=self._urls)
+        )
+        return await self._answer(
+            request, generation_request, lambda model: OpenAIReply(generation_request, model, self._spoken.keep)
+        )
 
     async def completion(self, request: Request) -> Response:
         """The continuation of a text."""
-        asked = await read_body(request, read_completion)
-        return await self._answer(request, asked, lambda model: OpenAIReply(asked, model))
+        generation_request = await read_body(request, read_completion)
+        return await self._answer(request, generation_request, lambda model: OpenAIReply(generation_request, model))
 
     async def responses(self, request: Request) -> Response:
         """The next response of OpenAI's newer protocol."""
@@ -71,49 +75,56 @@ class GenerationEndpoints:
             history = [] if previous is None else self._kept.history(previous)
             return read_responses(body, history, urls=self._urls), history
 
-        asked, history = await self._read(request, read)
+        generation_request, history = await self._read(request, read)
 
         def write(model: str) -> ReplyWriter:
             def keep(id: str, message: dict[str, Any]) -> None:
-                self._kept.keep(id, [*history, *asked.own, message], durable=asked.keep is True, model=model)
+                self._kept.keep(
+                    id,
+                    [*history, *generation_request.own, message],
+                    durable=generation_request.keep is True,
+                    model=model,
+                )
 
-            return ResponsesReply(asked, model, keep)
+            return ResponsesReply(generation_request, model, keep)
 
-        return await self._answer(request, asked.chat, write)
+        return await self._answer(request, generation_request.chat, write)
 
     async def messages(self, request: Request) -> Response:
         """The next message of Anthropic's protocol."""
-        asked = await self._read(request, lambda body: read_messages(body, urls=self._urls))
-        return await self._answer(request, asked, lambda model: MessagesReply(asked, model))
+        generation_request = await self._read(request, lambda body: read_messages(body, urls=self._urls))
+        return await self._answer(request, generation_request, lambda model: MessagesReply(generation_request, model))
 
     async def count_tokens(self, request: Request) -> Response:
         """How many tokens the prompt of a request to ``messages`` has."""
-        asked = await self._read(request, lambda body: read_messages(body, counts=True, urls=self._urls))
-        with self._models.to_answer(asked.model).in_use(answers=False) as runner:
-            count = await asyncio.to_thread(runner.get_prompt_tokens_size, asked.messages, True, asked.functions)
+        generation_request = await self._read(request, lambda body: read_messages(body, counts=True, urls=self._urls))
+        with self._models.to_answer(generation_request.model).in_use(answers=False) as runner:
+            count = await asyncio.to_thread(
+                runner.get_prompt_tokens_size, generation_request.messages, True, generation_request.functions
+            )
         return JSONResponse({"input_tokens": count})
 
     async def _read(self, request: Request, read: Callable[[Any], Read]) -> Read:
         return await read_body(request, read, slow=self._urls > UrlAccess.DATA)
 
     async def _answer(
-        self, request: Request, asked: GenerationRequest, write: Callable[[str], ReplyWriter]
+        self, request: Request, generation_request: GenerationRequest, write: Callable[[str], ReplyWriter]
     ) -> Response:
-        model = self._models.to_answer(asked.model)
+        model = self._models.to_answer(generation_request.model)
         with ExitStack() as using:
             runner = using.enter_context(model.in_use())
-            if asked.audio is not None:
+            if generation_request.audio is not None:
                 check_voice(runner)
-            bridge = GenerationBridge(_beginning(runner, asked))
+            bridge = GenerationBridge(_beginning(runner, generation_request))
             if not await start_bridge(bridge, request.receive):
                 return Response()  # the client left
-            reply = write(asked.model or model.name)
+            reply = write(generation_request.model or model.name)
             self.running[reply.id] = bridge
             using.callback(self.running.pop, reply.id, None)
-            answer = Answer(asked, reply, bridge, model, self.metrics)
-            if asked.choices > 1:
+            answer = Answer(generation_request, reply, bridge, model, self.metrics)
+            if generation_request.choices > 1:
                 return await self._several(request, answer, model, runner, using)
-            if asked.stream:
+            if generation_request.stream:
                 return EventStream(answer, using.pop_all())
             complete = await _whole(request, answer)
             return JSONResponse(reply.whole(complete), headers={GENERATION_HEADER: reply.id})
@@ -122,19 +133,19 @@ class GenerationEndpoints:
         self, request: Request, first: Answer, model: LoadedModel, runner: ModelRunner, using: ExitStack
     ) -> Response:
         """Several answers to one request: the first computes the prompt, and the others begin when that is done."""
-        asked, reply = first.asked, first.reply
+        generation_request, reply = first.request, first.reply
         assert isinstance(reply, OpenAIReply)
         whole = asyncio.ensure_future(_whole(request, first))
         prompt_is_computed = asyncio.ensure_future(first.bridge.wait_for_first())
         tasks = [whole]
         try:
             await asyncio.wait({whole, prompt_is_computed}, return_when=asyncio.FIRST_COMPLETED)
-            for n in range(1, asked.choices):
+            for n in range(1, generation_request.choices):
                 using.enter_context(model.in_use())
-                bridge = GenerationBridge(_beginning(runner, _varied(asked, n)))
+                bridge = GenerationBridge(_beginning(runner, _varied(generation_request, n)))
                 if not await start_bridge(bridge, request.receive):
                     return Response()
-                answer = Answer(asked, reply, bridge, model, self.metrics)
+                answer = Answer(generation_request, reply, bridge, model, self.metrics)
                 tasks.append(asyncio.ensure_future(_whole(request, answer)))
             completes = await asyncio.gather(*tasks)
         finally:  # one that failed, or a client that left, ends them all
@@ -142,7 +153,7 @@ class GenerationEndpoints:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         headers = {GENERATION_HEADER: reply.id}
-        if not asked.stream:
+        if not generation_request.stream:
             return JSONResponse(reply.several(completes), headers=headers)
         return Response(reply.several_events(completes), media_type="text/event-stream", headers=headers)
 
@@ -190,14 +201,20 @@ def check_voice(runner: ModelRunner) -> None:
         )
 
 
-def _beginning(runner: ModelRunner, asked: GenerationRequest) -> Callable[[], Generation]:
-    prompt = asked.prompt
+def _beginning(runner: ModelRunner, generation_request: GenerationRequest) -> Callable[[], Generation]:
+    prompt = generation_request.prompt
     if prompt is None:
-        return lambda: runner.start(asked.messages, asked.functions, asked.options)
-    return lambda: runner.start_text(prompt, asked.options)
+        return lambda: runner.start(
+            generation_request.messages, generation_request.functions, generation_request.options
+        )
+    return lambda: runner.start_text(prompt, generation_request.options)
 
 
-def _varied(asked: GenerationRequest, n: int) -> GenerationRequest:
+def _varied(generation_request: GenerationRequest, n: int) -> GenerationRequest:
     """The same with another seed, or all answers would be one."""
-    seed = asked.options.rng_seed
-    return asked if seed is None else replace(asked, options=replace(asked.options, rng_seed=(seed + n) % SEEDS))
+    seed = generation_request.options.rng_seed
+    return (
+        generation_request
+        if seed is None
+        else replace(generation_request, options=replace(generation_request.options, rng_seed=(seed + n) % SEEDS))
+    )

@@ -105,10 +105,10 @@ class LoadedModel:
         context = self.runner.context_size if self.runner else self.options.context_size
         if load_request.context_size is not None and context is not None and load_request.context_size != context:
             return f"a context of {context} tokens, not {load_request.context_size}"
-        for name, shown in (("cpu_threads", "threads"), ("n_gpu_layers", "GPU layers"), ("slots", "slots")):
-            wanted, present = getattr(load_request, name), getattr(self.options, name)
-            if wanted is not None and wanted != present:
-                return f"{'its own choice of' if present is None else present} {shown}, not {wanted}"
+        for name, label in (("cpu_threads", "threads"), ("n_gpu_layers", "GPU layers"), ("slots", "slots")):
+            requested, present = getattr(load_request, name), getattr(self.options, name)
+            if requested is not None and requested != present:
+                return f"{'its own choice of' if present is None else present} {label}, not {requested}"
         if load_request.chat_template is not None and load_request.chat_template != self.options.chat_template:
             return "another chat template"
         return None
@@ -230,10 +230,10 @@ class LoadedModels:
         except LeapError:  # a name that it has here, or a file that is there no more
             is_path = load_request.reference.startswith((".", "~", os.sep)) or load_request.reference.endswith(".gguf")
             return self.named(_in_full(load_request) if is_path else load_request.reference)
-        found = self._all.get(str(local.path.resolve()))
-        if found is None:
+        model = self._all.get(str(local.path.resolve()))
+        if model is None:
             raise LeapModelNotFoundError(f"the model {load_request.reference!r} is not loaded")
-        return found
+        return model
 
     def named(self, name: str | None) -> LoadedModel:
         """The model of this name or key; without a name the only one. Raises LeapModelNotFoundError."""
@@ -247,8 +247,8 @@ class LoadedModels:
             if name in model.references:
                 return model
         listed = ", ".join(model.name for model in held) or "none"
-        asked = "no model was named" if name is None else f"the model {name!r} is not loaded"
-        raise LeapModelNotFoundError(f"{asked}; loaded: {listed}")
+        problem = "no model was named" if name is None else f"the model {name!r} is not loaded"
+        raise LeapModelNotFoundError(f"{problem}; loaded: {listed}")
 
     def to_answer(self, name: str | None) -> LoadedModel:
         """``named``, for a request that may have come before its model: Refused says so while any is on its way."""
@@ -293,13 +293,13 @@ class LoadedModels:
                 await asyncio.to_thread(self._trial, model.local, model.options)
             async with self._one_at_a_time:
                 log.info("loading %s from %s", model.name, model.local.path)
-                before, begun = resident_bytes(), time.monotonic()
+                before, start = resident_bytes(), time.monotonic()
                 model.held.enter_context(hold(model.local.path))
                 runner = await asyncio.to_thread(self._loader, model.local, model.options)
                 after = resident_bytes()
                 if before is not None and after is not None:
                     model.memory = max(after - before, _size_of(model.local.path))
-                log.info("loaded %s in %.2f s", model.name, time.monotonic() - begun)
+                log.info("loaded %s in %.2f s", model.name, time.monotonic() - start)
         except BaseException as error:
             log.info("cannot load %s: %s", model.name, error)
             model.held.close()
@@ -314,9 +314,9 @@ class LoadedModels:
         self.last_change = time.monotonic()
 
     def _free_name(self, name: str) -> str:
-        taken = {model.name.lower() for model in self}
-        names = [name, *(f"{name}-{number}" for number in range(2, len(taken) + 3))]
-        return next(each for each in names if each.lower() not in taken)
+        names_in_use = {model.name.lower() for model in self}
+        names = [name, *(f"{name}-{number}" for number in range(2, len(names_in_use) + 3))]
+        return next(each for each in names if each.lower() not in names_in_use)
 
 
 def _in_full(load_request: LoadRequest) -> str:

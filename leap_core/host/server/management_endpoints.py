@@ -69,11 +69,11 @@ class ManagementEndpoints:
 
     async def _load(self, load_request: LoadRequest) -> AsyncIterator[bytes]:
         self.requests += 1
-        begun = time.monotonic()
+        start = time.monotonic()
         loading = asyncio.ensure_future(self._models.load(load_request))
         try:
             while not (await asyncio.wait({loading}, timeout=PROGRESS_SECONDS))[0]:
-                yield _line({"loading": round(time.monotonic() - begun, 1)})
+                yield _line({"loading": round(time.monotonic() - start, 1)})
             yield _line({"model": loading.result().to_json()})
         except LeapError as error:
             yield _line({"error": error_to_json(error)})
@@ -91,33 +91,37 @@ class ManagementEndpoints:
 
     async def unload(self, request: Request) -> Response:
         """Let go of one model, or of all with ``{"all": true}``. Tells their names, and whether the host now ends."""
-        asked = await read_json(request)
-        if isinstance(asked, dict) and asked.get("all") is True:
-            found = list(self._models)
+        body = await read_json(request)
+        if isinstance(body, dict) and body.get("all") is True:
+            models = list(self._models)
         else:
-            found = [await self._models.find(_load_request(asked))]
-        await asyncio.gather(*(self._models.unload(model) for model in found))
+            models = [await self._models.find(_load_request(body))]
+        await asyncio.gather(*(self._models.unload(model) for model in models))
         ends = not len(self._models)
         if ends:
             self._end()
-        return _json({"unloaded": [model.name for model in found], "ends": ends})
+        return _json({"unloaded": [model.name for model in models], "ends": ends})
 
     async def tokens(self, request: Request) -> Response:
         """How many tokens the prompt of a chat request has."""
         body = await read_json(request)
         add_bos = body.pop("add_bos_token", True) is True if isinstance(body, dict) else True
-        asked = read_chat(body)
-        with self._models.named(asked.model).in_use(answers=False) as runner:
-            count = await asyncio.to_thread(runner.get_prompt_tokens_size, asked.messages, add_bos, asked.functions)
+        chat_request = read_chat(body)
+        with self._models.named(chat_request.model).in_use(answers=False) as runner:
+            count = await asyncio.to_thread(
+                runner.get_prompt_tokens_size, chat_request.messages, add_bos, chat_request.functions
+            )
         return _json({"tokens": count})
 
     async def prompt(self, request: Request) -> Response:
         """The prompt that the model would get for a chat or a completion request, and how many tokens it has."""
         body = await read_json(request)
-        asked = read_completion(body) if isinstance(body, dict) and "prompt" in body else read_chat(body)
-        wanted = asked.messages if asked.prompt is None else asked.prompt
-        with self._models.named(asked.model).in_use(answers=False) as runner:
-            rendered = await asyncio.to_thread(runner.render, wanted, asked.functions, asked.options)
+        generation_request = read_completion(body) if isinstance(body, dict) and "prompt" in body else read_chat(body)
+        source = generation_request.messages if generation_request.prompt is None else generation_request.prompt
+        with self._models.named(generation_request.model).in_use(answers=False) as runner:
+            rendered = await asyncio.to_thread(
+                runner.render, source, generation_request.functions, generation_request.options
+            )
         return _json({"text": rendered.text, "tokens": rendered.tokens})
 
     async def stop(self, request: Request) -> Response:
@@ -139,18 +143,18 @@ def _load_request(value: object) -> LoadRequest:
     if not isinstance(value, dict) or not isinstance(value.get("reference"), str):
         raise LeapSerializationError("expected a reference to a model", path="reference")
     names = {field.name for field in fields(LoadRequest)}
-    known = {name: item for name, item in value.items() if name in names}
+    request = {name: item for name, item in value.items() if name in names}
     for name in ("cwd", "chat_template"):
-        if not isinstance(known.get(name), (str, type(None))):
+        if not isinstance(request.get(name), (str, type(None))):
             raise LeapSerializationError("expected a string", path=name)
     for name, (lowest, most) in WHOLE_NUMBERS.items():
-        _check_whole(known.get(name), name, lowest, most)
-    keep_alive = known.get("keep_alive")
+        _check_whole(request.get(name), name, lowest, most)
+    keep_alive = request.get("keep_alive")
     if keep_alive is not None and not (number_at(keep_alive, "keep_alive") >= 0 and math.isfinite(keep_alive)):
         raise LeapSerializationError("must be 0 seconds or more", path="keep_alive")
-    if known.get("cwd") is not None:
-        known["cwd"] = Path(known["cwd"])
-    return LoadRequest(**known)
+    if request.get("cwd") is not None:
+        request["cwd"] = Path(request["cwd"])
+    return LoadRequest(**request)
 
 
 def _check_whole(value: object, name: str, lowest: int, most: int | None) -> None:

@@ -95,10 +95,10 @@ def _described(model: LoadedModel) -> dict[str, Any]:
 
 
 def _abilities(model: LoadedModel) -> dict[str, Any]:
-    shown = _described(model)["leap"]
+    details = _described(model)["leap"]
     kind = getattr(model.local, "kind", "text")
     return {
-        **shown,
+        **details,
         "kind": kind,
         "constraints": ["json_schema", "regex", "grammar", "choices"],
         "function_call_parser": model.local.parser_name,

@@ -29,7 +29,7 @@ class RequestLog:
         named = next((value for name, value in scope["headers"] if name == REQUEST_ID), b"")
         usable = 0 < len(named) <= LONGEST_ID and all(33 <= byte <= 126 for byte in named)
         id = named if usable else f"req_{secrets.token_hex(12)}".encode()
-        begun, status, size = time.monotonic(), 0, 0
+        start, status, size = time.monotonic(), 0, 0
 
         async def send_named(message: Message) -> None:
             nonlocal status, size
@@ -46,7 +46,7 @@ class RequestLog:
             route = scope.get("route")
             path = getattr(route, "path", "other")  # a path that a client makes up is no label
             self._metrics.request(path, status)
-            seconds = time.monotonic() - begun
+            seconds = time.monotonic() - start
             access_log.info(
                 "%s %s %s %d, %d bytes, %.3f s", id.decode("ascii"), scope["method"], path, status, size, seconds
             )

@@ -34,22 +34,26 @@ class SpeechEndpoint:
 
     async def speech(self, request: Request) -> Response:
         """The sound of a text."""
-        asked = await read_body(request, read_speech)
-        model = self._models.to_answer(asked.model)
+        speech_request = await read_body(request, read_speech)
+        model = self._models.to_answer(speech_request.model)
         with ExitStack() as using:
             runner = using.enter_context(model.in_use())
             check_voice(runner)
-            bridge = GenerationBridge(lambda: _begin(runner, asked))
+            bridge = GenerationBridge(lambda: _begin(runner, speech_request))
             if not await start_bridge(bridge, request.receive):
                 return Response()  # the client left
             sound = _Sound(bridge, model)
-            if FORMATS[asked.format] == FORMATS["pcm"]:
+            if FORMATS[speech_request.format] == FORMATS["pcm"]:
                 return _Samples(sound, using.pop_all())
             return await _whole(request, sound)
 
 
-def _begin(runner: ModelRunner, asked: SpeechRequest) -> Generation:
-    return runner.start([ChatMessage("system", asked.system), ChatMessage("user", asked.text)], (), asked.options)
+def _begin(runner: ModelRunner, speech_request: SpeechRequest) -> Generation:
+    return runner.start(
+        [ChatMessage("system", speech_request.system), ChatMessage("user", speech_request.text)],
+        (),
+        speech_request.options,
+    )
 
 
 class _Sound:

@@ -45,12 +45,12 @@ def transcriptions(models: LoadedModels) -> Callable[[Request], Awaitable[Respon
     """The endpoint over these models."""
 
     async def answer(request: Request) -> Response:
-        asked = await _read(request)
-        model = models.to_answer(asked.model)
-        recording = await asyncio.to_thread(read_recording, asked.data)
+        transcription_request = await _read(request)
+        model = models.to_answer(transcription_request.model)
+        recording = await asyncio.to_thread(read_recording, transcription_request.data)
         with model.in_use() as runner:
-            pieces = await _unless_gone(request, runner, recording, asked)
-        return _response(pieces, asked.format, recording, asked.model or model.name)
+            pieces = await _unless_gone(request, runner, recording, transcription_request)
+        return _response(pieces, transcription_request.format, recording, transcription_request.model or model.name)
 
     return answer
 
@@ -101,16 +101,20 @@ def _temperature(form: FormData) -> float:
 
 
 async def _unless_gone(
-    request: Request, runner: ModelRunner, recording: Recording, asked: TranscriptionRequest
+    request: Request, runner: ModelRunner, recording: Recording, transcription_request: TranscriptionRequest
 ) -> list[Transcribed]:
     """The pieces, made in a thread; one whose client leaves ends after the piece at hand."""
-    gone = threading.Event()
+    disconnected = threading.Event()
 
     def work() -> list[Transcribed]:
         done: list[Transcribed] = []
         try:
-            with closing(transcribe(runner, recording, prompt=asked.prompt, options=asked.options)) as pieces:
-                while not gone.is_set() and (piece := next(pieces, None)) is not None:
+            with closing(
+                transcribe(
+                    runner, recording, prompt=transcription_request.prompt, options=transcription_request.options
+                )
+            ) as pieces:
+                while not disconnected.is_set() and (piece := next(pieces, None)) is not None:
                     done.append(piece)
         except LeapError as error:
             raise unacceptable(error) from None
@@ -120,13 +124,13 @@ async def _unless_gone(
         with suppress(RuntimeError):
             while (await request.receive())["type"] != "http.disconnect":
                 pass
-            gone.set()
+            disconnected.set()
 
     watcher = asyncio.create_task(watch())
     try:
         return await asyncio.to_thread(work)
     finally:
-        gone.set()
+        disconnected.set()
         watcher.cancel()
 
 

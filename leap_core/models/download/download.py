@@ -224,10 +224,10 @@ class Download:
     def _installed_anyway(self, reference: str, quantization: str | None, error: LeapModelDownloadError) -> LocalModel:
         """When the hub cannot be asked: the copy that is here, if there is one."""
         with suppress(LeapModelLoadingError):
-            found = resolve_local(reference, quantization, variables=self.variables, cwd=self.cwd)
+            model = resolve_local(reference, quantization, variables=self.variables, cwd=self.cwd)
             self._tell(Notice(f"{error.message}; the copy on this machine is used as it is"))
-            self._tell(Finished(found.model_id, found.path))
-            return found
+            self._tell(Finished(model.model_id, model.path))
+            return model
         raise error
 
     def _fetch(self, web: Web, plan: DownloadPlan) -> LocalModel:
@@ -253,8 +253,8 @@ class Download:
         return resolve_local(str(plan.directory), variables=self.variables)
 
     def _fetch_files(self, web: Web, plan: DownloadPlan, *, force: bool) -> dict[str, str]:
-        known = {} if force else self._known_hashes(plan)
-        present = {file.name for file in plan.files if not force and self._is_present(plan, file, known)}
+        kept_hashes = {} if force else self._known_hashes(plan)
+        present = {file.name for file in plan.files if not force and self._is_present(plan, file, kept_hashes)}
         absent = [file for file in plan.files if file.name not in present]
         here = sum(file.remote.size for file in plan.files if file.name in present)
         partial = sum(size_on_disk(plan.directory / (file.name + PART)) for file in absent)
@@ -269,7 +269,7 @@ class Download:
             path = plan.directory / file.name
             new = fetched.get(file.name) or linked.get(file.name)
             source = "downloaded" if file.name in fetched else "linked" if file.name in linked else "present"
-            hashes[file.name] = new or known.get(file.name) or file.remote.sha256 or hash_file(path)
+            hashes[file.name] = new or kept_hashes.get(file.name) or file.remote.sha256 or hash_file(path)
             self._tell(FileFinished(file.name, path, hashes[file.name], source))
         return hashes
 
@@ -293,8 +293,8 @@ class Download:
 
     def _check_opening(self, web: Web, file: PlannedFile, directory: Path) -> None:
         """Before gigabytes are fetched: does this llama.cpp know the model's architecture? Asked of the first bytes."""
-        begun = (directory / (file.name + PART)).exists()
-        if file.role != "model" or file.remote.size < WORTH_A_LOOK or begun or self.options.force:
+        is_resumed = (directory / (file.name + PART)).exists()
+        if file.role != "model" or file.remote.size < WORTH_A_LOOK or is_resumed or self.options.force:
             return
         opening = self._retry_policy(self.stop).run(lambda: opening_of(web, file))
         check_architecture(architecture_in(opening), f"{file.remote.name} at {file.remote.url}")
@@ -304,27 +304,27 @@ class Download:
         installed = self.store.at(plan.directory)
         if installed is None:
             return {}
-        known = {file.name: installed.recorded(plan.directory / file.name).get("sha256") for file in plan.files}
-        return {name: sha256 for name, sha256 in known.items() if isinstance(sha256, str)}
+        hashes = {file.name: installed.recorded(plan.directory / file.name).get("sha256") for file in plan.files}
+        return {name: sha256 for name, sha256 in hashes.items() if isinstance(sha256, str)}
 
-    def _is_present(self, plan: DownloadPlan, file: PlannedFile, known: Mapping[str, str]) -> bool:
+    def _is_present(self, plan: DownloadPlan, file: PlannedFile, hashes: Mapping[str, str]) -> bool:
         path = plan.directory / file.name
         if not path.is_file() or path.stat().st_size != file.remote.size:
             return False
-        wanted = file.remote.sha256
-        return wanted is None or (known.get(file.name) or hash_file(path)) == wanted
+        remote_sha256 = file.remote.sha256
+        return remote_sha256 is None or (hashes.get(file.name) or hash_file(path)) == remote_sha256
 
     def _from_cache(self, plan: DownloadPlan, file: PlannedFile) -> str | None:
         """Take a file from another program's cache, if it has the right bytes; its hash, or None."""
         if file.repository_path is None or file.remote.sha256 is None or self.options.force:
             return None
         repo = "/".join(file.repository_path.split("/")[:2])
-        found = self.settings.caches.files_of(repo).get(file.remote.name)
-        if found is None or found.stat().st_size != file.remote.size or hash_file(found) != file.remote.sha256:
+        cached = self.settings.caches.files_of(repo).get(file.remote.name)
+        if cached is None or cached.stat().st_size != file.remote.size or hash_file(cached) != file.remote.sha256:
             return None
-        how = place(found.resolve(), plan.directory / file.name, allow_link=True)
+        how = place(cached.resolve(), plan.directory / file.name, allow_link=True)
         discard_part(plan.directory / file.name)
-        self._tell(Notice(f"{file.name} was found in {found.parent} and not downloaded ({how})"))
+        self._tell(Notice(f"{file.name} was found in {cached.parent} and not downloaded ({how})"))
         return file.remote.sha256
 
     def _transfer(self, web: Web, file: PlannedFile, part: PartFile, before: int, speedometer: Speedometer) -> str:

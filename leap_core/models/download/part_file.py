@@ -140,35 +140,35 @@ class PartFile:
         except FileNotFoundError:
             return _nothing(self.size)
         header, _, blocks = state.partition(b"\n")
-        known: Any = None
+        header_json: Any = None
         with suppress(ValueError):
-            known = json.loads(header)
-        if not isinstance(known, dict) or not self.path.is_file():
+            header_json = json.loads(header)
+        if not isinstance(header_json, dict) or not self.path.is_file():
             return _nothing(self.size)
-        if not self._is_same(known):
-            self.started_over = _why_other(known, self.remote)
+        if not self._is_same(header_json):
+            self.started_over = _why_other(header_json, self.remote)
             with suppress(FileNotFoundError):
                 self.path.unlink()
             return _nothing(self.size)
-        self.etag = self.etag or known.get("etag")
+        self.etag = self.etag or header_json.get("etag")
         return self._trusted_blocks(blocks)
 
-    def _is_same(self, known: dict[str, Any]) -> bool:
+    def _is_same(self, header: dict[str, Any]) -> bool:
         """By its hash where one is known, else by URL and validator."""
-        if known.get("size") != self.size or known.get("block") != BLOCK:
+        if header.get("size") != self.size or header.get("block") != BLOCK:
             return False
-        if self.remote.sha256 or known.get("sha256"):
-            return bool(known.get("sha256") == self.remote.sha256)
-        return known.get("url") == self.remote.url and self.etag is not None and known.get("etag") == self.etag
+        if self.remote.sha256 or header.get("sha256"):
+            return bool(header.get("sha256") == self.remote.sha256)
+        return header.get("url") == self.remote.url and self.etag is not None and header.get("etag") == self.etag
 
     def _trusted_blocks(self, blocks: bytes) -> bytearray:
         """The marks of an earlier process, as far as the part is long enough for them."""
-        found = _nothing(self.size)
+        states = _nothing(self.size)
         length = self.path.stat().st_size
-        for block in range(min(len(found), len(blocks))):
+        for block in range(min(len(states), len(blocks))):
             if blocks[block] == WRITTEN and min((block + 1) * BLOCK, self.size) <= length:
-                found[block] = WRITTEN
-        return found
+                states[block] = WRITTEN
+        return states
 
     def _write_state(self) -> None:
         header = json.dumps(self._identity()).encode() + b"\n"
@@ -201,7 +201,7 @@ def _nothing(size: int) -> bytearray:
     return bytearray([MISSING]) * -(-size // BLOCK)
 
 
-def _why_other(known: dict[str, Any], remote: RemoteFile) -> str:
+def _why_other(header: dict[str, Any], remote: RemoteFile) -> str:
     if remote.sha256 is None and remote.etag is None:
         return "the server gives no ETag by which to tell whether the file is still the same"
     return "the remote file has changed"

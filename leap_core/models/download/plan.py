@@ -127,8 +127,8 @@ class Planner:
         available = [*models, *(name for name in manifests if name not in models)]
         chosen = _choose(available, quantization, entry.default if entry else None)
         if chosen is None:
-            wanted = f"quantization {quantization}" if quantization and available else "GGUF model"
-            raise LeapModelNotFoundError(f"{repo} has no {wanted}", hint=_what_else(repo, available))
+            missing = f"quantization {quantization}" if quantization and available else "GGUF model"
+            raise LeapModelNotFoundError(f"{repo} has no {missing}", hint=_what_else(repo, available))
         origin = repo + (f"@{revision}" if revision else "")
         notices: tuple[str, ...] = ()
         if chosen in manifests:
@@ -205,8 +205,8 @@ class Planner:
         origin: str,
         quantization: str = "",
     ) -> DownloadPlan:
-        named, found = name_of(files[0].name)
-        quantization = found or quantization
+        named, file_quantization = name_of(files[0].name)
+        quantization = file_quantization or quantization
         directory = hub_directory(entry, listing.repo, files[0].name, revision, quantization)
         return DownloadPlan(
             model=entry.name if entry else (named or repository_model(listing.repo)),
@@ -282,9 +282,9 @@ def hub_directory(
     entry: CatalogueEntry | None, repo: str, file: str, revision: str | None = None, quantization: str = ""
 ) -> str:
     """The directory of a repository's model file: the catalogue's name for it, else the owner's and the file's."""
-    named, found = name_of(file)
+    named, file_quantization = name_of(file)
     model = entry.name if entry else f"{repo.partition('/')[0]}--{named or repository_model(repo)}"
-    return directory_name(f"{model}-{revision[:12]}" if revision else model, found or quantization)
+    return directory_name(f"{model}-{revision[:12]}" if revision else model, file_quantization or quantization)
 
 
 def _manifests(listing: RepositoryListing) -> dict[str, str]:
@@ -312,12 +312,12 @@ def _from_listing(listing: RepositoryListing, role: str, path: str) -> PlannedFi
 
 def _distinct(files: list[PlannedFile], directory: str, source: str) -> tuple[PlannedFile, ...]:
     """The files without repetitions. Two different ones of one name would overwrite each other: an error."""
-    taken: dict[str, PlannedFile] = {}
+    by_name: dict[str, PlannedFile] = {}
     for file in files:
-        other = taken.setdefault(file.name.lower(), file)
+        other = by_name.setdefault(file.name.lower(), file)
         if other.remote.url != file.remote.url or file.name.lower() == f"{directory}.json".lower():
             raise LeapModelDownloadError(f"{source} has two files that would both be called {file.name}")
-    return tuple(files) if len(taken) == len(files) else tuple(taken.values())
+    return tuple(files) if len(by_name) == len(files) else tuple(by_name.values())
 
 
 def _kind(paths: Mapping[str, str], entry: CatalogueEntry | None) -> str:
@@ -330,10 +330,10 @@ def _kind(paths: Mapping[str, str], entry: CatalogueEntry | None) -> str:
 
 def _path_in_repository(url: str, start: str) -> str | None:
     """The path of a file of the repository whose resolve URLs begin with ``start``, at any revision."""
-    begun = start.rstrip("/") + "/"
-    if not url.startswith(begun):
+    prefix = start.rstrip("/") + "/"
+    if not url.startswith(prefix):
         return None
-    _, _, path = url[len(begun) :].partition("/")
+    _, _, path = url[len(prefix) :].partition("/")
     return unquote(urlsplit(path).path) or None
 
 

@@ -315,8 +315,10 @@ def _ask_registry(web: Web, model: str, quantization: str) -> str | None:
     retry_policy = RetryPolicy(threading.Event(), retries=1)
     with suppress(LeapModelDownloadError):  # the hub is asked then
         answer, _ = retry_policy.run(lambda: web.json(url, "manifest", {"X-Client-Version": __version__}))
-        found = answer.get("manifest_url") if isinstance(answer, Mapping) else None
-        return found if isinstance(found, str) and found.startswith(("https://", "http://")) else None
+        manifest_url = answer.get("manifest_url") if isinstance(answer, Mapping) else None
+        return (
+            manifest_url if isinstance(manifest_url, str) and manifest_url.startswith(("https://", "http://")) else None
+        )
     return None
 
 
@@ -325,10 +327,10 @@ def _ask_hub(web: Web, model: str, quantization: str) -> str | None:
     catalogue = Catalogue.load(directories.config)
     entry = catalogue.exact(model)
     repo = entry.repo if entry else f"LiquidAI/{model}-GGUF"
-    wanted = name_of(quantization).quantization or quantization
+    normal = name_of(quantization).quantization or quantization
     hub = Hub(web, RetryPolicy(threading.Event()).run)
     try:
-        named = parse_reference(f"{repo}:{wanted}", catalogue, endpoint=hub.endpoint)
+        named = parse_reference(f"{repo}:{normal}", catalogue, endpoint=hub.endpoint)
         plan = Planner(hub, Store.of(directories), catalogue).plan(named)  # type: ignore[arg-type]
     except (LeapModelNotFoundError, LeapModelLoadingError):
         return None

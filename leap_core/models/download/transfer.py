@@ -256,9 +256,12 @@ class Transfer:
     def _has_other_etag(self, answer: Answer) -> bool:
         """Whether the ETag tells that this is another file. Where the hash is known that decides at the end instead:
         the hosts of one network may give one file several ETags."""
-        found = strong_etag(answer.headers)
+        new_etag = strong_etag(answer.headers)
         return (
-            self.remote.sha256 is None and self.part.etag is not None and found is not None and found != self.part.etag
+            self.remote.sha256 is None
+            and self.part.etag is not None
+            and new_etag is not None
+            and new_etag != self.part.etag
         )
 
     def _take(self, segment: Segment, position: int, piece: bytes) -> int:

@@ -53,9 +53,9 @@ class Hub:
     def listing(self, repo: str, revision: str | None = None) -> RepositoryListing:
         """Commit and files of a repository. Raises LeapModelDownloadError when it is not there or not for us."""
         what = f"repository {repo}" + (f" at {revision}" if revision else "")
-        wanted = quote(revision or "main", safe="")
+        revision_path = quote(revision or "main", safe="")
         base = f"{self.endpoint}/api/models/{repo}"
-        info, _ = self.retrying(lambda: self.web.json(f"{base}/revision/{wanted}?blobs=true", what))
+        info, _ = self.retrying(lambda: self.web.json(f"{base}/revision/{revision_path}?blobs=true", what))
         commit = info.get("sha", revision or "main") if isinstance(info, dict) else None
         if not isinstance(commit, str) or not COMMIT.fullmatch(commit):
             raise LeapModelDownloadError(f"the hub does not say which commit of {what} is current")

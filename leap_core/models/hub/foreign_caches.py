@@ -33,17 +33,17 @@ class ForeignCaches:
 
     def files_of(self, repo: str) -> dict[str, Path]:
         """Every file of a repository that lies in a cache, by its path in the repository, newest snapshot first."""
-        found: dict[str, Path] = {}
+        files: dict[str, Path] = {}
         for snapshot in self._snapshots(repo):
             for path in sorted(snapshot.rglob("*")):
                 if path.is_file():
-                    found.setdefault(path.relative_to(snapshot).as_posix(), path)
+                    files.setdefault(path.relative_to(snapshot).as_posix(), path)
         start = repo.replace("/", "_") + "_"
         with suppress(OSError):
             for path in sorted(self.llama_cpp.glob("*.gguf")):
                 if path.name.startswith(start):
-                    found.setdefault(path.name[len(start) :], path)
-        return found
+                    files.setdefault(path.name[len(start) :], path)
+        return files
 
     def _snapshots(self, repo: str) -> Iterator[Path]:
         directory = self.hugging_face / f"models--{repo.replace('/', '--')}"

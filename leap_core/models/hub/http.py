@@ -151,9 +151,9 @@ class Web:
         """The JSON document at ``url`` and its headers; ``what`` names it in errors."""
         import json
 
-        body, found = self.document(url, what, headers)
+        body, response_headers = self.document(url, what, headers)
         try:
-            return json.loads(body), found
+            return json.loads(body), response_headers
         except (ValueError, RecursionError):
             raise LeapModelDownloadError(f"{urlsplit(url).netloc} answered for {what} with what is no JSON") from None
 

@@ -75,12 +75,12 @@ class RetryPolicy:
         hopeless = error.unreachable and not self._ever_progressed
         allowed = min(self.retries, RETRIES_UNREACHABLE) if hopeless else self.retries
         if failures > allowed or (after is not None and after > LONGEST_RETRY_AFTER):
-            wanted = (
+            instructions = (
                 f", and wants us to wait {after:.0f} s" if after is not None and after > LONGEST_RETRY_AFTER else ""
             )
             tries = f" ({failures} attempts)" if failures > 1 else ""
             raise LeapModelDownloadError(
-                f"{error}{wanted}{tries}", hint="what has arrived is kept; run the same command again later"
+                f"{error}{instructions}{tries}", hint="what has arrived is kept; run the same command again later"
             )
         backoff = min(self.first_delay * 2 ** (failures - 1), LONGEST_DELAY)
         delay = after if after is not None else backoff * random.uniform(0.8, 1.2)

@@ -55,9 +55,9 @@ def _check(model: InstalledModel, path: Path) -> FileCheck:
     size, sha256 = recorded.get("size"), recorded.get("sha256")
     if not path.is_file():
         return FileCheck(path, "it is missing", False)
-    found = path.stat().st_size
-    if isinstance(size, int) and found != size:
-        return FileCheck(path, f"it has {found} bytes instead of {size}", False)
+    byte_count = path.stat().st_size
+    if isinstance(size, int) and byte_count != size:
+        return FileCheck(path, f"it has {byte_count} bytes instead of {size}", False)
     if isinstance(sha256, str):
         actual = hash_file(path)
         return FileCheck(path, None if actual == sha256 else f"its SHA-256 is {actual} instead of {sha256}", True)

@@ -40,24 +40,24 @@ def import_model(
     LeapModelNotFoundError or LeapModelLoadingError for what is no model, or ends llama.cpp, and LeapError where one of
     that name is. ``on_notice`` hears of what else is wrong with it.
     """
-    found = resolve_local(str(path.absolute()), variables=variables)
-    header = read_gguf_header(found.path)
+    model_file = resolve_local(str(path.absolute()), variables=variables)
+    header = read_gguf_header(model_file.path)
     if header.is_projector:
         raise LeapModelLoadingError(f"{path} is a projector, a model's companion", hint="import the model beside it")
-    by_name = name_of(found.path.name)
-    model = name or by_name.model or header.name or found.path.stem
+    by_name = name_of(model_file.path.name)
+    model = name or by_name.model or header.name or model_file.path.stem
     quantization = (quantization or by_name.quantization or header.quantization).upper()
     directory = store.root / directory_name(model, quantization)
-    files = files_of(found)
+    files = files_of(model_file)
     if any(directory in source.parents for _, source in files):
-        raise LeapError(f"{found.path} lies in {directory} already")
+        raise LeapError(f"{model_file.path} lies in {directory} already")
     there = store.find(directory.name)
     if there is not None and not force:
         raise LeapError(f"there is a model {there.name} already", hint="choose another with --name, or use --force")
-    verdict = verdict_on(Subject(found.path), variables=variables)
+    verdict = verdict_on(Subject(model_file.path), variables=variables)
     if verdict is not None and verdict.outcome in (CRASH, HANG):
-        raise error_of(Subject(found.path), verdict)
-    problem = problem_after_fetching(found.path, variables=variables)
+        raise error_of(Subject(model_file.path), verdict)
+    problem = problem_after_fetching(model_file.path, variables=variables)
     if problem is not None and on_notice is not None:
         on_notice(problem)
     directory.mkdir(parents=True, exist_ok=True)
@@ -65,7 +65,7 @@ def import_model(
     with store.writing(directory, f"import {directory.name}"):
         for _, source in files:
             how = place(source.resolve(), directory / source.name, mode=mode)
-        _record(directory, model, quantization, found, files)
+        _record(directory, model, quantization, model_file, files)
     installed = store.at(directory)
     assert installed is not None
     return installed, how
@@ -83,9 +83,11 @@ def files_of(model: LocalModel) -> list[tuple[str, Path]]:
     return files + [("part", model.path.parent / part) for part in parts_of(model.path.name, beside)[1:]]
 
 
-def _record(directory: Path, model: str, quantization: str, found: LocalModel, files: list[tuple[str, Path]]) -> None:
-    origin = found.path.as_uri()
-    base = read_manifest(found.manifest_path) if found.manifest_path else Manifest(found.path.name)
+def _record(
+    directory: Path, model: str, quantization: str, model_file: LocalModel, files: list[tuple[str, Path]]
+) -> None:
+    origin = model_file.path.as_uri()
+    base = read_manifest(model_file.manifest_path) if model_file.manifest_path else Manifest(model_file.path.name)
     hashes = {
         source.name: {
             "size": source.stat().st_size,
@@ -97,7 +99,7 @@ def _record(directory: Path, model: str, quantization: str, found: LocalModel, f
     manifest = base.with_files({role: source.name for role, source in files if role != "part"})
     manifest = manifest.with_record(
         {"model": model, "quantization": quantization, "source": origin, "origin": origin, "files": hashes},
-        inference_type=INFERENCE_TYPES[found.kind],
-        path_on_disk=str(directory / found.path.name),
+        inference_type=INFERENCE_TYPES[model_file.kind],
+        path_on_disk=str(directory / model_file.path.name),
     )
     write_manifest(manifest, directory / f"{directory.name}.json")

@@ -28,16 +28,16 @@ def create_manifest(
 
     Raises LeapModelNotFoundError or LeapModelLoadingError for what is no model, OSError when it cannot be written.
     """
-    found = resolve_local(str(model.absolute()), variables=variables)
-    read_gguf_header(found.path)
-    directory = found.path.parent if target is None else target.absolute().parent
-    files = {role: _relative(path, directory) for role, path in files_of(found) if role != "part"}
+    local = resolve_local(str(model.absolute()), variables=variables)
+    read_gguf_header(local.path)
+    directory = local.path.parent if target is None else target.absolute().parent
+    files = {role: _relative(path, directory) for role, path in files_of(local) if role != "part"}
     manifest = Manifest(
         files["model"],
-        inference_type=INFERENCE_TYPES[found.kind],
-        chat_template=chat_template or found.chat_template,
-        sampling=(sampling or SamplingDefaults()).over(found.sampling),
-        threads=threads or found.threads,
+        inference_type=INFERENCE_TYPES[local.kind],
+        chat_template=chat_template or local.chat_template,
+        sampling=(sampling or SamplingDefaults()).over(local.sampling),
+        threads=threads or local.threads,
     ).with_files(files)
     if target is not None:
         write_manifest(manifest, target)

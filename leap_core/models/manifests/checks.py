@@ -111,12 +111,12 @@ def _check_version(value: JsonObject) -> list[Problem]:
 
 
 def _check_inference_type(value: JsonObject) -> list[Problem]:
-    found = value.get("inference_type")
-    if found is None or (isinstance(found, str) and found in KINDS):
+    kind = value.get("inference_type")
+    if kind is None or (isinstance(kind, str) and kind in KINDS):
         return []
-    near = get_close_matches(str(found), KINDS, 1)
+    near = get_close_matches(str(kind), KINDS, 1)
     likely = f"; did you mean {near[0]!r}?" if near else f"; it is one of {', '.join(KINDS)}"
-    return [Problem("inference_type", f"{found!r} is not supported{likely}")]
+    return [Problem("inference_type", f"{kind!r} is not supported{likely}")]
 
 
 def _check_files(load: JsonObject, inference_type: object) -> list[Problem]:
@@ -141,36 +141,36 @@ def _check_files(load: JsonObject, inference_type: object) -> list[Problem]:
     return problems
 
 
-def _check_keys(value: JsonObject, at: str, known: tuple[str, ...], required: tuple[str, ...] = ()) -> list[Problem]:
-    problems, taken = [], set()
+def _check_keys(value: JsonObject, at: str, names: tuple[str, ...], required: tuple[str, ...] = ()) -> list[Problem]:
+    problems, corrected = [], set()
     for key in value:
-        if key in known:
+        if key in names:
             continue
-        likely = likely_key(key, known)
+        likely = likely_key(key, names)
         path = f"{at}.{key}" if at else key
         if likely is None:
             problems.append(Problem(path, "is not a key that leap knows; it is ignored", is_error=False))
         else:
-            taken.add(likely)
+            corrected.add(likely)
             problems.append(Problem(path, f"there is no such key; did you mean {likely!r}?"))
     for key in required:
-        if key not in value and key not in taken:
+        if key not in value and key not in corrected:
             problems.append(Problem(f"{at}.{key}" if at else key, "is missing"))
     return problems
 
 
-def likely_key(key: str, known: tuple[str, ...]) -> str | None:
+def likely_key(key: str, names: tuple[str, ...]) -> str | None:
     """The known key that ``key`` probably means."""
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key).replace("-", "_").lower()
-    if snake in known:
+    if snake in names:
         return snake
-    if LIKELY.get(snake) in known:
+    if LIKELY.get(snake) in names:
         return LIKELY[snake]
-    return next(iter(get_close_matches(snake, known, 1, 0.75)), None)
+    return next(iter(get_close_matches(snake, names, 1, 0.75)), None)
 
 
 def _expect(value: JsonObject, at: str, key: str, kind: type, what: str) -> list[Problem]:
-    found = value.get(key)
-    if found is None or (isinstance(found, kind) and not (kind is int and isinstance(found, bool))):
+    item = value.get(key)
+    if item is None or (isinstance(item, kind) and not (kind is int and isinstance(item, bool))):
         return []
-    return [Problem(f"{at}.{key}" if at else key, f"expected {what}, not {json.dumps(found)[:40]}")]
+    return [Problem(f"{at}.{key}" if at else key, f"expected {what}, not {json.dumps(item)[:40]}")]

@@ -93,8 +93,8 @@ class Catalogue:
 
     def exact(self, name: str) -> CatalogueEntry | None:
         """The entry of this name; ``-GGUF`` at its end and ``LiquidAI/`` before it are not needed."""
-        wanted = name.lower().removeprefix("liquidai/")
-        return self._entries.get(wanted) or self._entries.get(wanted.removesuffix("-gguf"))
+        key = name.lower().removeprefix("liquidai/")
+        return self._entries.get(key) or self._entries.get(key.removesuffix("-gguf"))
 
     def of_repository(self, repo: str) -> CatalogueEntry | None:
         """The entry whose files lie in this repository."""
@@ -105,14 +105,14 @@ class Catalogue:
 
         Raises LeapModelNotFoundError with what was probably meant.
         """
-        found = self.exact(name)
-        if found is not None:
-            return found
-        begun = [entry.name for key, entry in self._entries.items() if key.startswith(name.lower())]
-        if len(begun) == 1:
-            return self._entries[begun[0].lower()]
-        if begun:
-            raise LeapModelNotFoundError(f"{name!r} could be {_some(begun)}", hint="write the whole name")
+        same_name = self.exact(name)
+        if same_name is not None:
+            return same_name
+        names = [entry.name for key, entry in self._entries.items() if key.startswith(name.lower())]
+        if len(names) == 1:
+            return self._entries[names[0].lower()]
+        if names:
+            raise LeapModelNotFoundError(f"{name!r} could be {_some(names)}", hint="write the whole name")
         near = self.suggestions(name)
         hint = f"did you mean {_some(near)}?" if near else "`leap models catalogue` lists the names that leap knows"
         raise LeapModelNotFoundError(f"there is no model {name!r}", hint=hint)
@@ -125,12 +125,14 @@ class Catalogue:
 
     def completions(self, incomplete: str) -> list[str]:
         """Names that begin with this, and with a colon in it, their quantizations."""
-        name, colon, begun = incomplete.partition(":")
+        name, colon, prefix = incomplete.partition(":")
         if not colon:
             return [entry.name for entry in self if entry.name.lower().startswith(name.lower())]
         entry = self.exact(name)
-        known = entry.quantizations if entry else ()
-        return [f"{name}:{quantization}" for quantization in known if quantization.startswith(begun.upper())]
+        quantization_names = entry.quantizations if entry else ()
+        return [
+            f"{name}:{quantization}" for quantization in quantization_names if quantization.startswith(prefix.upper())
+        ]
 
 
 def parse_catalogue(text: bytes, source: str) -> list[CatalogueEntry]:
@@ -151,8 +153,8 @@ def _entry(value: Any, at: str) -> CatalogueEntry:
     for key in value:
         if key not in KEYS:
             likely = likely_key(key, KEYS)
-            meant = f"; did you mean {likely!r}?" if likely else f"; there are {', '.join(KEYS)}"
-            raise LeapSerializationError(f"there is no such key{meant}", path=f"{at}.{key}")
+            advice = f"; did you mean {likely!r}?" if likely else f"; there are {', '.join(KEYS)}"
+            raise LeapSerializationError(f"there is no such key{advice}", path=f"{at}.{key}")
     for key, kinds in _TYPES.items():
         if key in value and (not isinstance(value[key], kinds) or isinstance(value[key], bool)):
             raise LeapSerializationError(f"{value[key]!r} has the wrong type", path=f"{at}.{key}")
@@ -190,7 +192,7 @@ _TYPES: dict[str, type] = {
 
 
 def _some(names: list[str]) -> str:
-    shown = names[:MOST_SUGGESTIONS]
-    rest = len(names) - len(shown)
-    listed = ", ".join(shown[:-1]) + (" or " if len(shown) > 1 else "") + shown[-1]
-    return f"{', '.join(shown)} and {rest} more" if rest else listed
+    first = names[:MOST_SUGGESTIONS]
+    rest = len(names) - len(first)
+    listed = ", ".join(first[:-1]) + (" or " if len(first) > 1 else "") + first[-1]
+    return f"{', '.join(first)} and {rest} more" if rest else listed

@@ -181,22 +181,22 @@ def _own_name(text: str) -> str:
 
 def _likely(text: str, quantization: str | None, catalogue: Catalogue, installed: Sequence[str]) -> Reference:
     """The only installed model or entry of the catalogue that begins so. Raises LeapModelNotFoundError."""
-    begun = {
+    directories = {
         directory
         for directory in installed
         if any(n.startswith(text.lower()) for n in _own_names(split_name(directory)))
     }
-    models = {split_name(directory).model for directory in begun}
+    models = {split_name(directory).model for directory in directories}
     if len(models) == 1 and not any(entry.name.lower().startswith(text.lower()) for entry in catalogue):
-        found = _installed_as(models.pop(), sorted(begun), quantization)
-        if found is not None:
-            return found
+        likely = _installed_as(models.pop(), sorted(directories), quantization)
+        if likely is not None:
+            return likely
     try:
         return CatalogueName(catalogue.find(text), quantization)
     except LeapModelNotFoundError as error:
         if installed and error.hint is not None:
-            shown = ", ".join(sorted(begun or installed, key=str.lower)[:MOST_NAMED])
-            raise LeapModelNotFoundError(error.message, hint=f"{error.hint}; installed: {shown}") from None
+            names = ", ".join(sorted(directories or installed, key=str.lower)[:MOST_NAMED])
+            raise LeapModelNotFoundError(error.message, hint=f"{error.hint}; installed: {names}") from None
         raise
 
 
@@ -262,8 +262,8 @@ def _url(text: str, scheme: str, endpoint: str) -> Reference:
 def bundle_refused(name: str, catalogue: Catalogue) -> LeapModelLoadingError:
     """Why an ExecuTorch bundle does not run here, and the GGUF to use instead."""
     stem = re.split(r"[\\/]", name)[-1].lower().replace("_", "-")
-    begun = [entry for entry in catalogue if stem.startswith(entry.name.lower().replace("_", "-"))]
-    entry = max(begun, key=lambda entry: len(entry.name), default=None)
+    entries = [entry for entry in catalogue if stem.startswith(entry.name.lower().replace("_", "-"))]
+    entry = max(entries, key=lambda entry: len(entry.name), default=None)
     instead = (
         f"use the GGUF instead: leap download {entry.name}"
         if entry

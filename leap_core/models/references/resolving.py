@@ -122,9 +122,9 @@ class _Resolver:
             entry = named.entry
             return self._of_repository(reference, entry.name, entry.repo, named.quantization, entry.default)
         if isinstance(named, Repository):
-            known = self.catalogue.exact(named.repo) or self.catalogue.of_repository(named.repo)
-            model = known.name if known else repository_model(named.repo)
-            default = known.default if known else None
+            catalogued = self.catalogue.exact(named.repo) or self.catalogue.of_repository(named.repo)
+            model = catalogued.name if catalogued else repository_model(named.repo)
+            default = catalogued.default if catalogued else None
             return self._of_repository(reference, model, named.repo, named.quantization, default)
         return self._of_origin(named, reference)
 
@@ -168,15 +168,15 @@ class _Resolver:
         if is_manifest(own):
             return self._of_manifest(own, directory.name)
         names = [path.name for path in directory.iterdir() if path.is_file()]
-        found = by_quantization(names)
+        files = by_quantization(names)
         models = {name_of(file).model.lower() for file in model_files(names)}
         if len(models) > 1:
             listed = ", ".join(sorted(model_files(names))[:4])
             raise LeapModelNotFoundError(f"{directory} holds several models: {listed}", hint="name one of the files")
-        best = preferred_quantization(found)
+        best = preferred_quantization(files)
         if best is None:
             raise LeapModelLoadingError(f"{directory} holds no GGUF model")
-        return self._of_gguf(directory / found[best])
+        return self._of_gguf(directory / files[best])
 
     def _of_gguf(self, path: Path) -> LocalModel:
         for manifest_path in (path.with_suffix(".json"), path.parent / f"{path.parent.name}.json"):
@@ -199,8 +199,8 @@ class _Resolver:
             files[role] = Path(where)
             if not files[role].is_file():
                 raise LeapModelNotFoundError(f"{path} names {value!r}, but there is no {where}")
-        found = model or files["model"]
-        return self._assemble(model_id, found, files, manifest, path)
+        weights = model or files["model"]
+        return self._assemble(model_id, weights, files, manifest, path)
 
     def _of_remote_manifest(self, path: Path) -> LocalModel:
         """A manifest on this disk whose files are URLs: the store has them, if they were downloaded."""
@@ -258,8 +258,8 @@ class _Resolver:
     def _of_origin(self, named: HubFile | Url, reference: str) -> LocalModel:
         for model in self.store.installed():
             record = model.manifest.record if model.manifest else {}
-            wanted = hub_url(named) if isinstance(named, HubFile) else named.url
-            if record.get("origin") == wanted:
+            origin = hub_url(named) if isinstance(named, HubFile) else named.url
+            if record.get("origin") == origin:
                 return self.of_installed(model)
         if isinstance(named, HubFile):
             cached = self.caches.files_of(named.repo)
@@ -268,19 +268,19 @@ class _Resolver:
         self._missing(reference, {}, None)
 
     def _missing(self, reference: str, installed: Mapping[str, object], quantization: str | None) -> NoReturn:
-        wanted = f":{quantization}" if quantization and not reference.endswith(quantization) else ""
-        message = f"the model {reference}{wanted} is not on this machine"
+        suffix = f":{quantization}" if quantization and not reference.endswith(quantization) else ""
+        message = f"the model {reference}{suffix} is not on this machine"
         if installed:
             message += f" (it is there in {', '.join(sorted(installed))})"
-        raise LeapModelNotDownloadedError(message, hint=f"leap download {reference}{wanted}")
+        raise LeapModelNotDownloadedError(message, hint=f"leap download {reference}{suffix}")
 
     def _missing_path(self, path: Path, reference: str) -> NoReturn:
         near: list[str] = []
         if path.parent.is_dir():
             from difflib import get_close_matches
 
-            found = (other for other in path.parent.iterdir() if other.suffix.lower() in (".gguf", ".json"))
-            names = [other.name for other in found if other.is_file()]
+            siblings = (other for other in path.parent.iterdir() if other.suffix.lower() in (".gguf", ".json"))
+            names = [other.name for other in siblings if other.is_file()]
             near = get_close_matches(path.name, names, 3, 0.6)
         hint = f"there is {', '.join(near)}" if near else None
         if hint is None and path.parent == (self.cwd or Path.cwd()):
