@@ -198,10 +198,10 @@ run_call(LeapFunction("f", "", call=Command(line)), LeapFunctionCall("f", {}), T
 def test_a_tool_and_what_it_started_end_with_this_process(tmp_path: Path, end: signal.Signals):
     note = tmp_path / "pids"
     process = subprocess.Popen([sys.executable, "-c", WAITS, str(note)])
-    pids = within(20, lambda: note.exists() and len(note.read_text().split()) == 2 and note.read_text().split())
+    pids = within(60, lambda: note.exists() and len(note.read_text().split()) == 2 and note.read_text().split())
     process.send_signal(end)
-    process.wait(10)
-    assert within(10, lambda: not any(is_running(int(pid)) for pid in pids))
+    process.wait(60)
+    assert within(60, lambda: not any(is_running(int(pid)) for pid in pids))
 
 
 def within(seconds: float, condition: Callable[[], Any]) -> Any:
