@@ -32,8 +32,9 @@ from leap_core.options import GenerationOptions
 from leap_core.storage.locks import locked
 
 from . import processes
-from .test_worker import ENDLESS, running_with_output, until
+from .test_worker import ENDLESS, running_with_output
 from .torture import ROOT
+from .waiting import until
 
 pytestmark = [
     pytest.mark.skipif(not model_path().is_file(), reason="the built-in model has not been trained yet"),

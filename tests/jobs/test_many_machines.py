@@ -25,7 +25,7 @@ from leap_core.errors import LeapJobError, LeapModelNotFoundError, LeapUnavailab
 from leap_core.options import GenerationOptions
 
 from . import processes
-from .test_worker import until
+from .waiting import until
 
 pytestmark = [
     pytest.mark.skipif(not model_path().is_file(), reason="the built-in model has not been trained yet"),

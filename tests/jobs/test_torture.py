@@ -36,8 +36,7 @@ def test_nothing_is_lost_and_nothing_is_twice_when_processes_are_killed(tmp_path
 
 
 def test_nothing_is_lost_and_nothing_is_twice_over_three_machines(own_postgres, tmp_path):
-    torture = MachinesTorture(tmp_path / "machines", own_postgres, rounds=3, lines=36, generations=4, seed=3)
-    torture.run()
+    MachinesTorture(tmp_path / "machines", own_postgres, acts=3, lines=36, generations=4, seed=3).run()
 
 
 @pytest.mark.parametrize("each", [25])

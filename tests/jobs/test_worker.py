@@ -34,6 +34,7 @@ from leap_core.storage.locks import locked
 
 from . import processes
 from .torture import ROOT
+from .waiting import until
 
 pytestmark = [
     pytest.mark.skipif(not model_path().is_file(), reason="the built-in model has not been trained yet"),
@@ -57,14 +58,6 @@ def jobs(leap_home):
     while processes.of_home(leap_home) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert processes.of_home(leap_home) == {}, "a process was left behind"
-
-
-def until(condition, seconds: float = 60.0):
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.01)
-    return found
 
 
 def running_with_output(jobs: JobsClient, id: str):

