@@ -2,9 +2,10 @@
 
 Only the worker starts it.
 
-It reads one JSON line an attempt from its standard input, and writes one when that has ended. It keeps the model of
-the last generation loaded. When its standard input ends, the worker has let it go or is dead, and it ends at once:
-what it was doing is fenced off and done again by the next worker.
+It reads one JSON line an attempt from its standard input, and writes one when that has ended. When its standard input
+ends, the worker has let it go or is dead, and it ends at once: what it was doing is fenced off and done again by the
+next worker. So its first thread does nothing but read; what takes time, imports and connections included, is done in
+others.
 """
 
 from __future__ import annotations
@@ -15,43 +16,14 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
-from leap_core.opening import HostUse, open_runner
-from leap_core.options import ModelLoadingOptions
-from leap_core.runner.contract import ModelRunner
-
-from ..configuration import JobsConfiguration
-from ..submission.variables import variables_of
-from ..table.batch_rows import BatchRows
-from ..table.job import BATCH, SHARD, Ending, Job
-from ..table.table import Table
-from .attempt import Attempt, Attempts
-from .log import log
-from .outcomes import run_attempt
-from .tasks import OpenModel, batch, generate
+if TYPE_CHECKING:
+    from .model_work import ModelWork
 
 LIFE_SECONDS = 1.0
-
-
-class Models:
-    """The one model that generations in this process share, loaded when the first of them comes."""
-
-    def __init__(self) -> None:
-        self._guard = threading.Lock()
-        self._runner: ModelRunner | None = None
-
-    @contextmanager
-    def lend(self, reference: str, options: ModelLoadingOptions, *, open_model: OpenModel) -> Iterator[ModelRunner]:
-        """The worker gives a process attempts of one model only, so the first reference is everybody's."""
-        with self._guard:
-            if self._runner is None:
-                self._runner = open_model(reference, options)
-            runner = self._runner
-        yield runner
 
 
 def main(owner: str) -> None:
@@ -60,39 +32,41 @@ def main(owner: str) -> None:
         signal.signal(number, signal.SIG_IGN)  # the worker decides when this ends
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what llama.cpp prints must not look like an answer
-    guard = threading.Lock()
+    guard, starting = threading.Lock(), threading.Lock()
+    started: list[ModelWork] = []
 
     def answer(value: Mapping[str, object]) -> None:
         with guard:
             answers.write(json.dumps(value) + "\n")
 
-    threading.Thread(target=_show_life, args=(answer,), name="leap-life", daemon=True).start()
-    configuration = JobsConfiguration.from_environment()
-    table, output = Table(configuration.table_place), Table(configuration.table_place, durable=False)
-    attempts = Attempts(output, owner, configuration.lease_seconds)
-    models = Models()
-
     def work(id: str, number: int, model: str | None) -> None:
+        with starting:
+            if not started:
+                started.append(_start(owner))
         try:
-            job = table.get(id)
-            if job is not None and job.attempt == number:
-                parameters = job.parameters if model is None else {**job.parameters, "model": model}
-                work_on(replace(job, parameters=parameters))
+            started[0].do(id, number, model)
         finally:  # whatever happened: the worker waits for it
             answer({"id": id, "attempt": number})
 
-    def work_on(job: Job) -> None:
-        attempt = attempts.begin(job)
-        try:
-            run_attempt(attempt, table, _task(attempt, models, output))
-        finally:
-            attempts.over(attempt)
-
+    threading.Thread(target=_show_life, args=(answer,), name="leap-life", daemon=True).start()
     for line in sys.stdin.buffer:
         request = json.loads(line)
         arguments = (request["id"], request["attempt"], request.get("model"))
         threading.Thread(target=work, args=arguments, daemon=True).start()
     os._exit(0)
+
+
+def _start(owner: str) -> ModelWork:
+    """Ends the process where it cannot work: the worker sees that."""
+    from .log import log_traceback
+
+    try:
+        from .model_work import ModelWork
+
+        return ModelWork(owner)
+    except BaseException:
+        log_traceback()
+        os._exit(1)
 
 
 def _show_life(answer: Callable[[Mapping[str, object]], None]) -> None:
@@ -101,19 +75,6 @@ def _show_life(answer: Callable[[Mapping[str, object]], None]) -> None:
         with suppress(OSError, ValueError):
             answer({"alive": True})
         time.sleep(LIFE_SECONDS)
-
-
-def _task(attempt: Attempt, models: Models, table: Table) -> partial[Ending]:
-    parameters = attempt.job.parameters
-    host = HostUse.USE if parameters.get("host", True) else HostUse.NEVER
-    opening = partial(open_runner, host=host, variables=variables_of(parameters), on_warning=log)
-    if attempt.job.kind == SHARD:
-        from .shards import shard
-
-        return partial(shard, rows=BatchRows(table.database), load=partial(models.lend, open_model=opening))
-    if attempt.job.kind == BATCH:
-        return partial(batch, open_model=opening)
-    return partial(generate, load=partial(models.lend, open_model=opening))
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ def worker(leap_home):
     until(lambda: worker.configuration.worker_state.exists())
     yield worker
     worker.stop.set()
-    thread.join(20)
+    thread.join(60)
     assert not thread.is_alive()
 
 
@@ -101,9 +101,7 @@ def test_a_queue_damaged_behind_its_first_page_is_made_anew(jobs):
     with jobs.configuration.queue.open("r+b") as file:
         file.seek(4096)
         file.write(b"\xff" * (file.seek(0, os.SEEK_END) - 4096 and 40_000))
-    begun = time.monotonic()
     assert jobs.wait(jobs.generate("Hi", options=SHORT), 60).state is State.SUCCEEDED
-    assert time.monotonic() - begun < 30
     assert jobs.wait(jobs.generate("Hi", options=SHORT), 60).state is State.SUCCEEDED
     assert jobs.configuration.worker_log.stat().st_size < 10_000
     with closing(sqlite3.connect(jobs.configuration.queue)) as queue:
@@ -161,7 +159,7 @@ def test_a_process_that_gives_no_sign_of_life_is_killed_and_its_job_begun_anew(w
         id = client.generate("Count.", options=ENDLESS)
         running_with_output(client, id)
         os.kill(model_process(leap_home), signal.SIGSTOP)
-        until(lambda: client.get(id).attempt == 2, 40)
+        until(lambda: client.get(id).attempt == 2)
         assert "no sign of life" in client.get(id).error["message"]
         until(lambda: any(event.attempt == 2 for event in client.events(id)))
         client.cancel(id)
@@ -182,30 +180,30 @@ def test_stopping_a_worker_that_hangs_kills_it_and_its_processes(jobs, leap_home
     os.kill(model_process(leap_home), signal.SIGSTOP)
     os.kill(jobs.worker()["pid"], signal.SIGSTOP)
     assert jobs.stop_worker() and not is_running(jobs.configuration)
-    until(lambda: not processes.of_home(leap_home), 10)
+    until(lambda: not processes.of_home(leap_home))
 
 
-def test_an_idle_process_that_hangs_does_not_hold_up_the_end_of_the_worker(jobs, leap_home):
+def test_an_idle_process_that_hangs_does_not_hold_up_the_end_of_the_worker(jobs, leap_home, monkeypatch):
     assert jobs.wait(jobs.generate("Hi", options=SHORT), 60).state is State.SUCCEEDED
     os.kill(model_process(leap_home), signal.SIGSTOP)
-    begun = time.monotonic()
+    monkeypatch.setattr(keeper, "STOP_SECONDS", 60.0)
     assert jobs.stop_worker()
-    assert time.monotonic() - begun < 9, "it was killed, and the worker was not"
-    until(lambda: not processes.of_home(leap_home), 10)
+    assert not jobs.configuration.worker_state.exists(), "a worker that is killed leaves its state"
+    until(lambda: not processes.of_home(leap_home))
 
 
-def test_a_job_that_does_not_stop_costs_its_neighbours_nothing(worker, leap_home, monkeypatch):
+def test_a_job_that_does_not_stop_costs_its_neighbours_nothing(worker, leap_home, tmp_path, monkeypatch):
     monkeypatch.setattr(model_processes, "STOP_SECONDS", 0.5)
     # A model process that answers everything but the first request.
     deaf = (
-        "import json, sys, threading, time\n"
+        "import json, os, sys, threading, time\n"
         "from jobs.configuration import JobsConfiguration\n"
         "from jobs.table.job import Claim, Ending, State\n"
         "from jobs.table.table import Table\n"
         "table = Table(JobsConfiguration.from_environment().table)\n"
         "first = json.loads(sys.stdin.readline())\n"
         "second = json.loads(sys.stdin.readline())\n"
-        "for _ in range(80):\n"
+        "while not os.path.exists(os.environ['ANSWER_NOW']):\n"
         "    print(json.dumps({'alive': True}), flush=True)\n"
         "    time.sleep(0.1)\n"
         "table.finish(Claim(second['id'], second['attempt'], sys.argv[1]), Ending(State.SUCCEEDED, {}))\n"
@@ -214,14 +212,15 @@ def test_a_job_that_does_not_stop_costs_its_neighbours_nothing(worker, leap_home
     )
     monkeypatch.setattr(model_processes, "module_command", lambda _, owner: [sys.executable, "-c", deaf, owner])
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("ANSWER_NOW", str(tmp_path / "now"))
     with JobsClient(autostart=False) as client:
         first = client.generate("Hi", options=SHORT)
         until(lambda: client.get(first).state is State.RUNNING)
-        time.sleep(0.3)
         second = client.generate("Hi", options=SHORT)
         until(lambda: client.get(second).state is State.RUNNING)
         assert client.cancel(first).state is State.CANCELLED
         assert client.get(second).state is State.RUNNING, "it was to go on"
+        (tmp_path / "now").touch()
         ended = client.wait(second, 60)
     assert (ended.state, ended.attempt) == (State.SUCCEEDED, 1)
 
@@ -309,15 +308,17 @@ def test_two_directories_with_one_queue_hear_their_own_messages_only(tmp_path):
 
 def test_an_idle_worker_sleeps(jobs):
     pid = jobs.start_worker()["pid"]
-    time.sleep(1.0)
 
     def switches() -> int:
         lines = [line for path in Path(f"/proc/{pid}/task").glob("*/status") for line in path.read_text().splitlines()]
         return sum(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
 
-    before = switches()
-    time.sleep(3.0)
-    assert switches() - before < 3 * 40, "it looked into its queues again and again"
+    def is_quiet() -> bool:
+        before = switches()
+        time.sleep(1.0)
+        return switches() - before < 40
+
+    until(is_quiet)  # it still starts; a worker that looks into its queues again and again is never quiet
 
 
 def test_ten_thousand_jobs_are_cancelled_by_one_statement(leap, leap_home):
@@ -332,9 +333,8 @@ def test_ten_thousand_jobs_are_cancelled_by_one_statement(leap, leap_home):
         assert client.get(running.id).cancel_requested
         assert client.table.counts() == {("generate", State.CANCELLED): 4999, ("generate", State.RUNNING): 1}
         client.table.add([NewJob("generate", {"label": "x"})] * 2000)
-        begun = time.monotonic()
         done = leap("jobs", "cancel", "--all", "--no-wait", "--format", "quiet")
-        assert done.code == 0 and len(done.stdout.splitlines()) == 2001 and time.monotonic() - begun < 20
+        assert done.code == 0 and len(done.stdout.splitlines()) == 2001
 
 
 def test_rows_of_another_leap_are_passed_over(jobs, leap):

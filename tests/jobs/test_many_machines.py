@@ -50,7 +50,7 @@ class Machine:
 
     def stop(self) -> None:
         self.keeper.stop()
-        until(lambda: not processes.of_home(self.home), 15)
+        until(lambda: not processes.of_home(self.home))
 
     def client(self) -> JobsClient:
         return JobsClient(self.variables)
@@ -106,10 +106,9 @@ def test_answers_come_from_a_machine_and_go_to_another(machines, jobs_url):
         (row,) = jobs.workers()
         assert row.is_alive and row.models[job.model] == "builtin"
         assert not (laptop.home / "jobs.db").exists()
-        begun = time.monotonic()
         long = jobs.generate("Count.", options=GenerationOptions(logit_bias={2: -1e9, 7: -1e9}))
         until(lambda: jobs.events(long))
-        assert jobs.cancel(long).state is State.CANCELLED and time.monotonic() - begun < 30
+        assert jobs.cancel(long).state is State.CANCELLED
 
 
 def test_a_batch_is_shared_out_and_written_where_it_is_wanted(machines, tmp_path, jobs_url):
@@ -200,7 +199,7 @@ def test_a_worker_that_is_stopped_past_its_lease_loses_its_job_and_can_no_longer
         for each in [pid, *processes.named(one.home, "model_process")]:
             os.kill(each, signal.SIGSTOP)
         two.start()
-        until(lambda: jobs.get(id).attempt == 2 and jobs.get(id).worker and "/two:" in jobs.get(id).worker, 40)
+        until(lambda: jobs.get(id).attempt == 2 and jobs.get(id).worker and "/two:" in jobs.get(id).worker)
         with Table(jobs_url) as table, pytest.raises(Fenced):
             table.write(Claim(id, 1, owner), 10_000, [{"zombie": True}])
         for each in [pid, *processes.named(one.home, "model_process")]:
@@ -221,7 +220,7 @@ def test_a_drained_worker_ends_after_its_work(machines):
         assert jobs.drain([machine.configuration.worker_id]) == 1
         later = jobs.generate("Hi", options=SHORT)
         assert jobs.wait(id, 60).state is State.SUCCEEDED
-        until(lambda: not jobs.worker()["running"], 30)
+        until(lambda: not jobs.worker()["running"])
         assert jobs.get(later).state is State.QUEUED and jobs.workers() == []
         jobs.cancel(later)
 
@@ -296,7 +295,7 @@ def test_a_transaction_that_a_stopped_machine_left_open_is_ended(jobs_url, monke
 
         def stuck() -> None:
             stopped.database.change("UPDATE jobs SET priority=1 WHERE id=:id", {"id": id})
-            until(lambda: other.claim_next("generate", Claimant("me", "me", "here")), 10)
+            until(lambda: other.claim_next("generate", Claimant("me", "me", "here")))
             raise ZeroDivisionError  # not to be repeated
 
         with pytest.raises(ZeroDivisionError):

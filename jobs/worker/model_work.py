@@ -1,0 +1,77 @@
+"""What a model process does with the attempts that it is given. It keeps the model of the last generation loaded."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+
+from leap_core.opening import HostUse, open_runner
+from leap_core.options import ModelLoadingOptions
+from leap_core.runner.contract import ModelRunner
+
+from ..configuration import JobsConfiguration
+from ..submission.variables import variables_of
+from ..table.batch_rows import BatchRows
+from ..table.job import BATCH, SHARD, Ending, Job
+from ..table.table import Table
+from .attempt import Attempts
+from .log import log
+from .outcomes import run_attempt
+from .tasks import OpenModel, batch, generate
+
+
+class Models:
+    """The one model that generations in this process share, loaded when the first of them comes."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._runner: ModelRunner | None = None
+
+    @contextmanager
+    def lend(self, reference: str, options: ModelLoadingOptions, *, open_model: OpenModel) -> Iterator[ModelRunner]:
+        """The worker gives a process attempts of one model only, so the first reference is everybody's."""
+        with self._guard:
+            if self._runner is None:
+                self._runner = open_model(reference, options)
+            runner = self._runner
+        yield runner
+
+
+class ModelWork:
+    """The work of ``owner``'s process on the table that its environment leads to. Raises LeapError where that cannot
+    be opened."""
+
+    def __init__(self, owner: str) -> None:
+        configuration = JobsConfiguration.from_environment()
+        self._table = Table(configuration.table_place)
+        self._output = Table(configuration.table_place, durable=False)
+        self._attempts = Attempts(self._output, owner, configuration.lease_seconds)
+        self._models = Models()
+
+    def do(self, id: str, number: int, model: str | None) -> None:
+        """Work on an attempt until it has ended, with the model of this name, or the job's own where it is None."""
+        job = self._table.get(id)
+        if job is None or job.attempt != number:
+            return
+        if model is not None:
+            job = replace(job, parameters={**job.parameters, "model": model})
+        attempt = self._attempts.begin(job)
+        try:
+            run_attempt(attempt, self._table, self._task(job))
+        finally:
+            self._attempts.over(attempt)
+
+    def _task(self, job: Job) -> partial[Ending]:
+        host = HostUse.USE if job.parameters.get("host", True) else HostUse.NEVER
+        opening = partial(open_runner, host=host, variables=variables_of(job.parameters), on_warning=log)
+        if job.kind == SHARD:
+            from .shards import shard
+
+            load = partial(self._models.lend, open_model=opening)
+            return partial(shard, rows=BatchRows(self._output.database), load=load)
+        if job.kind == BATCH:
+            return partial(batch, open_model=opening)
+        return partial(generate, load=partial(self._models.lend, open_model=opening))
