@@ -60,6 +60,7 @@ class SessionFlags:
         """The session that is continued or begun. Raises LeapSessionError where there is none to continue, and
         LeapError when the file of sessions cannot be used although it was asked for."""
         from leap_core.sessions.recorder import SessionRecorder
+        from leap_core.storage.sqlite import has_tables
 
         required = self.continues or bool(self.save)
         recorder = SessionRecorder(env.directories.sessions_file, Output(env).warning, self.name, required)
@@ -71,7 +72,8 @@ class SessionFlags:
                 recorder.resume(last=self.continue_last)
         except LeapError as error:
             recorder.close()
-            if required:
+            # Without any session to continue, the answer is worth more than its being kept.
+            if required and (self.continue_last or has_tables(recorder.file)):
                 raise
             recorder.not_saved(error)
         if self.save is False:

@@ -106,6 +106,23 @@ def wrap_sqlite_errors(path: Path, what: str) -> Iterator[None]:
         raise LeapError(f"{what} {path} cannot be used: {error}", hint=hint) from None
 
 
+VERSION_AT = 60
+"""Where the user version stands in a file: https://www.sqlite.org/fileformat.html#the_database_header"""
+
+
+def has_tables(path: Path) -> bool:
+    """Whether the file at ``path`` may hold rows: a disk without room leaves a file that no migration has reached."""
+    try:
+        with_log = path.with_name(path.name + "-wal")
+        with path.open("rb") as file:
+            version = file.read(VERSION_AT + 4)[VERSION_AT:]
+        return any(version) or (with_log.exists() and with_log.stat().st_size > 0)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+
+
 def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
     """SQLite does not wait by itself when several processes make this switch at once."""
     deadline = time.monotonic() + BUSY_SECONDS

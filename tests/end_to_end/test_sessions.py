@@ -87,3 +87,12 @@ def test_a_full_disk_costs_the_session_and_not_the_answer(program, shell):
     assert done.returncode == 1 and "leap: warning: this conversation is not saved: " in done.stderr
     assert "make room" in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a limit on files")
+@pytest.mark.parametrize("command", [f"printf '{QUESTION}\\n' | leap chat -m builtin", f"leap generate '{QUESTION}'"])
+def test_a_disk_without_room_for_any_session_still_gives_the_answer(shell, command):
+    done = shell(f"trap '' XFSZ; ulimit -f 4; {command} --session x")
+    assert "Paris" in done.stdout
+    assert done.returncode == 1 and "leap: warning: this conversation is not saved: " in done.stderr
+    assert "Traceback" not in done.stderr
