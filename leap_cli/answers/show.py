@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 
@@ -42,11 +42,13 @@ def show_answer(
     markdown: bool = False,
     calls: Calls | None = None,
     before_first: Callable[[], object] | None = None,
+    more: Mapping[str, object] | None = None,
 ) -> Complete:
     """Generate and show. Ctrl-C ends the answer early and what has come is kept.
 
     ``markdown``: the text is Markdown, and a terminal shows it so.
     ``calls``: how calls of functions are shown, when leap runs them itself; None prints them as the answer.
+    ``more``: what a JSON document holds besides.
     ``before_first`` runs once the model has begun to answer, so that a request it refuses gives nothing but the error.
     """
     writer = _Writer(output, streaming and output.format in (Format.TEXT, Format.JSONL), show_thinking, calls, markdown)
@@ -69,7 +71,7 @@ def show_answer(
     complete = require_complete(complete)
     if output.format is Format.JSON:
         made = {"calls": calls.made} if calls is not None and calls.made else {}
-        output.document({"model": model, **made, **_without_type(complete)})
+        output.document({"model": model, **made, **_without_type(complete), **(more or {})})
     for warning in warnings:
         output.warning(warning)
     _remark(complete, output, show_stats)

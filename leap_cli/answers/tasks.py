@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from leap_core.errors import LeapError, LeapGenerationError
+from leap_core.errors import LeapError
 from leap_core.responses import Complete, GenerationFinishReason
 
 from ..framework.interrupts import stopping_on_interrupt
@@ -16,12 +16,8 @@ if TYPE_CHECKING:
     from leap_core.runner.contract import ModelRunner
 
 
-class Interrupted(LeapGenerationError):
-    """Ctrl-C ended a task."""
-
-
 def answer_text(runner: ModelRunner, messages: Sequence[ChatMessage], options: GenerationOptions) -> str:
-    """The text of the answer. Raises LeapError; Interrupted after Ctrl-C."""
+    """The text of the answer. Raises LeapError; KeyboardInterrupt after Ctrl-C."""
     complete = None
     generation = runner.start(messages, (), options)
     with stopping_on_interrupt(generation.stop):
@@ -31,18 +27,16 @@ def answer_text(runner: ModelRunner, messages: Sequence[ChatMessage], options: G
         finally:
             generation.close()
     if complete is None or complete.finish_reason is GenerationFinishReason.INTERRUPTED:
-        raise Interrupted("interrupted before the answer was complete")
+        raise KeyboardInterrupt
     return complete.full_message.text
 
 
 def answers_or_problem(
     runner: ModelRunner, prompts: Sequence[Sequence[ChatMessage]], options: GenerationOptions
 ) -> tuple[list[str], str | None]:
-    """The answers to all prompts, or why one of them failed, so that other texts go on. Raises Interrupted."""
+    """The answers to all prompts, or why one of them failed, so that other texts go on."""
     try:
         return [answer_text(runner, messages, options) for messages in prompts], None
-    except Interrupted:
-        raise
     except LeapError as error:
         return [], error.message
 

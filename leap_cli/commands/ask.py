@@ -64,7 +64,6 @@ def command(
     As many passages as the model's context has room for are given to it. The answer goes to stdout, the sources to
     stderr (in json they are part of the document).
     """
-    from leap_core.responses import Complete
     from leap_core.search.answering import prompt_of
 
     from ..answers.passages import find_passages
@@ -96,24 +95,20 @@ def command(
             output.warning("no passage fits, so the model answers from what it knows")
         conversation = runner.create_conversation_from_history(messages[:-1])
         records = [_record(source) for source in sources]
-        if output.format is Format.JSON:
-            complete = [
-                response
-                for response in conversation.generate_response(messages[-1], options)
-                if isinstance(response, Complete)
-            ][-1]
-            answer = {key: value for key, value in complete.to_json().items() if key != "type"}
-            output.document({"model": runner.model_id, **answer, "sources": records})
-            return ExitCode.DONE
-        show_answer(conversation.generate_response(messages[-1], options), output, model=runner.model_id)
+        more = {"sources": records}
+        stream = conversation.generate_response(messages[-1], options)
+        complete = show_answer(stream, output, model=runner.model_id, more=more)
+    code = ExitCode.INTERRUPTED if complete.finish_reason.value == "interrupted" else ExitCode.DONE
+    if output.format is Format.JSON:
+        return code
     if output.format is Format.JSONL:
-        output.event({"type": "sources", "sources": records})
-        return ExitCode.DONE
+        output.event({"type": "sources", **more})
+        return code
     for record in records:
         output.note(f"[{record['number']}] {record['file']}:{record['line']}")
         if show_sources:
             output.aside("".join(f"    {line}\n" for line in str(record["text"]).splitlines()))
-    return ExitCode.DONE
+    return code
 
 
 def _answer_nothing(output: Output) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ import click
 from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
-from ..framework.interrupts import stopping_on_interrupt
+from ..framework.interrupts import cancelling_on_interrupt
 from ..framework.output import Format, Output
 from ..input.prompt import read_text
 from ..input.text_files import read_text_file
@@ -94,8 +93,10 @@ def command(
     if tokens and (target is not None or options["pooling"] or options["dimensions"]):
         raise click.UsageError("--tokens goes without --output, --pooling and --dimensions")
     items = _items(env, output, texts, files, lines)
-    stop = threading.Event()
-    with open_embedder(env, model or BUILTIN_EMBED, cpu_threads=cpu_threads) as runner, stopping_on_interrupt(stop.set):
+    with (
+        open_embedder(env, model or BUILTIN_EMBED, cpu_threads=cpu_threads) as runner,
+        cancelling_on_interrupt() as stop,
+    ):
         progress = _progress(output, len(items))
         content = [text for _, text in items]
         common = {"kind": options["kind"], "prefix": options["prefix"], "too_long": options["too_long"]}

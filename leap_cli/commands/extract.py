@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import click
@@ -44,7 +46,10 @@ def command(env: Environment, /, schema: str, errors: str | None, **flags: Any) 
     shape = all_optional(document)
     values = {"fields": fields_of_schema(document), "schema": json.dumps(shape)}
     failures: list[dict[str, str]] = []
-    with task.opened() as (runner, wording):
+    with ExitStack() as stack:
+        if errors is not None:
+            stack.callback(_write_failures, env.cwd / errors, failures)  # also of those before Ctrl-C
+        runner, wording = stack.enter_context(task.opened())
         options = wording.generation_options(json_schema_constraint=json.dumps(shape), inject_schema_into_prompt=False)
 
         def messages(text: str) -> list[Any]:
@@ -63,7 +68,8 @@ def command(env: Environment, /, schema: str, errors: str | None, **flags: Any) 
             else:
                 failures.append({"source": name, "error": problem, "text": text})
                 output.warning(f"{name}: {problem}")
-    if errors is not None:
-        lines = [json.dumps(failure, ensure_ascii=False) + "\n" for failure in failures]
-        (env.cwd / errors).write_text("".join(lines), encoding="utf-8")
     return ExitCode.JOB if failures else ExitCode.DONE
+
+
+def _write_failures(path: Path, failures: list[dict[str, str]]) -> None:
+    path.write_text("".join(json.dumps(failure, ensure_ascii=False) + "\n" for failure in failures), encoding="utf-8")

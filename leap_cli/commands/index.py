@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ import click
 from ..exit_codes import ExitCode
 from ..framework.click_classes import LeapGroup, leap_group
 from ..framework.environment import Environment
-from ..framework.interrupts import stopping_on_interrupt
+from ..framework.interrupts import cancelling_on_interrupt
 from ..framework.output import Format, Output
 from ..options.embedding import BUILTIN_EMBED, embedding_model_flag, full_reference, open_embedder, threads_flag
 from ..options.output_format import FormatChoice
@@ -180,12 +179,11 @@ def _update(env: Environment, indexes: Indexes, name: str, settings: IndexSettin
     from leap_core.search.updating import update_index
 
     output = Output(env)
-    stop = threading.Event()
     with ExitStack() as stack:
         runner = None
         if settings.model is not None:
             runner = stack.enter_context(open_embedder(env, settings.model, cpu_threads=cpu_threads))
-        stack.enter_context(stopping_on_interrupt(stop.set))
+        stop = stack.enter_context(cancelling_on_interrupt())
         update = update_index(
             indexes.path_of(name),
             settings,
@@ -195,8 +193,6 @@ def _update(env: Environment, indexes: Indexes, name: str, settings: IndexSettin
         )
     for path, reason in list(update.skipped.items())[:20]:
         output.warning(f"{path} is left out: {reason}")
-    if stop.is_set():
-        raise KeyboardInterrupt
     counts = f"{update.added} new, {update.changed} changed, {update.removed} gone, {update.unchanged} as before"
     output.text(f"{name}\n")
     output.note(f"{counts}; {update.embedded} passages embedded")

@@ -84,5 +84,21 @@ def stopping_on_interrupt(stop: Callable[[], object]) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+@contextmanager
+def cancelling_on_interrupt() -> Iterator[threading.Event]:
+    """Gives the event that the first press within the block sets; KeyboardInterrupt then takes the place of whatever
+    the work says that the event ended."""
+    cancelled = threading.Event()
+    try:
+        with stopping_on_interrupt(cancelled.set):
+            yield cancelled
+    except Exception:
+        if cancelled.is_set():
+            raise KeyboardInterrupt from None
+        raise
+    if cancelled.is_set():
+        raise KeyboardInterrupt
+
+
 def _raise(_presses_before: int) -> None:
     raise KeyboardInterrupt

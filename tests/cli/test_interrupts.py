@@ -9,7 +9,11 @@ import threading
 import pytest
 
 from leap_cli.framework.interrupts import raising_on_interrupt, stopping_on_interrupt
+from leap_cli.main import main
+from leap_core.errors import LeapGenerationError
+from leap_core.media.wav_writer import wav_of
 from leap_core.testing import Script, Stall
+from leap_core.testing.hashed_words import HashedWordsRunner
 
 pytestmark = pytest.mark.skipif(
     signal.getsignal(signal.SIGINT) is not signal.default_int_handler, reason="SIGINT is ignored here"
@@ -78,3 +82,72 @@ def test_a_question_during_an_answer_is_left_with_ctrl_c():
         signal.raise_signal(signal.SIGINT)
         assert stopped.wait(20), "the next press stops the answer"
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["extract", "--json-schema", "name"],
+        ["summarize"],
+        ["translate", "--to", "de"],
+        ["redact"],
+        ["classify", "--labels", "a,b"],
+        ["decide", "Is it?", "--score", "1..3"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_ctrl_c_ends_a_task(leap, command):
+    stall = Stall()
+    runner = leap.script(["half", stall, "never"])
+    interrupt_at(stall)
+    done = leap(*command, "-m", "some", stdin="Ann lives in Rome.")
+    assert (done.code, done.stdout, done.stderr) == (130, "", "")
+    assert runner.is_unloaded
+
+
+def test_what_failed_before_ctrl_c_is_kept(leap, tmp_path):
+    stall = Stall()
+    leap.script([LeapGenerationError("no")], ["{", stall, "never"])
+    interrupt_at(stall)
+    command = ["extract", "--json-schema", "name", "--lines", "--errors", "failed.jsonl", "-m", "some"]
+    assert leap(*command, stdin="one\ntwo\n").code == 130
+    assert json.loads((tmp_path / "failed.jsonl").read_text())["text"] == "one"
+
+
+@pytest.mark.parametrize("format", ["text", "json", "jsonl"])
+def test_ctrl_c_ends_an_answer_from_files_and_keeps_its_sources(leap, tmp_path, format):
+    (tmp_path / "rome.txt").write_text("Rome is the capital of Italy.\n")
+    assert leap("index", "make", "notes", "rome.txt", "--words-only").code == 0
+    stall = Stall()
+    leap.script(["half", stall, "never"])
+    interrupt_at(stall)
+    done = leap("ask", "notes", "capital of Italy?", "-m", "some", "--format", format)
+    assert done.code == 130 and "half" in done.stdout
+    assert "rome.txt" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("command", [["embed", "a text"], ["index", "make", "notes", "a.txt"]], ids=lambda w: w[0])
+def test_ctrl_c_ends_the_making_of_vectors(leap, tmp_path, command):
+    (tmp_path / "a.txt").write_text("some words\n")
+    stall = Stall()
+
+    class Slow(HashedWordsRunner):
+        def embed_tokens(self, texts, kind="document", *, cancelled=None, **more):
+            stall.reached.set()
+            assert cancelled.wait(20)
+            return super().embed_tokens(texts, kind, cancelled=cancelled, **more)
+
+    env = leap.environment("", terminal=False, stdin_terminal=False)
+    env.load_embedder = lambda reference, options, env: Slow()
+    interrupt_at(stall)
+    assert (main(command, env), env.stdout.getvalue(), env.stderr.getvalue()) == (130, "", "")
+
+
+def test_ctrl_c_ends_a_transcription(leap, tmp_path):
+    (tmp_path / "a.wav").write_bytes(wav_of([0.3, -0.3] * 8000, 16_000))
+    stall = Stall()
+    runner = leap.script(["half", stall, "never"])
+    interrupt_at(stall)
+    done = leap("transcribe", "-m", "some", "a.wav")
+    assert done.code == 130 and "never" not in done.stdout
+    assert runner.is_unloaded
