@@ -174,6 +174,8 @@ class Complete(MessageResponse):
     stats: GenerationStats | None = None
     warnings: tuple[str, ...] = ()
     logprobs: tuple[TokenLogprob, ...] = ()
+    prompt_logprobs: tuple[TokenLogprob, ...] = ()
+    """Of the prompt's tokens after its first, where that was asked for."""
 
     def to_json(self) -> JsonObject:
         value: JsonObject = {
@@ -187,6 +189,8 @@ class Complete(MessageResponse):
             value["warnings"] = list(self.warnings)
         if self.logprobs:
             value["logprobs"] = {"content": [each.to_json() for each in self.logprobs]}
+        if self.prompt_logprobs:
+            value["prompt_logprobs"] = {"content": [each.to_json() for each in self.prompt_logprobs]}
         return value
 
 
@@ -261,6 +265,7 @@ def _read_complete(value: JsonObject, path: str) -> MessageResponse:
         None if stats is None else stats_from_json(stats, f"{path}.stats"),
         tuple(text_at(warning, f"{where}[{n}]") for n, warning in enumerate(warnings)),
         _read_logprobs(value.get("logprobs"), f"{path}.logprobs"),
+        _read_logprobs(value.get("prompt_logprobs"), f"{path}.prompt_logprobs"),
     )
 
 

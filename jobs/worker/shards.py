@@ -92,7 +92,7 @@ def shard(attempt: Attempt, rows: BatchRows, load: Load) -> Ending:
                 if isinstance(outcome, LeapError):
                     result = Result(line.key, custom_id, runner.model_id, created, error=error_record(outcome))
                 else:
-                    result = Result(line.key, custom_id, runner.model_id, created, response=outcome.to_json())
+                    result = Result.of_answers((line.key, custom_id, runner.model_id, created), outcome)
                 results.add(line, result)
                 answered += 1
         results.flush()

@@ -5,14 +5,18 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Iterator
+from typing import TypeAlias
 
 from ..errors import LeapError, LeapQueueFullError, LeapUnavailableError
 from ..openai.replies import with_one_call
+from ..openai.requests import options_of_choice
+from ..options import GenerationOptions
 from ..responses import Complete, GenerationFinishReason, require_complete
 from ..runner.contract import Generation, ModelRunner
 from .line_index import InputChangedError, LineIndex
 from .lines import Request, RequestReader
 
+Answers: TypeAlias = "list[Complete]"
 AHEAD = 2
 """Requests that wait, tokenized, for the next free slot: none of the slots idles while a prompt is made."""
 QUEUE_SECONDS = 0.1
@@ -28,14 +32,15 @@ class AnsweringThreads:
         self._guard = threading.Lock()
         self._running: set[Generation] = set()
         self._leaving = threading.Event()
-        self._outcomes: queue.SimpleQueue[tuple[int, str, Complete | BaseException] | None] = queue.SimpleQueue()
+        self._outcomes: queue.SimpleQueue[tuple[int, str, Answers | BaseException] | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
 
     def answers(
         self, work: Iterator[tuple[int, LineIndex]], count: int
-    ) -> Iterator[tuple[int, str, Complete | LeapError]]:
-        """Place, name and outcome of each of the ``count`` lines, as they come; it ends early once ``stop`` is set.
-        Lines are read when their turn comes. Raises InputChangedError for one that is no longer what was checked."""
+    ) -> Iterator[tuple[int, str, Answers | LeapError]]:
+        """Place, name and outcome (the answers, or why there are none) of each of the ``count`` lines, as they come; it
+        ends early once ``stop`` is set. Lines are read when their turn comes. Raises InputChangedError for one that is
+        no longer what was checked."""
         size = min(self._size, count)
         watch = threading.Thread(target=self._watch, name="leap-batch-stop", daemon=True)
         watch.start()
@@ -52,7 +57,7 @@ class AnsweringThreads:
             n, custom_id, answer = outcome
             if isinstance(answer, (LeapUnavailableError, InputChangedError)):
                 raise answer
-            if not isinstance(answer, (Complete, LeapError)):
+            if not isinstance(answer, (list, LeapError)):
                 raise answer
             yield n, custom_id, answer
 
@@ -76,7 +81,7 @@ class AnsweringThreads:
                 n, lines = line
                 try:
                     custom_id, request = self._read(n, lines)
-                    complete = self._answer(request)
+                    answers = self._answers_to(request)
                 except LeapError as error:
                     if not self._ending():
                         self._outcomes.put((n, custom_id, error))
@@ -84,8 +89,8 @@ class AnsweringThreads:
                     self._outcomes.put((n, custom_id, error))
                     return
                 else:
-                    if complete is not None:
-                        self._outcomes.put((n, custom_id, complete))
+                    if answers is not None:
+                        self._outcomes.put((n, custom_id, answers))
         finally:
             self._outcomes.put(None)
 
@@ -104,9 +109,20 @@ class AnsweringThreads:
             hint="what was answered is kept; the same command goes on with the new lines",
         )
 
-    def _answer(self, request: Request) -> Complete | None:
-        """The reply to one line; None when it was stopped on the way."""
-        generation = self._start(request)
+    def _answers_to(self, request: Request) -> Answers | None:
+        """The replies to one line, one after the other, so that the others restore the prompt of the first; None when
+        it was stopped on the way."""
+        answers: Answers = []
+        for n in range(request.choices):
+            answer = self._answer(request, options_of_choice(request.options, n))
+            if answer is None:
+                return None
+            answers.append(answer)
+        return answers
+
+    def _answer(self, request: Request, options: GenerationOptions) -> Complete | None:
+        """One reply; None when it was stopped on the way."""
+        generation = self._start(request, options)
         if generation is None:
             return None
         with self._guard:
@@ -124,11 +140,11 @@ class AnsweringThreads:
                 self._running.discard(generation)
             generation.close()
 
-    def _start(self, request: Request) -> Generation | None:
+    def _start(self, request: Request, options: GenerationOptions) -> Generation | None:
         """Waits while others fill the queue of a warm model; None when stopped meanwhile."""
         while True:
             try:
-                return self._runner.start(request.messages, request.functions, request.options)
+                return self._runner.start(request.messages, request.functions, options)
             except LeapQueueFullError:
                 if self._leaving.wait(QUEUE_SECONDS) or self._ending():
                     return None

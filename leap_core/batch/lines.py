@@ -44,7 +44,7 @@ KEY_CHARACTERS = 32
 @dataclass(frozen=True)
 class Request:
     """What one line asks. ``custom_id`` is None when the line has none; ``model`` is what an OpenAI body names;
-    ``single_call``: keep one function call at most."""
+    ``single_call``: keep one function call at most; ``choices``: how many answers are wanted."""
 
     custom_id: str | None
     messages: list[ChatMessage]
@@ -52,6 +52,7 @@ class Request:
     options: GenerationOptions
     model: str | None = None
     single_call: bool = False
+    choices: int = 1
 
     def digest(self, custom_id: str) -> str:
         """A name for this request: equal means that the same is asked under the same id.
@@ -68,7 +69,8 @@ class Request:
         if options.get("json_schema_constraint") == ANY_OBJECT:
             options.pop("inject_schema_into_prompt", None)  # journals know json_object without it
         tools = [function.to_json_object() for function in self.functions]
-        return f'"options":{canonical(options)},"tools":{canonical(tools)}'
+        several = f',"n":{self.choices}' if self.choices > 1 else ""
+        return f'"options":{canonical(options)},"tools":{canonical(tools)}{several}'
 
 
 @dataclass(frozen=True)
@@ -172,8 +174,6 @@ class RequestReader:
         chat_request = read_chat(body, unknown=REFUSE, defaults=self.options, functions=self.functions)
         if chat_request.stream:
             raise LeapSerializationError("true is not supported: results are written whole", path="stream")
-        if chat_request.choices > 1:
-            raise LeapSerializationError(f"{chat_request.choices} is not supported: a line has one answer", path="n")
         messages = chat_request.messages
         if system is not None and messages[0].role is not ChatMessageRole.SYSTEM:
             messages = [ChatMessage(ChatMessageRole.SYSTEM, system), *messages]
@@ -186,6 +186,7 @@ class RequestReader:
             chat_request.options,
             chat_request.model,
             chat_request.single_call,
+            chat_request.choices,
         )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..openai.replies import finish_reason, message_body, usage, whole_chat
+from ..openai.replies import finish_reason, joined, message_body, usage, whole_chat
 from ..responses import Complete
 from ..statistics import GenerationStats
 from .input_formats import DELIMITERS
@@ -22,6 +22,7 @@ FORMATS = (AUTO, OPENAI, PLAIN, *DELIMITERS)
 OWN_NAMES = {
     "custom_id",
     "answer",
+    "answers",
     "tool_calls",
     "reasoning",
     "speech",
@@ -45,9 +46,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Result:
-    """``response`` is the JSON of Complete, or ``error`` has a code, a message and perhaps a hint.
-
-    ``created`` is in seconds since 1970.
+    """``response`` is the JSON of Complete, or ``error`` has a code, a message and perhaps a hint. ``more``: further
+    answers like it, where the line asks for several. ``created`` is in seconds since 1970.
     """
 
     key: str
@@ -58,6 +58,13 @@ class Result:
     error: JsonObject | None = None
     speech: str | None = None
     """The file with what was said aloud."""
+    more: list[JsonObject] | None = None
+
+    @staticmethod
+    def of_answers(head: tuple[str, str, str, int], completes: Sequence[Complete], speech: str | None = None) -> Result:
+        """The result of a line that was answered; ``head``: key, name, model, time."""
+        first, *others = [complete.to_json() for complete in completes]
+        return Result(*head, response=first, speech=speech, more=others or None)
 
     @property
     def succeeded(self) -> bool:
@@ -65,8 +72,8 @@ class Result:
 
     @property
     def completion_tokens(self) -> int:
-        stats = (self.response or {}).get("stats") or {}
-        return int(stats.get("completion_tokens", 0))
+        stats = [(answer or {}).get("stats") or {} for answer in (self.response, *(self.more or ()))]
+        return sum(int(each.get("completion_tokens", 0)) for each in stats)
 
     def to_json(self) -> JsonObject:
         """What the journal keeps."""
@@ -79,7 +86,7 @@ class Result:
         if (result.response is None) == (result.error is None):
             raise ValueError("a result has either a response or an error")
         if result.response is not None:
-            Complete.from_json(result.response)
+            _ = result._completes
         return result
 
     def render(self, form: str, row: Row) -> str:
@@ -94,9 +101,11 @@ class Result:
         answer = "answer" if row.fields else "text"
         if self.response is None:
             return {"custom_id": self.custom_id, **kept, "error": self.error}
-        complete = self._complete
+        complete = self._completes[0]
         message = complete.full_message
         value: JsonObject = {"custom_id": self.custom_id, **kept, answer: message.text}
+        if self.more:
+            value["answers"] = self._texts
         if message.function_calls:
             value["tool_calls"] = message_body(message)["tool_calls"]
         if self.speech is not None:
@@ -110,23 +119,31 @@ class Result:
 
     def _table_row(self, form: str, row: Row) -> str:
         columns = [row.fields.get(name, "") for name in row.columns] if row.columns else [self.custom_id]
-        answer = "" if self.response is None else self._complete.full_message.text
+        texts = self._texts
+        answer = texts if self.more else "".join(texts)
         return table_row(form, [*columns, answer, "" if self.error is None else str(self.error.get("message", ""))])
 
     def _openai(self) -> JsonObject:
         head = {"id": f"batch_req_{self.key}", "custom_id": self.custom_id}
         if self.response is None:
             return {**head, "response": None, "error": self.error}
-        body = whole_chat({"id": f"chatcmpl-{self.key}", "created": self.created, "model": self.model}, self._complete)
+        about = {"id": f"chatcmpl-{self.key}", "created": self.created, "model": self.model}
+        completes = self._completes
+        bodies = [whole_chat(about, complete) for complete in completes]
+        body = joined(bodies, completes) if self.more else bodies[0]
         if self.speech is not None:
             body["choices"][0]["message"]["audio"] = {"file": self.speech}
         return {**head, "response": {"status_code": 200, "request_id": self.key, "body": body}, "error": None}
 
     @property
-    def _complete(self) -> Complete:
-        complete = Complete.from_json(self.response)
-        assert isinstance(complete, Complete)
-        return complete
+    def _texts(self) -> list[str]:
+        return [complete.full_message.text for complete in self._completes]
+
+    @property
+    def _completes(self) -> list[Complete]:
+        answers = [] if self.response is None else [self.response, *(self.more or ())]
+        read = [Complete.from_json(answer) for answer in answers]
+        return [answer for answer in read if isinstance(answer, Complete)]
 
 
 def table_row(form: str, values: Sequence[object]) -> str:

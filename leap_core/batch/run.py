@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 
 from ..errors import LeapError, LeapGenerationError
 from ..openai.errors import error_record
-from ..responses import Complete
 from ..runner.contract import ModelRunner
-from .concurrent_answers import AnsweringThreads
+from .concurrent_answers import AnsweringThreads, Answers
 from .journal import Journal
 from .journal_index import NOWHERE
 from .line_index import LineIndex
@@ -161,9 +160,10 @@ class Batch:
                 self.on_result(progress)
         return replace(progress, stopped=progress.finished < progress.total, seconds=time.monotonic() - started)
 
-    def _result(self, runner: ModelRunner, key: str, custom_id: str, outcome: Complete | LeapError) -> Result:
+    def _result(self, runner: ModelRunner, key: str, custom_id: str, outcome: Answers | LeapError) -> Result:
         created = int(time.time())
         if isinstance(outcome, LeapError):
             return Result(key, custom_id, runner.model_id, created, error=error_record(outcome))
-        outcome, speech = self.spoken.take(outcome, custom_id, key)
-        return Result(key, custom_id, runner.model_id, created, response=outcome.to_json(), speech=speech)
+        first, speech = self.spoken.take(outcome[0], custom_id, key)
+        others = [SpokenLines().take(answer, custom_id, key)[0] for answer in outcome[1:]]  # the first alone is heard
+        return Result.of_answers((key, custom_id, runner.model_id, created), [first, *others], speech)

@@ -110,9 +110,14 @@ class ReplyBuilder:
         self._speech = speech
 
     def finish(
-        self, reason: GenerationFinishReason, stats: GenerationStats, scores: Sequence[Score] = ()
+        self,
+        reason: GenerationFinishReason,
+        stats: GenerationStats,
+        scores: Sequence[Score] = (),
+        prompt_scores: Sequence[Score] = (),
     ) -> list[MessageResponse]:
-        """What was held back, then Complete. ``scores``: how likely the tokens were, if that was asked for."""
+        """What was held back, then Complete. ``scores`` and ``prompt_scores``: how likely the tokens were, if that was
+        asked for."""
         events = self._route(self._splitter.finish())
         events += self._finish_reasoning()
         events += self._events(self._calls.finish())
@@ -126,7 +131,8 @@ class ReplyBuilder:
             reasoning_content="".join(self._reasoning).rstrip() or None,
             function_calls=self._function_calls or None,
         )
-        events.append(Complete(message, reason, stats, tuple(self._warnings), self._logprobs(scores)))
+        logprobs = self._logprobs(scores), self._logprobs(prompt_scores)
+        events.append(Complete(message, reason, stats, tuple(self._warnings), *logprobs))
         return events
 
     def _logprobs(self, scores: Sequence[Score]) -> tuple[TokenLogprob, ...]:

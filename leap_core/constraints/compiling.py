@@ -35,7 +35,6 @@ GRAMMARS = ("lfm", "hermes")
 """The styles of calls that have a grammar."""
 
 
-
 def compile_constraint(
     options: GenerationOptions,
     functions: Sequence[LeapFunction],

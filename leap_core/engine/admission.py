@@ -31,7 +31,7 @@ class Admission:
             idle = [slot for slot in self._memory.slots if slot.request is None]
             if not idle:
                 return
-            source, position = self._best_source(request)
+            source, position = (None, 0) if request.prompt_recorder is not None else self._best_source(request)
             if self._should_wait(request, position):
                 continue
             waiting.remove(request)
@@ -55,6 +55,8 @@ class Admission:
         return best, most
 
     def _should_wait(self, request: Request, position: int) -> bool:
+        if request.prompt_recorder is not None:  # it reads nothing that another one computed
+            return False
         for slot in self._memory.slots:
             other = slot.request
             if other is None or other.variant != request.variant or len(slot.keys) >= len(other.prompt):
@@ -70,7 +72,7 @@ class Admission:
 
     def _prepare(self, request: Request, idle: list[Slot], source: Slot | None, position: int) -> Slot:
         """An idle slot that holds as much of the prompt as possible."""
-        stored = self._stored(request, position)
+        stored = None if request.prompt_recorder is not None else self._stored(request, position)
         if stored is not None:
             length, state = stored
             slot = self._take(idle, keep=source)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from numpy import float32
     from numpy.typing import NDArray
 
+SCORED_AT_ONCE = 64
+"""Most positions of a prompt in a step that says how likely its tokens are: each has logits of the whole vocabulary."""
 FEW = 16
 """Positions that count as decoding: the next token, and those that a constraint forced before it."""
 CHUNK_BESIDE_ANSWERS = 128
@@ -33,7 +35,8 @@ class Part:
     """A run of positions of one request within a step: ``target[start : start + count]``, all tokens or all
     embeddings.
 
-    ``output`` is NOTHING unless it reaches the end of the target; ``index`` is then where to read it.
+    ``output`` is NOTHING unless it reaches the end of the target; ``index`` is then where to read it. ``first_scored``:
+    where to read the logits after its first position, when there are those of all.
     """
 
     slot: Slot
@@ -42,6 +45,7 @@ class Part:
     count: int
     output: Output
     index: int | None = None
+    first_scored: int | None = None
 
     def add_to(self, context: LlamaContext) -> None:
         """Append the run to the context's batch."""
@@ -49,7 +53,9 @@ class Part:
         rows = self._rows()
         if rows is None:
             tokens = self.request.target[self.start : self.start + self.count]
-            index = context.add(slot, self.start, tokens, output=has_output)
+            scored = self.request.scores_prompt_at(self.start)
+            index = context.add(slot, self.start, tokens, output=has_output, outputs_of_all=scored)
+            self.first_scored = index - self.count + 1 if scored else None
         else:
             index = context.add_embeddings(slot, self.start, rows, output=has_output)
         self.index = index if has_output else None
@@ -105,6 +111,8 @@ def _append(parts: list[Part], slot: Slot, room: int) -> int:
     request = slot.request
     assert request is not None
     start = len(slot.keys)
+    if request.scores_prompt_at(start):
+        room = min(room, SCORED_AT_ONCE)
     end = min(_next_stop(request, start) or len(request.target), start + room)
     if end > start:
         output = Output.NOTHING

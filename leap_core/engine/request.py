@@ -15,9 +15,12 @@ from ..statistics import GenerationStats
 from .frames import Frame, Speech, frame_key
 from .prompt import Prompt
 from .sampler import Sampler
-from .token_scores import TokenScore
+from .token_scores import ScoreRecorder, TokenScore
 
 if TYPE_CHECKING:
+    from numpy import float32
+    from numpy.typing import NDArray
+
     from ..constraints.contract import TokenConstraint
     from ..llama.adapters import LlamaAdapter
 
@@ -57,8 +60,11 @@ class Request:
         constraint: TokenConstraint | None = None,
         adapters: Adapters = (),
         speech: Speech | None = None,
+        prompt_recorder: ScoreRecorder | None = None,
     ) -> None:
         self.prompt = prompt
+        self.prompt_recorder = prompt_recorder
+        """Notes how likely the tokens of the prompt after its first are; then all of the prompt is computed."""
         self.adapters = adapters
         self.variant = variant_of(adapters)
         """Names what changes the meaning of equal keys: no state is shared between variants."""
@@ -92,6 +98,17 @@ class Request:
     def scores(self) -> list[TokenScore]:
         """How likely the generated tokens were, in order; empty where that was not asked for."""
         return self.sampler.recorder.scores[: self.generated] if self.sampler.recorder is not None else []
+
+    def scores_prompt_at(self, position: int) -> bool:
+        """Whether the logits after this position are wanted, for they say how likely the prompt's next token is."""
+        return self.prompt_recorder is not None and position + 1 < len(self.prompt)
+
+    def score_prompt(self, position: int, logits: NDArray[float32]) -> None:
+        """Note how likely the token of the prompt after ``position`` is, unless that is noted already."""
+        recorder = self.prompt_recorder
+        if recorder is not None and position == len(recorder.scores) and position + 1 < len(self.prompt):
+            recorder.before_mask(logits)
+            recorder.chosen(self.prompt.keys[position + 1], None)
 
     def cancel(self) -> None:
         """From any thread: end with INTERRUPTED as soon as possible."""

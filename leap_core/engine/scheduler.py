@@ -191,6 +191,9 @@ class Scheduler:
 
     def _advance(self, part: Part) -> None:
         slot, request = part.slot, part.request
+        if part.first_scored is not None:
+            for n in range(part.count):
+                request.score_prompt(part.start + n, self._context.logits(part.first_scored + n))
         slot.keys += request.target[part.start : part.start + part.count]
         request.read = max(request.read, min(len(slot.keys), len(request.prompt)))
         if request.checkpoints_due and request.checkpoints_due[0] == len(slot.keys):

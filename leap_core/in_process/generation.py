@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ..chat_format.reply_builder import ReplyBuilder
@@ -12,6 +12,7 @@ from ..responses import GenerationFinishReason, MessageResponse
 from ..runner.contract import Generation
 
 if TYPE_CHECKING:
+    from ..engine.token_scores import TokenScore
     from .voice import Listener
 
 
@@ -48,7 +49,7 @@ class InProcessGeneration(Generation):
             if self._listener is not None:
                 self._ready.extend(self._listener.end())
                 self._reply.add_speech(self._listener.speech)
-            self._ready.extend(self._reply.finish(self._reason(event), event.stats, self._sequence.scores))
+            self._ready.extend(self._reply.finish(self._reason(event), event.stats, *self._scores()))
         elif self._stopped or self._met_stop_string:
             return
         elif isinstance(event, tuple):
@@ -61,6 +62,10 @@ class InProcessGeneration(Generation):
             if self._reply.met_stop_string:
                 self._met_stop_string = True
                 self._sequence.cancel()
+
+    def _scores(self) -> tuple[Sequence[TokenScore], Sequence[TokenScore]]:
+        recorder = self._sequence.prompt_recorder
+        return self._sequence.scores, recorder.scores if recorder is not None else ()
 
     def _reason(self, event: Finished) -> GenerationFinishReason:
         if self._met_stop_string:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ..chat_format.reply_builder import ReplyBuilder
 from ..engine.request import Request
 from ..engine.sampler import RUNTIME_DEFAULTS, Sampler
+from ..engine.token_scores import ScoreRecorder
 from ..errors import LeapModelLoadingError, LeapOptionsError
 from ..messages import ChatMessage, ChatMessageRole
 from ..options import AUTO, FunctionCallParser, GenerationOptions, ModelLoadingOptions, SamplingDefaults
@@ -171,6 +172,7 @@ class InProcessRunner(ModelRunner):
             constraint=constraint.constraint if constraint else None,
             adapters=self._set_adapters if options.adapters is None else self._adapters.load(options.adapters),
             speech=speech,
+            prompt_recorder=_prompt_recorder(made, options),
         )
         reply = ReplyBuilder(
             self.model,
@@ -259,8 +261,25 @@ class InProcessRunner(ModelRunner):
                     raise LeapOptionsError("tokens", f"{token} is no token of {self._model_id}")
             return self.model.text_of(tokens)
 
+    def infill_prompt(self, before: str, after: str) -> str:
+        with self._loaded.in_use():
+            markers = self.model.infill_markers
+        if markers is None:
+            raise LeapOptionsError("suffix", f"{self._model_id} has no tokens for filling in a text")
+        prefix, suffix, middle = markers
+        return f"{prefix}{before}{suffix}{after}{middle}"
+
     def unload(self) -> None:
         self._loaded.unload()
+
+
+def _prompt_recorder(made: MadePrompt, options: GenerationOptions) -> ScoreRecorder | None:
+    """What notes how likely the prompt's tokens are, where the options ask for it. Raises LeapOptionsError."""
+    if not options.prompt_logprobs:
+        return None
+    if made.prompt.embedding_ranges:
+        raise LeapOptionsError("prompt_logprobs", "a picture or a sound in a prompt has no tokens")
+    return ScoreRecorder(options.top_logprobs or 0)
 
 
 def _needs_constraint(options: GenerationOptions, functions: Sequence[LeapFunction]) -> bool:

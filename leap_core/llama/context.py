@@ -93,9 +93,15 @@ class LlamaContext:
         """Start an empty batch."""
         self._batch.count = 0
 
-    def add(self, sequence: int, position: int, tokens: list[int], *, output: bool) -> int:
-        """Append tokens of a sequence; with ``output``, ask for the logits after the last. Returns its index."""
-        return self._batch.add(sequence, position, tokens, output)
+    def add(
+        self, sequence: int, position: int, tokens: list[int], *, output: bool, outputs_of_all: bool = False
+    ) -> int:
+        """Append tokens of a sequence; with ``output``, ask for the logits after the last, with ``outputs_of_all`` for
+        those after each. Returns the index of the last."""
+        last = self._batch.add(sequence, position, tokens, output)
+        if outputs_of_all:
+            self._batch.want_all(len(tokens))
+        return last
 
     def add_embeddings(self, sequence: int, position: int, rows: NDArray[float32], *, output: bool) -> int:
         """Append rows of embeddings; a batch holds either tokens or embeddings."""
@@ -201,6 +207,10 @@ class _Batch:
         self._tokens[start:end] = tokens
         self._is_embeddings = False
         return end - 1
+
+    def want_all(self, count: int) -> None:
+        """Ask for the output of each of the ``count`` positions that were added last."""
+        self._outputs[self.count - count : self.count] = 1
 
     def add_embeddings(self, sequence: int, position: int, rows: NDArray[float32], output: bool) -> int:
         import numpy as np

@@ -16,6 +16,8 @@ from .library import forget_errors, last_errors, library
 
 POOLINGS = ("none", "mean", "cls", "last", "rank")
 """By llama.cpp's numbers."""
+LFM2_INFILL = ("<|fim_pre|>", "<|fim_suf|>", "<|fim_mid|>")
+"""LFM2's own spelling, which llama.cpp does not know."""
 METADATA_BYTES = 4096
 FINGERPRINT_SAMPLES = 32
 FINGERPRINT_SAMPLE_BYTES = 32 * 1024
@@ -131,6 +133,17 @@ class LlamaModel:
         """Tokens that are not text: turn markers and the like."""
         is_control = self._lib.llama_vocab_is_control
         return frozenset(token for token in self.special_tokens.values() if is_control(self.llama_vocab, token))
+
+    @cached_property
+    def infill_markers(self) -> tuple[str, str, str] | None:
+        """What stands before a text, before what follows the gap, and before what fills it; None for a model that was
+        not trained to fill in."""
+        lib, vocab = self._lib, self.llama_vocab
+        ids = [int(ask(vocab)) for ask in (lib.llama_vocab_fim_pre, lib.llama_vocab_fim_suf, lib.llama_vocab_fim_mid)]
+        if min(ids) >= 0:
+            before, after, middle = map(self.token_text, ids)
+            return before, after, middle
+        return LFM2_INFILL if self.special_tokens.keys() >= set(LFM2_INFILL) else None
 
     @cached_property
     def bos_token(self) -> int | None:

@@ -32,7 +32,6 @@ SHAPES = ("json_schema_constraint", "regex_constraint", "grammar_constraint", "c
 
 ONLY_VALUE: Mapping[str, tuple[object, ...]] = {
     "best_of": (1,),
-    "suffix": ("",),
     "functions": ([],),
 }
 """What leap cannot do, and the values (beside null) that do not ask for it."""

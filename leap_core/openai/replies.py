@@ -30,6 +30,7 @@ from ..statistics import GenerationStats
 from .audio import AudioAnswer, audio_body
 from .errors import error_object, status_of
 from .requests import GenerationRequest
+from .text_logprobs import text_logprobs
 
 JsonObject = dict[str, Any]
 
@@ -47,12 +48,13 @@ def whole_chat(head: JsonObject, complete: Complete, audio: AudioAnswer | None =
     body = message_body(complete.full_message)
     sound = None if audio is None else audio_body(audio, complete.full_message, head["created"])
     message = {"message": body if sound is None else {**body, "content": None, "audio": sound}}
-    return {**head, "object": "chat.completion", **_choice(message, complete)}
+    return {**head, "object": "chat.completion", **_choice(message, complete, logprobs_of(complete))}
 
 
-def whole_text(head: JsonObject, complete: Complete, before: str = "") -> JsonObject:
-    """A completion of a raw text in one piece; ``before``: what stands before it."""
-    return {**head, "object": "text_completion", **_choice({"text": before + complete.full_message.text}, complete)}
+def whole_text(head: JsonObject, complete: Complete, before: str | None = None) -> JsonObject:
+    """A completion of a raw text in one piece; ``before``: the prompt that is repeated before it."""
+    text = {"text": (before or "") + complete.full_message.text}
+    return {**head, "object": "text_completion", **_choice(text, complete, text_logprobs(complete, before))}
 
 
 def message_body(message: ChatMessage) -> JsonObject:
@@ -86,6 +88,12 @@ def usage(stats: GenerationStats | None) -> JsonObject | None:
     }
 
 
+def joined(bodies: Sequence[JsonObject], completes: Sequence[Complete]) -> JsonObject:
+    """The bodies of several answers to one prompt as one body. The prompt counts once."""
+    choices = [{**body["choices"][0], "index": n} for n, body in enumerate(bodies)]
+    return {**bodies[0], "choices": choices, "usage": _usage_of_all(completes)}
+
+
 def _usage_of_all(completes: Sequence[Complete]) -> JsonObject | None:
     """The usage of several answers to one prompt."""
     first = usage(completes[0].stats)
@@ -107,6 +115,8 @@ def with_one_call(complete: Complete) -> Complete:
 def _as_requested(request: GenerationRequest, complete: Complete) -> Complete:
     """The answer as the request wants it delivered, with the notes about its fields."""
     complete = with_one_call(complete) if request.single_call else complete
+    if request.silent:
+        complete = replace(complete, full_message=ChatMessage("assistant", ""), logprobs=())
     return replace(complete, warnings=(*request.notes, *complete.warnings))
 
 
@@ -115,8 +125,8 @@ def with_id(call: LeapFunctionCall) -> LeapFunctionCall:
     return call if call.id else replace(call, id=f"call_{secrets.token_hex(8)}")
 
 
-def _choice(answer: JsonObject, complete: Complete) -> JsonObject:
-    choice = {"index": 0, **answer, "logprobs": logprobs_of(complete), "finish_reason": finish_reason(complete)}
+def _choice(answer: JsonObject, complete: Complete, logprobs: JsonObject | None) -> JsonObject:
+    choice = {"index": 0, **answer, "logprobs": logprobs, "finish_reason": finish_reason(complete)}
     return {"choices": [choice], "usage": usage(complete.stats), "leap": leap_fields(complete)}
 
 
@@ -153,33 +163,25 @@ class OpenAIReply:
     def whole(self, complete: Complete) -> JsonObject:
         """The answer in one piece."""
         self._kept(complete)
+        complete = _as_requested(self._request, complete)
         if self._is_chat:
-            return whole_chat(self._head, _as_requested(self._request, complete), self._request.audio)
-        return whole_text(self._head, _as_requested(self._request, complete), self._echo)
+            return whole_chat(self._head, complete, self._request.audio)
+        return whole_text(self._head, complete, self._echo)
 
     def several(self, completes: Sequence[Complete]) -> JsonObject:
-        """Several answers to one request. The prompt counts once."""
-        bodies = [self.whole(complete) for complete in completes]
-        choices = [{**body["choices"][0], "index": n} for n, body in enumerate(bodies)]
-        return {**bodies[0], "choices": choices, "usage": _usage_of_all(completes)}
+        """Several answers to one request."""
+        return joined([self.whole(complete) for complete in completes], completes)
 
-    def several_events(self, completes: Sequence[Complete]) -> bytes:
-        """Several answers as the events of a stream."""
-        events = []
-        for self._index, complete in enumerate(completes):
-            message = complete.full_message
-            events.append(self.begin())
-            if message.reasoning_content:
-                events += self.pieces(ReasoningChunk(message.reasoning_content))
-            if message.text:
-                events += self.pieces(Chunk(message.text))
-            if message.function_calls:
-                self._called = 0
-                events += self.pieces(FunctionCalls(message.function_calls))
-            events.append(self._end_of_choice(complete))
-        if self._request.include_usage:
-            events.append(frame({**self._chunk_head, "choices": [], "usage": _usage_of_all(completes)}))
-        return b"".join([*events, DONE])
+    def of_choice(self, index: int) -> OpenAIReply:
+        """The writer of one of several answers to the same request: its chunks have this index, and no usage."""
+        reply = OpenAIReply(replace(self._request, include_usage=False), "", self._keep)
+        reply.id, reply._head, reply._index = self.id, self._head, index
+        return reply
+
+    def end_of_several(self, completes: Sequence[Complete]) -> bytes:
+        """What a stream of several answers closes with."""
+        counts = frame({**self._chunk_head, "choices": [], "usage": _usage_of_all(completes)})
+        return (counts if self._request.include_usage else b"") + DONE
 
     def begin(self) -> bytes:
         """What a stream opens with."""
@@ -205,7 +207,8 @@ class OpenAIReply:
         elif isinstance(response, Chunk) and audio is not None:
             yield self._chunk({"audio": {"id": audio.id, "transcript": response.text}}, more=event)
         elif isinstance(response, Chunk):
-            yield self._chunk({"content": response.text} if self._is_chat else response.text, more=event)
+            text = "" if self._request.silent else response.text
+            yield self._chunk({"content": text} if self._is_chat else text, more=event)
         elif isinstance(response, ReasoningChunk):
             yield self._chunk({"reasoning_content": response.reasoning}, more=event)
         elif isinstance(response, FunctionCalls):
@@ -225,12 +228,14 @@ class OpenAIReply:
             self._keep(self._request.audio, complete.full_message)
 
     def _end_of_choice(self, complete: Complete, event: JsonObject | None = None) -> bytes:
-        more = event or {"leap": leap_fields(_as_requested(self._request, complete))}
-        return self._chunk({} if self._is_chat else "", finish_reason(complete), more, logprobs_of(complete))
+        delivered = _as_requested(self._request, complete)
+        more = event or {"leap": leap_fields(delivered)}
+        logprobs = logprobs_of(delivered) if self._is_chat else text_logprobs(delivered, self._echo)
+        return self._chunk({} if self._is_chat else "", finish_reason(complete), more, logprobs)
 
     @property
-    def _echo(self) -> str:
-        return self._request.prompt or "" if self._request.echo else ""
+    def _echo(self) -> str | None:
+        return self._request.prompt if self._request.echo else None
 
     def _sound(self, sample: AudioSample, audio: AudioAnswer) -> str:
         """Base64 of a piece of sound; a WAV's header, of unknown length, comes with the first."""

@@ -9,7 +9,7 @@ win) and ``events`` (true: every chunk of a stream also carries the MessageRespo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ..errors import LeapOptionsError, LeapSerializationError
@@ -23,6 +23,7 @@ from .parameters import ANY_OBJECT, ONLY_VALUE, READERS, SAME_NAME, SHAPES, func
 
 JsonObject = dict[str, Any]
 
+SEEDS = 2**64
 MOST_CHOICES = 16
 """Answers to one request."""
 KNOWN_FIELDS = frozenset(
@@ -40,7 +41,8 @@ class GenerationRequest:
 
     ``audio``: the answer is to be spoken. ``events``: the client is leap's own. ``single_call``: deliver one
     function call at most. ``choices``: how many answers are wanted. ``echo``: repeat the prompt before the
-    completion. ``notes`` name the fields that were ignored.
+    completion; ``silent``: and then say nothing, only how likely the prompt is. ``suffix``: what follows the text that
+    is to be filled in. ``notes`` name the fields that were ignored.
     """
 
     model: str | None
@@ -54,6 +56,8 @@ class GenerationRequest:
     single_call: bool = False
     choices: int = 1
     echo: bool = False
+    silent: bool = False
+    suffix: str | None = None
     notes: tuple[str, ...] = ()
     audio: AudioAnswer | None = None
 
@@ -74,6 +78,8 @@ def read_chat(
     body_fields = BodyFields(body)
     extension = body_fields.object("leap")
     events = extension.take("events") is True
+    if body_fields.text("suffix"):
+        raise LeapSerializationError("only a completion of a text has one", path="suffix")
     messages = messages_from_json(_with_known_roles(body_fields.take("messages")), urls=urls)
     if not messages and not events:
         raise LeapSerializationError("there must be at least one message", path="messages")
@@ -103,7 +109,10 @@ def read_chat(
 
 
 def read_completion(body: object, *, unknown: Unknown = NOTE) -> GenerationRequest:
-    """A request to /v1/completions: ``prompt`` is a text, which is continued without a chat template."""
+    """A request to /v1/completions: ``prompt`` is a text, which is continued without a chat template.
+
+    Raises LeapSerializationError or LeapOptionsError.
+    """
     body_fields = BodyFields(body)
     extension = body_fields.object("leap")
     events = extension.take("events") is True
@@ -112,10 +121,31 @@ def read_completion(body: object, *, unknown: Unknown = NOTE) -> GenerationReque
         prompt = prompt[0]
     if not isinstance(prompt, str) or not prompt:
         raise LeapSerializationError("expected one non-empty text", path="prompt", hint="send one request a prompt")
+    echo, suffix = body_fields.boolean("echo", False), body_fields.text("suffix") or None
+    if echo and suffix is not None:
+        raise LeapSerializationError("cannot be combined with suffix", path="echo")
     parameters = {"function_call_parser": None, "inline_thinking_tags": True, **read_parameters(body_fields, extension)}
+    if echo and parameters.get("logprobs"):
+        parameters["prompt_logprobs"] = True
+    silent = echo and parameters.get("max_tokens") == 0
+    if silent:
+        parameters["max_tokens"] = 1  # one token is made, and not told
     options = _options(parameters, GenerationOptions())
-    echo = body_fields.boolean("echo", False)
-    return GenerationRequest(prompt=prompt, options=options, events=events, echo=echo, **_common(body_fields, unknown))
+    return GenerationRequest(
+        prompt=prompt,
+        options=options,
+        events=events,
+        echo=echo,
+        silent=silent,
+        suffix=suffix,
+        **_common(body_fields, unknown),
+    )
+
+
+def options_of_choice(options: GenerationOptions, n: int) -> GenerationOptions:
+    """The options of the n-th of several answers to one request: with another seed, or all would be one."""
+    seed = options.rng_seed
+    return options if seed is None or not n else replace(options, rng_seed=(seed + n) % SEEDS)
 
 
 def _common(body_fields: BodyFields, unknown: Unknown) -> JsonObject:

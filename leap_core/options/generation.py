@@ -66,7 +66,8 @@ class GenerationOptions:
     and ``choices_constraint``; ``inject_schema_into_prompt`` also shows the schema to the model.
 
     Probabilities: ``logprobs`` says in Complete how likely each token was, ``top_logprobs`` (0 to 20) also which were
-    the likeliest at its place; see ``TokenLogprob``.
+    the likeliest at its place; see ``TokenLogprob``. ``prompt_logprobs`` says it of the prompt's tokens too, where it
+    is text alone; then all of it is computed.
 
     Functions: ``function_call_parser`` is "auto" (by the model), "lfm", "hermes", a parser object, or None for the raw
     text; ``tool_choice`` is auto, required, none, or a function's name.
@@ -112,6 +113,7 @@ class GenerationOptions:
     adapters: Sequence[LoraAdapter] | None = None
     logprobs: bool = False
     top_logprobs: int | None = None
+    prompt_logprobs: bool = False
 
     def __post_init__(self) -> None:
         self._check_constraints()
@@ -233,7 +235,10 @@ _CONSTRAINTS = ("json_schema_constraint", "regex_constraint", "grammar_constrain
 
 
 _TEXTS = (*_CONSTRAINTS[:3], "tool_choice", "extras")
-_SWITCHES = ("logprobs", "inject_schema_into_prompt", "inline_thinking_tags", "enable_thinking", "image_tiles")
+_SWITCHES = (
+    *("logprobs", "prompt_logprobs", "inject_schema_into_prompt", "inline_thinking_tags", "enable_thinking"),
+    "image_tiles",
+)
 
 
 def _check_option(name: str, value: object) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from ..errors import LeapError, LeapGenerationError
+from ..errors import LeapError, LeapGenerationError, LeapOptionsError
 from ..messages import ChatMessage, ChatMessageRole
 from ..options import GenerationOptions
 from ..options.adapters import LoraAdapter
@@ -152,6 +152,11 @@ class ModelRunner(ABC):
         """The text of tokens. Raises LeapGenerationError where the runner cannot tell, LeapOptionsError for a number
         that is no token of the model."""
         raise LeapGenerationError(f"{self.model_id} cannot tell the text of tokens")
+
+    def infill_prompt(self, before: str, after: str) -> str:
+        """The text from which ``start_text`` fills in what stands between two texts. Raises LeapOptionsError for a
+        model that was not trained to fill in, and where the runner cannot tell."""
+        raise LeapOptionsError("suffix", f"{self.model_id} cannot fill in a text")
 
     @abstractmethod
     def unload(self) -> None:

@@ -56,6 +56,19 @@ def test_plain_results_carry_reasoning_and_calls(batch, results):
     }
 
 
+def test_a_line_may_ask_for_several_answers(batch, results, tmp_path):
+    said = iter("abcabcabc")
+    lines = [{"custom_id": "x", "body": {"messages": [{"role": "user", "content": "1"}], "n": 3, "seed": 7}}]
+    done, runner = batch(lines, answer=lambda _: next(said))
+    body = results()[0]["response"]["body"]
+    answers = [(choice["index"], choice["message"]["content"]) for choice in body["choices"]]
+    assert (done.code, answers) == (0, [(0, "a"), (1, "b"), (2, "c")])
+    assert body["usage"]["completion_tokens"] == 3 and body["usage"]["prompt_tokens"] == 4
+    assert [request.options.rng_seed for request in runner.requests] == [7, 8, 9]
+    batch(lines, "--output-format", "plain", answer=lambda _: "not asked again")
+    assert results()[0]["answers"] == ["a", "b", "c"] and results()[0]["completion_tokens"] == 1
+
+
 def test_unordered_writes_what_is_ready(batch, results):
     batch(TEN, "--unordered")
     assert sorted(texts(results())) == EXPECTED

@@ -125,7 +125,7 @@ def test_templates_that_cannot_be_used(text):
         ({"prompt": "a", "temperature": "hot"}, "temperature: 'hot' is not a finite number"),
         ({"prompt": "a", "max_tokens": 0}, "max_tokens: 0 must be 1 or more"),
         ({"prompt": "a", "stop": [1]}, "stop: must be a list of non-empty strings"),
-        ({"prompt": "a", "n": 2}, "n: 2 is not supported: a line has one answer"),
+        ({"prompt": "a", "n": 17}, "n: 17 is not a number from 1 to 16"),
         ({"prompt": "a", "stream": True}, "stream: true is not supported"),
         ({"prompt": "a", "id": ""}, "id: expected a text that is not empty"),
         ({"prompt": "a", "model": 3}, "model: expected a string"),

@@ -93,6 +93,7 @@ def test_json_holds_only_what_differs_and_reads_back_equal():
         adapters=["/tmp/adapter.gguf"],
         logprobs=True,
         top_logprobs=3,
+        prompt_logprobs=True,
     )
     text = json.dumps(options.to_json())
     assert GenerationOptions.from_json(json.loads(text)) == options

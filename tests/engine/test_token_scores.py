@@ -60,3 +60,42 @@ def test_under_a_constraint_both_sides_of_the_mask_are_told(runner):
 def test_they_survive_being_written_as_json(runner):
     end = complete_of(runner, choices_constraint=["Berlin", "Rome"], top_logprobs=2)
     assert MessageResponse.from_json(end.to_json()) == end
+
+
+@pytest.mark.parametrize("length", [1, 90])
+def test_the_tokens_of_a_prompt_have_the_scores_that_they_had_when_they_were_generated(runner, length):
+    text = "<|im_start|>user\n" + "Count to 90. " * length + "<|im_end|>\n<|im_start|>assistant\n"
+    asked = {"temperature": 0.0, "function_call_parser": None}
+    *_, made = runner.start_text(text, GenerationOptions(max_tokens=40, logprobs=True, **asked))
+    whole = text + made.full_message.text
+    options = GenerationOptions(max_tokens=1, prompt_logprobs=True, top_logprobs=2, **asked)
+    *_, end = runner.start_text(whole, options)
+    scores = end.prompt_logprobs
+    assert b"".join(each.token for each in scores).decode() == whole, "the token that opens the text has no score"
+    generated = scores[-len(made.logprobs) :]
+    assert [each.token for each in generated] == [each.token for each in made.logprobs]
+    expected = [each.logprob for each in made.logprobs]
+    assert [each.logprob for each in generated] == pytest.approx(expected, abs=0.05)
+    assert all(len(each.top) == 2 for each in scores) and Complete.from_json(end.to_json()) == end
+    assert end.stats.cached_prompt_tokens == 0, "all of it was computed"
+
+
+def test_a_model_that_was_trained_to_fill_in_gets_the_text_before_and_after_the_gap(runner, tmp_path, monkeypatch):
+    from leap_core.errors import LeapOptionsError
+    from leap_core.testing import random_models
+
+    with pytest.raises(LeapOptionsError, match="no tokens for filling in"):
+        runner.infill_prompt("a", "c")
+    for number, markers in enumerate(
+        [("<|fim_pre|>", "<|fim_suf|>", "<|fim_mid|>"), ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>")]
+    ):
+        monkeypatch.setattr(random_models, "CONTROL_TOKENS", (*random_models.CONTROL_TOKENS, *markers))
+        path = random_models.write_random_model(tmp_path / f"{number}.gguf", random_models.TINY_LLAMA)
+        with Leap.load(path, host="never") as infilling:
+            prompt = infilling.infill_prompt("a", "c")
+            assert prompt == f"{markers[0]}a{markers[1]}c{markers[2]}"
+            tokens = infilling.tokenize(prompt, parse_special=True)
+            assert [infilling.detokenize([tokens[n]]) for n in (0, 2, 4)] == list(markers)
+            *_, end = infilling.start_text(prompt, GenerationOptions(max_tokens=3))
+            assert end.stats.completion_tokens > 0
+        monkeypatch.undo()

@@ -77,12 +77,28 @@ class Answer:
         """Wait for the end. Raises the error with which the generation failed."""
         async for batch in self.bridge.batches():
             for item in batch:
-                self.note(item)
-                if isinstance(item, LeapError):
-                    return self.as_cut(item)
-                if isinstance(item, Complete):
-                    return item
-        raise LeapGenerationError("the generation was given up")
+                complete = self.taken(item)
+                if complete is not None:
+                    return complete
+        raise self.given_up()
+
+    def taken(self, item: Item) -> Complete | None:
+        """Count a response; the end where it is one. Raises the error with which the generation failed."""
+        self.note(item)
+        if isinstance(item, LeapError):
+            return self.as_cut(item)
+        return item if isinstance(item, Complete) else None
+
+    def given_up(self) -> LeapError:
+        """The error of an answer that has no end."""
+        return LeapGenerationError("the generation was given up")
+
+    def ending(self, item: Item, complete: Complete, reply: ReplyWriter) -> Iterator[bytes]:
+        """The events with which an answer ends; where ``item`` says that it was cut, with what was not sent yet."""
+        rest = self.unsent(complete.full_message.text) if isinstance(item, LeapError) else ""
+        if rest:
+            yield from reply.pieces(Chunk(rest))
+        yield from reply.pieces(complete)
 
     def note(self, item: Item) -> None:
         """Count a response, before it is sent."""
@@ -127,15 +143,14 @@ class Answer:
     def frames(self, item: Item) -> list[bytes]:
         """The events of a stream that one item becomes, the end included."""
         reply = self.reply
-        self.note(item)
-        if isinstance(item, LeapError):
-            try:
-                complete = self.as_cut(item)
-            except LeapError as error:
-                return [reply.failed(error)]
-            rest = Chunk(self.unsent(complete.full_message.text))
-            return [*(reply.pieces(rest) if rest.text else ()), *reply.pieces(complete), reply.end()]
-        return [*reply.pieces(item), *([reply.end()] if isinstance(item, Complete) else ())]
+        try:
+            complete = self.taken(item)
+        except LeapError as error:
+            return [reply.failed(error)]
+        if complete is not None:
+            return [*self.ending(item, complete, reply), reply.end()]
+        assert not isinstance(item, LeapError)
+        return list(reply.pieces(item))
 
 
 class EventStream(Response):
@@ -145,20 +160,13 @@ class EventStream(Response):
         super().__init__()
         self._answer = answer
         self._using = using
-        self.init_headers(
-            {
-                "Content-Type": "text/event-stream; charset=utf-8",
-                "Cache-Control": "no-cache",
-                GENERATION_HEADER: answer.reply.id,
-            }
-        )
-        self.raw_headers = [header for header in self.raw_headers if header[0] != b"content-length"]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         bridge = self._answer.bridge
         watcher = asyncio.create_task(stop_when_gone(receive, bridge))
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            headers = event_stream_headers(self._answer.reply.id)
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
             await _send(send, self._answer.reply.begin())
             async for batch in bridge.batches():
                 await _send(send, b"".join(piece for item in batch for piece in self._answer.frames(item)))
@@ -169,6 +177,15 @@ class EventStream(Response):
             watcher.cancel()
             await bridge.close()
             self._using.close()
+
+
+def event_stream_headers(generation: str) -> list[tuple[bytes, bytes]]:
+    """The headers of a stream of events; ``generation`` is the id by which it can be stopped."""
+    return [
+        (b"content-type", b"text/event-stream; charset=utf-8"),
+        (b"cache-control", b"no-cache"),
+        (GENERATION_HEADER.lower().encode("ascii"), generation.encode("ascii")),
+    ]
 
 
 async def _send(send: Send, data: bytes) -> None:

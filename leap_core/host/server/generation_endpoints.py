@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -18,7 +18,7 @@ from ...errors import LeapError, LeapGenerationError
 from ...media.fetching import UrlAccess
 from ...openai.audio import SpokenAnswers
 from ...openai.replies import OpenAIReply
-from ...openai.requests import GenerationRequest, read_chat, read_completion
+from ...openai.requests import GenerationRequest, options_of_choice, read_chat, read_completion
 from ...openai.responses_replies import ResponsesReply
 from ...openai.responses_requests import previous_of, read_responses
 from ...responses import Complete
@@ -30,8 +30,7 @@ from .kept_responses import KeptResponses
 from .loaded_models import LoadedModel, LoadedModels
 from .metrics import Metrics
 from .request_bodies import Read, read_body
-
-SEEDS = 2**64
+from .several_answers import SeveralAnswers
 
 
 class GenerationEndpoints:
@@ -123,39 +122,29 @@ class GenerationEndpoints:
             using.callback(self.running.pop, reply.id, None)
             answer = Answer(generation_request, reply, bridge, model, self.metrics)
             if generation_request.choices > 1:
-                return await self._several(request, answer, model, runner, using)
+                for _ in range(1, generation_request.choices):
+                    using.enter_context(model.in_use())
+                assert isinstance(reply, OpenAIReply)
+                return SeveralAnswers(reply, answer, self._next(request, answer, model, runner), using.pop_all())
             if generation_request.stream:
                 return EventStream(answer, using.pop_all())
             complete = await _whole(request, answer)
             return JSONResponse(reply.whole(complete), headers={GENERATION_HEADER: reply.id})
 
-    async def _several(
-        self, request: Request, first: Answer, model: LoadedModel, runner: ModelRunner, using: ExitStack
-    ) -> Response:
-        """Several answers to one request: the first computes the prompt, and the others begin when that is done."""
-        generation_request, reply = first.request, first.reply
-        assert isinstance(reply, OpenAIReply)
-        whole = asyncio.ensure_future(_whole(request, first))
-        prompt_is_computed = asyncio.ensure_future(first.bridge.wait_for_first())
-        tasks = [whole]
-        try:
-            await asyncio.wait({whole, prompt_is_computed}, return_when=asyncio.FIRST_COMPLETED)
-            for n in range(1, generation_request.choices):
-                using.enter_context(model.in_use())
-                bridge = GenerationBridge(_beginning(runner, _varied(generation_request, n)))
-                if not await start_bridge(bridge, request.receive):
-                    return Response()
-                answer = Answer(generation_request, reply, bridge, model, self.metrics)
-                tasks.append(asyncio.ensure_future(_whole(request, answer)))
-            completes = await asyncio.gather(*tasks)
-        finally:  # one that failed, or a client that left, ends them all
-            for task in (*tasks, prompt_is_computed):
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-        headers = {GENERATION_HEADER: reply.id}
-        if not generation_request.stream:
-            return JSONResponse(reply.several(completes), headers=headers)
-        return Response(reply.several_events(completes), media_type="text/event-stream", headers=headers)
+    def _next(
+        self, request: Request, first: Answer, model: LoadedModel, runner: ModelRunner
+    ) -> Callable[[int], Awaitable[Answer]]:
+        """Starts further answers to the request of ``first``."""
+        generation_request = first.request
+
+        async def begin(n: int) -> Answer:
+            varied = replace(generation_request, options=options_of_choice(generation_request.options, n))
+            bridge = GenerationBridge(_beginning(runner, varied))
+            if not await start_bridge(bridge, request.receive):
+                raise first.given_up()
+            return Answer(generation_request, first.reply, bridge, model, self.metrics)
+
+        return begin
 
 
 async def _whole(request: Request, answer: Answer) -> Complete:
@@ -202,19 +191,11 @@ def check_voice(runner: ModelRunner) -> None:
 
 
 def _beginning(runner: ModelRunner, generation_request: GenerationRequest) -> Callable[[], Generation]:
-    prompt = generation_request.prompt
+    prompt, suffix = generation_request.prompt, generation_request.suffix
     if prompt is None:
         return lambda: runner.start(
             generation_request.messages, generation_request.functions, generation_request.options
         )
+    if suffix is not None:
+        return lambda: runner.start_text(runner.infill_prompt(prompt, suffix), generation_request.options)
     return lambda: runner.start_text(prompt, generation_request.options)
-
-
-def _varied(generation_request: GenerationRequest, n: int) -> GenerationRequest:
-    """The same with another seed, or all answers would be one."""
-    seed = generation_request.options.rng_seed
-    return (
-        generation_request
-        if seed is None
-        else replace(generation_request, options=replace(generation_request.options, rng_seed=(seed + n) % SEEDS))
-    )
