@@ -42,6 +42,7 @@ COMMANDS = {
     "sessions": TableEntry("leap_cli.commands.sessions", "Find, show, name and remove kept conversations.", WORK),
     "export": TableEntry("leap_cli.commands.export", "Export conversations as JSON, JSONL or Markdown.", WORK),
     "jobs": TableEntry("leap_cli.commands.jobs", "Watch, cancel and retry work in the background.", WORK),
+    "setup": TableEntry("leap_cli.commands.setup", "Choose a model, completion and warmth in one go.", SETUP),
     "config": TableEntry("leap_cli.commands.config", "Show and change settings, and where they come from.", SETUP),
     "doctor": TableEntry("leap_cli.commands.doctor", "Check whether leap can work here, and why not.", SETUP),
     "help": TableEntry("leap_cli.commands.help", "Print a guide, or explain a command.", SETUP),

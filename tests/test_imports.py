@@ -16,6 +16,7 @@ LEVELS = {
         chat
         answers display
         options main
+        setup
         completion diagnosis
         config
         command_table input

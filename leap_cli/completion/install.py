@@ -36,6 +36,16 @@ def place_of(shell: str, env: Environment) -> Place:
     return Place(script, start, f"[ -r {quoted} ] && . {quoted}  # completion of leap")
 
 
+def is_installed(place: Place) -> bool:
+    """Whether the script is there, and the line that loads it."""
+    try:
+        return place.script.is_file() and (
+            place.start_file is None or os.fsencode(place.line) in place.start_file.read_bytes().splitlines()
+        )
+    except OSError:
+        return False
+
+
 def install(place: Place, shell: str) -> bool:
     """Write the script, and the line that loads it unless it is there. Whether the start file was changed.
 

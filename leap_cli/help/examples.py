@@ -132,6 +132,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "jobs worker": ("leap jobs worker --status",),
     "jobs remove": ('leap jobs remove "$(leap jobs list --state succeeded -n 1 --format quiet)"',),
     "jobs prune": ("leap jobs prune --older-than 7d --dry-run",),
+    "setup": (
+        "leap setup --dry-run",
+        "leap setup --model none --completion none --keep-warm none",
+    ),
     "config set": (
         "leap config set options.generate.temperature 0.2",
         "leap config set options.temperature 0.2",

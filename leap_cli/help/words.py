@@ -20,6 +20,8 @@ WORDS: dict[str, str] = {
     "--call-parser": "how the model writes calls of tools",
     "--chain-limit": "rounds of calls in one answer at most",
     "--choices": "the texts of which the answer is one",
+    "--completion": "the shell that completes leap with TAB",
+    "--keep-warm": "how long models stay in memory without use, from the first command on",
     "--concurrency": "lines of a batch that are answered at once",
     "--connections": "connections of a download at once",
     "--chat-template": "Jinja, or a known name, in the place of the model's chat template",

@@ -1,0 +1,193 @@
+"""``leap setup``: a model, completion and warmth in one go."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+import click
+
+from ..completion.shell import SHELLS
+from ..exit_codes import ExitCode
+from ..framework.click_classes import leap_command
+from ..framework.durations import seconds_of
+from ..framework.environment import Environment
+from ..framework.interrupts import stopping_on_interrupt
+from ..framework.output import Format, Output
+from ..options.output_format import FormatChoice
+from ..options.value_types import ModelName
+from ..setup.state import NONE, Answers, SetUp
+
+NOTHING_GIVEN = "leap setup asks at a terminal; in a script give {missing}, or --yes for what it suggests"
+
+
+class TimeOrNone(click.ParamType[str]):
+    """A length of time as it was written, or ``none``."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = str(value).strip()
+        try:
+            if text.lower() != NONE:
+                seconds_of(text)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        return NONE if text.lower() == NONE else text
+
+
+@leap_command("setup")
+@click.option(
+    "-m",
+    "--model",
+    type=ModelName(),
+    metavar="MODEL|none",
+    help="Fetch this model where it is not here, and have it answer where none is named.",
+)
+@click.option(
+    "--completion",
+    type=click.Choice([*SHELLS, NONE], case_sensitive=False),
+    help="Have this shell complete leap with TAB.",
+)
+@click.option(
+    "--keep-warm",
+    type=TimeOrNone(),
+    metavar="TIME|none",
+    help="Load the model now, and keep loaded models for this time without use; 0 is for ever.",
+)
+@click.option("-y", "--yes", is_flag=True, help="Take what is suggested for all that is not given, and do not ask.")
+@click.option("--dry-run", is_flag=True, help="Show this machine, what is set and what is suggested, and do nothing.")
+@click.option(
+    "--format",
+    type=FormatChoice([each.value for each in Format]),
+    default=Format.TEXT.value,
+    help="Print text, one json document, jsonl, or quiet: the model's name only.",
+)
+@click.pass_obj
+def command(env: Environment, /, yes: bool, dry_run: bool, format: str, **given: str | None) -> ExitCode:
+    """Set leap up: a model that fits this machine, completion in this shell, and whether the model stays in memory.
+
+    At a terminal three questions are asked, and nothing is done before all are answered; options answer them in a
+    script. Ctrl-C leaves nothing half done, and a download goes on where it stopped. Again, it shows what is set.
+    """
+    from ..setup.machine import this_machine
+    from ..setup.offers import offers, suggestion
+    from ..setup.questions import ask, describe
+    from ..setup.state import set_up_already, shell_in_use
+
+    output = Output(env, format)
+    machine, there = this_machine(env), set_up_already(env)
+    models = offers(env, machine)
+    best = suggestion(models)
+    suggested = Answers(
+        model=there.model or (best.name if best else NONE),
+        completion=shell_in_use(env),
+        keep_warm=there.keep_warm or NONE,
+    )
+    if dry_run:
+        if output.format is Format.TEXT:
+            describe(env, machine, there)
+        _show_plan(output, machine, models, suggested, there)
+        return ExitCode.DONE
+    missing = [f"--{name.replace('_', '-')}" for name, answer in given.items() if answer is None]
+    if yes or not missing:
+        answers = Answers(**{name: answer or getattr(suggested, name) for name, answer in given.items()})
+    elif env.stdin_is_terminal and env.stderr_is_terminal:
+        describe(env, machine, there)
+        try:
+            answers = ask(env, given=given, suggested=suggested, models=models, machine=machine)
+        except EOFError:
+            env.stderr.write("\n")
+            output.note("nothing was changed")
+            return ExitCode.INTERRUPTED
+    else:
+        raise click.UsageError(NOTHING_GIVEN.format(missing=", ".join(missing)))
+    model = _fetched(env, output, answers.model)
+    _warm(env, output, answers, model or there.model)
+    _write(env, output, answers, model, there)
+    output.record(set_up_already(env).record(), name="model")
+    if output.format is Format.TEXT:
+        output.note('next: leap "What is the capital of France?"; leap help lists the guides')
+    return ExitCode.DONE
+
+
+def _show_plan(output: Output, machine: Any, models: list[Any], suggested: Answers, there: SetUp) -> None:
+    records = [model.record() for model in models]
+    if output.format is Format.TEXT:
+        from ..framework.sizes import in_bytes
+
+        sizes = [{**row, "size": in_bytes(row["size"]), "memory": in_bytes(row["memory"])} for row in records]
+        output.records(sizes, ["model", "size", "memory", "fits", "obstacle", "about"], name="model")
+        flags = (f"--{name.replace('_', '-')} {answer}" for name, answer in vars(suggested).items())
+        output.note(f"suggested: {' '.join(flags)}")
+        return
+    plan = {"machine": vars(machine), "set": there.record(), "suggested": vars(suggested), "models": records}
+    output.record({"model": suggested.model, **plan}, name="model")
+
+
+def _fetched(env: Environment, output: Output, reference: str) -> str | None:
+    """The name of the model that is here now, a file's path for a file; None for none. Raises LeapError."""
+    from leap_core.errors import LeapModelNotDownloadedError, LeapNotFoundError
+    from leap_core.models.references.resolving import resolve_local
+
+    if reference.lower() == NONE:
+        return None
+    try:
+        found = resolve_local(reference, variables=env.variables, cwd=env.cwd)
+        return str((env.cwd / reference).absolute()) if os.path.exists(env.cwd / reference) else found.model_id
+    except (LeapModelNotDownloadedError, LeapNotFoundError):
+        pass
+    from leap_core.models.download.download import Download, DownloadOptions
+    from leap_core.models.hub.retries import DownloadStopped
+
+    from ..display.downloads import DownloadPrinter
+
+    stop = threading.Event()
+    show = DownloadPrinter(Output(env))  # its events are no part of the result
+    download = Download(DownloadOptions(), on_event=show, stop=stop, variables=env.variables, cwd=env.cwd)
+    with stopping_on_interrupt(stop.set):
+        try:
+            return download.run(reference, None, None).model_id
+        except DownloadStopped:
+            output.note("stopped, and nothing was set; leap setup goes on with the download from here")
+            raise click.exceptions.Exit(ExitCode.INTERRUPTED) from None
+
+
+def _warm(env: Environment, output: Output, answers: Answers, model: str | None) -> None:
+    """Load the model into the host, before anything is written: it may turn out that it cannot be loaded."""
+    if answers.keep_warm == NONE:
+        return
+    from leap_core.host.client.lookup import keep_warm
+
+    from ..options.loading import BUILTIN
+
+    name = model or BUILTIN
+    _host, held = keep_warm(
+        name,
+        variables=env.variables,
+        cwd=env.cwd,
+        on_progress=lambda seconds: output.progress(f"loading {name} … {seconds:.0f} s"),
+        keep_alive=seconds_of(answers.keep_warm),
+    )
+    output.note(f"{held['model']} is warm")
+
+
+def _write(env: Environment, output: Output, answers: Answers, model: str | None, there: SetUp) -> None:
+    """Each file is changed in one step, and only where it says something else."""
+    from ..completion.install import install, place_of
+    from ..config.writing import set_value, unset_value
+
+    file = env.directories.config_file
+    if model is not None and model != there.model:
+        set_value(file, "default_model", model)
+    if answers.keep_warm != NONE and answers.keep_warm != there.keep_warm:
+        set_value(file, "keep_alive", answers.keep_warm)
+    elif answers.keep_warm == NONE and there.keep_warm is not None:
+        unset_value(file, "keep_alive")
+    if answers.completion != NONE:
+        place = place_of(answers.completion, env)
+        if install(place, answers.completion):
+            output.note(f"added a line to {place.start_file}; new {answers.completion} sessions complete leap")
+    if model is not None and env.variables.get("LEAP_MODEL"):
+        output.warning(f"$LEAP_MODEL names {env.variables['LEAP_MODEL']}, which answers instead of {model}")

@@ -1,0 +1,1 @@
+"""What ``leap setup`` finds out, offers and asks."""
