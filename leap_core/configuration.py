@@ -13,13 +13,14 @@ lease_seconds = 60                           # on a server: how long a claim hol
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from .errors import LeapSerializationError
+from .errors import LeapOptionsError, LeapSerializationError
 
 KEYS = ("default_model", "keep_alive", "queue_url", "jobs", "tools", "options")
 """What may stand at the top of the file."""
@@ -107,6 +108,23 @@ def read_table(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise _error(path, f"cannot be read: {error.strerror or error}") from None
     return parse_toml(data, str(path))
+
+
+def table_or_error(path: Path) -> dict[str, Any] | LeapSerializationError:
+    """``read_table``, or why the file cannot be read."""
+    try:
+        return read_table(path)
+    except LeapSerializationError as error:
+        return error
+
+
+@contextmanager
+def naming_file(path: Path) -> Iterator[None]:
+    """Name the file in errors about options that stand in it."""
+    try:
+        yield
+    except LeapOptionsError as error:
+        raise LeapOptionsError(f"{path}: {error.option}", error.reason) from None
 
 
 def parse_toml(data: bytes, path: str) -> dict[str, Any]:

@@ -29,7 +29,8 @@ Each has a message (what and where) and may have a hint (what to do about it).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -50,6 +51,16 @@ class LeapError(Exception):
     def __reduce__(self) -> tuple[object, ...]:
         """Copied and sent to other processes as it is, whatever its subclass is made of."""
         return _restored, (type(self), self.args, self.__dict__)
+
+
+@contextmanager
+def adding_hint(kind: type[LeapError], hint: str | None) -> Iterator[None]:
+    """Add to the hint of each error of this kind; None adds nothing."""
+    try:
+        yield
+    except kind as error:
+        error.hint = "; ".join(filter(None, [error.hint, hint])) or None
+        raise
 
 
 def _restored(kind: type[LeapError], arguments: tuple[object, ...], state: dict[str, object]) -> LeapError:
@@ -107,7 +118,12 @@ class LeapUnsupportedMediaError(LeapGenerationError):
 
 
 class LeapConstraintError(LeapGenerationError):
-    """The finished text does not satisfy its constraint; ``text``, ``problems`` and ``stats`` are kept."""
+    """The finished text does not satisfy its constraint; ``text``, ``problems`` and ``stats`` are kept.
+
+    ``cut_by``: the finish reason, such as ``"max_tokens"``, of an answer that ended before it was complete, else None.
+    """
+
+    cut_by: str | None = None
 
     def __init__(
         self,
@@ -117,11 +133,13 @@ class LeapConstraintError(LeapGenerationError):
         problems: Sequence[str] = (),
         hint: str | None = None,
         stats: GenerationStats | None = None,
+        cut_by: str | None = None,
     ) -> None:
         super().__init__(message, hint=hint)
         self.text = text
         self.problems = tuple(problems)
         self.stats = stats
+        self.cut_by = cut_by
 
 
 class LeapSchemaError(LeapError):
@@ -144,19 +162,22 @@ class LeapGeneratableDeserializationError(LeapError):
 
 
 class LeapOptionsError(LeapError, ValueError):
-    """An option outside its range; ``option`` is its name."""
+    """An option outside its range; ``option`` is its name, and ``reason`` the message without it."""
 
-    def __init__(self, option: str, message: str) -> None:
-        super().__init__(f"{option}: {message}")
+    def __init__(self, option: str, reason: str) -> None:
+        super().__init__(f"{option}: {reason}")
         self.option = option
+        self.reason = reason
 
 
 class LeapSerializationError(LeapError):
-    """Data that does not have the documented shape; ``path`` says where, such as ``messages[2].content[0]``."""
+    """Data that does not have the documented shape; ``path`` says where, such as ``messages[2].content[0]``, and
+    ``reason`` is the message without it."""
 
-    def __init__(self, message: str, *, path: str = "", hint: str | None = None) -> None:
-        super().__init__(f"{path}: {message}" if path else message, hint=hint)
+    def __init__(self, reason: str, *, path: str = "", hint: str | None = None) -> None:
+        super().__init__(f"{path}: {reason}" if path else reason, hint=hint)
         self.path = path
+        self.reason = reason
 
 
 class LeapModelDownloadError(LeapError):

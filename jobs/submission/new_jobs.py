@@ -92,6 +92,7 @@ def transcription_job(
     ``output``: the file for the transcript; it is in the job's result in any case. For the rest see
     ``leap_core.transcription``. Raises LeapSerializationError for what is no sound."""
     from leap_core.media.audio import as_wav
+    from leap_core.media.conversion import naming_source
     from leap_core.models.references.resolving import resolve_local
 
     cwd = cwd or Path.cwd()
@@ -99,7 +100,8 @@ def transcription_job(
     slots = configuration.concurrency[GENERATE]
     settings = {"slots": slots, **{key: value for key, value in (loading or {}).items() if value is not None}}
     ModelLoadingOptions(**settings)
-    wav = as_wav(data).data
+    with naming_source(name):
+        wav = as_wav(data).data
     parameters: JsonObject = {
         "label": _label(name),
         "model": _absolute_reference(model, variables, cwd),

@@ -20,6 +20,7 @@ from ..config.settings import (
     keys_in,
     look_up,
     option_settings,
+    origin_of,
     problems_of,
 )
 from ..framework.click_classes import leap_group
@@ -63,7 +64,7 @@ def list_settings(env: Environment, /, everything: bool, format: str) -> None:
         try:
             now = effective(setting, env, table)
         except click.UsageError as error:
-            if not error.message.startswith(file):  # what is wrong with the file has been told
+            if origin_of(setting, env, table) != file:  # the file's problems stand above
                 output.warning(error.message)
             continue
         if everything or now.origin != DEFAULT or setting.key in general:
@@ -165,10 +166,10 @@ def _is_known(key: str) -> bool:
 
 def _read(env: Environment) -> dict[str, Any]:
     """The file's content; where it is no TOML, a warning that names the line, and nothing."""
-    from leap_core.configuration import read_table
+    from leap_core.configuration import table_or_error
 
-    try:
-        return read_table(env.directories.config_file)
-    except LeapSerializationError as error:
-        Output(env).warning(f"{error.message}; {error.hint}")
+    table = table_or_error(env.directories.config_file)
+    if isinstance(table, LeapSerializationError):
+        Output(env).warning(f"{table.message}; {table.hint}")
         return {}
+    return table

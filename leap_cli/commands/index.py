@@ -149,17 +149,14 @@ def remove(env: Environment, /, names: tuple[str, ...]) -> None:
 
 def _embedding_model(env: Environment, model: str | None) -> str | None:
     """The reference to note in the index; None where none was named and the built-in one is not there."""
-    from leap_core.errors import LeapModelNotFoundError
-    from leap_core.models.references.resolving import resolve_local
+    from leap_core.models.references.resolving import is_on_this_machine
 
     if model is not None:
         return full_reference(env, model)
-    try:
-        resolve_local(BUILTIN_EMBED, variables=env.variables, cwd=env.cwd)
-    except LeapModelNotFoundError:
-        Output(env).note("there is no built-in embedding model, so only words are indexed; -m names one")
-        return None
-    return BUILTIN_EMBED
+    if is_on_this_machine(BUILTIN_EMBED, variables=env.variables, cwd=env.cwd):
+        return BUILTIN_EMBED
+    Output(env).note("there is no built-in embedding model, so only words are indexed; -m names one")
+    return None
 
 
 def _indexes(env: Environment) -> Indexes:

@@ -13,6 +13,7 @@ from leap_core.errors import LeapError, LeapUnavailableError
 from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
+from ..framework.error_boundary import outcome_of
 from ..options.loading import BUILTIN, default_model, warm_or_load
 from ..options.value_types import ModelName
 
@@ -135,10 +136,10 @@ async def _in_thread(work: Callable[[], Any]) -> Any:
 
     from mcp.server.mcpserver.exceptions import ToolError
 
-    try:
-        return await asyncio.to_thread(work)
-    except LeapError as error:
-        raise ToolError(error.message if error.hint is None else f"{error.message} ({error.hint})") from None
+    outcome = await asyncio.to_thread(outcome_of, work)
+    if isinstance(outcome, LeapError):
+        raise ToolError(outcome.message if outcome.hint is None else f"{outcome.message} ({outcome.hint})")
+    return outcome
 
 
 def _described(job: Any) -> dict[str, Any]:

@@ -110,21 +110,20 @@ def catalogue(env: Environment, /, format: str) -> None:
 @click.pass_obj
 def info(env: Environment, /, model: str, quant: str | None, format: str) -> None:
     """Tell what MODEL is, from its file's header: any reference to a model on this machine."""
-    from leap_core.errors import LeapModelLoadingError
-    from leap_core.models.gguf.header import GGUFHeader, read_gguf_header
+    from leap_core.models.gguf.header import GGUFHeader
     from leap_core.models.maintenance.importing import files_of
+    from leap_core.models.maintenance.inspection import header_or_error
     from leap_core.models.manifests.checks import SAMPLING_KEYS
     from leap_core.models.references.resolving import resolve_local
 
     local = resolve_local(model, quant, variables=env.variables, cwd=env.cwd)
     installed = _store(env).at(local.path.parent) if local.path.parent.parent == env.directories.models else None
     output = Output(env, format)
-    try:
-        header = read_gguf_header(local.path)
-    except LeapModelLoadingError as error:
+    header = header_or_error(local.path)
+    if not isinstance(header, GGUFHeader):
         if installed is None or installed.manifest is None:
-            raise
-        output.warning(error.message)  # it is what was fetched, so what is known of it can be told
+            raise header
+        output.warning(header.message)  # it is what was fetched, so its manifest describes it
         header = GGUFHeader(local.path, 0, local.path.stat().st_size, {}, ())
     sampling = {key: value for key in SAMPLING_KEYS if (value := getattr(local.sampling, key)) is not None}
     files = [str(path) for _, path in files_of(local)]
@@ -207,22 +206,16 @@ def check_models(env: Environment, /, models: tuple[str, ...], format: str) -> E
     leap does this by itself before it loads a file that is new to it, and remembers what came of it; this command tries
     the file anew. Without a MODEL all installed ones are tried. Exit code 3 when one cannot be loaded.
     """
-    from leap_core.errors import LeapModelLoadingError
     from leap_core.models.references.resolving import resolve_local
     from leap_core.models.trial.subject import Subject
-    from leap_core.models.trial.trying import verdict_on
-    from leap_core.models.trial.verdict import REFUSED, Verdict
+    from leap_core.models.trial.trying import new_verdict_on
 
     output = Output(env, format)
     records = []
     for name in models or tuple(model.name for model in _store(env).installed() if model.state == "ready"):
         local = resolve_local(name, variables=env.variables, cwd=env.cwd)
         output.progress(f"trying {local.model_id}")
-        try:
-            verdict = verdict_on(Subject(local.path), again=True, variables=env.variables)
-        except LeapModelLoadingError as error:  # its header is damaged: the others are still tried
-            verdict = Verdict(REFUSED, "reading its header", error.message)
-        assert verdict is not None
+        verdict = new_verdict_on(Subject(local.path), variables=env.variables)
         records.append(_tried(local.model_id, local.path, verdict))
     output.records(records, ["name", "verdict", "stage", "problem", "seconds", "memory"], name="name")
     bad = [record for record in records if record["verdict"] != "sound"]
@@ -313,24 +306,12 @@ def _store(env: Environment) -> Store:
 
 def _named(env: Environment, names: tuple[str, ...]) -> list[InstalledModel]:
     """The installed models of these names; all when there are none. A name may be any reference to one of them."""
-    from leap_core.errors import LeapModelNotFoundError
-    from leap_core.models.references.resolving import resolve_local
+    from leap_core.models.maintenance.inspection import installed_model
 
     store = _store(env)
     if not names:
         return store.installed()
-    installed_models = []
-    for name in names:
-        model = store.find(name)
-        if model is None:
-            try:
-                local = resolve_local(name, variables=env.variables, cwd=env.cwd)
-            except LeapModelNotFoundError:
-                model = store.named(name)
-            else:
-                model = store.at(local.path.parent) if local.path.parent.parent == store.root else store.named(name)
-        installed_models.append(model or store.named(name))
-    return installed_models
+    return [installed_model(name, store, variables=env.variables, cwd=env.cwd) for name in names]
 
 
 def _tried(name: str, path: Path, verdict: Verdict) -> dict[str, Any]:
@@ -352,26 +333,23 @@ def _tried(name: str, path: Path, verdict: Verdict) -> dict[str, Any]:
 
 def _runs(header: GGUFHeader) -> str:
     """Whether this llama.cpp knows the model's architecture, and if not, which one does."""
-    from leap_core.errors import LeapModelLoadingError
-    from leap_core.models.gguf.architectures import check_architecture
+    from leap_core.models.maintenance.inspection import architecture_error
 
-    try:
-        check_architecture(header.architecture, header.path.name)
-    except LeapModelLoadingError as error:
-        return f"no: {error.hint or error.message}"
-    return "yes"
+    error = architecture_error(header)
+    return "yes" if error is None else f"no: {error.hint or error.message}"
 
 
 def _summary(model: InstalledModel) -> dict[str, Any]:
-    from leap_core.errors import LeapModelLoadingError
-    from leap_core.models.gguf.header import read_gguf_header
+    from leap_core.models.gguf.header import GGUFHeader
+    from leap_core.models.maintenance.inspection import header_or_error
 
     state = model.state
     described: dict[str, Any] = {"architecture": None, "quantization": model.quantization or None, "context": None}
     if state == "ready" and model.path is not None:
-        try:
-            described = _of_header(read_gguf_header(model.path))
-        except LeapModelLoadingError:
+        header = header_or_error(model.path)
+        if isinstance(header, GGUFHeader):
+            described = _of_header(header)
+        else:
             state = "unreadable"
     return {
         "name": model.name,

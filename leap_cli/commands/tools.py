@@ -240,15 +240,11 @@ def _declaration(schema: str, env: Environment) -> dict[str, Any]:
 
 
 def _problems(function: LeapFunction) -> tuple[list[str], list[str]]:
-    from leap_core.constraints.compiling import check_calls
+    from leap_core.constraints.compiling import problems_of_calls
     from leap_core.tools.programs import Command
 
-    problems = []
+    unusable, warnings = problems_of_calls([function])
+    problems = list(unusable)
     if isinstance(function.call, Command) and shutil.which(function.call.argv[0]) is None:
-        problems.append(f"there is no command {function.call.argv[0]}")
-    try:
-        warnings = check_calls([function])
-    except LeapSchemaError as error:
-        problems.append(error.message)
-        warnings = ()
+        problems.insert(0, f"there is no command {function.call.argv[0]}")
     return problems, list(warnings)

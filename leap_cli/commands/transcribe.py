@@ -135,16 +135,14 @@ def _places(env: Environment, files: tuple[str, ...], target: str | None, format
 
 
 def _read(name: str, env: Environment, output: Output, longest: float) -> Recording:
-    from leap_core.errors import LeapSerializationError
     from leap_core.media.audio import as_wav
+    from leap_core.media.conversion import naming_source
     from leap_core.transcription.recognition import read_recording
 
-    try:
-        converted = as_wav(read_bytes(name, env))
+    data = read_bytes(name, env)
+    with naming_source(source_name(name)):
+        converted = as_wav(data)
         recording = read_recording(converted.data, longest=longest)
-    except LeapSerializationError as error:
-        hint = f"; {error.hint}" if error.hint else ""
-        raise click.UsageError(f"{source_name(name)}: {error.message}{hint}") from None
     if converted.changes:
         output.note(f"{source_name(name)}: {converted.changes}")
     return recording
@@ -202,22 +200,18 @@ def _submit(
 ) -> None:
     """A job for each file; its sound is kept with it."""
     from jobs.client import JobsClient
-    from leap_core.errors import LeapSerializationError
 
     with telling_the_default(env, model), JobsClient(env.variables) as jobs:
         for name, place in zip(files, places, strict=True):
-            try:
-                id = jobs.transcribe(
-                    read_bytes(name, env),
-                    name="standard input" if name == STDIN else Path(name).name,
-                    model=model_reference(env, model),
-                    loading=loading,
-                    host=host_for_job(),
-                    output=None if place is None else str(place),
-                    policy=policy_of(priority, retries),
-                    cwd=env.cwd,
-                    **request,
-                )
-            except LeapSerializationError as error:
-                raise click.UsageError(f"{source_name(name)}: {error.message}") from None
+            id = jobs.transcribe(
+                read_bytes(name, env),
+                name="standard input" if name == STDIN else Path(name).name,
+                model=model_reference(env, model),
+                loading=loading,
+                host=host_for_job(),
+                output=None if place is None else str(place),
+                policy=policy_of(priority, retries),
+                cwd=env.cwd,
+                **request,
+            )
             tell_id(output, id)

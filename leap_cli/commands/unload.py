@@ -19,28 +19,36 @@ def command(env: Environment, /, model: str | None, everything: bool) -> None:
 
     Answers that it is giving end with an error. Without MODEL the only warm one is meant.
     """
-    from leap_core.errors import LeapModelNotFoundError, LeapUnavailableError
+    from leap_core.errors import LeapModelNotFoundError
     from leap_core.host.client.connection import ModelHost
 
     if everything and model is not None:
         raise click.UsageError("give either MODEL or --all")
+    if everything:
+        _unload_all(env)
+        return
     output = Output(env)
-    try:
-        host = ModelHost.running(env.variables)
-        if host is None:
-            if model is not None:
-                raise LeapModelNotFoundError(f"the model {model!r} is not loaded", hint="leap ps shows what is")
-            output.note("no model is warm")
-            return
-        if model is None and not everything:
-            model = _only(host.status()["models"])
-        for name in host.unload(model, str(env.cwd)):
+    host = ModelHost.running(env.variables)
+    if host is not None:
+        for name in host.unload(model or _only(host.status()["models"]), str(env.cwd)):
             output.text(f"{name}\n")
-    except LeapUnavailableError as error:
-        if not everything:
-            raise
-        if ModelHost.end_by_force(env.variables):
-            output.note(f"the model host was ended by force: {error.message}")
+    elif model is not None:
+        raise LeapModelNotFoundError(f"the model {model!r} is not loaded", hint="leap ps shows what is")
+    else:
+        output.note("no model is warm")
+
+
+def _unload_all(env: Environment) -> None:
+    from leap_core.host.client.lookup import end_host
+
+    output = Output(env)
+    ending = end_host(env.variables)
+    for name in ending.models:
+        output.text(f"{name}\n")
+    if ending.forced_because is not None:
+        output.note(f"the model host was ended by force: {ending.forced_because}")
+    elif not ending.models:
+        output.note("no model is warm")
 
 
 def _only(models: list[dict[str, object]]) -> str:

@@ -256,15 +256,21 @@ def commands() -> Iterator[tuple[str, click.Command]]:
 
 def effective(setting: Setting, env: Environment, table: Mapping[str, Any]) -> Effective:
     """Its value now: the variable's, else the file's, else the default. Raises UsageError for one that cannot be."""
-    text = env.variables.get(setting.variable) if setting.variable else None
-    if text and setting.variable:
-        texts = split_variable(text, setting.option, setting.variable) if setting.many and setting.option else [text]
-        return Effective(setting, setting.from_text(texts, setting.variable), setting.variable)
-    file = str(env.directories.config_file)
-    written = look_up(table, setting.key)
-    if written is not MISSING:
-        return Effective(setting, setting.from_toml(written, f"{file}: {setting.key}"), file)
-    return Effective(setting, setting.default, DEFAULT)
+    origin = origin_of(setting, env, table)
+    if origin == DEFAULT:
+        return Effective(setting, setting.default, DEFAULT)
+    if origin == setting.variable:
+        text = env.variables[origin]
+        texts = split_variable(text, setting.option, origin) if setting.many and setting.option else [text]
+        return Effective(setting, setting.from_text(texts, origin), origin)
+    return Effective(setting, setting.from_toml(look_up(table, setting.key), f"{origin}: {setting.key}"), origin)
+
+
+def origin_of(setting: Setting, env: Environment, table: Mapping[str, Any]) -> str:
+    """Where its value stands, as ``Effective.origin`` says it."""
+    if setting.variable and env.variables.get(setting.variable):
+        return setting.variable
+    return DEFAULT if look_up(table, setting.key) is MISSING else str(env.directories.config_file)
 
 
 def look_up(table: Mapping[str, Any], key: str) -> Any:
@@ -291,8 +297,12 @@ def problems_of(table: Mapping[str, Any], file: str) -> list[str]:
     problems = []
     for key in keys_in(table):
         try:
-            find(key).from_toml(look_up(table, key), f"{file}: {key}")
+            setting = find(key)
         except click.UsageError as error:
-            message = error.message
-            problems.append(message if message.startswith(file) else f"{file}: {message}")
+            problems.append(f"{file}: {error.message}")
+            continue
+        try:
+            setting.from_toml(look_up(table, key), f"{file}: {key}")
+        except click.UsageError as error:
+            problems.append(error.message)
     return problems

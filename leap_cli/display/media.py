@@ -14,13 +14,11 @@ def media_taken(model: LocalModel) -> list[str]:
         return ["text"]
     from leap_core.errors import LeapModelLoadingError
     from leap_core.media.audio import MOST_SECONDS
-    from leap_core.models.gguf.header import read_gguf_header
-    from leap_core.models.gguf.projector_checks import check_projector
+    from leap_core.models.maintenance.inspection import projector_or_error
 
-    try:
-        projector = check_projector(read_gguf_header(model.mm_proj_path))
-    except LeapModelLoadingError as error:
-        return ["text", f"nothing else: {error.message}"]
+    projector = projector_or_error(model.mm_proj_path)
+    if isinstance(projector, LeapModelLoadingError):
+        return ["text", f"nothing else: {projector.message}"]
     seconds = min(projector.longest_seconds, MOST_SECONDS)
     sound = [f"sound of up to {seconds:g} s"] if projector.hears else []
     return ["text", *(["pictures"] if projector.sees else []), *sound]

@@ -7,8 +7,10 @@ import os
 import tempfile
 import time
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 import click
 
@@ -17,6 +19,8 @@ from leap_core import errors
 from ..exit_codes import ExitCode
 from .environment import Environment
 from .output import Output
+
+Outcome = TypeVar("Outcome")
 
 EXIT_CODES: tuple[tuple[type[errors.LeapError], ExitCode], ...] = (
     (errors.LeapModelNotDownloadedError, ExitCode.MODEL),
@@ -56,6 +60,14 @@ def report(failure: BaseException, env: Environment) -> ExitCode:
         kept = f"this is a bug in leap; {_keep_traceback(failure, env)}"
         return _say(env, f"{type(failure).__name__}: {failure}", kept, ExitCode.UNEXPECTED)
     raise failure
+
+
+def outcome_of(work: Callable[[], Outcome]) -> Outcome | errors.LeapError:
+    """What ``work`` gives, or the error that it ends with: for protocols in which an error is an answer."""
+    try:
+        return work()
+    except errors.LeapError as error:
+        return error
 
 
 def _say(env: Environment, message: str, hint: str | None, code: ExitCode) -> ExitCode:

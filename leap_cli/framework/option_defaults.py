@@ -94,14 +94,14 @@ class OptionDefaults(UserDict[str, Any]):
 
     def _read(self, file: Path) -> dict[str, Any]:
         """The file's content; nothing where a command that repairs it meets one that is no TOML."""
-        from leap_core.configuration import read_table
+        from leap_core.configuration import table_or_error
 
-        try:
-            return read_table(file) if file.is_file() else {}
-        except LeapSerializationError:
-            if not self._repairs:
-                raise
-            return {}
+        table = table_or_error(file) if file.is_file() else {}
+        if not isinstance(table, LeapSerializationError):
+            return table
+        if not self._repairs:
+            raise table
+        return {}
 
     def prefer(self, values: dict[str, Any], file: str) -> None:
         """Let values from elsewhere, by the names of their options, override these. Raises UsageError."""

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from leap_core.errors import LeapSerializationError
-
 from ..framework.environment import Environment
 from ..framework.output import Output, one_line
 
@@ -59,11 +57,10 @@ def source_name(name: str) -> str:
 
 
 def _converted(name: str, data: bytes, convert: Callable[[bytes], Converted], output: Output) -> bytes:
-    try:
+    from leap_core.media.conversion import naming_source
+
+    with naming_source(source_name(name)):
         converted = convert(data)
-    except LeapSerializationError as error:
-        hint = f"; {error.hint}" if error.hint else ""
-        raise click.UsageError(f"{source_name(name)}: {error.message}{hint}") from None
     if converted.changes:
         output.note(f"{source_name(name)}: {converted.changes}")
     return converted.data

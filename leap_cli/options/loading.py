@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from leap_core.errors import LeapModelLoadingError
+from leap_core.errors import LeapModelLoadingError, adding_hint
 
 from ..framework.environment import Environment
 from ..framework.output import Output
@@ -85,18 +85,14 @@ def load_model(env: Environment, model: str | None, flags: dict[str, Any], *, ve
         return warm_or_load(env, reference, options, quiet=verbose)
 
 
-@contextmanager
-def telling_the_default(env: Environment, model: str | None) -> Iterator[None]:
-    """Say where the configured default is named, if no other ``model`` was asked for and it cannot be loaded."""
-    try:
-        yield
-    except LeapModelLoadingError as error:
-        if model is None and default_model(env) is not None:
-            where = (
-                "$LEAP_MODEL" if env.variables.get("LEAP_MODEL") else f"default_model in {env.directories.config_file}"
-            )
-            error.hint = "; ".join(filter(None, [error.hint, f"{where} names this model"]))
-        raise
+def telling_the_default(env: Environment, model: str | None) -> AbstractContextManager[None]:
+    """Say where the configured default is named, if no other ``model`` was named and it cannot be loaded."""
+    hint = None
+    if model is None and default_model(env) is not None:
+        variable = env.variables.get("LEAP_MODEL")
+        where = "$LEAP_MODEL" if variable else f"default_model in {env.directories.config_file}"
+        hint = f"{where} names this model"
+    return adding_hint(LeapModelLoadingError, hint)
 
 
 def model_reference(env: Environment, model: str | None) -> str:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-
-from leap_core.errors import LeapOptionsError
 
 from ..framework.aliases import renamed_option
 from ..framework.environment import Environment
@@ -128,28 +125,23 @@ def configured_tools(env: Environment) -> ConfiguredTools:
 
 def known_tools(env: Environment) -> list[LeapFunction]:
     """Registered commands, then leap's own tools."""
-    with naming_the_file(env):
+    from leap_core.configuration import naming_file
+
+    with naming_file(env.directories.config_file):
         return configured_tools(env).functions()
 
 
 def read_policy(env: Environment, functions: Sequence[LeapFunction]) -> FunctionPolicy:
     """What the configuration says of these functions."""
-    with naming_the_file(env):
+    from leap_core.configuration import naming_file
+
+    with naming_file(env.directories.config_file):
         return configured_tools(env).policy(functions)
 
 
 def _policy(env: Environment, functions: Sequence[LeapFunction], rounds: int | None) -> FunctionPolicy:
     policy = read_policy(env, functions)
     return policy if rounds is None else replace(policy, rounds=rounds)
-
-
-@contextmanager
-def naming_the_file(env: Environment) -> Iterator[None]:
-    """A wrong entry is an error of config.toml, which the message names."""
-    try:
-        yield
-    except LeapOptionsError as error:
-        raise click.UsageError(f"{env.directories.config_file}: {error.message}") from None
 
 
 def asker(env: Environment) -> Callable[[LeapFunction, LeapFunctionCall], bool] | None:

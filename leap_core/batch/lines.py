@@ -164,8 +164,7 @@ class RequestReader:
                 try:
                     parts.append(kind.from_file(self.directory / file).to_json())
                 except LeapSerializationError as error:
-                    message = error.message if file in error.message else f"{file}: {error.message}"
-                    raise LeapSerializationError(message, path=name, hint=error.hint) from None
+                    raise LeapSerializationError(error.message, path=name, hint=error.hint) from None
         if not parts:
             return prompt
         return [*parts, {"type": "text", "text": prompt}] if prompt else parts

@@ -216,6 +216,14 @@ def check_calls(functions: Sequence[LeapFunction]) -> tuple[str, ...]:
     return warnings
 
 
+def problems_of_calls(functions: Sequence[LeapFunction]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Why the functions' parameters cannot be used, and what of them calls cannot be held to."""
+    try:
+        return (), check_calls(functions)
+    except LeapSchemaError as error:
+        return (error.message,), ()
+
+
 def _compiled_calls(
     functions: Sequence[LeapFunction], tokenizer: ConstraintTokenizer, write: Callable[[Strictness], str]
 ) -> tuple[str, tuple[str, ...]]:

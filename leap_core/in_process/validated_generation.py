@@ -108,7 +108,12 @@ class CheckedGeneration(Generation):
         if cut is not None:
             hint = "allow more tokens, or ask for less"
             return LeapConstraintError(
-                f"{cut}: {problems[0]}", text=text, problems=[cut, *problems], hint=hint, stats=stats
+                f"{cut}: {problems[0]}",
+                text=text,
+                problems=[cut, *problems],
+                hint=hint,
+                stats=stats,
+                cut_by=complete.finish_reason.value,
             )
         tries = f" after {self._repairs + 1} tries" if self._repairs else ""
         return LeapConstraintError(

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+
+from ..errors import LeapSerializationError
 
 
 @dataclass(frozen=True)
@@ -11,3 +15,12 @@ class Converted:
 
     data: bytes
     changes: str = ""
+
+
+@contextmanager
+def naming_source(source: str) -> Iterator[None]:
+    """Name the source, such as a file, in errors about the bytes that came from it."""
+    try:
+        yield
+    except LeapSerializationError as error:
+        raise LeapSerializationError(error.reason, path=source, hint=error.hint) from None

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import LeapSerializationError
 from ..json_fields import kind_of, list_at, object_at, text_at
+from ..media.conversion import naming_source
 from ..media.fetching import UrlAccess
 from ..media.sniffing import JPEG_START
 from ..media.wav import WavFormat, as_float32, check_samples, check_wav, wav_from_samples
@@ -121,7 +122,9 @@ class Image(ChatMessageContent):
         """A picture file of any common format."""
         from ..media.fetching import read_file
 
-        return Image.from_bytes(read_file(path))
+        data = read_file(path)
+        with naming_source(str(path)):
+            return Image.from_bytes(data)
 
     def to_json(self) -> JsonObject:
         encoded = base64.b64encode(self.data).decode("ascii")
@@ -176,7 +179,9 @@ class Audio(ChatMessageContent):
         """A sound file of any format that ``from_bytes`` takes."""
         from ..media.fetching import read_file
 
-        return Audio.from_bytes(read_file(path))
+        data = read_file(path)
+        with naming_source(str(path)):
+            return Audio.from_bytes(data)
 
     def to_json(self) -> JsonObject:
         encoded = base64.b64encode(self.data).decode("ascii")

@@ -101,7 +101,7 @@ def read_speech(body: object, *, unknown: Unknown = NOTE) -> SpeechRequest:
         options = GenerationOptions.from_json(parameters)
     except LeapOptionsError as error:
         name = error.option.removeprefix("options.")
-        raise LeapOptionsError(name, error.message.partition(": ")[2]) from None
+        raise LeapOptionsError(name, error.reason) from None
     return SpeechRequest(model, text, system, kind, options, fields.finish(unknown))
 
 
@@ -163,4 +163,4 @@ def _check_voice(voice: object, path: str) -> str:
     try:
         return voice_prompt(str(name))
     except LeapOptionsError as error:
-        raise LeapSerializationError(error.message.partition(": ")[2], path=path) from None
+        raise LeapSerializationError(error.reason, path=path) from None

@@ -170,7 +170,7 @@ def _common(body_fields: BodyFields, unknown: Unknown) -> JsonObject:
 
 
 def _options(parameters: JsonObject, defaults: GenerationOptions) -> GenerationOptions:
-    """``given`` over ``defaults``; an answer has one shape, so a given one replaces the default's."""
+    """``parameters`` over ``defaults``. An answer has one shape: one of ``parameters`` replaces the default's."""
     try:
         read = GenerationOptions.from_json(parameters)
         merged = {each.name: getattr(defaults, each.name) for each in fields(defaults)}
@@ -180,8 +180,7 @@ def _options(parameters: JsonObject, defaults: GenerationOptions) -> GenerationO
         return GenerationOptions(**merged)
     except LeapOptionsError as error:
         option = error.option.removeprefix("options.")
-        message = error.message.partition(": ")[2]
-        raise LeapOptionsError(FIELDS_OF_OPTIONS.get(option, option), message) from None
+        raise LeapOptionsError(FIELDS_OF_OPTIONS.get(option, option), error.reason) from None
 
 
 def _check_tool_choice(choice: str | None, functions: Sequence[LeapFunction]) -> None:

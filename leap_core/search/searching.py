@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING
 
-from ..errors import LeapOptionsError
+from ..errors import LeapModelNotFoundError, LeapOptionsError
 from .index_file import IndexFile, Passage
 from .late_interaction import rank
 from .text_query import fts_query
@@ -41,6 +41,22 @@ class Hit:
     score: float
     word_rank: int | None
     vector_rank: int | None
+
+
+def runner_of_index(
+    index: IndexFile, mode: SearchMode | str, open_runner: Callable[[str], EmbeddingRunner]
+) -> tuple[EmbeddingRunner | None, LeapModelNotFoundError | None]:
+    """The model that made the index's vectors, opened by its reference; None where none is needed. Where it cannot be
+    found, words alone can be searched, and the error is returned; where only vectors are wanted it is raised."""
+    mode, settings = _mode(mode), index.settings
+    if settings is None or settings.model is None or mode is SearchMode.WORDS:
+        return None, None
+    try:
+        return open_runner(settings.model), None
+    except LeapModelNotFoundError as error:
+        if mode is SearchMode.VECTORS:
+            raise
+        return None, error
 
 
 class Searcher:

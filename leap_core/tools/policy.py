@@ -72,7 +72,7 @@ class FunctionPolicy:
 
 def policy_from_table(table: object, policies: FunctionPolicy | None = None) -> FunctionPolicy:
     """Read ``[tools]`` of the configuration: ``policy``, ``timeout``, ``output_limit`` and ``rounds`` for all, and in
-    ``[tools.NAME]`` what differs for one. ``known`` has the policies of tools that come with leap.
+    ``[tools.NAME]`` what differs for one. ``policies`` has the policies of tools that come with leap.
 
     Raises LeapOptionsError naming the entry.
     """
@@ -89,7 +89,7 @@ def policy_from_table(table: object, policies: FunctionPolicy | None = None) -> 
     try:
         return FunctionPolicy(tools, default, rounds)
     except LeapOptionsError as error:
-        raise LeapOptionsError(f"tools.{error.option}", error.message.partition(": ")[2]) from None
+        raise LeapOptionsError(f"tools.{error.option}", error.reason) from None
 
 
 def _read(values: Mapping[str, Any], base: ToolPolicy, path: str, *, keep: bool = False) -> ToolPolicy:
@@ -102,4 +102,4 @@ def _read(values: Mapping[str, Any], base: ToolPolicy, path: str, *, keep: bool 
         changed = {fields[key]: value for key, value in values.items() if not (keep and key == "policy")}
         return replace(base, **changed)
     except LeapOptionsError as error:
-        raise LeapOptionsError(f"{path}.{error.option}", error.message.partition(": ")[2]) from None
+        raise LeapOptionsError(f"{path}.{error.option}", error.reason) from None

@@ -12,7 +12,7 @@ from leap_core.error_json import error_from_json, error_to_json
 SPECIAL = [
     errors.LeapGenerationPromptExceedContextLengthError(9, 8),
     errors.LeapConstraintError("no", text="[]", problems=["a", "b"], stats=GenerationStats(1, 2, 3, 4.5)),
-    errors.LeapConstraintError("no", text="", hint="try"),
+    errors.LeapConstraintError("no", text="", hint="try", cut_by="max_tokens"),
     errors.LeapSchemaError("no", pointer="/a/0"),
     errors.LeapOptionsError("top_k", "too small"),
     errors.LeapSerializationError("no", path="messages[0]"),

@@ -17,7 +17,6 @@ from leap_core import (
     LeapGenerationError,
     ReasoningChunk,
 )
-from leap_core.in_process.validated_generation import CUT
 from leap_core.messages import ChatMessage
 from leap_core.responses import GenerationFinishReason
 from leap_core.statistics import GenerationStats
@@ -224,8 +223,8 @@ def test_a_failure_of_a_whole_answer(serve):
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_shaped_answer_that_was_cut_ends_by_length(serve, stream):
     """OpenAI's protocol has no error for that."""
-    cut = CUT[GenerationFinishReason.MAX_TOKENS]
-    error = LeapConstraintError(cut, text='{"a": ', problems=[cut], stats=GenerationStats(3, 2, 5, 1.0))
+    cut_by = GenerationFinishReason.MAX_TOKENS.value
+    error = LeapConstraintError("cut", text='{"a": ', stats=GenerationStats(3, 2, 5, 1.0), cut_by=cut_by)
     answer = serve(['{"a"', error]).ask(stream=stream)
     if stream:
         chunks = list(answer)

@@ -70,9 +70,9 @@ def test_repair_ends_and_keeps_text_and_problems():
 def test_what_was_cut_is_not_repaired(exact: bool):
     cut = Complete(ChatMessage("assistant", "3"), GenerationFinishReason.MAX_TOKENS)
     generation, runner = checked(["3", cut], exact=exact)
-    with pytest.raises(LeapConstraintError, match="cut at max_tokens"):
+    with pytest.raises(LeapConstraintError, match="cut at max_tokens") as caught:
         list(generation)
-    assert len(runner.requests) == 1
+    assert caught.value.cut_by == GenerationFinishReason.MAX_TOKENS.value and len(runner.requests) == 1
 
 
 def test_a_cut_text_that_is_right_is_right():

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +68,25 @@ def keep_warm(
                 host.end_if_empty()
             raise
     raise AssertionError("unreachable")
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What ended with a host: the names of its ``models``. ``forced_because``: what was wrong with a host whose process
+    had to be ended by signals."""
+
+    models: Sequence[str] = ()
+    forced_because: str | None = None
+
+
+def end_host(variables: Mapping[str, str] | None = None) -> Ending:
+    """Unload every model and end the host; one that cannot be reached is ended by force. Raises LeapUnavailableError
+    when that fails too."""
+    try:
+        host = ModelHost.running(variables)
+        return Ending() if host is None else Ending(host.unload(None))
+    except LeapUnavailableError as error:
+        return Ending(forced_because=error.message if ModelHost.end_by_force(variables) else None)
 
 
 def demanded_runner(

@@ -13,10 +13,16 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ...errors import LeapConstraintError, LeapError, LeapGenerationError
-from ...in_process.validated_generation import CUT
 from ...messages import ChatMessage
 from ...openai.requests import GenerationRequest
-from ...responses import Chunk, Complete, FunctionCalls, MessageResponse, ReasoningChunk
+from ...responses import (
+    Chunk,
+    Complete,
+    FunctionCalls,
+    GenerationFinishReason,
+    MessageResponse,
+    ReasoningChunk,
+)
 from ...statistics import GenerationStats
 from .event_loop_bridge import GenerationBridge, Item
 from .loaded_models import LoadedModel
@@ -129,11 +135,10 @@ class Answer:
         Raises the error where it is another, or where leap's own client asks."""
         if not isinstance(error, LeapConstraintError) or self.request.events:
             raise error
-        reasons = [reason for reason, text in CUT.items() if text in error.problems]
-        if not reasons:
+        if error.cut_by is None:
             raise error
         message = ChatMessage("assistant", error.text)
-        return Complete(message, reasons[0], error.stats, error.problems)
+        return Complete(message, GenerationFinishReason(error.cut_by), error.stats, error.problems)
 
     def unsent(self, text: str) -> str:
         """What of a text has not been sent yet."""

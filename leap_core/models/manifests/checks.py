@@ -99,7 +99,7 @@ def _check_generation(value: JsonObject) -> list[Problem]:
         try:
             SamplingDefaults(**{key: sampling.get(key)})
         except LeapOptionsError as error:
-            problems.append(Problem(f"{at}.sampling_parameters.{key}", error.message.partition(": ")[2]))
+            problems.append(Problem(f"{at}.sampling_parameters.{key}", error.reason))
     return problems
 
 

@@ -70,12 +70,21 @@ def resolve_local(
     variables: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> LocalModel:
-    """The files that ``reference`` (see ``grammar``) stands for. ``variables`` are the process's own when None.
+    """The files that ``reference`` (see ``reference_syntax``) stands for. ``variables``: None means the process's own.
 
     Raises LeapModelNotFoundError when they are not on this machine, LeapModelLoadingError when a manifest is damaged
     or the reference is of a kind that leap cannot run.
     """
     return _Resolver(os.environ if variables is None else variables, cwd).resolve(reference, quantization)
+
+
+def is_on_this_machine(reference: str, *, variables: Mapping[str, str] | None = None, cwd: Path | None = None) -> bool:
+    """Whether ``resolve_local`` finds files for the reference. Raises its other errors."""
+    try:
+        resolve_local(reference, variables=variables, cwd=cwd)
+    except LeapModelNotFoundError:
+        return False
+    return True
 
 
 def path_of(reference: str, *, variables: Mapping[str, str], cwd: Path) -> Path | None:

@@ -43,6 +43,16 @@ def require_sound(
     return verdict
 
 
+def new_verdict_on(subject: Subject, *, variables: Mapping[str, str] | None = None) -> Verdict:
+    """The verdict of a new trial in any case; a header that is damaged is refused by one too."""
+    try:
+        verdict = verdict_on(subject, again=True, variables=variables)
+    except LeapModelLoadingError as error:
+        return Verdict(REFUSED, "reading its header", error.message)
+    assert verdict is not None, "only a kept verdict may be None"
+    return verdict
+
+
 def verdict_on(
     subject: Subject,
     *,
