@@ -16,6 +16,7 @@ from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
 from ..framework.interrupts import stopping_on_interrupt
 from ..framework.output import Output
+from ..input.pattern import INPUT
 from ..input.prompt import read_system
 from ..options.background import background_flags, policy_of, tell_id
 from ..options.constraints import constraint_flags, take_constraint
@@ -30,6 +31,7 @@ from ..options.loading import (
     warm_or_load,
 )
 from ..options.loading_details import loading_fields
+from ..options.saved_prompts import chosen_template, template_flags
 
 if TYPE_CHECKING:
     from leap_core.batch.settings import BatchSettings, CheckedBatch
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
 @leap_command("batch")
 @click.argument("source", metavar="INPUT")
+@template_flags
 @click.option(
     "-o",
     "--output",
@@ -49,10 +52,8 @@ if TYPE_CHECKING:
 @click.option(
     "-s", "--system", metavar="TEXT", help="Give lines that have none this system prompt; @FILE reads it from a file."
 )
-@renamed_option(
+@click.option(
     "--pattern",
-    "template",
-    formerly=("--template",),
     metavar="TEXT",
     help="Make each prompt of a line's fields or columns: 'Translate: {text}'.",
 )
@@ -134,7 +135,7 @@ def command(
     source: str,
     target: str,
     system: str | None,
-    template: str | None,
+    pattern: str | None,
     tools: str | None,
     model: str | None,
     context_size: int | None,
@@ -175,6 +176,7 @@ def command(
     options = generation_options({**flags, **shape}, enable_thinking=show_thinking)
     loading = {"context_size": context_size, "cpu_threads": cpu_threads, "n_gpu_layers": n_gpu_layers}
     loading |= loading_fields(env)
+    pattern, variables = _prompts(pattern)
     if model == "":
         raise click.UsageError("-m needs a model's name or file")
     settings = BatchSettings(
@@ -184,7 +186,8 @@ def command(
         options=options.to_json(),
         loading=loading,
         system=None if system is None else read_system(system, env),
-        template=template,
+        template=pattern,
+        variables=variables,
         tools=[] if tools is None else _read_tools(env.cwd / tools, tools),
         format=output_format,
         ordered=ordered,
@@ -220,6 +223,17 @@ def command(
             settings, env.stdin, default_model=default_model(env), variables=env.variables, cwd=env.cwd
         ) as checked:
             return _run(env, output, settings, checked, verbose=verbose, quiet=quiet)
+
+
+def _prompts(pattern: str | None) -> tuple[str | None, dict[str, str] | None]:
+    """What makes the prompts of lines: a pattern, and the values of a saved prompt's variables, which a line's own
+    fields override; None without one."""
+    chosen = chosen_template(of_lines=True)
+    if chosen is None or chosen.template.prompt == INPUT:
+        return pattern, None
+    if pattern is not None:
+        raise click.UsageError("--pattern cannot be combined with --template")
+    return chosen.pattern.escaped(chosen.template.declared), dict(chosen.values)
 
 
 def _run(

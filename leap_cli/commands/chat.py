@@ -12,18 +12,19 @@ from leap_core.responses import Complete
 from leap_core.speech.voices import CONVERSATION_PROMPT
 
 from ..answers.reasoning_only import ReasoningOnly
-from ..config.saved_prompts import PromptTemplate, template_flag
+from ..config.saved_prompts import FilledTemplate
 from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
 from ..framework.output import Output
-from ..input.prompt import fill_pattern, read_system
+from ..input.prompt import read_system
 from ..input.text_files import attach
 from ..options.constraints import constraint_flags, is_shaped, take_constraint
 from ..options.generation import generation_flags, generation_options
 from ..options.generation_details import generation_details
 from ..options.loading import load_model, loading_flags, note_builtin
 from ..options.media import media_flags, take_media, with_media
+from ..options.saved_prompts import chosen_template, template_flags
 from ..options.sessions import session_flags, session_model, take_session
 from ..options.speech import speech_flags, take_speech
 from ..options.thinking import Thinking, take_thinking, thinking_flags
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 @leap_command("chat")
 @click.argument("prompt", nargs=-1)
-@template_flag
+@template_flags
 @click.option(
     "-f",
     "--file",
@@ -68,7 +69,6 @@ def command(
     env: Environment,
     /,
     prompt: tuple[str, ...],
-    template: PromptTemplate | None,
     files: tuple[str, ...],
     system: str | None,
     model: str | None,
@@ -110,7 +110,7 @@ def command(
     options = generation_options({**flags, **shape, "tool_choice": tools.choice}, enable_thinking=thinking is not None)
     if system is not None:
         system = read_system(system, env)
-    first = _first_message(prompt, files, template, env)
+    first = _first_message(prompt, files, chosen_template(), env)
     if first and jsonl:
         raise click.UsageError("--jsonl takes its messages from standard input; leave PROMPT, -f and --template out")
     loading = {"context_size": context_size, "cpu_threads": cpu_threads, "n_gpu_layers": n_gpu_layers}
@@ -183,10 +183,9 @@ def _refuse_logprobs(flags: dict[str, Any]) -> None:
 
 
 def _first_message(
-    words: tuple[str, ...], files: tuple[str, ...], template: PromptTemplate | None, env: Environment
+    words: tuple[str, ...], files: tuple[str, ...], template: FilledTemplate | None, env: Environment
 ) -> str:
     """What is said before anything is typed; empty where that is nothing."""
     parts = [*(attach(file, env) for file in files), " ".join(words)]
     text = "\n\n".join(part for part in parts if part.strip())
-    pattern = template.prompt if template is not None else None
-    return text if pattern is None or not text else fill_pattern(pattern, text)
+    return text if template is None or not text else template.pattern.fill(text)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import shlex
-import subprocess
 from typing import Any
 
 import click
 
-from leap_core.errors import LeapError, LeapSerializationError
+from leap_core.errors import LeapSerializationError
 
+from ..config.editing import edit_file
 from ..config.settings import (
     DEFAULT,
     GENERAL,
@@ -134,26 +132,13 @@ def path(env: Environment, /) -> None:
 def edit(env: Environment, /) -> None:
     """Open config.toml in $VISUAL, else $EDITOR. What you write is taken only when all of it can be used."""
     from leap_core.configuration import parse_toml
-    from leap_core.storage.atomic_files import replace_text
 
-    file = env.directories.config_file
-    draft = file.with_name(f"config-{os.getpid()}.toml")
-    replace_text(draft, file.read_text("utf-8") if file.is_file() else "")
-    editor = env.variables.get("VISUAL") or env.variables.get("EDITOR") or ("notepad" if os.name == "nt" else "vi")
-    try:
-        code = subprocess.run([*shlex.split(editor), str(draft)], check=False).returncode
-    except (OSError, ValueError) as error:
-        draft.unlink()
-        raise LeapError(f"cannot start the editor {editor!r}: {error}", hint="set EDITOR to one that is here") from None
-    if code:
-        draft.unlink()
-        raise LeapError(f"the editor {editor!r} ended with code {code}; nothing was changed")
-    text = draft.read_text("utf-8", "replace")
-    problems = problems_of(parse_toml(text.encode(), str(draft)), str(draft))
-    if problems:
-        raise click.UsageError(f"{problems[0]} (nothing was changed; what you wrote is kept there)")
-    replace_text(file, text)
-    draft.unlink()
+    def check(text: str, draft: str) -> None:
+        problems = problems_of(parse_toml(text.encode(), draft), draft)
+        if problems:
+            raise click.UsageError(problems[0])
+
+    edit_file(env, env.directories.config_file, check)
 
 
 def _is_known(key: str) -> bool:

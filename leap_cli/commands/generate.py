@@ -9,11 +9,12 @@ import click
 from leap_core.speech.voices import CONVERSATION_PROMPT
 
 from ..answers.file import writing_to
-from ..config.saved_prompts import template_flag
+from ..config.saved_prompts import PromptTemplate
 from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
 from ..framework.output import Format, Output
+from ..input.pattern import INPUT
 from ..input.prompt import read_prompt, read_system
 from ..input.text_files import attach
 from ..options.background import background_flags, policy_of, refuse_typed, tell_id
@@ -32,6 +33,8 @@ from ..options.loading_details import loading_fields
 from ..options.media import media_flags, take_media, with_media
 from ..options.one_shot import one_shot_flags, take_one_shot
 from ..options.output_format import FormatChoice
+from ..options.saved_prompts import chosen_template, template_flags
+from ..options.saving_prompts import save_template, typed_options
 from ..options.sessions import session_flags, session_model, take_session
 from ..options.speech import speech_flags, take_speech
 from ..options.tools import take_tools, tool_flags
@@ -39,7 +42,7 @@ from ..options.tools import take_tools, tool_flags
 
 @leap_command("generate")
 @click.argument("prompt", nargs=-1)
-@template_flag
+@template_flags
 @click.option("-s", "--system", metavar="TEXT", help="Give the model this system prompt; @FILE reads it from a file.")
 @media_flags
 @one_shot_flags
@@ -59,9 +62,9 @@ from ..options.tools import take_tools, tool_flags
 )
 @click.option("--stats", is_flag=True, help="Show token counts and speed on stderr.")
 @background_flags()
-@click.pass_obj
+@click.pass_context
 def command(
-    env: Environment,
+    ctx: click.Context,
     /,
     prompt: tuple[str, ...],
     system: str | None,
@@ -86,6 +89,7 @@ def command(
     from ..answers.one_shot import Question
     from ..answers.speech import SpokenOutput
 
+    env = ctx.ensure_object(Environment)
     shot = take_one_shot(flags)
     media = take_media(flags)
     target = take_speech(flags, env)
@@ -99,6 +103,9 @@ def command(
         system = read_system(system, env)
     elif target and background:
         system = CONVERSATION_PROMPT
+    if shot.save_template is not None:
+        output.note(_save(ctx, env, shot.save_template, " ".join(prompt), system))
+        return ExitCode.DONE
     text = read_prompt(
         prompt,
         env,
@@ -164,3 +171,11 @@ def command(
         if code is ExitCode.INTERRUPTED:
             raise click.exceptions.Exit(code)  # so that an output file stays where nothing has come
     return code
+
+
+def _save(ctx: click.Context, env: Environment, name: str, prompt: str, system: str | None) -> str:
+    """Save the question under this name; what there is to say of it."""
+    if chosen_template() is not None:
+        raise click.UsageError("--save-template cannot be combined with --template")
+    template = PromptTemplate(name, system=system, prompt=prompt or INPUT, options=typed_options(ctx, env))
+    return save_template(env, template, {}, replace=False)

@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-import json
-import os
 from typing import Any
 
 import click
 
-from ..config.saved_prompts import PromptTemplate, read_template, template_names, template_path, write_template
+from ..config.editing import edit_file
+from ..config.saved_prompts import (
+    PromptTemplate,
+    parse_template,
+    read_parameters,
+    read_template,
+    template_names,
+    template_path,
+)
 from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_group
 from ..framework.environment import Environment
-from ..framework.option_defaults import option_name, options_of
 from ..framework.output import Format, Output
-from ..framework.text_arguments import text_argument
-from ..input.prompt import INPUT, read_system
-from ..options.constraints import constraint_flags, read_grammar_argument, read_schema_argument, take_constraint
+from ..input.pattern import INPUT
+from ..input.prompt import read_system
+from ..options.constraints import constraint_flags, take_constraint
 from ..options.generation import generation_flags, generation_options
 from ..options.output_format import FormatChoice
+from ..options.saved_prompts import check_options
+from ..options.saving_prompts import save_template, typed_options
 from ..options.tools import take_tools, tool_flags
 from ..options.value_types import ModelName
 
 
 @leap_group("templates")
 def command() -> None:
-    """Prompts, system prompts and options saved under a name, for leap generate --template NAME.
+    """Prompts, system prompts and options saved under a name, for generate, chat and batch: -t NAME -p variable=value.
 
     Each is a TOML file in the configuration's directory templates, which may be edited and shared.
     """
@@ -48,7 +55,9 @@ def list_templates(env: Environment, /, format: str) -> ExitCode:
             records.append(read_template(env, name).to_json())
         except click.UsageError as error:
             output.warning(error.message)
-    output.records(records, ["name", "about", "prompt"], name="name")
+    if output.format is Format.TEXT:
+        records = [record | {"variables": ", ".join(record["variables"]) or None} for record in records]
+    output.records(records, ["name", "about", "variables", "prompt"], name="name")
     return ExitCode.DONE
 
 
@@ -76,6 +85,9 @@ def show(env: Environment, /, name: str, format: str) -> ExitCode:
 @click.argument("name")
 @click.argument("prompt", default=INPUT)
 @click.option("-s", "--system", metavar="TEXT", help="Give the model this system prompt; @FILE reads it from a file.")
+@click.option(
+    "-p", "--param", multiple=True, metavar="NAME=VALUE", help="Give a variable this default; may be repeated."
+)
 @click.option("--about", metavar="TEXT", help="Say in a line what it is for; leap templates list shows that.")
 @click.option("--replace", is_flag=True, help="Replace a template of the same name.")
 @click.option(
@@ -95,6 +107,7 @@ def add(
     name: str,
     prompt: str,
     system: str | None,
+    param: tuple[str, ...],
     about: str | None,
     replace: bool,
     model: str | None,
@@ -102,14 +115,12 @@ def add(
 ) -> ExitCode:
     """Save PROMPT, in which {input} stands for what is asked later, with options of leap generate, as NAME.
 
+    Every other {name} in PROMPT or --system is a variable: -p name=value gives its value later, and here a default.
     What is asked follows a PROMPT without {input}. Schemas, grammars and @FILE are read now; files with tools are read
     when they are used.
     """
     env = ctx.ensure_object(Environment)
-    path = template_path(env, name)
-    if path.exists() and not replace:
-        raise click.UsageError(f"there is a template {name} already; --replace replaces it")
-    options = _given_options(ctx, env)
+    options = typed_options(ctx, env, but=OWN)
     shape = take_constraint(flags, env)
     tools = take_tools(flags, env)
     generation_options({**flags, **shape, "tool_choice": tools.choice})
@@ -120,12 +131,23 @@ def add(
         prompt=prompt,
         options=options,
     )
-    if not template.prompt.strip():
-        raise click.UsageError("the prompt is empty; {input} alone is the prompt as it is asked")
-    if template == PromptTemplate(name, about=template.about):
-        raise click.UsageError("there is nothing to save: give a prompt, --system or options")
-    write_template(env, template)
-    Output(env).note(f"saved {path}")
+    Output(env).note(save_template(env, template, read_parameters(param), replace=replace))
+    return ExitCode.DONE
+
+
+@command.command("edit")
+@click.argument("name")
+@click.pass_obj
+def edit(env: Environment, /, name: str) -> ExitCode:
+    """Open a template in $VISUAL, else $EDITOR. What you write is taken only when it is a template."""
+    path = template_path(env, name)
+    if not path.is_file():
+        read_template(env, name)  # says that it is not there, and what was probably meant
+
+    def check(text: str, draft: str) -> None:
+        check_options(parse_template(name, text.encode(), draft), draft)
+
+    Output(env).note(f"saved {path}" if edit_file(env, path, check) else "nothing was changed")
     return ExitCode.DONE
 
 
@@ -141,26 +163,5 @@ def remove(env: Environment, /, name: str) -> ExitCode:
     return ExitCode.DONE
 
 
-OWN = ("system", "about", "replace")
-"""Options of ``add`` that are none of ``leap generate``, or have a place of their own in the file."""
-
-
-def _given_options(ctx: click.Context, env: Environment) -> dict[str, Any]:
-    """The options that were given, by their names, with what files say in the place of the files."""
-    values: dict[str, Any] = {}
-    for option in options_of(ctx.command):
-        parameter, name = str(option.name), option_name(option)
-        if name in OWN or ctx.get_parameter_source(parameter) is click.core.ParameterSource.DEFAULT:
-            continue
-        value = ctx.params[parameter]
-        values[name] = list(value) if isinstance(value, tuple) else value
-    for name in ("json_schema", "json_schema_multi"):
-        if name in values:
-            values[name] = json.dumps(read_schema_argument(values[name], env), ensure_ascii=False)
-    if "grammar" in values:
-        values["grammar"] = read_grammar_argument(values["grammar"], env)
-    if "tools_file" in values:
-        values["tools_file"] = [str((env.cwd / file).absolute()) for file in values["tools_file"]]
-    if "model" in values and os.path.isfile(env.cwd / values["model"]):
-        values["model"] = text_argument(str((env.cwd / values["model"]).absolute()), "--model")
-    return values
+OWN = ("about", "replace")
+"""Options of ``add`` that are none of ``leap generate``, and have a place of their own in the file."""

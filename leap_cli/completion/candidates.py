@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
+
+from leap_core.errors import LeapError
 
 from ..framework.environment import Environment
 
@@ -103,6 +106,19 @@ def templates(context: click.Context, _begun: str) -> Iterator[Item]:
     return (CompletionItem(name) for name in template_names(context.ensure_object(Environment)))
 
 
+def template_variables(context: click.Context, _prefix: str) -> Iterator[Item]:
+    """``NAME=`` of each variable of the template that the command names."""
+    from ..config.saved_prompts import read_template
+
+    name = context.meta.get("leap.template_flags", {}).get("template")
+    if name is not None:
+        with suppress(click.UsageError, LeapError):
+            template = read_template(context.ensure_object(Environment), name)
+            for variable in template.declared:
+                default = template.defaults.get(variable)
+                yield CompletionItem(f"{variable}=", help="" if default is None else f"{default!r} by default")
+
+
 def tool_choices(context: click.Context, prefix: str) -> Iterator[Item]:
     """When tools are called."""
     yield CompletionItem("auto", help="the model decides")
@@ -188,7 +204,10 @@ BY_PLACE: dict[str, Source] = {
     "--tool-choice": tool_choices,
     "templates show NAME": templates,
     "templates add NAME": templates,
+    "templates edit NAME": templates,
     "templates remove NAME": templates,
+    "--save-template": templates,
+    "--param": template_variables,
     "tools show NAME": tools,
     "tools check NAME": tools,
     "tools call NAME": tools,

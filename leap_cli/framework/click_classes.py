@@ -30,6 +30,8 @@ OTHER_VERBS = {
     "status": ("info", "show"),
 }
 """What else a verb may be called, in every group: the first of these that a group has."""
+ARGUMENTS = "leap.arguments"
+"""Where a command's context keeps the arguments as they were typed."""
 CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 
 
@@ -77,6 +79,7 @@ class LeapCommand(click.Command):
             return super().parse_args(ctx, args)
         from .option_defaults import OptionDefaults
 
+        ctx.meta[ARGUMENTS] = list(args)
         path = ctx.command_path.partition(" ")[2]
         repairs = self.repairs or getattr(ctx.parent.command, "repairs", False)
         ctx.default_map = defaults = OptionDefaults(self, path, ctx.ensure_object(Environment), repairs=repairs)

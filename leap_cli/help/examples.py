@@ -113,9 +113,13 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "sessions remove": ("leap sessions remove ada",),
     "sessions prune": ("leap sessions prune --older-than 30d --dry-run",),
-    "templates add": ("leap templates add capital 'What is the capital of {input}?' --temperature 0",),
+    "templates add": (
+        "leap templates add capital 'What is the capital of {input}?' --temperature 0",
+        "leap templates add reply 'Answer in {language}: {input}' -p language=English",
+    ),
     "templates list": ("leap templates list",),
     "templates show": ("leap templates show capital --format json",),
+    "templates edit": ("EDITOR=true leap templates edit capital",),
     "templates remove": ("leap templates remove capital",),
     "jobs wait": ("leap jobs wait \"$(leap generate --background 'Say hello.')\"",),
     "jobs list": (

@@ -5,6 +5,8 @@ from __future__ import annotations
 GROUPS: dict[str, tuple[str, ...]] = {
     "Prompt": (
         "template",
+        "param",
+        "pattern",
         "system",
         "files",
         "images",
@@ -13,6 +15,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "image_tiles",
         "raw",
         "dry_run",
+        "save_template",
     ),
     "Answer": (
         "target",

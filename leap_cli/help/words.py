@@ -72,6 +72,7 @@ WORDS: dict[str, str] = {
     "--older-than": "only what was untouched for so long",
     "--ordered": "write results in the order of the input",
     "--output": "the file that results are written to",
+    "--param": "the value of a template's variable",
     "--pattern": "the prompt of each line, made of its fields",
     "--play": "play sound as it is made",
     "--port": "the port that a server listens on",

@@ -9,10 +9,10 @@ import click
 
 from ..framework.environment import Environment
 from ..framework.output import Output
+from .pattern import Pattern
 from .text_files import MOST_BYTES, check_size, decode_text, read_text_file
 
 PATIENCE_SECONDS = 3.0
-INPUT = "{input}"
 
 
 def read_prompt(
@@ -21,15 +21,15 @@ def read_prompt(
     output: Output,
     *,
     before: Sequence[str] = (),
-    pattern: str = INPUT,
+    pattern: Pattern | None = None,
     stdin_is_taken: bool = False,
     may_be_empty: bool = False,
 ) -> str:
     """The parts ``before``, the words, joined by spaces, then standard input unless that is a terminal, with a blank
     line between them.
 
-    One ``-`` among the words stands for standard input, a terminal included. All of it takes the place of ``{input}``
-    in ``pattern``, or follows a pattern that has none. An empty prompt is a usage error, unless it ``may_be_empty``.
+    One ``-`` among the words stands for standard input, a terminal included. All of it is filled into
+    ``pattern``, where there is one. An empty prompt is a usage error, unless it ``may_be_empty``.
     ``stdin_is_taken``: standard input is not text but a picture or a sound.
     """
     if words.count("-") > 1 or ("-" in words and stdin_is_taken):
@@ -40,17 +40,10 @@ def read_prompt(
     else:
         parts = [" ".join(words), "" if env.stdin_is_terminal or stdin_is_taken else read_text(env, output)]
     source = "\n\n".join(part for part in (*before, *parts) if part.strip())
-    prompt = fill_pattern(pattern, source)
+    prompt = source if pattern is None else pattern.fill(source)
     if not prompt.strip() and not may_be_empty:
         raise click.UsageError("the prompt is empty: give it as an argument, on standard input, or both")
     return prompt
-
-
-def fill_pattern(pattern: str, text: str) -> str:
-    """The pattern with the text in the place of ``{input}``, or after it; empty where the place has no text."""
-    if INPUT in pattern:
-        return pattern.replace(INPUT, text) if text else ""
-    return f"{pattern}\n\n{text}" if text else pattern
 
 
 def read_text(env: Environment, output: Output) -> str:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ..config.saved_prompts import PromptTemplate
 from ..framework.option_defaults import OptionDefaults
 from ..framework.output import Format
-from ..input.prompt import INPUT
+from ..input.pattern import Pattern
+from .saved_prompts import chosen_template
 from .thinking import Thinking, take_thinking, thinking_flags
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ APART = {
     "count": ("background", *SESSION, "save", "speak", "play"),
     "dry_run": ("background", "speak", "play"),
     "target": ("background",),
+    "save_template": ("background", "dry_run", "target"),
 }
 """Options that make no sense together, by the names of their parameters."""
 MOST_SLOTS = 8
@@ -80,12 +81,16 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     thinking_flags,
     click.option("--raw", is_flag=True, help="Go on from the prompt as it stands, without the chat template."),
     click.option("--dry-run", is_flag=True, help="Print the prompt as the model would get it, and generate nothing."),
+    click.option(
+        "--save-template", metavar="NAME", help="Save prompt, system prompt and options for -t NAME; generate nothing."
+    ),
 )
 
 
 @dataclass(frozen=True)
 class OneShot:
-    """What the flags ask for. ``pattern``: what the prompt is put into. ``count``: how many answers."""
+    """What the flags ask for. ``pattern``: what the prompt is put into. ``count``: how many answers.
+    ``save_template``: the name under which the question is saved instead of asked."""
 
     files: tuple[str, ...]
     target: str | None
@@ -93,9 +98,10 @@ class OneShot:
     thinking: Thinking | None
     raw: bool
     dry_run: bool
-    pattern: str
+    pattern: Pattern | None
     extract: bool = False
     extract_last: bool = False
+    save_template: str | None = None
 
     @property
     def thinks(self) -> bool:
@@ -133,7 +139,7 @@ def take_one_shot(flags: dict[str, Any]) -> OneShot:
     if thinking is Thinking.ONLY and context.params["background"]:
         stated = _stated(context, "think", "background")
         raise click.UsageError(f"--think only cannot be combined with --background{stated}")
-    template: PromptTemplate | None = flags.pop("template")
+    template = chosen_template()
     return OneShot(
         files=flags.pop("files"),
         target=flags.pop("target"),
@@ -141,9 +147,10 @@ def take_one_shot(flags: dict[str, Any]) -> OneShot:
         thinking=thinking,
         raw=flags.pop("raw"),
         dry_run=flags.pop("dry_run"),
-        pattern=INPUT if template is None else template.prompt,
+        pattern=None if template is None else template.pattern,
         extract=flags.pop("extract"),
         extract_last=flags.pop("extract_last"),
+        save_template=flags.pop("save_template"),
     )
 
 

@@ -98,7 +98,7 @@ class RequestReader:
             return self._of_openai(value)
         if not any(name in value for name in ("messages", "prompt", *MEDIA_FIELDS)):
             raise LeapSerializationError(
-                "expected body, messages, prompt, image or audio", hint="--template makes prompts of other fields"
+                "expected body, messages, prompt, image or audio", hint="--pattern makes prompts of other fields"
             )
         custom_id = identifier_of(value)
         return self._of_fields(only_known(value) if self.keep_fields else dict(value), custom_id)

@@ -52,6 +52,8 @@ class BatchSettings:
     loading: JsonObject = field(default_factory=dict)
     system: str | None = None
     template: str | None = None
+    variables: JsonObject | None = None
+    """Values of the template's variables that a line's fields override; None where it is no saved prompt."""
     tools: list[JsonObject] = field(default_factory=list)
     format: str = AUTO
     ordered: bool = True
@@ -136,7 +138,7 @@ class BatchSettings:
             options=GenerationOptions.from_json(self.options),
             functions=tuple(functions_of(self.tools)),
             system=CONVERSATION_PROMPT if self.system is None and self.speech is not None else self.system,
-            template=None if template is None else LineTemplate(template),
+            template=None if template is None else LineTemplate(template, self.variables),
             keep_fields=keep,
             directory=Path(self.directory),
         )
@@ -315,11 +317,11 @@ def _check_columns(rows: InputRows, reader: RequestReader) -> None:
     """Refuse a template that no row of a table could fill."""
     if not rows.is_table or reader.template is None:
         return
-    missing = sorted(reader.template.names - set(rows.columns))
+    missing = reader.template.missing(rows.columns)
     if missing:
         raise LeapSerializationError(
             f"the table has no column {', '.join(missing)}; it has {', '.join(rows.columns)}",
-            hint="--template '{column}' makes the prompts of columns",
+            hint="--pattern '{column}' makes the prompts of columns",
         )
 
 

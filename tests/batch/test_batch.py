@@ -200,7 +200,7 @@ def test_nothing_to_do_is_done_at_once(batch, leap, tmp_path):
         (("in.jsonl", "-o", "nowhere/out.jsonl"), "there is no directory"),
         (("in.jsonl", "-o", "."), "is a directory"),
         (("in.jsonl", "-o", "in.jsonl"), "input and output at once"),
-        (("in.jsonl", "--template", "x"), "has no variable"),
+        (("in.jsonl", "--pattern", "x"), "has no variable"),
         (("in.jsonl", "--concurrency", "0"), "range"),
         (("in.jsonl", "--tools", "in.jsonl"), "is not a JSON list"),
     ],

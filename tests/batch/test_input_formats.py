@@ -70,7 +70,7 @@ def test_a_column_called_prompt_needs_no_template(answered):
     done, runner, _ = answered("other.csv", "text\nHallo\n", output="other.jsonl")
     assert (done.code, runner.asked) == (2, [])
     assert "other.csv: " in done.stderr or "no column prompt; it has text" in done.stderr
-    assert "--template" in done.stderr
+    assert "--pattern" in done.stderr
 
 
 @pytest.mark.parametrize(

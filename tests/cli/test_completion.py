@@ -172,6 +172,9 @@ def test_templates(words, leap):
         assert leap("templates", "add", name, "--seed", "1").code == 0
     assert words("leap generate --template ") == words("leap --template ") == ["french", "order"]
     assert words("leap templates show f") == words("leap templates remove f") == ["french"]
+    leap("templates", "add", "tr", "To {language}, {tone}: {input}", "-p", "tone=kind")
+    assert words("leap generate -t tr -p ") == words("leap batch -t tr --param ") == ["language=", "tone="]
+    assert words("leap templates edit t") == ["tr"] and words("leap generate -p ") == []
     assert words("leap generate --think ") == ["show", "hide", "only"]
 
 

@@ -52,6 +52,7 @@ WITHOUT_FORMAT = {
     "tools show": "one JSON document",
     "schema show": "one JSON document",
     "templates add": "nothing",
+    "templates edit": "nothing",
     "templates remove": "nothing",
     "config set": "nothing",
     "config unset": "nothing",

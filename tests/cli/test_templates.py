@@ -49,6 +49,7 @@ def test_the_list(leap):
         "about": "Short summaries",
         "system": None,
         "prompt": "Sum up: {input}",
+        "variables": {},
         "options": {},
     }
     assert json.loads(leap("templates", "show", "a", "--format", "json").stdout)["options"] == {"model": "tiny"}
@@ -106,7 +107,7 @@ def test_a_grammar_is_saved_as_its_text(leap, tmp_path):
     ("pattern", "given", "prompt"),
     [
         ("{input}", ["x"], "x"),
-        ("A {input} and {input} {other}", ["{input}"], "A {input} and {input} {other}"),
+        ("A {input} and {input} {oth er}", ["{input}"], "A {input} and {input} {oth er}"),
         ("Say hello.", [], "Say hello."),
         ("Sum up:", ["this"], "Sum up:\n\nthis"),
         ("Mind the\n\n  lines: {input}\n\"quoted\" \\n '''", ["x"], "Mind the\n\n  lines: x\n\"quoted\" \\n '''"),
