@@ -117,12 +117,13 @@ class Scheduler:
             self._admission.admit(self._waiting, self._ticks)
         ready = self._encoder.encode_next(self._running(), self._fail)
         for parts in plan_step(ready, self._context.batch_size):
-            started = time.perf_counter()
+            started, computed = time.perf_counter(), time.process_time()
             if not self._decode(parts):
                 return  # the other decodes were planned for a memory that is different now
             size = sum(part.count for part in parts)
             if size <= LONG_STEP:
-                self._governor.observe(size, time.perf_counter() - started)
+                seconds = time.perf_counter() - started
+                self._governor.observe(size, seconds, time.process_time() - computed)
             for part in parts:
                 self._advance(part)
             self._speak([part for part in parts if part.output is Output.HIDDEN])

@@ -1,7 +1,8 @@
 """How many threads to compute with: the physical cores this process may use, and fewer while others are using them.
 
 llama.cpp's threads wait for each other by spinning at every operation. When another process takes one of two cores,
-two threads are slower than one (facts: 46 against 98 tokens/s), so the number is adapted while running.
+two threads are slower than one (46 against 98 tokens/s), so the number is adapted while running. Threads that spin use
+their cores all the time: a step in which they got less computing time than that is one in which others had a core.
 """
 
 from __future__ import annotations
@@ -13,10 +14,14 @@ from pathlib import Path
 from statistics import median
 
 SAMPLE = 3
-"""Steps that are compared with as many of a trial."""
-FIRST_PERIOD, LONGEST_PERIOD = 48, 768
-SLOWER, FASTER = 1.35, 0.93
-"""A step is suspicious at this multiple of the usual time; a trial wins below this fraction of the present time."""
+"""Steps that are compared with as many of a trial; as many crowded ones in a row begin one."""
+CROWDED = 0.25
+"""Cores' worth of computing that a step's threads did not get, from which on others are taken to want a core."""
+FASTER = 0.93
+"""A trial wins below this fraction of the present time."""
+SOON, LATEST = 16, 768
+"""Steps until more threads are tried again after a trial that won, and at most; each that loses makes it four times as
+many."""
 
 
 def usable_cores() -> int:
@@ -73,10 +78,11 @@ def _is_running(task: Path) -> bool:
 
 
 class ThreadGovernor:
-    """Watches how long steps take and chooses the threads of the next one.
+    """Chooses the threads of the next step from how the last ones went.
 
-    A step that takes much longer than usual, or now and then the mere passing of steps, starts a trial: a few steps
-    with fewer or more threads. The trial's number is kept when its steps were faster.
+    While the threads get their cores nothing is tried. Crowded steps start a trial, a few steps with fewer threads;
+    with fewer threads than there are cores, free cores start one with more. Its number is kept when its steps were
+    faster.
     """
 
     def __init__(self, most: int, free: Callable[[int], int] = free_cores) -> None:
@@ -84,13 +90,10 @@ class ThreadGovernor:
         self._most = most
         self._free = free
         self._threads = free(most)
-        self._usual: dict[int, float] = {}
         self._recent: deque[tuple[int, float]] = deque(maxlen=SAMPLE)
-        self._slow_steps = 0
+        self._crowded = self._calm = 0
         self._steps = 0
-        self._period = SAMPLE + 1  # the first trial comes early: the machine may have been busy from the beginning
-        self._down = True
-        """Whether the next trial is with fewer threads: on after a success, the other way after a failure."""
+        self._until_fewer = self._until_more = SAMPLE + 1  # soon: the machine may be busy just as we begin
         self._trial: int | None = None
         self._trial_steps: list[tuple[int, float]] = []
 
@@ -103,8 +106,8 @@ class ThreadGovernor:
         """Threads for a chunk of a prompt: it takes long enough to look anew at what is free."""
         return max(self.threads, self._free(self._most))
 
-    def observe(self, size: int, seconds: float) -> None:
-        """Take note of a step of ``size`` tokens."""
+    def observe(self, size: int, seconds: float, computing: float) -> None:
+        """Take note of a step of ``size`` tokens: how long it took, and the processor time that the process got."""
         if self._most == 1:
             return
         if self._trial is not None:
@@ -112,28 +115,27 @@ class ThreadGovernor:
             if len(self._trial_steps) > SAMPLE or self._is_hopeless(size, seconds):
                 self._conclude()
             return
-        usual = self._usual.get(size)
-        slow = usual is not None and seconds > usual * SLOWER
-        self._slow_steps = self._slow_steps + 1 if slow else 0
-        if usual is None:
-            self._usual[size] = seconds
-        else:
-            self._usual[size] += (seconds - usual) * (0.02 if slow else 0.2)
         self._recent.append((size, seconds))
         self._steps += 1
-        if self._slow_steps >= SAMPLE or self._steps >= self._period:
-            self._down = self._down or self._slow_steps >= SAMPLE
-            self._begin_trial()
-
-    def _begin_trial(self) -> None:
+        if computing < seconds * (self._threads - CROWDED):
+            self._crowded, self._calm = self._crowded + 1, 0
+        else:
+            self._crowded, self._calm = 0, self._calm + 1
+        if self._calm == SOON:
+            self._until_fewer = SAMPLE + 1  # whatever crowds the machine next is something new
         stride = max(1, self._threads // 4)
-        fewer, more = max(1, self._threads - stride), min(self._most, self._threads + stride)
-        if (fewer if self._down else more) == self._threads:
-            self._down = not self._down
-        self._steps = self._slow_steps = 0
-        if not self._down and self._free(self._most) <= self._threads:
-            return  # a thread too many would make its steps not a little slower but a hundred times
-        self._trial, self._trial_steps = fewer if self._down else more, []
+        if self._threads > 1 and self._crowded >= SAMPLE and self._steps >= self._until_fewer:
+            self._begin_trial(max(1, self._threads - stride))
+        elif self._threads < self._most and self._steps >= self._until_more:
+            # A thread too many would make its steps not a little slower but a hundred times.
+            if self._free(self._most) > self._threads:
+                self._begin_trial(min(self._most, self._threads + stride))
+            else:
+                self._steps = self._until_more - SAMPLE  # looking costs little
+
+    def _begin_trial(self, threads: int) -> None:
+        self._trial, self._trial_steps = threads, []
+        self._steps = self._crowded = self._calm = 0
 
     def _is_hopeless(self, size: int, seconds: float) -> bool:
         """Whether a trial need not go on. Its first step says nothing: it also paid for waking or parking threads."""
@@ -144,14 +146,13 @@ class ThreadGovernor:
         sizes = {size for size, _ in self._recent} & {size for size, _ in self._trial_steps[1:]}
         before = [seconds for size, seconds in self._recent if size in sizes]
         during = [seconds for size, seconds in self._trial_steps[1:] if size in sizes]
+        fewer = self._trial is not None and self._trial < self._threads
         if before and during and median(during) < median(before) * FASTER and self._trial is not None:
             self._threads = self._trial
-            self._usual.clear()
-            self._period = FIRST_PERIOD
+            self._until_fewer, self._until_more = SAMPLE + 1, SOON
+        elif fewer:
+            self._until_fewer = min(LATEST, self._until_fewer * 4)
         else:
-            self._down = not self._down
-            self._period = min(LONGEST_PERIOD, self._period * 4)
-            for size, seconds in self._recent:  # what is slow with any number of threads is usual
-                self._usual[size] = max(self._usual.get(size, 0.0), seconds)
+            self._until_more = min(LATEST, self._until_more * 4)
         self._trial = None
         self._recent.clear()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
 from leap_core.engine.threads import ThreadGovernor, free_cores, usable_cores
 
 
@@ -21,6 +23,11 @@ class Machine:
         over = max(0, threads - (self.cores - self.busy))
         return (0.004 + 0.012 / threads) * (1 + 2.0 * over)  # spinning threads that wait for a core cost dearly
 
+    def computing(self, threads: int) -> float:
+        """Cores' worth of processor time that so many threads get: the one that shares a core gets half of it."""
+        over = max(0, threads - (self.cores - self.busy))
+        return threads - 0.5 * over
+
 
 def all_free(cores: int) -> int:
     """A system that does not tell."""
@@ -31,18 +38,26 @@ def run(governor: ThreadGovernor, machine: Machine, steps: int) -> float:
     """Mean seconds of a step."""
     total = 0.0
     for _ in range(steps):
-        seconds = machine.step(governor.threads)
-        governor.observe(1, seconds)
+        threads = governor.threads
+        seconds = machine.step(threads)
+        governor.observe(1, seconds, seconds * machine.computing(threads))
         total += seconds
     return total / steps
 
 
-def test_a_quiet_machine_keeps_all_threads_and_pays_little_for_trials() -> None:
+def test_a_quiet_machine_keeps_all_threads_and_has_no_trials() -> None:
     machine = Machine(2)
     governor = ThreadGovernor(2, all_free)
-    mean = run(governor, machine, 2000)
+    assert run(governor, machine, 2000) == pytest.approx(machine.step(2))
     assert governor.threads == 2
-    assert mean < machine.step(2) * 1.02
+
+
+def test_a_lengthening_context_is_no_busy_machine() -> None:
+    governor = ThreadGovernor(2, all_free)
+    for step in range(4000):
+        assert governor.threads == 2
+        seconds = 0.01 * (1 + step / 1000) * (3 if step % 1000 == 999 else 1)  # another request, at a greater depth
+        governor.observe(1, seconds, 1.95 * seconds)
 
 
 def test_threads_shrink_while_another_process_is_busy_and_grow_again() -> None:
@@ -88,21 +103,31 @@ def test_many_cores_lose_only_what_is_taken() -> None:
 def test_one_core_is_left_alone() -> None:
     governor = ThreadGovernor(1, all_free)
     for seconds in (0.01, 1.0, 0.01):
-        governor.observe(1, seconds)
+        governor.observe(1, seconds, 0.001)
     assert governor.threads == 1
 
 
-def test_a_slow_phase_that_fewer_threads_do_not_mend_is_accepted() -> None:
+def test_crowded_steps_that_fewer_threads_do_not_mend_are_accepted() -> None:
     governor = ThreadGovernor(2, all_free)
-    for _ in range(50):
-        governor.observe(1, 0.01)
-    for _ in range(500):  # a longer context makes every step slower, with any number of threads
-        governor.observe(1, 0.03 if governor.threads == 2 else 0.05)
     trials = 0
-    for _ in range(500):
+    for _ in range(1000):
         trials += governor.threads == 1
-        governor.observe(1, 0.03 if governor.threads == 2 else 0.05)
-    assert trials <= 8
+        seconds = 0.03 if governor.threads == 2 else 0.05
+        governor.observe(1, seconds, seconds)
+    assert governor.threads == 2
+    assert trials <= 12
+
+
+def test_a_new_crowd_is_noticed_at_once_after_trials_that_lost() -> None:
+    governor = ThreadGovernor(2, all_free)
+    for _ in range(1000):
+        seconds = 0.03 if governor.threads == 2 else 0.05
+        governor.observe(1, seconds, seconds)
+    machine = Machine(2)
+    run(governor, machine, 50)
+    machine.busy = 1
+    run(governor, machine, 12)
+    assert governor.threads == 1
 
 
 def test_free_cores_are_some_of_the_cores() -> None:
