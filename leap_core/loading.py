@@ -23,6 +23,8 @@ def load_local(model: LocalModel, options: ModelLoadingOptions) -> ModelRunner:
     from .models.store import hold
 
     try_local(model, options)
+    if not options.adapters:
+        options = replace(options, adapters=model.adapters)
     if options.chat_template is None and model.chat_template is not None:
         options = replace(options, chat_template=model.chat_template)
     if options.cpu_threads is None and model.threads is not None:
@@ -52,14 +54,28 @@ def try_local(model: LocalModel, options: ModelLoadingOptions) -> None:
 
     Raises LeapModelLoadingError.
     """
-    from .models.trial.subject import PROJECTOR, Subject
+    from .models.trial.subject import AUDIO_DECODER, AUDIO_TOKENIZER, MODEL, PROJECTOR, Subject
     from .models.trial.trying import require_sound
 
     replaced = options.chat_template or model.chat_template
     require_sound(Subject(model.path), own_template=replaced is not None)
     projector = options.mm_proj_path or model.mm_proj_path
     if projector is not None:
-        require_sound(Subject(projector, PROJECTOR, {"model": model.path}))
+        require_sound(Subject(projector, PROJECTOR, {MODEL: model.path}))
+    options, _ = _with_voice(model, options)
+    decoder, tokenizer = options.audio_decoder_path, options.audio_tokenizer_path
+    if decoder is not None:
+        from .speech.companions import check_generation, tokenizer_beside
+
+        check_generation(decoder, tokenizer)
+        tokenizer = tokenizer or tokenizer_beside(decoder)
+        beside = {MODEL: model.path} | ({AUDIO_TOKENIZER: tokenizer} if tokenizer is not None else {})
+        require_sound(Subject(decoder, AUDIO_DECODER, beside))
+    if adapters := options.adapters or model.adapters:
+        from .in_process.adapters import require_sound_adapter
+
+        for adapter in adapters:
+            require_sound_adapter(adapter.path, model.path)
 
 
 def load_local_for_embedding(model: LocalModel, options: ModelLoadingOptions) -> EmbeddingRunner:

@@ -31,8 +31,9 @@ def fingerprint_of(reference: str, loading: ModelLoadingOptions, *, variables: M
     projector = loading.mm_proj_path or model.mm_proj_path
     if projector is not None:
         value["projector"] = _sampled(projector)
-    if loading.adapters:  # without any, the keys of old journals stay
-        value["adapters"] = [[_sampled(adapter.path), adapter.scale] for adapter in loading.adapters]
+    adapters = loading.adapters or model.adapters
+    if adapters:  # without any, the keys of old journals stay
+        value["adapters"] = [[_sampled(adapter.path), adapter.scale] for adapter in adapters]
     return json.dumps(value, sort_keys=True)
 
 

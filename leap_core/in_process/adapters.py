@@ -11,7 +11,18 @@ from ..errors import LeapModelLoadingError, LeapModelNotFoundError
 from ..llama.adapters import LlamaAdapter, content_id
 from ..llama.model import LlamaModel
 from ..models.gguf.header import read_gguf_header
+from ..models.trial.subject import ADAPTER, MODEL, Subject
+from ..models.trial.trying import require_sound
 from ..options.adapters import LoraAdapter
+
+
+def require_sound_adapter(path: Path, model: Path) -> None:
+    """Make sure that llama.cpp survives an adapter of a model: by its header, then by a trial in a child process
+    unless it was tried before. Raises LeapModelNotFoundError and LeapModelLoadingError."""
+    from ..models.gguf.adapter_checks import check_adapter
+
+    check_adapter(read_gguf_header(path), read_gguf_header(model))
+    require_sound(Subject(path, ADAPTER, {MODEL: model}))
 
 
 class ModelAdapters:
@@ -24,7 +35,8 @@ class ModelAdapters:
         self._by_place: dict[tuple[Path, int, int, int], LlamaAdapter] = {}
 
     def load(self, adapters: Sequence[LoraAdapter]) -> Adapters:
-        """The adapters in memory, with their scales; those with the scale 0 are left out, as they change nothing.
+        """The adapters in memory, with their scales; those with the scale 0 are left out, as they change nothing. One
+        that is new here is tried in a child process before.
 
         Raises LeapModelNotFoundError and LeapModelLoadingError.
         """
@@ -34,19 +46,15 @@ class ModelAdapters:
         try:
             status = path.stat()
             place = (path.absolute(), status.st_ino, status.st_size, status.st_mtime_ns)
+            if place not in self._by_place:
+                require_sound_adapter(path, self._model.path)
             with self._guard:
                 adapter = self._by_place.get(place)
                 if adapter is None:
-                    adapter = self._by_id.get(content_id(path)) or self._read(path)
+                    adapter = self._by_id.get(content_id(path)) or LlamaAdapter(path, self._model)
                     self._by_place[place] = self._by_id[adapter.id] = adapter
                 return adapter
         except FileNotFoundError:
             raise LeapModelNotFoundError(f"there is no adapter {path}") from None
         except OSError as error:
             raise LeapModelLoadingError(f"cannot read the adapter {path}: {error.strerror or error}") from None
-
-    def _read(self, path: Path) -> LlamaAdapter:
-        from ..models.gguf.adapter_checks import check_adapter
-
-        check_adapter(read_gguf_header(path), read_gguf_header(self._model.path))
-        return LlamaAdapter(path, self._model)

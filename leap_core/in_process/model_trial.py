@@ -36,7 +36,9 @@ def try_model(path: Path, beside: Mapping[str, Path], stage: Callable[..., None]
     stage("reading its vocabulary", load_seconds=round(loaded - start, 3))
     for token in range(model.n_tokens):
         model.piece(token)
-    tokens = _tokens(model, stage)
+    stage("cutting text into tokens")
+    tokens = short_prompt(model)
+    model.tokenize("".join(model.special_tokens)[:10_000], parse_special=True)
     options = ModelLoadingOptions()
     stage("making room for a conversation")
     context = LlamaContext(
@@ -44,7 +46,7 @@ def try_model(path: Path, beside: Mapping[str, Path], stage: Callable[..., None]
     )
     stage("computing")
     start = time.monotonic()
-    finite = _decode(context, tokens)
+    finite = decode_shortly(context, tokens)
     facts = {
         "prompt_tokens": len(tokens),
         "compute_seconds": round(time.monotonic() - start, 3),
@@ -57,16 +59,14 @@ def try_model(path: Path, beside: Mapping[str, Path], stage: Callable[..., None]
     return {"template_problem": _render(model), "template_ends_process": False}
 
 
-def _tokens(model: LlamaModel, stage: Callable[..., None]) -> list[int]:
+def short_prompt(model: LlamaModel) -> list[int]:
     """A prompt of ordinary text, with the vocabulary's first and last token in it."""
-    stage("cutting text into tokens")
     tokens = model.tokenize(EVERY_KIND_OF_TEXT, parse_special=True)
-    model.tokenize("".join(model.special_tokens)[:10_000], parse_special=True)
     tokens += [0, model.n_tokens - 1]
     return (tokens * PROMPT_TOKENS)[:PROMPT_TOKENS]
 
 
-def _decode(context: LlamaContext, tokens: list[int]) -> bool:
+def decode_shortly(context: LlamaContext, tokens: list[int]) -> bool:
     """A prompt, then two tokens one after the other; whether the last logits are numbers."""
     import numpy as np
 

@@ -19,6 +19,8 @@ from ..errors import LeapError
 TRIALS = {
     "model": "leap_core.in_process.model_trial:try_model",
     "multimodal_projector": "leap_core.in_process.projector_trial:try_projector",
+    "adapter": "leap_core.in_process.adapter_trial:try_adapter",
+    "audio_decoder": "leap_core.in_process.voice_trial:try_voice",
 }
 """By kind of file: the module and the function ``(path, beside, stage) -> facts`` that tries it."""
 

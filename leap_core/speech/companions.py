@@ -49,11 +49,16 @@ def open_vocoder(decoder: Path, tokenizer: Path | None, *, model: Path, width: i
     return vocoder
 
 
+def tokenizer_beside(decoder: Path) -> Path | None:
+    """The file with the detokenizer's layers, if there is one: ``tokenizer-X.gguf`` beside ``vocoder-X.gguf``."""
+    path = decoder.with_name(decoder.name.replace("vocoder", "tokenizer", 1))
+    return path if path != decoder and path.is_file() else None
+
+
 def _sibling(decoder: Path) -> Path:
-    """The file with the detokenizer's layers: ``tokenizer-X.gguf`` beside ``vocoder-X.gguf``."""
-    name = decoder.name.replace("vocoder", "tokenizer", 1)
-    path = decoder.with_name(name)
-    if name == decoder.name or not path.is_file():
+    path = tokenizer_beside(decoder)
+    if path is None:
+        name = decoder.name.replace("vocoder", "tokenizer", 1)
         expected = name if name != decoder.name else "its audio tokenizer"
         raise LeapModelNotFoundError(
             f"{decoder} needs {expected}, the other half of its detokenizer, and it is not in {decoder.parent}",

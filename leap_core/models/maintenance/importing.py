@@ -11,7 +11,7 @@ from ...storage.linking import place
 from ..file_names import AUDIO_DECODER, AUDIO_TOKENIZER, PROJECTOR, name_of, parts_of
 from ..gguf.header import read_gguf_header
 from ..manifests.checks import INFERENCE_TYPES
-from ..manifests.manifest import Manifest, read_manifest, write_manifest
+from ..manifests.manifest import Manifest, adapter_key, read_manifest, write_manifest
 from ..references.resolving import LocalModel, resolve_local
 from ..safe_names import directory_name
 from ..store import InstalledModel, Store
@@ -79,6 +79,7 @@ def files_of(model: LocalModel) -> list[tuple[str, Path]]:
         AUDIO_TOKENIZER: model.audio_tokenizer_path,
     }
     files = [("model", model.path), *((role, path) for role, path in companions.items() if path is not None)]
+    files += [(adapter_key(n), adapter.path) for n, adapter in enumerate(model.adapters)]
     beside = [path.name for path in model.path.parent.iterdir()]
     return files + [("part", model.path.parent / part) for part in parts_of(model.path.name, beside)[1:]]
 

@@ -35,6 +35,7 @@ def create_manifest(
     manifest = Manifest(
         files["model"],
         inference_type=INFERENCE_TYPES[local.kind],
+        adapters=tuple((str(adapter.path), adapter.scale) for adapter in local.adapters),
         chat_template=chat_template or local.chat_template,
         sampling=(sampling or SamplingDefaults()).over(local.sampling),
         threads=threads or local.threads,

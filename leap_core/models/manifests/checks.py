@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from ...errors import LeapOptionsError
 from ...options import JsonObject, SamplingDefaults
+from ...options.adapters import adapters_of
 from ..file_names import AUDIO_DECODER, AUDIO_TOKENIZER, PROJECTOR
 
 TEXT, IMAGE, AUDIO = "llama.cpp/text-to-text", "llama.cpp/image-to-text", "llama.cpp/lfm2-audio-v1"
@@ -24,7 +25,8 @@ SCHEMA_VERSION = "1.0.0"
 TOP_KEYS = ("inference_type", "schema_version", "load_time_parameters", "generation_time_parameters")
 OPTIONAL_TOP_KEYS = ("original_url", "path_on_disk", "audio_profile", "leap")
 FILE_KEYS = ("model", PROJECTOR, AUDIO_DECODER, AUDIO_TOKENIZER)
-LOAD_KEYS = (*FILE_KEYS, "chat_template")
+ADAPTERS = "lora_adapters"
+LOAD_KEYS = (*FILE_KEYS, ADAPTERS, "chat_template")
 GENERATION_KEYS = ("sampling_parameters", "number_of_decoding_threads")
 SAMPLING_KEYS = ("temperature", "top_p", "min_p", "repetition_penalty", "top_k")
 LIKELY = {
@@ -35,6 +37,9 @@ LIKELY = {
     "vocoder": AUDIO_DECODER,
     "decoder": AUDIO_DECODER,
     "tokenizer": AUDIO_TOKENIZER,
+    "adapters": ADAPTERS,
+    "lora": ADAPTERS,
+    "loras": ADAPTERS,
     "model_path": "model",
     "model_file": "model",
     "template": "chat_template",
@@ -75,8 +80,9 @@ def check_manifest(value: Any) -> list[Problem]:
     if isinstance(load, dict):
         problems += _check_keys(load, "load_time_parameters", LOAD_KEYS, required=("model",))
         for key in LOAD_KEYS:
-            problems += _expect(load, "load_time_parameters", key, str, "a string")
-        problems += _check_files(load, value.get("inference_type"))
+            if key != ADAPTERS:
+                problems += _expect(load, "load_time_parameters", key, str, "a string")
+        problems += _check_files(load, value.get("inference_type")) + _check_adapters(load)
     elif "load_time_parameters" in value:
         problems.append(Problem("load_time_parameters", "expected an object"))
     return problems + _check_generation(value)
@@ -138,6 +144,25 @@ def _check_files(load: JsonObject, inference_type: object) -> list[Problem]:
     if inference_type == AUDIO and not load.get(AUDIO_DECODER):
         message = "is missing: without it the model hears but cannot speak"
         problems.append(Problem(f"load_time_parameters.{AUDIO_DECODER}", message, is_error=False))
+    return problems
+
+
+def _check_adapters(load: JsonObject) -> list[Problem]:
+    at = f"load_time_parameters.{ADAPTERS}"
+    adapters = load.get(ADAPTERS)
+    if adapters is None:
+        return []
+    if not isinstance(adapters, list):
+        return [Problem(at, f"expected a list of files, not {json.dumps(adapters)[:40]}")]
+    problems = []
+    for number, adapter in enumerate(adapters):
+        try:
+            adapters_of([adapter])
+            urlsplit(adapter["path"] if isinstance(adapter, dict) else adapter)
+        except LeapOptionsError as error:
+            problems.append(Problem(f"{at}[{number}]", error.message.partition(": ")[2]))
+        except ValueError as error:
+            problems.append(Problem(f"{at}[{number}]", f"is no URL: {error}"))
     return problems
 
 

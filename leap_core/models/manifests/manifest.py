@@ -7,8 +7,10 @@
       "generation_time_parameters": {"sampling_parameters": {"temperature": 0.3, "min_p": 0.15}}
     }
 
-leap adds one key of its own, "leap", to the manifests that it writes beside downloaded files: where they came from,
-and their sizes and SHA-256. Published manifests: ``leap/<quantization>.json`` in Liquid's GGUF repositories.
+leap adds two keys of its own. ``load_time_parameters.lora_adapters`` lists LoRA adapters that belong to the model, each
+a file or ``{"path": file, "scale": number}``. "leap" stands in the manifests that it writes beside downloaded files:
+where they came from, and their sizes and SHA-256. Published manifests: ``leap/<quantization>.json`` in Liquid's GGUF
+repositories.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from urllib.parse import urljoin, urlsplit
 from ...errors import LeapSerializationError
 from ...options import JsonObject, SamplingDefaults
 from ..file_names import AUDIO_DECODER, AUDIO_TOKENIZER, PROJECTOR
-from .checks import FILE_KEYS, KINDS, LOAD_KEYS, SAMPLING_KEYS, SCHEMA_VERSION, TEXT, Problem, check_manifest
+from .checks import ADAPTERS, FILE_KEYS, KINDS, LOAD_KEYS, SAMPLING_KEYS, SCHEMA_VERSION, TEXT, Problem, check_manifest
 
 LARGEST_MANIFEST = 4 * 1024**2
 
@@ -35,7 +37,8 @@ LARGEST_MANIFEST = 4 * 1024**2
 class Manifest:
     """One manifest. The four file fields are file names, paths or URLs as they were written; ``locate`` resolves them.
 
-    ``threads`` is the number of decoding threads it recommends. ``record`` is leap's own key, empty in foreign ones.
+    ``adapters`` are the LoRA adapters, files as well, each with its scale. ``threads`` is the number of decoding
+    threads it recommends. ``record`` is leap's own key, empty in foreign ones.
     """
 
     model: str
@@ -43,6 +46,7 @@ class Manifest:
     multimodal_projector: str | None = None
     audio_decoder: str | None = None
     audio_tokenizer: str | None = None
+    adapters: tuple[tuple[str, float], ...] = ()
     chat_template: str | None = None
     sampling: SamplingDefaults = field(default_factory=SamplingDefaults)
     threads: int | None = None
@@ -58,12 +62,14 @@ class Manifest:
 
     @property
     def files(self) -> dict[str, str]:
-        """The files it names, by their key in load_time_parameters, the model first."""
-        return {key: value for key in FILE_KEYS if (value := getattr(self, key))}
+        """The files it names, by their key in load_time_parameters, the model first; adapters by ``adapter_key``."""
+        adapters = {adapter_key(n): file for n, (file, _) in enumerate(self.adapters)}
+        return {key: value for key in FILE_KEYS if (value := getattr(self, key))} | adapters
 
     def with_files(self, files: Mapping[str, str]) -> Manifest:
         """A copy that names these files instead."""
-        return replace(self, **{key: files.get(key) for key in FILE_KEYS})  # type: ignore[arg-type]
+        adapters = tuple((files.get(adapter_key(n), file), scale) for n, (file, scale) in enumerate(self.adapters))
+        return replace(self, adapters=adapters, **{key: files.get(key) for key in FILE_KEYS})  # type: ignore[arg-type]
 
     def with_record(self, record: JsonObject, **changes: str) -> Manifest:
         """A copy with leap's own key, and whatever other fields are given."""
@@ -72,12 +78,15 @@ class Manifest:
     def to_json(self) -> JsonObject:
         """The manifest as published ones look; empty parts are left out."""
         sampling = {key: getattr(self.sampling, key) for key in SAMPLING_KEYS}
+        load: JsonObject = _given({key: getattr(self, key) for key in LOAD_KEYS if key != ADAPTERS})
+        if self.adapters:
+            load[ADAPTERS] = [{"path": file, "scale": scale} for file, scale in self.adapters]
         generation = {"sampling_parameters": _given(sampling), "number_of_decoding_threads": self.threads}
         return _given(
             {
                 "inference_type": self.inference_type,
                 "schema_version": self.schema_version,
-                "load_time_parameters": _given({key: getattr(self, key) for key in LOAD_KEYS}),
+                "load_time_parameters": load,
                 "generation_time_parameters": _given(generation),
                 "original_url": self.original_url,
                 "path_on_disk": self.path_on_disk,
@@ -87,6 +96,11 @@ class Manifest:
 
     def dumps(self) -> str:
         return json.dumps(self.to_json(), indent=2, ensure_ascii=False) + "\n"
+
+
+def adapter_key(number: int) -> str:
+    """Stands for an adapter among the keys of files."""
+    return f"{ADAPTERS}_{number}"
 
 
 def _given(value: JsonObject) -> JsonObject:
@@ -137,6 +151,7 @@ def parse_manifest(text: str | bytes, source: str = "manifest") -> Manifest:
         multimodal_projector=load.get(PROJECTOR) or None,
         audio_decoder=load.get(AUDIO_DECODER) or None,
         audio_tokenizer=load.get(AUDIO_TOKENIZER) or None,
+        adapters=tuple(_adapter(each) for each in load.get(ADAPTERS) or ()),
         chat_template=load.get("chat_template") or None,
         sampling=SamplingDefaults(**{key: sampling.get(key) for key in SAMPLING_KEYS}),
         threads=generation.get("number_of_decoding_threads"),
@@ -145,6 +160,10 @@ def parse_manifest(text: str | bytes, source: str = "manifest") -> Manifest:
         path_on_disk=value.get("path_on_disk"),
         record=value.get("leap") or {},
     )
+
+
+def _adapter(value: Any) -> tuple[str, float]:
+    return (value, 1.0) if isinstance(value, str) else (value["path"], float(value.get("scale", 1.0)))
 
 
 def problems_of(text: str | bytes, source: str) -> list[Problem]:

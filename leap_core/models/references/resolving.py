@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from ...errors import LeapModelLoadingError, LeapModelNotDownloadedError, LeapModelNotFoundError, LeapSerializationError
 from ...options import AUTO, SamplingDefaults
+from ...options.adapters import LoraAdapter
 from ...storage.directories import Directories
 from ..file_names import (
     AUDIO_DECODER,
@@ -24,7 +25,7 @@ from ..file_names import (
 )
 from ..hub.foreign_caches import ForeignCaches
 from ..hub.settings import endpoint_of
-from ..manifests.manifest import Manifest, is_manifest, locate, read_manifest
+from ..manifests.manifest import Manifest, adapter_key, is_manifest, locate, read_manifest
 from ..store import InstalledModel, Store, identity_of
 from .aliases import read_aliases
 from .catalogue import Catalogue, CatalogueEntry
@@ -47,7 +48,8 @@ class LocalModel:
     """A model that can be loaded: its GGUF, the companions that go with it, and what is recommended for it.
 
     ``sampling`` and ``threads`` come from the manifest, ``sampling`` beyond that from the catalogue. ``chat_template``
-    replaces the file's own when it is not None. ``parser_name`` is auto, lfm or hermes; ``kind`` text, vision or audio.
+    replaces the file's own when it is not None. ``adapters`` are those that the manifest names. ``parser_name`` is
+    auto, lfm or hermes; ``kind`` text, vision or audio.
     """
 
     model_id: str
@@ -61,6 +63,7 @@ class LocalModel:
     threads: int | None = None
     kind: str = "text"
     manifest_path: Path | None = None
+    adapters: tuple[LoraAdapter, ...] = ()
 
 
 def resolve_local(
@@ -236,6 +239,11 @@ class _Resolver:
             threads=manifest.threads,
             kind=manifest.kind if manifest_path else _kind_by_files(files),
             manifest_path=manifest_path,
+            adapters=tuple(
+                LoraAdapter(files[adapter_key(n)], scale)
+                for n, (_, scale) in enumerate(manifest.adapters)
+                if adapter_key(n) in files
+            ),
         )
 
     def _entry_of(self, manifest: Manifest, path: Path) -> CatalogueEntry | None:

@@ -10,11 +10,11 @@ from pathlib import Path
 from ...errors import LeapModelLoadingError
 from ...storage.directories import Directories, packages_directory
 from ..gguf.architectures import check_architecture
-from ..gguf.header import read_gguf_header
+from ..gguf.header import GGUFHeader, read_gguf_header
 from .child import run_child
 from .fingerprint import content_key, place_key
 from .limits import Limits
-from .subject import Subject
+from .subject import AUDIO_DECODER, AUDIO_TOKENIZER, Subject
 from .verdict import REFUSED, Verdict, Verdicts
 
 DIRECTORY = "trials"
@@ -67,7 +67,7 @@ def verdict_on(
     """
     variables = os.environ if variables is None else variables
     if not again and (variables.get(SWITCH) == "0" or _is_own(subject.path)):
-        check_architecture(read_gguf_header(subject.path).architecture, str(subject.path))
+        _check_header(subject)
         return None
     verdicts = Verdicts(Directories.from_environment(variables).cache / DIRECTORY)
     try:
@@ -75,8 +75,7 @@ def verdict_on(
         kept = None if again else verdicts.get(place)
         if kept is not None:
             return kept
-        header = read_gguf_header(subject.path)
-        check_architecture(header.architecture, str(subject.path))
+        header = _check_header(subject)
         content = content_key(subject, header.data_start)
         kept = None if again else verdicts.get(content)
         verdict = kept or _try(subject, variables, stop)
@@ -86,6 +85,13 @@ def verdict_on(
         raise LeapModelLoadingError(f"cannot try {subject.path}: {where}{error.strerror or error}") from None
     verdicts.put((place, content), verdict)
     return verdict
+
+
+def _check_header(subject: Subject) -> GGUFHeader:
+    header = read_gguf_header(subject.path)
+    if subject.kind not in (AUDIO_DECODER, AUDIO_TOKENIZER):  # those name none: llama.cpp itself cannot load them
+        check_architecture(header.architecture, str(subject.path))
+    return header
 
 
 def _is_own(path: Path) -> bool:
