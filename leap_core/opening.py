@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from .errors import LeapError, LeapUnavailableError
 from .options import ModelLoadingOptions, SamplingDefaults
+from .options.loading import DETAILS
 from .runner.contract import ModelRunner
 from .runner.embedding import EmbeddingRunner
 
@@ -76,12 +77,12 @@ def open_runner(
 
 
 HOST_OPTIONS = {
+    *DETAILS,
     "context_size",
     "cpu_threads",
     "n_gpu_layers",
     "chat_template",
     "slots",
-    "mm_proj_path",
     "cache_options",
 }
 """Options that a host looks at, or that change no answer."""

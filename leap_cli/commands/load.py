@@ -10,7 +10,9 @@ from ..framework.click_classes import leap_command
 from ..framework.durations import Duration, in_words, seconds_of
 from ..framework.environment import Environment
 from ..framework.output import Format, Output
+from ..options.host_loading import host_loading
 from ..options.loading import BUILTIN, default_model, telling_the_default
+from ..options.loading_details import loading_details
 from ..options.output_format import FormatChoice
 from ..options.value_types import ModelName
 
@@ -27,6 +29,7 @@ from ..options.value_types import ModelName
 @click.option(
     "--gpu-layers", "n_gpu_layers", type=int, metavar="N", help="Compute this many layers on a GPU; -1 is all."
 )
+@loading_details
 @click.option("--slots", type=click.IntRange(1, 256), metavar="N", help="Make this many answers at once; 8 by default.")
 @click.option(
     "--queue", type=click.IntRange(0), metavar="N", help="Let at most this many requests wait; 256 by default."
@@ -46,10 +49,8 @@ def command(env: Environment, /, model: str | None, keep_alive: float | None, fo
     with leap unload; with the last model the process ends.
     """
     from leap_core.host.client.lookup import keep_warm
-    from leap_core.options import ModelLoadingOptions
 
-    loading = {name: value for name, value in wish.items() if value is not None}
-    ModelLoadingOptions(**{name: value for name, value in loading.items() if name != "queue"})
+    loading = host_loading(env, wish)
     reference = model or default_model(env) or BUILTIN
     output = Output(env, format)
     with telling_the_default(env, model):

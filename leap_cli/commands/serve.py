@@ -9,7 +9,9 @@ import click
 from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
 from ..framework.output import Output
+from ..options.host_loading import host_loading
 from ..options.loading import BUILTIN, default_model, telling_the_default
+from ..options.loading_details import loading_details
 from ..options.value_types import ModelName
 
 
@@ -52,6 +54,7 @@ from ..options.value_types import ModelName
 @click.option(
     "--gpu-layers", "n_gpu_layers", type=int, metavar="N", help="Compute this many layers on a GPU; -1 is all."
 )
+@loading_details
 @click.option("--slots", type=click.IntRange(1, 256), metavar="N", help="Make this many answers at once; 8 by default.")
 @click.option(
     "--queue", type=click.IntRange(0), metavar="N", help="Let at most this many requests wait; 256 by default."
@@ -81,10 +84,8 @@ def command(
     from leap_core.host.server.foreground import ServerSettings, serve
     from leap_core.host.server.kept_responses import durable_responses
     from leap_core.media.fetching import UrlAccess
-    from leap_core.options import ModelLoadingOptions
 
-    host_options = {name: value for name, value in loading.items() if value is not None}
-    ModelLoadingOptions(**{name: value for name, value in host_options.items() if name != "queue"})
+    host_options = host_loading(env, loading)
     key = _read_key(env, api_key, api_key_file)
     output = Output(env)
     settings = ServerSettings(

@@ -19,7 +19,7 @@ from ..errors import LeapUnavailableError
 from ..storage.directories import Directories
 from ..storage.locks import Busy, is_locked, locked
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Raised when host and client of different versions of leap would misunderstand each other."""
 
 INSTANCE_HEADER = "X-Leap-Instance"

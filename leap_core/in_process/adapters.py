@@ -21,6 +21,8 @@ def require_sound_adapter(path: Path, model: Path) -> None:
     unless it was tried before. Raises LeapModelNotFoundError and LeapModelLoadingError."""
     from ..models.gguf.adapter_checks import check_adapter
 
+    if not path.exists():
+        raise LeapModelNotFoundError(f"there is no adapter {path}")
     check_adapter(read_gguf_header(path), read_gguf_header(model))
     require_sound(Subject(path, ADAPTER, {MODEL: model}))
 

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any
 
 from ..errors import LeapOptionsError
 from .adapters import LoraAdapter, adapters_of
 from .checks import check_integer, read_extras
 
+DETAILS = (
+    *("flash_attention", "kv_type_k", "kv_type_v", "use_mmap", "batch_size", "random_seed", "mm_proj_path", "adapters"),
+)
+"""Options beside the common ones that a model host follows."""
 KV_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0")
 
 
@@ -115,6 +120,16 @@ class ModelLoadingOptions:
         for name in ("kv_type_k", "kv_type_v"):
             if getattr(self, name) not in KV_TYPES:
                 raise LeapOptionsError(name, f"{getattr(self, name)!r} is not one of {', '.join(KV_TYPES)}")
+
+    def details(self) -> dict[str, Any]:
+        """Those of DETAILS that are set, as JSON holds them."""
+        plain = ModelLoadingOptions()
+        changed = {name: getattr(self, name) for name in DETAILS if getattr(self, name) != getattr(plain, name)}
+        if "adapters" in changed:
+            changed["adapters"] = [adapter.to_json() for adapter in self.adapters]
+        if self.mm_proj_path is not None:
+            changed["mm_proj_path"] = str(self.mm_proj_path)
+        return changed
 
     def with_extras(self) -> ModelLoadingOptions:
         """These options with what ``extras`` says. Raises LeapOptionsError for what it cannot say."""

@@ -21,7 +21,8 @@ from leap_core.host.rendezvous import HostFiles, HostState
 from leap_core.host.server.access import AccessCheck, for_local_pages
 from leap_core.host.server.application import build_app
 from leap_core.host.server.generation_endpoints import GenerationEndpoints
-from leap_core.host.server.loaded_models import LoadedModels, LoadRequest
+from leap_core.host.server.load_request import LoadRequest
+from leap_core.host.server.loaded_models import LoadedModels
 from leap_core.host.server.management_endpoints import ManagementEndpoints
 from leap_core.host.server.request_log import RequestLog
 from leap_core.host.server.uvicorn_server import Server, listen
@@ -123,7 +124,7 @@ class _Running:
         self._loop, self._ending = asyncio.get_running_loop(), asyncio.Event()
         models = LoadedModels(self._load)
         listener = listen("127.0.0.1", 0)
-        endpoints = GenerationEndpoints(models)
+        endpoints = GenerationEndpoints(models, own_clients=self._private)
         routes = ManagementEndpoints(models, endpoints, self._ending.set).routes() if self._private else []
         app = build_app(models, endpoints, routes)
         guard = AccessCheck(app, token=self._token, pages=self._pages, stamp=INSTANCE)

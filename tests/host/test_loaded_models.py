@@ -12,7 +12,8 @@ import pytest
 from leap_core import LeapModelLoadingError, LeapModelNotFoundError
 from leap_core.builtin import model_path
 from leap_core.host.server.http_errors import Refused
-from leap_core.host.server.loaded_models import LoadedModels, LoadRequest
+from leap_core.host.server.load_request import LoadRequest
+from leap_core.host.server.loaded_models import LoadedModels
 from leap_core.host.server.throughput import Throughput
 from leap_core.testing import ScriptedModelRunner
 

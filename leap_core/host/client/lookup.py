@@ -31,13 +31,11 @@ def warm_runner(
     than the options say (those left at their defaults say nothing). Raises LeapUnavailableError when there is a host
     that cannot be used.
     """
-    if options.mm_proj_path is not None:
-        return None  # the host takes the projector that lies beside the model
     host = ModelHost.running(variables)
     state = None if host is None else _find(host, reference, options, cwd)
     if host is None or state is None or state["differs"]:
         return None
-    return runner_of(host, state["model"])
+    return _adapted(runner_of(host, state["model"]), options)
 
 
 def keep_warm(
@@ -51,8 +49,8 @@ def keep_warm(
     """Have the host hold this model, starting a host where none runs; the host, and its description of the model.
 
     ``loading``: ``context_size``, ``cpu_threads``, ``n_gpu_layers``, ``slots``, ``queue``, ``keep_alive`` (seconds
-    without use, 0 until unloaded), ``chat_template``; see ``LoadRequest``. Loading a loaded model restarts its
-    keep-alive timer.
+    without use, 0 until unloaded), ``chat_template``, ``details``, ``prompt_cache``; see ``LoadRequest``.
+    Loading a loaded model restarts its keep-alive timer.
     Raises LeapModelLoadingError, or LeapUnavailableError when there can be no host. Where loading fails, a host that
     holds nothing else is ended.
     """
@@ -100,8 +98,6 @@ def demanded_runner(
     host = ModelHost.running(variables)
     if host is None:
         raise LeapUnavailableError("no model host is running", hint=f"`leap load {reference}` starts one")
-    if options.mm_proj_path is not None:
-        raise LeapUnavailableError("the model host takes the projector beside the model", hint="leave --mmproj out")
     state = _find(host, reference, options, cwd)
     if state is None:
         raise LeapUnavailableError(
@@ -112,7 +108,7 @@ def demanded_runner(
             f"the model host holds {reference} with {state['differs']}",
             hint=f"`leap unload {reference}`, then `leap load` it so",
         )
-    return runner_of(host, state["model"])
+    return _adapted(runner_of(host, state["model"]), options)
 
 
 def running_or_new_host(variables: Mapping[str, str] | None = None) -> ModelHost:
@@ -132,6 +128,13 @@ def runner_of(host: ModelHost, model: dict[str, Any]) -> RemoteModelRunner:
     return RemoteModelRunner(host, model, _load_again)
 
 
+def _adapted(runner: RemoteModelRunner, options: ModelLoadingOptions) -> RemoteModelRunner:
+    """Answers of one warm model may each have adapters of their own."""
+    if options.adapters:
+        runner.set_adapters(options.adapters)
+    return runner
+
+
 def _load_again(host: ModelHost, model: dict[str, Any]) -> tuple[ModelHost, dict[str, Any]]:
     loading = dict(model["wish"])
     reference, cwd = loading.pop("reference"), loading.pop("cwd")
@@ -146,4 +149,5 @@ def _find(host: ModelHost, reference: str, options: ModelLoadingOptions, cwd: Pa
         cpu_threads=options.cpu_threads,
         n_gpu_layers=options.n_gpu_layers or None,
         chat_template=options.chat_template,
+        details={name: value for name, value in options.details().items() if name != "adapters"} or None,
     )

@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -20,6 +21,7 @@ from ...errors import (
 from ...functions.parsers import PARSERS
 from ...messages import ChatMessage
 from ...options import GenerationOptions
+from ...options.adapters import LoraAdapter, adapters_of
 from ...responses import Complete, MessageResponse
 from ...runner.contract import Generation, ModelRunner, RenderedPrompt
 from .connection import ModelHost
@@ -48,6 +50,7 @@ class RemoteModelRunner(ModelRunner):
         self._guard = threading.RLock()  # a generation that is collected may let go of itself anywhere
         self._running: WeakSet[RemoteGeneration] = WeakSet()
         self._unloaded = False
+        self._adapters: tuple[LoraAdapter, ...] | None = None
 
     @property
     def model_id(self) -> str:
@@ -74,6 +77,9 @@ class RemoteModelRunner(ModelRunner):
 
     def _start(self, path: str, body: JsonObject, options: GenerationOptions | None) -> Generation:
         self._check_loaded()
+        options = options or GenerationOptions()
+        if options.adapters is None and self._adapters is not None:
+            options = replace(options, adapters=self._adapters)
         answer = self._open(path, {**body, "stream": True, "leap": _extension(options)}, timeout=None)
         generation = RemoteGeneration(self._host, answer)
         with self._guard:
@@ -105,6 +111,10 @@ class RemoteModelRunner(ModelRunner):
         with self._open("/leap/prompt", {**body, "leap": _extension(options)}, timeout=COUNT_SECONDS) as answer:
             value = answer.json()
         return RenderedPrompt(str(value["text"]), int(value["tokens"]))
+
+    def set_adapters(self, adapters: Sequence[LoraAdapter]) -> None:
+        self._check_loaded()
+        self._adapters = adapters_of(adapters)
 
     def unload(self) -> None:
         with self._guard:

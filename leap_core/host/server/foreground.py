@@ -23,7 +23,8 @@ from .application import build_app
 from .batch_endpoints import BatchEndpoints, BatchQueue
 from .generation_endpoints import GenerationEndpoints
 from .kept_responses import KeptResponses
-from .loaded_models import LoadedModels, LoadRequest
+from .load_request import LoadRequest
+from .loaded_models import LoadedModels
 from .metrics import Metrics
 from .page import PAGE_PATHS, page_routes
 from .request_log import RequestLog, access_log

@@ -14,7 +14,7 @@ from starlette.types import Receive
 
 from ...anthropic.replies import MessagesReply
 from ...anthropic.requests import read_messages
-from ...errors import LeapError, LeapGenerationError
+from ...errors import LeapError, LeapGenerationError, LeapOptionsError
 from ...media.fetching import UrlAccess
 from ...openai.audio import SpokenAnswers
 from ...openai.replies import OpenAIReply
@@ -35,7 +35,7 @@ from .several_answers import SeveralAnswers
 
 class GenerationEndpoints:
     """Chat, completions, responses and messages. ``running`` are the generations by the id in their header; ``urls``:
-    what the URLs of pictures may reach."""
+    what the URLs of pictures may reach; ``own_clients``: they may name files of this machine as adapters."""
 
     def __init__(
         self,
@@ -44,9 +44,11 @@ class GenerationEndpoints:
         kept: KeptResponses | None = None,
         *,
         urls: UrlAccess = UrlAccess.DATA,
+        own_clients: bool = False,
     ) -> None:
         self._models = models
         self._urls = urls
+        self._own_clients = own_clients
         self._spoken = SpokenAnswers()
         self._kept = kept or KeptResponses()
         self.metrics = metrics or Metrics(models)
@@ -110,6 +112,7 @@ class GenerationEndpoints:
         self, request: Request, generation_request: GenerationRequest, write: Callable[[str], ReplyWriter]
     ) -> Response:
         model = self._models.to_answer(generation_request.model)
+        generation_request = self._with_adapters(generation_request, model)
         with ExitStack() as using:
             runner = using.enter_context(model.in_use())
             if generation_request.audio is not None:
@@ -130,6 +133,15 @@ class GenerationEndpoints:
                 return EventStream(answer, using.pop_all())
             complete = await _whole(request, answer)
             return JSONResponse(reply.whole(complete), headers={GENERATION_HEADER: reply.id})
+
+    def _with_adapters(self, generation_request: GenerationRequest, model: LoadedModel) -> GenerationRequest:
+        """The request with the adapters that it names behind the model, or in its options."""
+        options, adapters = generation_request.options, model.named_adapters(generation_request.model)
+        if adapters is not None:
+            return replace(generation_request, options=replace(options, adapters=adapters))
+        if options.adapters and not self._own_clients:
+            raise LeapOptionsError("adapters", f"clients name no files; ask for the model {model.name}+ADAPTER")
+        return generation_request
 
     def _next(
         self, request: Request, first: Answer, model: LoadedModel, runner: ModelRunner

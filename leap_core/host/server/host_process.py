@@ -75,7 +75,7 @@ async def _run(files: HostFiles) -> None:
     try:
         models = LoadedModels(load_local, try_local)
         ending = asyncio.Event()
-        answering = GenerationEndpoints(models)
+        answering = GenerationEndpoints(models, own_clients=True)
         management = ManagementEndpoints(models, answering, ending.set)
         app = build_app(models, answering, management.routes())
         server = Server.of(RequestLog(AccessCheck(app, token=token, stamp=instance), answering.metrics))

@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,11 @@ from ...background.process_identity import resident_bytes
 from ...errors import LeapError, LeapModelLoadingError, LeapModelNotFoundError, LeapUnavailableError
 from ...models.references.resolving import LocalModel, resolve_local
 from ...models.store import hold
-from ...options import CacheOptions, ModelLoadingOptions
+from ...options import ModelLoadingOptions
+from ...options.adapters import LoraAdapter
 from ...runner.contract import ModelRunner
 from .http_errors import Refused, queue_full, still_loading
+from .load_request import LoadRequest
 from .throughput import Throughput
 
 JsonObject = dict[str, Any]
@@ -31,34 +33,7 @@ Trial = Callable[[LocalModel, ModelLoadingOptions], object]
 log = logging.getLogger("leap.host")
 
 DEFAULT_KEEP_ALIVE = 600.0
-DEFAULT_SLOTS = 8
 DEFAULT_QUEUE = 256
-
-
-@dataclass(frozen=True)
-class LoadRequest:
-    """How a model is wanted. None means: however it is. ``keep_alive`` in seconds, 0 until unloaded."""
-
-    reference: str
-    cwd: Path | None = None
-    context_size: int | None = None
-    cpu_threads: int | None = None
-    n_gpu_layers: int | None = None
-    slots: int | None = None
-    queue: int | None = None
-    keep_alive: float | None = None
-    chat_template: str | None = None
-
-    def options(self) -> ModelLoadingOptions:
-        """For loading: prompt snapshots stay in memory across requests."""
-        return ModelLoadingOptions(
-            context_size=self.context_size,
-            cpu_threads=self.cpu_threads,
-            n_gpu_layers=self.n_gpu_layers or 0,
-            slots=self.slots or DEFAULT_SLOTS,
-            chat_template=self.chat_template,
-            cache_options=CacheOptions(enabled=True, disk_disabled=True),
-        )
 
 
 class LoadedModel:
@@ -111,7 +86,37 @@ class LoadedModel:
                 return f"{'its own choice of' if present is None else present} {label}, not {requested}"
         if load_request.chat_template is not None and load_request.chat_template != self.options.chat_template:
             return "another chat template"
+        wished = load_request.options()
+        for name in load_request.details or ():
+            if getattr(wished, name) != getattr(self.options, name):
+                return f"another {name}" if name != "adapters" else "other adapters"
         return None
+
+    @property
+    def adapters(self) -> dict[str, LoraAdapter]:
+        """What the model was loaded with, by the names that a request puts behind a plus: the files' names."""
+        chosen = self.options.adapters or self.local.adapters
+        named: dict[str, LoraAdapter] = {}
+        for adapter in chosen:
+            stem = adapter.path.stem
+            names = (stem, *(f"{stem}-{number}" for number in range(2, len(chosen) + 1)))
+            # One that was loaded at scale 0 waits to be named.
+            scaled = adapter if adapter.scale else LoraAdapter(adapter.path)
+            named[next(name for name in names if name not in named)] = scaled
+        return named
+
+    def named_adapters(self, name: str | None) -> list[LoraAdapter] | None:
+        """The adapters in ``MODEL+ADAPTER``, as many as there are pluses; None where the model alone is named."""
+        if name is None or not name.lower().startswith(f"{self.name.lower()}+"):
+            return None
+        known = self.adapters
+        chosen = []
+        for part in name[len(self.name) + 1 :].split("+"):
+            if part not in known:
+                listed = ", ".join(known) or "none"
+                raise LeapModelNotFoundError(f"{self.name} was loaded without the adapter {part!r}; it has: {listed}")
+            chosen.append(known[part])
+        return chosen
 
     @contextmanager
     def in_use(self, *, answers: bool = True) -> Iterator[ModelRunner]:
@@ -236,7 +241,8 @@ class LoadedModels:
         return model
 
     def named(self, name: str | None) -> LoadedModel:
-        """The model of this name or key; without a name the only one. Raises LeapModelNotFoundError."""
+        """The model of this name or key; without a name the only one. ``NAME+ADAPTER`` is the model NAME. Raises
+        LeapModelNotFoundError."""
         held = list(self._all.values())
         if name is None and len(held) == 1:
             return held[0]
@@ -244,7 +250,7 @@ class LoadedModels:
             if name == model.key or (name or "").lower() == model.name.lower():
                 return model
         for model in held:
-            if name in model.references:
+            if name in model.references or model.named_adapters(name) is not None:
                 return model
         listed = ", ".join(model.name for model in held) or "none"
         problem = "no model was named" if name is None else f"the model {name!r} is not loaded"

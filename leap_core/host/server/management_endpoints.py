@@ -21,8 +21,10 @@ from ...error_json import error_to_json
 from ...errors import LeapError, LeapModelLoadingError, LeapSerializationError
 from ...json_fields import number_at
 from ...openai.requests import read_chat, read_completion
+from ...options.loading import DETAILS
 from .generation_endpoints import GenerationEndpoints
-from .loaded_models import LoadedModels, LoadRequest
+from .load_request import LoadRequest
+from .loaded_models import LoadedModels
 from .request_bodies import read_json
 
 JsonObject = dict[str, Any]
@@ -154,7 +156,26 @@ def _load_request(value: object) -> LoadRequest:
         raise LeapSerializationError("must be 0 seconds or more", path="keep_alive")
     if request.get("cwd") is not None:
         request["cwd"] = Path(request["cwd"])
-    return LoadRequest(**request)
+    _check_details(request.get("details"))
+    _check_prompt_cache(request.get("prompt_cache"))
+    load_request = LoadRequest(**request)
+    load_request.options()
+    return load_request
+
+
+def _check_details(details: object) -> None:
+    if details is None:
+        return
+    if not isinstance(details, dict) or not all(name in DETAILS for name in details):
+        raise LeapSerializationError(f"expected an object with any of {', '.join(DETAILS)}", path="details")
+
+
+def _check_prompt_cache(cache: object) -> None:
+    if cache is None:
+        return
+    if not isinstance(cache, dict) or not isinstance(cache.get("path"), str):
+        raise LeapSerializationError("expected an object with the path of a directory", path="prompt_cache")
+    _check_whole(cache.get("bytes"), "prompt_cache.bytes", 0, None)
 
 
 def _check_whole(value: object, name: str, lowest: int, most: int | None) -> None:

@@ -40,12 +40,16 @@ class ModelEndpoints:
         self._models, self._metrics, self._more_paths = models, metrics, more_paths
 
     async def list(self, _request: Request) -> Response:
-        """The loaded models."""
-        return JSONResponse({"object": "list", "data": [_described(model) for model in self._models]})
+        """The loaded models, and each with each of its adapters."""
+        names = [(model, name) for model in self._models for name in ("", *model.adapters)]
+        listed = [_described(model, f"{model.name}+{name}" if name else model.name) for model, name in names]
+        return JSONResponse({"object": "list", "data": listed})
 
     async def one(self, request: Request) -> Response:
         """One loaded model."""
-        return JSONResponse(_described(self._models.named(request.path_params["model"])))
+        name = request.path_params["model"]
+        model = self._models.named(name)
+        return JSONResponse(_described(model, name if model.named_adapters(name) else model.name))
 
     async def health(self, _request: Request) -> Response:
         """Whether requests are answered."""
@@ -84,9 +88,9 @@ class ModelEndpoints:
         return JSONResponse({"content": text})
 
 
-def _described(model: LoadedModel) -> dict[str, Any]:
+def _described(model: LoadedModel, name: str) -> dict[str, Any]:
     return {
-        "id": model.name,
+        "id": name,
         "object": "model",
         "created": model.created,
         "owned_by": "leap",
@@ -95,7 +99,7 @@ def _described(model: LoadedModel) -> dict[str, Any]:
 
 
 def _abilities(model: LoadedModel) -> dict[str, Any]:
-    details = _described(model)["leap"]
+    details = _described(model, model.name)["leap"]
     kind = getattr(model.local, "kind", "text")
     return {
         **details,
