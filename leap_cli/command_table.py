@@ -46,6 +46,7 @@ COMMANDS = {
     "config": TableEntry("leap_cli.commands.config", "Show and change settings, and where they come from.", SETUP),
     "doctor": TableEntry("leap_cli.commands.doctor", "Check whether leap can work here, and why not.", SETUP),
     "help": TableEntry("leap_cli.commands.help", "Print a guide, or explain a command.", SETUP),
+    "man": TableEntry("leap_cli.commands.man", "Print and install the manual pages.", SETUP),
     "completion": TableEntry("leap_cli.commands.completion", "Complete commands, models and jobs with TAB.", SETUP),
 }
 

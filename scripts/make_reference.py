@@ -1,4 +1,5 @@
-"""Writes docs/reference.md from the code: every command, argument, option, variable, setting and exit code.
+"""Writes docs/reference.md, docs/words.md and the pages in man/ from the code: every command, argument, option,
+variable, setting and exit code.
 
 python scripts/make_reference.py
 """
@@ -6,7 +7,6 @@ python scripts/make_reference.py
 from __future__ import annotations
 
 import inspect
-import re
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -17,16 +17,17 @@ import click
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from leap_cli.command_table import COMMANDS, GROUPS  # noqa: E402
+from leap_cli.command_table import COMMANDS, GROUPS, command_line  # noqa: E402
 from leap_cli.config.settings import GENERAL, OF_A_TOOL, commands  # noqa: E402
-from leap_cli.exit_codes import ExitCode  # noqa: E402
 from leap_cli.framework.help_text import metavar  # noqa: E402
 from leap_cli.framework.option_defaults import option_key, option_variable, options_of  # noqa: E402
 from leap_cli.help.examples import EXAMPLES  # noqa: E402
+from leap_cli.help.man_pages import exit_code_meanings, pages  # noqa: E402
 from leap_cli.help.words import WORDS  # noqa: E402
 
 PAGE = ROOT / "docs" / "reference.md"
 WORDS_PAGE = ROOT / "docs" / "words.md"
+MANUAL = ROOT / "man"
 WORDS_TEXT = (
     "Written by `python scripts/make_reference.py`. A name means the same in every command, and a thing has one name. "
     "Former spellings are still taken, on the command line, as variables and in config.toml, and are no longer shown. "
@@ -90,11 +91,8 @@ def _settings() -> Iterator[str]:
 
 def _exit_codes() -> Iterator[str]:
     yield from ("", "## Exit codes", "", "| code | meaning |", "|---|---|")
-    source = inspect.getsource(ExitCode)
-    for code in ExitCode:
-        meaning = re.search(rf"{code.name} = {code.value}\n +\"\"\"(.*?)\"\"\"", source, re.DOTALL)
-        assert meaning is not None, code
-        yield f"| {code.value} | {_cell(meaning[1])} |"
+    for code, words in exit_code_meanings():
+        yield f"| {code} | {_cell(words)} |"
 
 
 def _cell(text: str) -> str:
@@ -108,6 +106,18 @@ def words_page() -> str:
     return "\n".join([*head, "| option | meaning |", "|---|---|", *rows]) + "\n"
 
 
+def write_manual() -> None:
+    """Write the manual pages, and remove those of commands that are gone."""
+    MANUAL.mkdir(exist_ok=True)
+    texts = pages(command_line)
+    for page in MANUAL.glob("*.1"):
+        if page.name not in texts:
+            page.unlink()
+    for name, text in texts.items():
+        (MANUAL / name).write_text(text, "utf-8")
+
+
 if __name__ == "__main__":
     PAGE.write_text(page(), "utf-8")
     WORDS_PAGE.write_text(words_page(), "utf-8")
+    write_manual()

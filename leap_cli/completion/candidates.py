@@ -20,6 +20,7 @@ from click.shell_completion import CompletionItem
 
 from leap_core.errors import LeapError
 
+from ..framework.click_classes import CommandTable
 from ..framework.environment import Environment
 
 Item = CompletionItem[str]
@@ -180,6 +181,26 @@ def conversations(context: click.Context, prefix: str) -> Iterator[Item]:
             yield job
 
 
+def top_commands(context: click.Context, _begun: str) -> Iterator[Item]:
+    """The commands of the table, which has their summaries."""
+    root = context.find_root().command
+    if isinstance(root, CommandTable):
+        yield from (CompletionItem(name, help=entry.summary) for name, entry in root.table.items())
+
+
+def help_topics(context: click.Context, begun: str) -> Iterator[Item]:
+    """Guides, then commands."""
+    from ..help.topics import TOPICS
+
+    yield from (CompletionItem(topic, help=about) for topic, about in TOPICS.items())
+    yield from top_commands(context, begun)
+
+
+def warm_times(_context: click.Context, _begun: str) -> Iterator[Item]:
+    """Usual lengths of time, and none."""
+    return iter([CompletionItem("none", help="load it for each command"), *map(CompletionItem, ("10m", "1h", "8h"))])
+
+
 def files(_context: click.Context, _begun: str) -> Iterator[Item]:
     """Paths: the shell knows best how to complete them."""
     return iter([CompletionItem("", type="file")])
@@ -212,6 +233,9 @@ BY_PLACE: dict[str, Source] = {
     "tools check NAME": tools,
     "tools call NAME": tools,
     "tools remove NAME": registered_tools,
+    "help TOPIC|COMMAND": help_topics,
+    "man COMMAND": top_commands,
+    "--keep-warm": warm_times,
     "config get KEY": setting_keys,
     "config set KEY": setting_keys,
     "config unset KEY": setting_keys,

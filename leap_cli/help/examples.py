@@ -151,6 +151,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "config edit": ("EDITOR=true leap config edit",),
     "help": ("leap help", "leap help schemas", "leap help jobs wait"),
     "doctor": ("leap doctor",),
+    "man": (
+        "leap man generate > leap-generate.1",
+        "XDG_DATA_HOME=. leap man --install",
+    ),
     "completion": (
         "leap completion zsh > _leap",
         "leap completion fish > leap.fish",

@@ -25,7 +25,7 @@ TOPICS = {
     "host": "Warm models, and serving them to other programs",
     "pipes": "leap among other programs",
     "configuration": "config.toml, variables, defaults",
-    "completion": "TAB in four shells",
+    "completion": "TAB in four shells, and manual pages",
     "command-line": "What all commands have in common; exit codes",
     "reference": "Every command and option",
     "words": "What each option name means",
@@ -58,6 +58,8 @@ TOPIC_OF = {
     "config": "configuration",
     "cache": "one-shot",
     "doctor": "command-line",
+    "man": "completion",
+    "setup": "models",
 }
 """The guide of a command whose name is no guide's."""
 

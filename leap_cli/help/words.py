@@ -40,6 +40,7 @@ WORDS: dict[str, str] = {
     "--gpu-layers": "layers of the model on a GPU",
     "--grammar": "the grammar of the answer",
     "--host": "use the model that is kept warm, or not",
+    "--install": "put it where the system looks for it",
     "--image": "a picture that the model sees",
     "--image-tiles": "cut large pictures into tiles",
     "--image-tokens": "tokens that a picture may take",

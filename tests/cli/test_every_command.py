@@ -59,6 +59,7 @@ WITHOUT_FORMAT = {
     "config edit": "nothing",
     "config path": "one path",
     "completion": "a script",
+    "man": "a page",
 }
 """Commands without --format, and what they print instead of data with fields."""
 

@@ -1,0 +1,174 @@
+"""The manual: leap(1), and a page for each of its commands, such as leap-generate(1), written from the code.
+
+A group's page holds the commands of the group. Knows roff and the command line; installs nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+
+import click
+
+from leap_core import __version__
+
+from ..exit_codes import ExitCode
+from ..framework.click_classes import CommandTable
+from ..framework.help_text import HelpContext, meaning, metavar, text_of
+from ..framework.option_defaults import option_variable, options_of
+from .examples import EXAMPLES
+from .roff import bold, code, escaped, italic, prose, quoted
+from .topics import TOPICS, Guide
+
+FILES = (
+    ("config.toml", "The settings; `leap config path` prints where it is."),
+    ("catalogue.json", "Models of your own by name, beside config.toml."),
+)
+VARIABLES = (
+    ("LEAP_HOME", "One directory for settings, models, caches and logs, instead of the system's."),
+    ("LEAP_MODEL", "The model that answers where none is named."),
+    ("NO_COLOR", "Where it is set, nothing is coloured."),
+    ("VISUAL, EDITOR", "The editor for prompts and settings."),
+)
+
+
+def pages(root: CommandTable) -> dict[str, str]:
+    """The text of every page by its file's name, such as ``leap-generate.1``."""
+    found = {"leap.1": "\n".join(_root_page(root)) + "\n"}
+    for name in root.table:
+        found[f"leap-{name}.1"] = page_of(root, name)
+    return found
+
+
+def page_of(root: CommandTable, name: str) -> str:
+    """The page of one command. Raises KeyError for a name that is none."""
+    summary = root.table[name].summary
+    command = root.get_command(HelpContext(root, info_name="leap"), name)
+    assert command is not None
+    return "\n".join(_command_page(name, summary, command)) + "\n"
+
+
+def _head(name: str, summary: str) -> Iterator[str]:
+    yield f'.\\" Written from the code of leap {__version__} by scripts/make_reference.py.'
+    yield f'.TH {quoted(name.upper())} 1 "" {quoted(f"leap {__version__}")} "leap manual"'
+    yield ".SH NAME"
+    yield f"{escaped(name)} \\- {prose(summary.rstrip('.'))}"
+
+
+def _root_page(root: CommandTable) -> Iterator[str]:
+    yield from _head("leap", "Run Liquid's LFM2 models, and other GGUF models, on your own machine")
+    yield from (".SH SYNOPSIS", f"{bold('leap')} {italic('COMMAND')} [{italic('ARGUMENT')}]...", ".br")
+    yield f"{bold('leap')} {italic('PROMPT')}"
+    yield from (".SH DESCRIPTION", *_paragraphs(text_of(root)))
+    yield from (".PP", prose("A prompt alone, in quotes, is answered as by `leap generate`."))
+    yield ".SH COMMANDS"
+    for group in root.groups:
+        yield f".SS {quoted(group)}"
+        for name, entry in root.table.items():
+            if entry.group == group:
+                yield from (".TP", f"{bold(f'leap-{name}')}(1)", prose(entry.summary))
+    yield ".SH OPTIONS"
+    context = HelpContext(root, info_name="leap")
+    for option in root.get_params(context):
+        if isinstance(option, click.Option):
+            yield from _option(option, context)
+    yield ".SH EXIT STATUS"
+    for value, words in exit_code_meanings():
+        yield from (".TP", bold(str(value)), prose(words))
+    yield ".SH ENVIRONMENT"
+    yield prose("Every option of a command has a variable: `leap generate --top-p` has `LEAP_GENERATE_TOP_P`.")
+    for names, words in VARIABLES:
+        yield from (".TP", bold(names), prose(words))
+    yield ".SH FILES"
+    for names, words in FILES:
+        yield from (".TP", italic(names), prose(words))
+    yield from (".SH SEE ALSO", prose(f"`leap help` TOPIC prints a guide: {', '.join(TOPICS)}."))
+
+
+def _command_page(name: str, summary: str, command: click.Command) -> Iterator[str]:
+    yield from _head(f"leap-{name}", summary)
+    context = HelpContext(command, info_name=name, parent=HelpContext(click.Command("leap"), info_name="leap"))
+    verbs = command.commands if isinstance(command, click.Group) else {}
+    yield ".SH SYNOPSIS"
+    if not verbs:
+        yield _synopsis(name, command, context)
+    for number, (path, verb, inner) in enumerate(_leaves(name, command, context)):
+        yield from ([".br"] if number else [])
+        yield _synopsis(path, verb, inner)
+    yield from (".SH DESCRIPTION", *_paragraphs(text_of(command)))
+    if not verbs:
+        yield from _options(name, command, context, ".SS")
+        yield from _examples(".SH", (name,))
+    else:
+        yield ".SH COMMANDS"
+        for path, verb, inner in _leaves(name, command, context):
+            yield from (f".SS {quoted(f'leap {path}')}", *_paragraphs(text_of(verb)))
+            yield from _options(path, verb, inner, "")
+        yield from _examples(".SH", tuple(path for path, _, _ in _leaves(name, command, context)))
+    topic = Guide().topic(name)
+    yield from (".SH SEE ALSO", f"{bold('leap')}(1); {prose(f'`leap help {topic}` prints the guide.')}")
+
+
+def _leaves(
+    path: str, command: click.Command, context: click.Context
+) -> Iterator[tuple[str, click.Command, click.Context]]:
+    """The commands of a group, and of the groups in it."""
+    if not isinstance(command, click.Group):
+        return
+    for verb, inner in command.commands.items():
+        below = HelpContext(inner, info_name=verb, parent=context)
+        if isinstance(inner, click.Group):
+            yield from _leaves(f"{path} {verb}", inner, below)
+        elif not inner.hidden:
+            yield f"{path} {verb}", inner, below
+
+
+def _synopsis(path: str, command: click.Command, context: click.Context) -> str:
+    return f"{bold(f'leap {path}')} {escaped(' '.join(command.collect_usage_pieces(context)))}"
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    for number, paragraph in enumerate(re.split(r"\n\s*\n", text)):
+        if number:
+            yield ".PP"
+        yield prose(paragraph)
+
+
+def _options(path: str, command: click.Command, context: click.Context, heading: str) -> Iterator[str]:
+    """The options under their headings; those of a command in a group stand under its own heading."""
+    shown = {str(option.name): option for option in options_of(command) if not option.hidden}
+    if not shown:
+        return
+    if heading:
+        yield ".SH OPTIONS"
+    for group, names in Guide().grouped(list(shown)):
+        if heading and group != "Options":
+            yield f"{heading} {quoted(group)}"
+        for name in names:
+            yield from _option(shown[name], context, option_variable(path, shown[name]))
+
+
+def _option(option: click.Option, context: click.Context, variable: str = "") -> Iterator[str]:
+    names = [bold(name) for name in sorted(option.opts, key=lambda name: name.startswith("--"))]
+    line = ", ".join(names)
+    if option.secondary_opts:
+        line += " / " + ", ".join(bold(name) for name in option.secondary_opts)
+    if value := metavar(option, context):
+        line += f" {italic(value)}"
+    yield from (".TP", line, prose(meaning(option, context) + (f" (${variable})" if variable else "")))
+
+
+def _examples(heading: str, paths: tuple[str, ...]) -> Iterator[str]:
+    lines = tuple(line for path in paths for line in EXAMPLES.get(path, ()))
+    if lines:
+        yield from (f"{heading} EXAMPLES", *code(lines)[1:])
+
+
+def exit_code_meanings() -> Iterator[tuple[int, str]]:
+    """Every exit code and what stands below it in the source."""
+    source = inspect.getsource(ExitCode)
+    for each in ExitCode:
+        words = re.search(rf'{each.name} = {each.value}\n +"""(.*?)"""', source, re.DOTALL)
+        assert words is not None, each
+        yield each.value, " ".join(words[1].split())
