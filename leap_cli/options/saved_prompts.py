@@ -41,7 +41,7 @@ def template_flags(function: Decorated) -> Decorated:
             metavar="NAME=VALUE",
             expose_value=False,
             callback=_take,
-            help="Give a variable of the template this value; may be repeated.",
+            help="Give a variable of the template this value.",
         ),
     )
     for option in reversed(options):
