@@ -37,7 +37,7 @@ COMMANDS = {
     "cache": TableEntry("leap_cli.commands.cache", "List and clear prompts that are kept on disk.", MODELS),
     "mcp": TableEntry("leap_cli.commands.mcp", "Offer leap's abilities to programs that speak MCP.", BUILD),
     "tools": TableEntry("leap_cli.commands.tools", "List, add, check and call tools for models.", BUILD),
-    "schema": TableEntry("leap_cli.commands.schema", "Show and check JSON schemas.", BUILD),
+    "schemas": TableEntry("leap_cli.commands.schemas", "Save, show and check JSON schemas.", BUILD),
     "templates": TableEntry("leap_cli.commands.templates", "Save prompts and options under a name.", BUILD),
     "sessions": TableEntry("leap_cli.commands.sessions", "Find, show, name and remove kept conversations.", WORK),
     "export": TableEntry("leap_cli.commands.export", "Export conversations as JSON, JSONL or Markdown.", WORK),
@@ -49,6 +49,9 @@ COMMANDS = {
     "man": TableEntry("leap_cli.commands.man", "Print and install the manual pages.", SETUP),
     "completion": TableEntry("leap_cli.commands.completion", "Complete commands, models and jobs with TAB.", SETUP),
 }
+
+FORMER_COMMANDS = {"schema": "schemas"}
+"""Former names of commands, which are still taken."""
 
 
 def _show_version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
@@ -73,6 +76,7 @@ command_line = CommandTable(
     COMMANDS,
     GROUPS,
     default="generate",
+    former=FORMER_COMMANDS,
     guide=Guide(),
     name="leap",
     callback=_root,

@@ -25,7 +25,7 @@ from ..options.tasks import take_task, task_flags
     "schema",
     required=True,
     metavar="SCHEMA",
-    help="Extract data of this schema: a file, JSON text, or the shorthand 'name, age int'.",
+    help="Extract data of this schema: a file, JSON text, a saved name, or the shorthand 'name, age int'.",
 )
 @click.option("--errors", metavar="FILE", help="Write the texts that failed and why to this file, as JSONL.")
 @click.pass_obj

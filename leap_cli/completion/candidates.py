@@ -107,6 +107,19 @@ def templates(context: click.Context, _begun: str) -> Iterator[Item]:
     return (CompletionItem(name) for name in template_names(context.ensure_object(Environment)))
 
 
+def saved_schemas(context: click.Context, _prefix: str) -> Iterator[Item]:
+    """Schemas that were saved under a name."""
+    from ..config.saved_schemas import schema_names
+
+    return (CompletionItem(name) for name in schema_names(context.ensure_object(Environment)))
+
+
+def schemas(context: click.Context, prefix: str) -> Iterator[Item]:
+    """Saved schemas, then files."""
+    yield from saved_schemas(context, prefix)
+    yield from files(context, prefix)
+
+
 def template_variables(context: click.Context, _prefix: str) -> Iterator[Item]:
     """``NAME=`` of each variable of the template that the command names."""
     from ..config.saved_prompts import read_template
@@ -211,7 +224,7 @@ BY_NAME: dict[str, Source] = {
     "QUANT": quantizations,
     "FILE": files,
     "INPUT": files,
-    "SCHEMA": files,
+    "SCHEMA": schemas,
     "TOOL": tools,
     "TEMPLATE": templates,
     "SESSION": sessions,
@@ -227,6 +240,9 @@ BY_PLACE: dict[str, Source] = {
     "templates add NAME": templates,
     "templates edit NAME": templates,
     "templates remove NAME": templates,
+    "schemas add NAME": saved_schemas,
+    "schemas edit NAME": saved_schemas,
+    "schemas remove NAME": saved_schemas,
     "--save-template": templates,
     "--param": template_variables,
     "tools show NAME": tools,

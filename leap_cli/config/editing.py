@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from leap_core.errors import LeapError, LeapSerializationError
+from leap_core.errors import LeapError
 from leap_core.storage.atomic_files import replace_text
 
 from ..framework.environment import Environment
@@ -19,7 +19,7 @@ from ..framework.environment import Environment
 def edit_file(env: Environment, file: Path, check: Callable[[str, str], object]) -> bool:
     """Open a copy of the file in ``$VISUAL``, else ``$EDITOR``, and put it in the file's place; whether it differs.
 
-    ``check`` is given the text and the copy's name and raises UsageError or LeapSerializationError for what cannot be
+    ``check`` is given the text and the copy's name and raises UsageError or LeapError for what cannot be
     used; then nothing is changed and the copy is kept. Raises LeapError where the editor fails.
     """
     before = file.read_text("utf-8") if file.is_file() else ""
@@ -39,7 +39,7 @@ def edit_file(env: Environment, file: Path, check: Callable[[str, str], object])
         check(text, str(draft))
     except click.UsageError as error:
         raise click.UsageError(f"{error.message} (nothing was changed; what you wrote is kept there)") from None
-    except LeapSerializationError as error:
+    except LeapError as error:
         error.hint = "nothing was changed; what you wrote is kept there"
         raise
     if text != before:

@@ -175,6 +175,7 @@ class CommandTable(LeapGroup):
         groups: tuple[str, ...],
         *,
         default: str,
+        former: Mapping[str, str],
         guide: HelpGuide | None = None,
         **attributes: Any,
     ) -> None:
@@ -183,6 +184,7 @@ class CommandTable(LeapGroup):
         self.table = table
         self.groups = groups
         self.default = default
+        self.former = former
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, self.with_default(args))
@@ -194,6 +196,8 @@ class CommandTable(LeapGroup):
         other is a command's name, so that a mistyped one is never answered by a model. Raises UsageError for such a
         word after options.
         """
+        if args and args[0] in self.former:
+            args = [self.former[args[0]], *args[1:]]
         if not args or args[0] in self.table or args[0] in self._own_options:
             return args
         begin = args[0]
@@ -247,7 +251,7 @@ class CommandTable(LeapGroup):
         return [CompletionItem(name, help=e.summary) for name, e in entries if name.startswith(incomplete.lower())]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        entry = self.table.get(cmd_name)
+        entry = self.table.get(self.former.get(cmd_name, cmd_name))
         if entry is None:
             return None
         command = getattr(import_module(entry.module), entry.attribute)

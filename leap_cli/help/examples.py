@@ -95,11 +95,15 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "leap tools call current_time",
     ),
     "tools remove": ("leap tools remove greet",),
-    "schema show": ("leap schema show 'name, age int'",),
-    "schema check": (
-        "leap schema check 'name, age int' --format json",
-        "leap schema check person.json --strict",
+    "schemas add": ("leap schemas add person 'name, age int: in years'",),
+    "schemas list": ("leap schemas list --format jsonl",),
+    "schemas show": ("leap schemas show person", "leap schemas show 'name, age int'"),
+    "schemas check": (
+        "leap schemas check 'name, age int' --format json",
+        "leap schemas check person.json --strict",
     ),
+    "schemas edit": ("EDITOR=true leap schemas edit person",),
+    "schemas remove": ("leap schemas remove person",),
     "sessions list": (
         "leap sessions list",
         "leap sessions list --limit 5",

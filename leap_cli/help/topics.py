@@ -53,7 +53,6 @@ TOPIC_OF = {
     "ps": "host",
     "unload": "host",
     "serve": "host",
-    "schema": "schemas",
     "export": "sessions",
     "config": "configuration",
     "cache": "one-shot",

@@ -13,6 +13,7 @@ import click
 
 from leap_core.errors import LeapSchemaError
 
+from ..config.saved_schemas import is_misspelt, saved_schema_file, unknown_schema
 from ..framework.aliases import renamed_option
 from ..framework.environment import Environment
 
@@ -51,7 +52,7 @@ _OPTIONS = (
         "--json-schema",
         formerly=("--schema",),
         metavar="SCHEMA",
-        help="Answer with JSON of this schema: a file, JSON text, or 'name, age int, tags list[str]: what they did'.",
+        help="Answer with JSON of this schema: a file, JSON text, a saved name, or 'name, age int, tags list[str]'.",
     ),
     click.option("--json-schema-multi", metavar="SCHEMA", help="Answer with a JSON list of what SCHEMA describes."),
     click.option(
@@ -113,7 +114,7 @@ def is_shaped(options: GenerationOptions) -> bool:
 
 
 def read_schema_argument(value: str, env: Environment, *, many: bool = False) -> Any:
-    """The schema that an argument means: JSON text, a file's content, or the shorthand. Raises LeapSchemaError."""
+    """The schema that an argument means: see ``read_document``. Raises LeapSchemaError."""
     from leap_core.schemas.schema import check_schema
     from leap_core.schemas.shorthand import list_of
 
@@ -122,22 +123,29 @@ def read_schema_argument(value: str, env: Environment, *, many: bool = False) ->
 
 
 def read_document(value: str, env: Environment) -> Any:
-    """The JSON that an argument means, whatever it says. Raises LeapSchemaError."""
+    """The JSON that an argument means, whatever it says: JSON text, a file, the name of a saved schema, else the
+    shorthand. A file goes before a name, and a name before a shorthand. Raises LeapSchemaError, and UsageError for a
+    word that is nearly a name."""
     from leap_core.schemas.schema import parse_json
     from leap_core.schemas.shorthand import schema_from_shorthand
 
+    value = value[1:] if value.startswith("@") else value  # as -s has it for files
     path = env.cwd / value
     source = "the schema"
     text = value
     looks_like_one = value.endswith(".json") or ("/" in value and not NO_PATH.search(value))
     if _may_be_path(value) and (os.path.isfile(path) or looks_like_one):
         source, text = value, _read(path, value)
+    elif (saved := saved_schema_file(env, value)) is not None:
+        source, text = str(saved), _read(saved, str(saved))
     stripped = text.strip()
     if stripped.startswith(("{", "[")) or stripped in ("true", "false") or source != "the schema":
         try:
             return parse_json(text)
         except ValueError as error:
             raise LeapSchemaError(f"{source} is not JSON: {error}") from None
+    if is_misspelt(env, value):
+        raise unknown_schema(env, value)
     return schema_from_shorthand(text)
 
 

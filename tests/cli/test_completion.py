@@ -146,7 +146,7 @@ def test_quantizations_that_are_here_come_first(words, leap_home):
         ("leap generate -m unheard-of", "file", ""),
         ("leap batch ", "file", ""),
         ("leap batch x --output=", "file", "--output="),
-        ("leap schema show ", "file", ""),
+        ("leap schemas show ", "file", ""),
         ("leap tools list --tools-file ", "file", ""),
     ],
 )
@@ -175,6 +175,9 @@ def test_templates(words, leap):
     leap("templates", "add", "tr", "To {language}, {tone}: {input}", "-p", "tone=kind")
     assert words("leap generate -t tr -p ") == words("leap batch -t tr --param ") == ["language=", "tone="]
     assert words("leap templates edit t") == ["tr"] and words("leap generate -p ") == []
+    leap("schemas", "add", "person", "name")
+    assert words("leap generate --json-schema p") == words("leap schemas show ") == ["person", ""]
+    assert words("leap schemas edit ") == words("leap schema remove ") == ["person"]
     assert words("leap generate --think ") == ["show", "hide", "only"]
 
 

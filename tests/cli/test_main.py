@@ -108,14 +108,14 @@ def test_input_without_words_or_options_shows_the_help(leap):
     assert leap(stdin="What is it?").stdout.startswith("Usage: leap")
 
 
-@pytest.mark.parametrize("group", ["config", "jobs", "models", "sessions", "templates", "tools"])
+@pytest.mark.parametrize("group", ["config", "jobs", "models", "schemas", "sessions", "templates", "tools"])
 def test_a_group_alone_lists(leap, group):
     alone, listed = leap(group), leap(group, "list")
     assert (alone.code, alone.stdout, alone.stderr) == (0, listed.stdout, listed.stderr)
 
 
 def test_a_group_with_nothing_to_list_shows_its_help(leap):
-    assert leap("schema").stdout == leap("schema", "--help").stdout != ""
+    assert leap("models", "manifest").stdout == leap("models", "manifest", "--help").stdout != ""
 
 
 @pytest.mark.parametrize("prompt", ["法国的首都是什么？", "Hello?", "2+2=", "¿Qué?", "C'est-à-dire…"])
