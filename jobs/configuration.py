@@ -10,7 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from leap_core.configuration import IDLE_MINUTES, JOBS_AT_ONCE, LEASE_SECONDS, POSTGRESQL, read_job_settings
+from leap_core.configuration import (
+    IDLE_MINUTES,
+    JOBS_AT_ONCE,
+    KEEP_OUTPUT_DAYS,
+    LEASE_SECONDS,
+    POSTGRESQL,
+    read_job_settings,
+)
 from leap_core.errors import LeapOptionsError, LeapSerializationError
 from leap_core.storage.directories import Directories
 
@@ -24,8 +31,9 @@ class JobsConfiguration:
     """Paths and settings. ``jobs_url``: the PostgreSQL server of table and queue; None means the SQLite files of the
     data directory. ``queue_url``: another place for the queue. ``concurrency``: jobs of each kind that run at once.
     ``idle_seconds``: how long a worker without work stays. ``lease_seconds``: how long a claim on a server holds
-    without a sign of life.
-    ``name``: of the worker, where several run in one data directory."""
+    without a sign of life. ``fetch_models``: the worker fetches models that jobs on a server need.
+    ``keep_output_days``: how long the output of jobs that ended is kept, 0 means as long as they. ``name``: of the
+    worker, where several run in one data directory."""
 
     directories: Directories
     queue_url: str | None = None
@@ -34,6 +42,8 @@ class JobsConfiguration:
     jobs_url: str | None = None
     lease_seconds: float = LEASE_SECONDS
     name: str = DEFAULT_NAME
+    fetch_models: bool = False
+    keep_output_days: float = KEEP_OUTPUT_DAYS
 
     @staticmethod
     def from_environment(variables: Mapping[str, str] | None = None, *, name: str = DEFAULT_NAME) -> JobsConfiguration:
@@ -58,6 +68,8 @@ class JobsConfiguration:
             jobs_url=url,
             lease_seconds=settings.lease_seconds,
             name=name,
+            fetch_models=settings.fetch_models,
+            keep_output_days=settings.keep_output_days,
         )
 
     def named(self, name: str) -> JobsConfiguration:

@@ -8,6 +8,8 @@ jobs_url = "postgresql://…"                  # table and queue of jobs on a se
 download = 2                                 # at once, and so on for generate and batch
 idle_minutes = 5                             # how long a worker without work stays
 lease_seconds = 60                           # on a server: how long a claim holds without a sign of life
+fetch_models = false                         # on a server: whether a worker fetches models that jobs need
+keep_output_days = 30                        # how long the output of jobs that ended is kept; 0: as long as the job
 """
 
 from __future__ import annotations
@@ -22,13 +24,14 @@ from typing import Any
 
 from .errors import LeapOptionsError, LeapSerializationError
 
-KEYS = ("default_model", "keep_alive", "queue_url", "jobs", "tools", "options")
+KEYS = ("default_model", "keep_alive", "queue_url", "jobs_url", "jobs", "tools", "options")
 """What may stand at the top of the file."""
 JOBS_AT_ONCE = {"download": 2, "generate": 4, "batch": 1}
 """Defaults of ``jobs.download`` and so on, by kind of job."""
 MOST_JOBS_AT_ONCE = 64
 IDLE_MINUTES = 5.0
 LEASE_SECONDS = 60.0
+KEEP_OUTPUT_DAYS = 30.0
 SHORTEST_LEASE_SECONDS, LONGEST_LEASE_SECONDS = 2.0, 3600.0
 SQLITE, REDIS, POSTGRESQL = "sqlite:///", ("redis://", "rediss://", "unix://"), ("postgresql://", "postgres://")
 QUEUE_SCHEMES = (SQLITE, *REDIS, *POSTGRESQL)
@@ -40,7 +43,8 @@ class JobSettings:
     """``queue_url``: None means the SQLite file. ``at_once``: jobs of each kind that run at once, 1 to 64.
     ``idle_minutes``: how long a worker without work stays, 0 or more; ``idle_minutes_is_set``: in the file.
     ``jobs_url``: the server of table and queue, None means SQLite files. ``lease_seconds``: how long a claim on a
-    server holds without a sign of life, 2 to 3600."""
+    server holds without a sign of life, 2 to 3600. ``fetch_models``: a worker of a server fetches models that jobs
+    need and it lacks. ``keep_output_days``: how long the output of jobs that ended is kept, 0 means as long as they."""
 
     queue_url: str | None = None
     at_once: Mapping[str, int] = field(default_factory=lambda: dict(JOBS_AT_ONCE))
@@ -48,6 +52,8 @@ class JobSettings:
     idle_minutes_is_set: bool = False
     jobs_url: str | None = None
     lease_seconds: float = LEASE_SECONDS
+    fetch_models: bool = False
+    keep_output_days: float = KEEP_OUTPUT_DAYS
 
 
 @dataclass(frozen=True)
@@ -89,6 +95,11 @@ def read_job_settings(path: Path) -> JobSettings:
     lease = jobs.get("lease_seconds", LEASE_SECONDS)
     if not isinstance(lease, (int, float)) or not SHORTEST_LEASE_SECONDS <= lease <= LONGEST_LEASE_SECONDS:
         raise _error(path, f"jobs.lease_seconds must be {SHORTEST_LEASE_SECONDS:g} to {LONGEST_LEASE_SECONDS:g}")
+    fetch, days = jobs.get("fetch_models", False), jobs.get("keep_output_days", KEEP_OUTPUT_DAYS)
+    if not isinstance(fetch, bool):
+        raise _error(path, "jobs.fetch_models must be true or false")
+    if not isinstance(days, (int, float)) or isinstance(days, bool) or not days >= 0:
+        raise _error(path, "jobs.keep_output_days must be 0 or more")
     return JobSettings(
         queue_url=url,
         at_once=at_once,
@@ -96,6 +107,8 @@ def read_job_settings(path: Path) -> JobSettings:
         idle_minutes_is_set="idle_minutes" in jobs,
         jobs_url=table.get("jobs_url"),
         lease_seconds=float(lease),
+        fetch_models=fetch,
+        keep_output_days=float(days),
     )
 
 

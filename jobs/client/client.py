@@ -13,17 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 from leap_core.errors import LeapUnavailableError
 from leap_core.messages import ChatMessage
+from leap_core.models.references.digests import ModelDigests
 from leap_core.options import GenerationOptions
 
 from ..configuration import JobsConfiguration
 from ..keeper.keeper import WorkerKeeper
 from ..submission.new_jobs import BUILTIN, batch_job, discard_input, download_job, generation_job, transcription_job
-from ..submission.shared_jobs import model_and_digest, shared_batch, shared_job
+from ..submission.shared_jobs import SharedModel, shared_batch, shared_job, shared_model
 from ..table.batch_submission import add_batch
 from ..table.job import FINAL, KINDS, Job, JsonObject, State
 from ..table.table import NewJob, Table
 from ..table.worker_rows import WorkerRow, WorkerRows
 from .results import lines_of, write_lines
+from .waiting_reasons import NO_WORKER, waiting_reason
 from .watching import JobWatcher
 
 if TYPE_CHECKING:
@@ -118,7 +120,7 @@ class JobsClient(JobWatcher):
             cwd=cwd,
             speech=speech,
         )
-        return job if place is None else shared_job(job, *place)
+        return job if place is None else shared_job(job, place)
 
     def transcribe(self, data: bytes, *, policy: Policy | None = None, **request: Any) -> str:
         """Write down what is said in a sound, in the background; the job's id. ``request``: see
@@ -203,14 +205,14 @@ class JobsClient(JobWatcher):
             id = add_batch(self.table, replace(batch, job=_with(batch.job, policy)))
         job = self.get(id)
         self._wake([(id, 1, job.kind, job.priority)])
-        self._warn_of_missing_workers(job.model)
+        self._warn_of_waiting([job])
         return id
 
-    def _shared_model(self, model: str, cwd: Path | None) -> tuple[str, str | None] | None:
-        """Reference and SHA-256 of a model for a job on a server; None where jobs stay on this machine."""
+    def _shared_model(self, model: str, cwd: Path | None) -> SharedModel | None:
+        """A model for a job on a server; None where jobs stay on this machine."""
         if not self.configuration.is_shared:
             return None
-        return model_and_digest(model, self.configuration, self._variables, cwd or Path.cwd(), self.workers())
+        return shared_model(model, self.configuration, self._variables, cwd or Path.cwd(), self.workers())
 
     def submit(self, jobs: Iterable[NewJob]) -> Sequence[str]:
         """Queue jobs, all or none, and start a worker where none runs; their ids."""
@@ -219,8 +221,9 @@ class JobsClient(JobWatcher):
         ids = self.table.add(jobs)
         now = time.time()
         self._wake([(id, 1, job.kind, job.priority) for id, job in zip(ids, jobs, strict=True) if job.run_after <= now])
-        for model in {job.model for job in jobs}:
-            self._warn_of_missing_workers(model)
+        if self.configuration.is_shared:
+            different = {(job.model, job.machine): id for id, job in zip(ids, jobs, strict=True)}
+            self._warn_of_waiting([self.get(id) for id in different.values()])
         return ids
 
     # -- watching: see JobWatcher
@@ -288,14 +291,14 @@ class JobsClient(JobWatcher):
         """End the worker; what it was doing is queued again. False when none runs."""
         return self._keeper.stop()
 
-    def ensure_worker(self) -> None:
+    def ensure_worker(self, job: Job | None = None) -> None:
         """Start a worker where none runs, if autostart is on. Raises LeapUnavailableError when none comes up for a
-        while. On a server nothing is started: ``on_warning`` hears when no worker is alive."""
+        while. On a server nothing is started: ``on_warning`` hears when no worker is alive, or none can do ``job``."""
         if self.configuration.is_shared:
             now = time.monotonic()
             if now - self._workers_looked > WORKERS_SECONDS:
                 self._workers_looked = now
-                self._warn_of_missing_workers(None)
+                self._warn_of_waiting([] if job is None else [job])
         elif self._autostart:
             self._keeper.ensure_running()
 
@@ -316,15 +319,22 @@ class JobsClient(JobWatcher):
         job = self.table.find(id)
         return write_lines(lines_of(job, self.table.database), path, job)
 
-    def _warn_of_missing_workers(self, model: str | None) -> None:
-        if not self.configuration.is_shared:
-            return
-        alive = [worker for worker in self.workers() if worker.is_alive and not worker.draining]
-        message = None
-        if not alive:
-            message = "no worker is alive: the job waits until one is started with leap jobs worker"
-        elif model is not None and not any(model in worker.models for worker in alive):
-            message = "no worker that is alive has this model: the job waits for one"
+    def waiting_reason(self, job: Job) -> str | None:
+        """Why a job on a server waits, such as that no worker that is alive has its model; None where one will do it,
+        and where jobs stay on this machine."""
+        return self._waiting_reason(job, self.workers()) if self.configuration.is_shared else None
+
+    def _waiting_reason(self, job: Job, workers: Sequence[WorkerRow]) -> str | None:
+        digests = ModelDigests(self.configuration.directories)
+        return waiting_reason(job, workers, lambda model: model in digests.installed())
+
+    def _warn_of_waiting(self, jobs: Sequence[Job]) -> None:
+        """Say why the first of these jobs waits that does; without one, when no worker is alive."""
+        workers = self.workers()
+        reasons = [self._waiting_reason(job, workers) for job in jobs]
+        if not jobs and not any(worker.is_alive and not worker.draining for worker in workers):
+            reasons = [NO_WORKER]
+        message = next(filter(None, reasons), None)
         if message is not None and message != self._warned:
             self._on_warning(message)
         self._warned = message

@@ -20,7 +20,7 @@ def lines_of(job: Job, database: Database) -> Iterator[str]:
     if job.kind == DOWNLOAD:
         raise LeapJobError(f"the job {job.id} is a download", hint=f"leap jobs status {job.id} says where the model is")
     if job.kind == GENERATE:
-        text = _answer(job)
+        text = text_of_result(job)
         return iter(text.split("\n") if text is not None else ())
     if job.kind == BATCH and database.is_shared:
         return _stored_lines(job, database)
@@ -54,7 +54,8 @@ def write_lines(lines: Iterable[str], path: Path, job: Job) -> int:
     return written
 
 
-def _answer(job: Job) -> str | None:
+def text_of_result(job: Job) -> str | None:
+    """The text of an answer that has ended."""
     message = (job.result or {}).get("message") or {}
     content = message.get("content")
     if isinstance(content, list):
@@ -75,6 +76,7 @@ def _lines_in_file(path: Path) -> Iterator[str]:
 
 def _stored_lines(job: Job, database: Database) -> Iterator[str]:
     from leap_core.batch.input_formats import DELIMITERS
+    from leap_core.batch.line_media import with_names
     from leap_core.batch.lines import parse_line
     from leap_core.batch.results import Result, Row, table_header
     from leap_core.batch.settings import BatchSettings
@@ -92,7 +94,7 @@ def _stored_lines(job: Job, database: Database) -> Iterator[str]:
             return
         row = Row()
         if reader.keep_fields:
-            fields = parse_line(line.raw)
+            fields = with_names(parse_line(line.raw or b""))
             if reader.template is None:
                 fields = {name: item for name, item in fields.items() if reader.is_own(name)}
             row = Row(fields, columns)

@@ -7,9 +7,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 
-from ..table.job import Event, Job, State
+from ..table.job import GENERATE, Event, Job, State
 from ..table.reading import ID_CHARACTERS
 from ..table.table import Table
+from .results import text_of_result
 
 LOOK_SECONDS = 1.0
 """Between two looks into a table on a server, which tells of changes; in a file it is every 20 ms."""
@@ -20,8 +21,8 @@ class JobWatcher:
 
     table: Table
 
-    def ensure_worker(self) -> None:
-        """See to it that the wait can end."""
+    def ensure_worker(self, job: Job | None = None) -> None:
+        """See to it that the wait, for this job or for any, can end."""
 
     def get(self, id: str) -> Job:
         """The job whose id begins so. Raises LeapJobNotFoundError."""
@@ -35,11 +36,12 @@ class JobWatcher:
         return [self.table.with_progress(job) for job in jobs]
 
     def events(self, id: str, attempt: int | None = None) -> Sequence[Event]:
-        """What a job has put out: in this attempt, or in the newest one that put anything out."""
-        id = self.get(id).id
+        """What a job has put out: in this attempt, or in the newest one that put anything out. Of an answer whose
+        output was forgotten, what its result holds."""
+        job = self.get(id)
         if attempt is None:
-            attempt = self.table.last_attempt_with_output(id)
-        return [] if attempt is None else self.table.events(id, attempt)
+            attempt = self.table.last_attempt_with_output(job.id)
+        return _of_result(job) if attempt is None else self.table.events(job.id, attempt)
 
     def follow(self, id: str) -> Iterator[Event]:
         """The job's output, from its beginning and on as it comes, until the job has ended.
@@ -60,9 +62,11 @@ class JobWatcher:
                 if events:
                     after = events[-1].number
                 elif job.state.is_final:
+                    if after < 0:
+                        yield from _of_result(job)
                     return
                 else:
-                    self.ensure_worker()
+                    self.ensure_worker(job)
                     changes.wait(LOOK_SECONDS)
 
     def changes(self, id: str) -> Iterator[Job]:
@@ -77,7 +81,7 @@ class JobWatcher:
                     before = job
                 if job.state.is_final:
                     return
-                self.ensure_worker()
+                self.ensure_worker(job)
                 changes.wait(LOOK_SECONDS)
 
     def wait(self, id: str, timeout: float | None = None) -> Job:
@@ -92,7 +96,7 @@ class JobWatcher:
                 left = LOOK_SECONDS if deadline is None else deadline - time.monotonic()
                 if left <= 0:
                     raise TimeoutError(f"the job {id} is still {job.state.value} after {timeout:g} s")
-                self.ensure_worker()
+                self.ensure_worker(job)
                 changes.wait(min(left, LOOK_SECONDS))
 
     def as_they_end(self, ids: Iterable[str], timeout: float | None = None) -> Iterator[Job]:
@@ -112,6 +116,15 @@ class JobWatcher:
                 if waiting:
                     self.ensure_worker()
                     changes.wait(min(left, LOOK_SECONDS))
+
+
+def _of_result(job: Job) -> Sequence[Event]:
+    """The end of an answer, and its text, as its output had them."""
+    message = (job.result or {}).get("message")
+    if job.kind != GENERATE or job.result is None or not isinstance(message, dict):
+        return []
+    chunk = {"type": "chunk", "text": text_of_result(job) or ""}
+    return [Event(job.attempt, 0, chunk), Event(job.attempt, 1, {"type": "complete", **job.result})]
 
 
 def _without_beat(job: Job) -> Job:

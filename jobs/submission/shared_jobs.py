@@ -7,18 +7,19 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leap_core.errors import LeapJobError, LeapModelNotFoundError
-from leap_core.models.references.digests import BUILTIN, ModelDigests
+from leap_core.models.references.digests import ModelDigests
 
 from ..configuration import JobsConfiguration
 from ..table.batch_rows import BatchLine
 from ..table.batch_submission import NewBatch
 from ..table.job import BATCH, JsonObject, NewJob
 from ..table.worker_rows import WorkerRow
+from .new_jobs import BUILTIN
 
 if TYPE_CHECKING:
     from leap_core.batch.settings import BatchSettings, CheckedBatch
@@ -28,41 +29,48 @@ MOST_BYTES = 32 * 1024 * 1024
 LOCAL_PARAMETERS = ("variables", "cwd")
 
 
-def shared_job(job: NewJob, model: str, digest: str | None) -> NewJob:
-    """The job as any machine can run it, with the model that has this SHA-256. Raises LeapJobError for one that is too
+@dataclass(frozen=True)
+class SharedModel:
+    """A model as every machine knows it. ``name``: no path. ``digest``: its SHA-256. ``origin``: where it may be
+    fetched, see ``leap_core.models.references.origins``."""
+
+    name: str
+    digest: str
+    origin: str | None = None
+
+
+def shared_job(job: NewJob, model: SharedModel) -> NewJob:
+    """The job as any machine can run it that has the model. Raises LeapJobError for one that is too
     large, or writes a file."""
     parameters = {name: value for name, value in job.parameters.items() if name not in LOCAL_PARAMETERS}
     if "speech" in parameters:
         raise LeapJobError("a job on a server cannot write a file of this machine", hint="leave out --background")
-    parameters["model"] = model
+    parameters["model"] = model.name
     size = len(json.dumps(parameters))
     if size > MOST_BYTES:
-        raise LeapJobError(
-            f"the prompt and its attachments take {size // 2**20} MiB, and {MOST_BYTES // 2**20} MiB are the most",
-            hint="leave out --background",
-        )
-    return replace(job, parameters=parameters, model=digest)
+        raise _too_large("the prompt and its attachments take", size, "leave out --background")
+    return replace(job, parameters=parameters, model=model.digest, origin=model.origin)
 
 
-def model_and_digest(
+def shared_model(
     model: str,
     configuration: JobsConfiguration,
     variables: Mapping[str, str],
     cwd: Path,
     workers: Sequence[WorkerRow],
-) -> tuple[str, str | None]:
-    """The reference and the SHA-256 of a model that this machine or a worker has. Raises LeapModelNotFoundError that
+) -> SharedModel:
+    """A model that this machine or a worker has. Raises LeapModelNotFoundError that
     says which models the workers have."""
     digests = ModelDigests(configuration.directories)
     try:
         digest = digests.of_reference(model, variables, cwd)
-        return _portable(model, digest, digests), digest
+        return SharedModel(_portable(model, digest, digests), digest, digests.origins().get(digest))
     except LeapModelNotFoundError as error:
         alive = [worker for worker in workers if worker.is_alive]
         for worker in alive:
             for digest, name in worker.models.items():
                 if name.lower() == model.lower() or name.lower().startswith(model.lower() + "-"):
-                    return name, digest
+                    return SharedModel(name, digest, worker.origins.get(digest))
         names = sorted({f"{name} on {worker.machine}" for worker in alive for name in worker.models.values()})
         if not names:
             raise
@@ -78,6 +86,11 @@ def _portable(model: str, digest: str, digests: ModelDigests) -> str:
         if name is not None:
             return name
     return model if os.path.sep not in model else Path(model).name
+
+
+def _too_large(what: str, size: int, hint: str) -> LeapJobError:
+    most = MOST_BYTES // 2**20
+    return LeapJobError(f"{what} {size / 2**20:.1f} MiB, and {most} MiB are the most on a server", hint=hint)
 
 
 @contextmanager
@@ -103,14 +116,15 @@ def shared_batch(
             kept.writelines(rows)
             kept.flush()
             settings = replace(settings, source=kept.name)
-        checked, model, digest = _checked(settings, configuration, variables, workers, default_model, cwd)
+        checked, model = _checked(settings, configuration, variables, workers, default_model, cwd)
         resources.enter_context(checked)
-        parameters: JsonObject = {"label": f"{name} -> {Path(settings.output).name}", "host": host, "model": model}
-        fingerprint = json.dumps([digest or model, settings.loading], sort_keys=True)
+        parameters: JsonObject = {"label": f"{name} -> {Path(settings.output).name}", "host": host}
+        parameters["model"] = model.name
+        fingerprint = json.dumps([model.digest, settings.loading], sort_keys=True)
         yield _as_rows(
             replace(checked, fingerprint=fingerprint),
             settings,
-            NewJob(BATCH, parameters, model=digest),
+            NewJob(BATCH, parameters, model=model.digest, origin=model.origin),
             configuration,
             max_workers,
         )
@@ -123,18 +137,18 @@ def _checked(
     workers: Sequence[WorkerRow],
     default_model: str | None,
     cwd: Path,
-) -> tuple[CheckedBatch, str, str | None]:
-    """The checked lines, and the reference and SHA-256 of their model."""
+) -> tuple[CheckedBatch, SharedModel]:
+    """The checked lines, and their model."""
     from leap_core.batch.settings import check_batch
 
     named = settings.model or default_model
     if named is not None:  # perhaps only a worker has it: the lines are checked all the same
-        model, digest = model_and_digest(named, configuration, variables, cwd, workers)
+        model = shared_model(named, configuration, variables, cwd, workers)
         settings = replace(settings, model=BUILTIN)
-        return check_batch(settings, default_model=None, variables=variables, cwd=cwd), model, digest
+        return check_batch(settings, default_model=None, variables=variables, cwd=cwd), model
     checked = check_batch(settings, default_model=None, variables=variables, cwd=cwd)
     try:
-        return checked, *model_and_digest(checked.model, configuration, variables, cwd, workers)
+        return checked, shared_model(checked.model, configuration, variables, cwd, workers)
     except BaseException:
         checked.close()
         raise
@@ -153,8 +167,10 @@ def _as_rows(
 
     def lines() -> Iterator[BatchLine]:
         for n in range(len(index)):
-            digest = index.digest(n)
-            yield BatchLine(index.number(n), key_of(digest, checked.fingerprint), digest, index.raw(n))
+            digest, raw = index.digest(n), checked.reader.for_another_machine(index.raw(n))
+            if len(raw) > MOST_BYTES:
+                raise _too_large(f"line {index.number(n)} and its files take", len(raw), "make them smaller")
+            yield BatchLine(index.number(n), key_of(digest, checked.fingerprint), digest, raw)
 
     batch: JsonObject = {
         **replace(settings, source="-", output="-", journal=None, errors=None).to_json(),

@@ -11,18 +11,21 @@ from .database import Database
 from .job import Claim, Ending, Fenced, JsonObject, State
 
 OWN_SHARD = "id=:id AND state='running' AND owner=:owner AND attempt=:attempt"
-CHUNK = 500
-"""Rows that are read or written at once."""
+CHUNK, CHUNK_BYTES = 500, 4 * 1024 * 1024
+"""Rows that are read or written at once, and bytes of lines that are written at once."""
+LARGE_BYTES = 64 * 1024
+"""Of a line: a larger one is read when its turn comes."""
 
 
 @dataclass(frozen=True)
 class BatchLine:
-    """A sound line. ``number``: in the input, from 1. ``digest``: what it asks, ``key``: what it asks of this model."""
+    """A sound line. ``number``: in the input, from 1. ``digest``: what it asks, ``key``: what it asks of this model.
+    ``raw``: its text; None where it is large, and read by ``BatchRows.raw``."""
 
     number: int
     key: str
     digest: str
-    raw: bytes
+    raw: bytes | None
 
 
 @dataclass(frozen=True)
@@ -63,11 +66,21 @@ class BatchRows:
     def missing(self, job: str, first: int, last: int) -> list[BatchLine]:
         """The lines of this stretch that have no result yet, in order."""
         rows = self.database.rows(
-            "SELECT number, key, digest, raw FROM batch_lines l WHERE job=:job AND number>=:first AND number<=:last "
+            f"SELECT number, key, digest, CASE WHEN length(raw)<={LARGE_BYTES} THEN raw END AS raw "
+            "FROM batch_lines l WHERE job=:job AND number>=:first AND number<=:last "
             "AND NOT EXISTS (SELECT 1 FROM batch_results r WHERE r.job=l.job AND r.number=l.number) ORDER BY number",
             {"job": job, "first": first, "last": last},
         )
-        return [BatchLine(row["number"], row["key"], row["digest"], bytes(row["raw"])) for row in rows]
+        return [
+            BatchLine(row["number"], row["key"], row["digest"], None if row["raw"] is None else bytes(row["raw"]))
+            for row in rows
+        ]
+
+    def raw(self, job: str, number: int) -> bytes:
+        """The text of one line."""
+        values = {"job": job, "number": number}
+        (row,) = self.database.rows("SELECT raw FROM batch_lines WHERE job=:job AND number=:number", values)
+        return bytes(row["raw"])
 
     def write(self, claim: Claim, job: str, results: Sequence[StoredResult], progress: JsonObject) -> bool:
         """Store results of the shard that ``claim`` is for, and tell whether it is to be cancelled. Raises Fenced when
@@ -104,19 +117,19 @@ class BatchRows:
 
     def results(self, job: str, after: int = 0, *, with_lines: bool = False) -> Iterator[tuple[BatchLine, JsonObject]]:
         """The lines behind ``after`` that have a result, in order, with it. ``with_lines``: with their text."""
-        raw = "l.raw" if with_lines else "''"
+        raw, most = ("l.raw", CHUNK // 10) if with_lines else ("''", CHUNK)
         while True:
             rows = self.database.rows(
                 f"SELECT l.number, l.key, l.digest, {raw} AS raw, r.value FROM batch_lines l JOIN batch_results r "
                 "ON r.job=l.job AND r.number=l.number WHERE l.job=:job AND l.number>:after ORDER BY l.number "
-                f"LIMIT {CHUNK}",
+                f"LIMIT {most}",
                 {"job": job, "after": after},
             )
             for row in rows:
                 text = row["raw"]
                 line = BatchLine(row["number"], row["key"], row["digest"], bytes(text) if with_lines else b"")
                 yield line, json.loads(row["value"])
-            if len(rows) < CHUNK:
+            if len(rows) < most:
                 return
             after = rows[-1]["number"]
 
@@ -181,10 +194,12 @@ def ending_of_batch(database: Database, job: str) -> Ending | None:
 
 def _chunks(lines: Iterable[BatchLine]) -> Iterator[list[BatchLine]]:
     chunk: list[BatchLine] = []
+    size = 0
     for line in lines:
         chunk.append(line)
-        if len(chunk) == CHUNK:
+        size += len(line.raw or b"")
+        if len(chunk) == CHUNK or size >= CHUNK_BYTES:
             yield chunk
-            chunk = []
+            chunk, size = [], 0
     if chunk:
         yield chunk

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from leap_core.errors import LeapUnavailableError
@@ -48,7 +48,8 @@ def add_batch(table: Table, batch: NewBatch) -> str:
             raise LeapUnavailableError(f"another batch writes to {batch.output}", hint=hint)
         table.insert(id, parent, output=batch.output)
         rows = BatchRows(database)
-        rows.add_lines(id, batch.lines())
+        numbers: list[int] = []
+        rows.add_lines(id, _numbered(batch.lines(), numbers))
         reused = 0 if batch.anew else rows.take_over(id, batch.output)
         if reused:
             database.change(
@@ -56,7 +57,7 @@ def add_batch(table: Table, batch: NewBatch) -> str:
                 {"id": id, "parameters": dumps({**parameters, "reused": reused})},
             )
         size = shard_size(batch.count)
-        for number, (first, last, count) in enumerate(_stretches(batch.lines(), size)):
+        for number, (first, last, count) in enumerate(_stretches(numbers, size)):
             shard = {**batch.job.parameters, "first": first, "last": last, "count": count, "shard": number}
             job = replace(batch.job, kind=SHARD, parameters=shard)
             table.insert(new_id(), job, parent=id, max_workers=batch.max_workers)
@@ -74,13 +75,15 @@ def shard_size(count: int) -> int:
     return max(SMALLEST_SHARD, min(LARGEST_SHARD, math.ceil(count / MOST_SHARDS_WANTED)))
 
 
-def _stretches(lines: Iterator[BatchLine], size: int) -> Iterator[tuple[int, int, int]]:
-    """First and last number and count of each stretch of ``size`` lines."""
-    numbers: list[int] = []
+def _numbered(lines: Iterable[BatchLine], numbers: list[int]) -> Iterator[BatchLine]:
+    """The lines; their numbers are added to ``numbers``."""
     for line in lines:
         numbers.append(line.number)
-        if len(numbers) == size:
-            yield numbers[0], numbers[-1], len(numbers)
-            numbers = []
-    if numbers:
-        yield numbers[0], numbers[-1], len(numbers)
+        yield line
+
+
+def _stretches(numbers: Sequence[int], size: int) -> Iterator[tuple[int, int, int]]:
+    """First and last number and count of each stretch of ``size`` lines."""
+    for start in range(0, len(numbers), size):
+        stretch = numbers[start : start + size]
+        yield stretch[0], stretch[-1], len(stretch)

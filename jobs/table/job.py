@@ -59,7 +59,8 @@ class Job:
     ``worker``: that worker's lasting name, ``lease_until``: until when it holds without a sign of life. ``progress``,
     ``result`` and ``error`` depend on the kind; an error has ``type`` (the class in leap_core.errors), ``message`` and
     perhaps ``hint``. ``model``: the SHA-256 of the model file that a worker must have, ``machine``: the machine that
-    must run it; None means any. ``parent``: the batch of which this is a shard, ``max_workers``: how many shards of
+    must run it; None means any. ``origin``: where a worker that lacks the model may fetch it (see ``leap_core.models.
+    references.origins``). ``parent``: the batch of which this is a shard, ``max_workers``: how many shards of
     it may run at once.
     """
 
@@ -91,6 +92,7 @@ class Job:
     output: str | None = None
     version: int = 1
     deaths: int = 0
+    origin: str | None = None
 
     @staticmethod
     def of_row(row: Mapping[str, Any]) -> Job:
@@ -150,6 +152,7 @@ class NewJob:
     run_after: float = 0.0
     model: str | None = None
     machine: str | None = None
+    origin: str | None = None
 
 
 @dataclass(frozen=True)

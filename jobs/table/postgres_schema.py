@@ -92,4 +92,10 @@ MIGRATIONS = (
     CREATE TABLE table_id (id TEXT NOT NULL);
     INSERT INTO table_id VALUES (substr(md5(random()::text || clock_timestamp()::text), 1, 16));
     """,
+    """
+    ALTER TABLE jobs ADD COLUMN origin TEXT;
+    ALTER TABLE workers ADD COLUMN origins TEXT NOT NULL DEFAULT '{}';
+    ALTER TABLE workers ADD COLUMN fetches INTEGER NOT NULL DEFAULT 0;
+    CREATE INDEX jobs_ended ON jobs (finished) WHERE finished IS NOT NULL;
+    """,
 )

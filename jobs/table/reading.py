@@ -18,17 +18,19 @@ ID_CHARACTERS = 8
 DUE = "(run_after<=leap_now() OR (run_after>leap_now()+:patience AND failures+interruptions>0))"
 """A failed job that is to wait longer than the longest back-off waits because the clock was set back."""
 LONGEST_BACK_OFF_SECONDS = 60.0
-CLAIMABLE = (
+WITH_MODEL = "(model IS NULL OR :any_model=1 OR :models LIKE '%' || model || '%')"
+CLAIMABLE_BUT_MODEL = (
     f"state='queued' AND cancel_requested=0 AND version<=:version AND {DUE} AND (machine IS NULL OR machine=:machine) "
-    "AND (model IS NULL OR :any_model=1 OR :models LIKE '%' || model || '%') "
     "AND NOT EXISTS (SELECT 1 FROM workers w WHERE w.id=:worker AND w.draining=1)"
 )
+CLAIMABLE = f"{CLAIMABLE_BUT_MODEL} AND {WITH_MODEL}"
 
 
 class TableReader:
     """Reads the table in ``database``."""
 
-    database: Database
+    def __init__(self, database: Database) -> None:
+        self.database = database
 
     def get(self, id: str) -> Job | None:
         """The job with exactly this id."""
@@ -105,6 +107,22 @@ class TableReader:
             "SELECT MIN(run_after)-leap_now() AS seconds FROM jobs WHERE state='queued' AND run_after>leap_now()"
         )
         return frozenset(row["kind"] for row in kinds), next_one[0]["seconds"]
+
+    def lacking(self, worker: Claimant) -> Sequence[tuple[str, str]]:
+        """The models that this worker would need for jobs that wait: SHA-256, and where it may fetch it."""
+        rows = self.database.rows(
+            f"SELECT model, MIN(origin) AS origin FROM jobs WHERE {CLAIMABLE_BUT_MODEL} AND NOT {WITH_MODEL} "
+            "AND origin IS NOT NULL AND kind<>'batch' GROUP BY model ORDER BY MIN(created)",
+            self._claim_values(worker),
+        )
+        return [(row["model"], row["origin"]) for row in rows]
+
+    def models_waited_for(self) -> Sequence[Job]:
+        """One queued job for each model that queued jobs need."""
+        rows = self.database.rows(
+            "SELECT MIN(id) AS id FROM jobs WHERE state='queued' AND model IS NOT NULL GROUP BY model, machine"
+        )
+        return [job for row in rows if (job := self.get(row["id"])) is not None]
 
     def wanted_to_stop(self, owner: str) -> set[tuple[str, int]]:
         """(id, attempt) of this owner's running jobs that are to be cancelled."""

@@ -87,6 +87,11 @@ MIGRATIONS = (
     CREATE TABLE table_id (id TEXT NOT NULL);
     INSERT INTO table_id VALUES (lower(hex(randomblob(8))));
     """,
+    """
+    ALTER TABLE jobs ADD COLUMN origin TEXT;
+    ALTER TABLE workers ADD COLUMN origins TEXT NOT NULL DEFAULT '{}';
+    ALTER TABLE workers ADD COLUMN fetches INTEGER NOT NULL DEFAULT 0;
+    """,
 )
 
 

@@ -23,6 +23,8 @@ from .reading import ALPHABET, CLAIMABLE, ID_CHARACTERS, TableReader, among
 __all__ = ["Claim", "Claimant", "Ending", "Fenced", "NewJob", "Table"]
 
 OWN = "id=:id AND state='running' AND owner=:owner AND attempt=:attempt"
+KEPT_ATTEMPTS = 5
+"""Attempts of a job whose output is kept."""
 FREED = "owner=NULL, heartbeat=NULL, lease_until=NULL"
 
 
@@ -31,7 +33,7 @@ class Table(TableReader):
     threads and processes."""
 
     def __init__(self, place: Path | str, *, durable: bool = True) -> None:
-        self.database = open_database(place, durable=durable)
+        super().__init__(open_database(place, durable=durable))
 
     def close(self) -> None:
         self.database.close()
@@ -65,15 +67,16 @@ class Table(TableReader):
             "run_after": job.run_after,
             "model": job.model,
             "machine": job.machine,
+            "origin": job.origin,
             "version": VERSION,
             "parent": parent,
             "max_workers": max_workers,
             "output": output,
         }
         while not self.database.change(
-            "INSERT INTO jobs (id, kind, state, parameters, priority, retries, run_after, model, machine, version, "
-            "parent, max_workers, output, created) VALUES (:id, :kind, 'queued', :parameters, :priority, :retries, "
-            ":run_after, :model, :machine, :version, :parent, :max_workers, :output, leap_now()) "
+            "INSERT INTO jobs (id, kind, state, parameters, priority, retries, run_after, model, machine, origin, "
+            "version, parent, max_workers, output, created) VALUES (:id, :kind, 'queued', :parameters, :priority, "
+            ":retries, :run_after, :model, :machine, :origin, :version, :parent, :max_workers, :output, leap_now()) "
             "ON CONFLICT (id) DO NOTHING",
             {**values, "id": id},
         ):
@@ -367,6 +370,15 @@ class Table(TableReader):
         ids = self.database.transaction(prune)
         self.database.compact()
         return ids
+
+    def forget_output(self, seconds: float, attempts: int = KEPT_ATTEMPTS) -> int:
+        """Forget the output of jobs that ended so long ago, and of attempts before the last so many; the number of
+        rows. Jobs and their results stay."""
+        return self.database.change(
+            "DELETE FROM events WHERE job IN (SELECT id FROM jobs WHERE finished<leap_now()-:seconds) OR "
+            "attempt<=(SELECT attempt FROM jobs WHERE id=events.job)-:attempts",
+            {"seconds": seconds, "attempts": attempts},
+        )
 
 
 def new_id() -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .database import Database
 from .job import JsonObject
@@ -16,7 +16,8 @@ ALIVE_SECONDS = 30.0
 @dataclass(frozen=True)
 class WorkerRow:
     """``capacity``: jobs of each kind at once. ``models``: SHA-256 of the models at hand. ``idle_seconds``: since it
-    was last seen, by the store's clock. ``draining``: it takes no further job, and ends after those it has."""
+    was last seen, by the store's clock. ``draining``: it takes no further job, and ends after those it has.
+    ``origins``: where its models came from, by SHA-256; ``fetches``: it fetches models that it lacks."""
 
     id: str
     machine: str
@@ -30,13 +31,15 @@ class WorkerRow:
     draining: bool
     idle_seconds: float
     running: int
+    origins: Mapping[str, str] = field(default_factory=dict)
+    fetches: bool = False
 
     @property
     def is_alive(self) -> bool:
         return self.idle_seconds < ALIVE_SECONDS
 
     def to_json(self) -> JsonObject:
-        value = {name: item for name, item in vars(self).items() if name != "models"}
+        value = {name: item for name, item in vars(self).items() if name not in ("models", "origins")}
         return {**value, "alive": self.is_alive, "models": sorted(self.models.values())}
 
 
@@ -56,13 +59,17 @@ class WorkerRows:
         version: str,
         capacity: Mapping[str, int],
         models: Mapping[str, str],
+        origins: Mapping[str, str] | None = None,
+        fetches: bool = False,
     ) -> None:
         """Report a worker that starts, or what has changed about it. ``models``: their names by SHA-256."""
         self._database.change(
-            "INSERT INTO workers (id, machine, name, pid, version, started, seen, capacity, models) VALUES (:id, "
-            ":machine, :name, :pid, :version, leap_now(), leap_now(), :capacity, :models) ON CONFLICT (id) DO UPDATE "
+            "INSERT INTO workers (id, machine, name, pid, version, started, seen, capacity, models, origins, "
+            "fetches) VALUES (:id, :machine, :name, :pid, :version, leap_now(), leap_now(), :capacity, :models, "
+            ":origins, :fetches) ON CONFLICT (id) DO UPDATE "
             "SET machine=excluded.machine, pid=excluded.pid, version=excluded.version, started=excluded.started, "
-            "seen=excluded.seen, capacity=excluded.capacity, models=excluded.models, draining=0",
+            "seen=excluded.seen, capacity=excluded.capacity, models=excluded.models, origins=excluded.origins, "
+            "fetches=excluded.fetches, draining=0",
             {
                 "id": id,
                 "machine": machine,
@@ -71,13 +78,16 @@ class WorkerRows:
                 "version": version,
                 "capacity": json.dumps(dict(capacity)),
                 "models": json.dumps(dict(models)),
+                "origins": json.dumps(dict(origins or {})),
+                "fetches": int(fetches),
             },
         )
 
-    def set_models(self, id: str, models: Mapping[str, str]) -> None:
-        """Report other models."""
+    def set_models(self, id: str, models: Mapping[str, str], origins: Mapping[str, str]) -> None:
+        """Report other models, and where they came from."""
         self._database.change(
-            "UPDATE workers SET models=:models WHERE id=:id", {"id": id, "models": json.dumps(dict(models))}
+            "UPDATE workers SET models=:models, origins=:origins WHERE id=:id",
+            {"id": id, "models": json.dumps(dict(models)), "origins": json.dumps(dict(origins))},
         )
 
     def beat(self, id: str) -> bool:
@@ -125,6 +135,8 @@ class WorkerRows:
                 draining=bool(row["draining"]),
                 idle_seconds=max(0.0, row["idle_seconds"]),
                 running=int(row["running"]),
+                origins=json.loads(row["origins"]),
+                fetches=bool(row["fetches"]),
             )
             for row in rows
         ]

@@ -8,11 +8,12 @@ from ..configuration import JobsConfiguration
 
 
 class ModelsAtHand:
-    """``names``: the models by SHA-256, as references of this machine."""
+    """``names``: the models by SHA-256, as references of this machine. ``origins``: where they came from."""
 
     def __init__(self, configuration: JobsConfiguration) -> None:
         self._digests = ModelDigests(configuration.directories)
         self.names: dict[str, str] = {}
+        self.origins: dict[str, str] = {}
 
     @property
     def digests(self) -> frozenset[str]:
@@ -20,9 +21,9 @@ class ModelsAtHand:
 
     def look(self) -> bool:
         """Look again what is installed. True when something has changed."""
-        names = self._digests.installed()
-        changed = names != self.names
-        self.names = names
+        names, origins = self._digests.installed(), self._digests.origins()
+        changed = (names, origins) != (self.names, self.origins)
+        self.names, self.origins = names, origins
         return changed
 
     def reference_of(self, digest: str) -> str | None:

@@ -23,14 +23,16 @@ WRITE_SECONDS = 0.25
 class StoredLines(LineIndex):
     """Lines that came from rows, as the threads that answer them read lines."""
 
-    def __init__(self, lines: list[BatchLine]) -> None:
+    def __init__(self, lines: list[BatchLine], rows: BatchRows, batch: str) -> None:
         self._lines = lines  # there is no file, and so nothing of what the base class holds
+        self._rows, self._batch = rows, batch
 
     def __len__(self) -> int:
         return len(self._lines)
 
     def raw(self, n: int) -> bytes:
-        return self._lines[n].raw
+        raw = self._lines[n].raw
+        return self._rows.raw(self._batch, self._lines[n].number) if raw is None else raw
 
     def number(self, n: int) -> int:
         return self._lines[n].number
@@ -80,7 +82,7 @@ def shard(attempt: Attempt, rows: BatchRows, load: Load) -> Ending:
     lines = rows.missing(batch, first, last)
     if not lines:
         return Ending(State.SUCCEEDED)
-    stored = StoredLines(lines)
+    stored = StoredLines(lines, rows, batch)
     results = ShardResults(attempt, rows, batch, int(parameters["count"]), int(parameters["count"]) - len(lines))
     with load(parameters["model"], settings.loading_options()) as runner:
         threads = AnsweringThreads(runner, settings.reader(), settings.concurrency, attempt.stop)

@@ -20,6 +20,7 @@ from ..table.worker_rows import WorkerRows
 from .attempt import Attempts
 from .listening import listen
 from .log import bound_log, log
+from .model_fetching import ModelFetching
 from .model_processes import Processes
 from .models_at_hand import ModelsAtHand
 from .outcomes import MOST_INTERRUPTIONS, died, interrupted, run_attempt
@@ -36,6 +37,8 @@ RECOVER_SWEEPS = 2
 """Sweeps of a server between two looks for leases that have run out."""
 RARELY = 12
 """Sweeps between two looks that are seldom needed."""
+FORGET_OUTPUT_SECONDS = 3600.0
+"""Between two looks for output that was kept long enough."""
 FORGET_SECONDS = 86_400.0
 """A worker that was not seen for a day is no longer listed."""
 
@@ -50,6 +53,7 @@ class Shift:
         self._workers = WorkerRows(self._output.database)
         self._shared = configuration.is_shared
         self._at_hand = ModelsAtHand(configuration) if self._shared else None
+        self._fetching = ModelFetching(configuration, self._see_models) if configuration.fetch_models else None
         self._processes = Processes(owner, configuration.directories.data)
         self._attempts = Attempts(self._output, owner, configuration.lease_seconds)
         self._slots = Slots(configuration.concurrency, self._claim, self._work)
@@ -65,6 +69,7 @@ class Shift:
         self._version: int | None = None
         self._next_due = float("-inf")
         self._has_work = True
+        self._forget_due = float("-inf")
         self.draining = False
         self.sweep_seconds = SHARED_SWEEP_SECONDS if self._shared else LOCAL_SWEEP_SECONDS
 
@@ -97,6 +102,8 @@ class Shift:
     def end(self) -> None:
         """Stop what runs, so that it is queued again."""
         self._ending.set()
+        if self._fetching is not None:
+            self._fetching.end()
         if self._queues.bell_path is not None:
             ring(self._queues.bell_path)
         self._slots.close()
@@ -116,6 +123,7 @@ class Shift:
         """Do what no message told of, and mend what got lost. True when there is work, or will be."""
         self._sweeps += 1
         rarely = self._sweeps % RARELY == 1
+        self._forget_output()
         self._processes.look_after()
         bound_log(self._configuration.worker_log)
         if (self._shared or self._sweeps % BEAT_SWEEPS == 1) and self._workers.beat(self._configuration.worker_id):
@@ -126,10 +134,13 @@ class Shift:
             if self._sweeps % RECOVER_SWEEPS == 0:
                 self._table.recover(MOST_INTERRUPTIONS)
             if rarely:
-                self._do_rarely()
+                self._workers.forget_dead(FORGET_SECONDS)
+                self._see_models()
+            if self._fetching is not None:
+                self._fetching.begin(self._table.lacking(self._claimant))
         if not self._slots.is_idle or rarely:
             self._look_for_unseen_ends()
-        return self._look_for_work() or not self._slots.is_idle
+        return self._look_for_work() or not self._slots.is_idle or bool(self._fetching and self._fetching.is_busy)
 
     def _drain(self) -> None:
         """Begin nothing more; the worker ends once nothing runs."""
@@ -154,11 +165,19 @@ class Shift:
         self.sweep_seconds = max(SHORTEST_SWEEP_SECONDS, min(longest, longest if seconds is None else seconds))
         return self._has_work
 
-    def _do_rarely(self) -> None:
-        self._workers.forget_dead(FORGET_SECONDS)
+    def _see_models(self) -> None:
+        """Look again which models are here, and report them."""
         assert self._at_hand is not None
         if self._at_hand.look():
-            self._workers.set_models(self._configuration.worker_id, self._at_hand.names)
+            self._workers.set_models(self._configuration.worker_id, self._at_hand.names, self._at_hand.origins)
+            self._wake(self._table.waiting(self._claimant)[0])
+
+    def _forget_output(self) -> None:
+        """Forget old output, now and then."""
+        days, now = self._configuration.keep_output_days, time.monotonic()
+        if now >= self._forget_due:
+            self._forget_due = now + FORGET_OUTPUT_SECONDS
+            self._table.forget_output(days * 86_400.0 if days else math.inf)
 
     def _look_for_unseen_ends(self) -> None:
         """Queue again attempts whose end could not be written down, on a full disk for example."""
@@ -176,6 +195,8 @@ class Shift:
             version=__version__,
             capacity=self._configuration.concurrency,
             models=self._at_hand.names if self._at_hand else {},
+            origins=self._at_hand.origins if self._at_hand else {},
+            fetches=self._fetching is not None,
         )
 
     def _hear(self) -> None:

@@ -86,7 +86,7 @@ def status(env: Environment, /, ids: tuple[str, ...], watch: bool, format: str) 
     with _client(env) as jobs:
         if not watch:
             jobs.ensure_worker_for_unfinished()
-            _show(output, [jobs.get(id) for id in ids])
+            _show(output, [jobs.get(id) for id in ids], jobs)
             return
         ended = []
         for id in ids:
@@ -97,9 +97,9 @@ def status(env: Environment, /, ids: tuple[str, ...], watch: bool, format: str) 
                     output.progress(f"{job.id} {job.kind} {job.state.value} {done(job) or ''}")
             ended.append(job)
             if output.format in (Format.TEXT, Format.QUIET):
-                _show(output, [job])
+                _show(output, [job], jobs)
         if output.format is Format.JSON:
-            _show(output, ended)
+            _show(output, ended, jobs)
 
 
 @command.command(short_help="Print what a job has put out.")
@@ -152,8 +152,8 @@ def wait(env: Environment, /, ids: tuple[str, ...], timeout: float | None, forma
                     _print_answer(jobs, ended[-1], output, titled=len(job_ids) > 1)
         except TimeoutError:
             late = [jobs.get(id) for id in job_ids[len(ended) :]]
-    if output.format in (Format.JSON, Format.JSONL):
-        _show(output, ended + late)
+        if output.format in (Format.JSON, Format.JSONL):
+            _show(output, ended + late, jobs)
     if late:
         output.error(f"the job {late[0].id} is still {late[0].state.value} after {timeout:g} s")
         return ExitCode.TIMEOUT
@@ -319,18 +319,19 @@ def _state(name: str) -> Any:
     return State(name)
 
 
-def _show(output: Output, jobs: Iterable[Job]) -> None:
+def _show(output: Output, jobs: Sequence[Job], client: JobsClient) -> None:
     """Each job in full; with json one document for one job, a list for several."""
-    jobs = list(jobs)
+    waits_for = {job.id: {"waits_for": client.waiting_reason(job)} for job in jobs}
     if output.format is Format.JSON and len(jobs) != 1:
-        output.document([job.to_json() for job in jobs])
+        output.document([job.to_json() | waits_for[job.id] for job in jobs])
         return
     for n, job in enumerate(jobs):
         if output.format is Format.TEXT:
             output.text("\n" if n else "")
-            output.record({name: value for name, value in table_row(job).items() if value is not None}, name="id")
+            record = table_row(job) | waits_for[job.id]
+            output.record({name: value for name, value in record.items() if value is not None}, name="id")
         else:
-            output.record(job.to_json(), name="id")
+            output.record(job.to_json() | waits_for[job.id], name="id")
 
 
 def _show_rows(output: Output, jobs: Iterable[Job]) -> None:
@@ -359,6 +360,6 @@ def _print_answer(jobs: JobsClient, job: Job, output: Output, *, titled: bool) -
     if titled:
         output.note(f"{job.id}: {job.label}")
     printer = EventPrinter(output)
-    for event in jobs.events(job.id, job.attempt):
+    for event in jobs.events(job.id):
         printer.show(event)
     printer.end()

@@ -180,6 +180,10 @@ GENERAL = (
     Setting(
         "jobs.lease_seconds", "On a server: how long a silent worker keeps a job.", click.FloatRange(2, 3600), 60.0
     ),
+    Setting("jobs.fetch_models", "On a server: whether workers fetch models that jobs need.", click.BOOL, False),
+    Setting(
+        "jobs.keep_output_days", "How long the output of jobs that ended is kept; 0: always.", click.FloatRange(0), 30.0
+    ),
     Setting("tools.policy", "Whether tools run: allow, ask or deny.", POLICIES, "ask"),
     Setting("tools.timeout", "Seconds that a tool may take.", SECONDS, 30.0),
     Setting("tools.output_limit", "Bytes that a tool may answer with.", click.IntRange(1), 65536),

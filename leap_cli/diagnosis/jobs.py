@@ -65,17 +65,21 @@ def worker(env: Environment) -> Check:
 def server(env: Environment) -> Iterator[Check]:
     """The server of ``jobs_url``: whether it answers, its version and clock, and the workers that are alive."""
     from jobs.configuration import JobsConfiguration
+    from leap_core.models.references.digests import ModelDigests
 
     try:
         settings = JobsConfiguration.from_environment(env.variables)
         if settings.jobs_url is None:
             return
+        from jobs.client.waiting_reasons import NO_WORKER, waiting_reason
         from jobs.table.postgres import PostgresDatabase, without_password
+        from jobs.table.reading import TableReader
         from jobs.table.worker_rows import WorkerRows
 
         with closing(PostgresDatabase.at(settings.jobs_url)) as database:
             facts = database.server_facts()
             workers = WorkerRows(database).all()
+            waiting = TableReader(database).models_waited_for()
     except LeapError as error:
         yield Check("jobs' server", PROBLEM, error.message, error.hint)
         return
@@ -88,7 +92,12 @@ def server(env: Environment) -> Iterator[Check]:
         yield Check("jobs' server", OK, detail, None, facts)
     alive = [f"{each.name} on {each.machine}" for each in workers if each.is_alive]
     facts = {"workers": [each.to_json() for each in workers]}
-    if alive:
-        yield Check("workers", OK, f"{len(alive)} alive: {', '.join(alive[:10])}", None, facts)
-    else:
+    here = ModelDigests(env.directories).installed() if waiting else {}
+    reasons = {job.id: waiting_reason(job, workers, here.__contains__) for job in waiting}
+    waits = [f"{id} waits: {reason}" for id, reason in reasons.items() if reason not in (None, NO_WORKER)]
+    if not alive:
         yield Check("workers", WARNING, "none is alive", "leap jobs worker starts one", facts)
+    elif waits:
+        yield Check("workers", WARNING, "; ".join(waits[:5]), "leap jobs workers lists the models of each", facts)
+    else:
+        yield Check("workers", OK, f"{len(alive)} alive: {', '.join(alive[:10])}", None, facts)

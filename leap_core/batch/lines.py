@@ -23,11 +23,12 @@ from typing import Any, NoReturn
 
 from ..errors import LeapSerializationError
 from ..functions import LeapFunction
-from ..messages import Audio, ChatMessage, ChatMessageRole, Image
+from ..messages import ChatMessage, ChatMessageRole
 from ..openai.fields import REFUSE
 from ..openai.parameters import ANY_OBJECT, schema_text
 from ..openai.requests import KNOWN_FIELDS, read_chat
 from ..options import GenerationOptions
+from .line_media import MEDIA_FIELDS, mentions_media, take_media, with_content
 from .line_template import LineTemplate
 
 JsonObject = dict[str, Any]
@@ -36,8 +37,6 @@ CHAT_URL = "/v1/chat/completions"
 ID_FIELDS = ("custom_id", "id")
 OWN_FIELDS = (*ID_FIELDS, "prompt", "system", "schema")
 """Fields of a line that no OpenAI body has."""
-MEDIA_FIELDS: dict[str, type[Image] | type[Audio]] = {"image": Image, "audio": Audio}
-"""Fields of a line that name files beside its prompt."""
 KEY_CHARACTERS = 32
 
 
@@ -109,9 +108,22 @@ class RequestReader:
 
     def _of_variables(self, value: JsonObject, template: LineTemplate) -> Request:
         prompt = template.fill(value)
-        media = {name: value[name] for name in MEDIA_FIELDS if value.get(name) and name not in template.names}
+        media = {name: value[name] for name in self._media_names(value)}
         body = {"messages": [{"role": "user", "content": self._with_media(media, prompt)}]}
         return self._request(identifier_of(names_among(value)), body, self.system)
+
+    def _media_names(self, value: JsonObject) -> list[str]:
+        """The fields of a line that name files, and do not fill the template."""
+        taken = () if self.template is None else self.template.names
+        return [name for name in MEDIA_FIELDS if value.get(name) and name not in taken]
+
+    def for_another_machine(self, raw: bytes) -> bytes:
+        """The line with the content of the files that it names, to be read where they are not."""
+        if not mentions_media(raw):
+            return raw
+        value = parse_line(raw)
+        names = [] if "body" in value else self._media_names(value)
+        return json.dumps(with_content(value, self.directory, names)).encode() if names else raw
 
     def _of_openai(self, value: JsonObject) -> Request:
         for name in value:
@@ -154,17 +166,7 @@ class RequestReader:
 
     def _with_media(self, fields: JsonObject, prompt: str) -> str | list[JsonObject]:
         """The user's content: the files that a line names, then its prompt. The fields are taken out."""
-        parts: list[JsonObject] = []
-        for name, kind in MEDIA_FIELDS.items():
-            files = fields.pop(name, [])
-            files = [files] if isinstance(files, str) else files
-            if not isinstance(files, list) or not all(isinstance(file, str) and file for file in files):
-                raise LeapSerializationError("expected the name of a file, or a list of them", path=name)
-            for file in files:
-                try:
-                    parts.append(kind.from_file(self.directory / file).to_json())
-                except LeapSerializationError as error:
-                    raise LeapSerializationError(error.message, path=name, hint=error.hint) from None
+        parts = [part.to_json() for part in take_media(fields, self.directory)]
         if not parts:
             return prompt
         return [*parts, {"type": "text", "text": prompt}] if prompt else parts

@@ -6,12 +6,14 @@ import secrets
 import shutil
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from .machines import Machine
 
 
 @contextmanager
@@ -71,3 +73,18 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
     if request.param == "sqlite":
         return tmp_path / "data" / "jobs.db"
     return str(request.getfixturevalue("jobs_url"))
+
+
+@pytest.fixture
+def machines(tmp_path: Path, jobs_url: str) -> Iterator[Callable[..., Machine]]:
+    """Makes machines by name that share this test's database."""
+    made: list[Machine] = []
+
+    def make(name: str, **given: Any) -> Machine:
+        made.append(Machine(tmp_path / name, jobs_url, **given))
+        return made[-1]
+
+    yield make
+    for machine in made:
+        print(machine.home.name, machine.log[-2000:])  # shown when the test fails
+        machine.stop()

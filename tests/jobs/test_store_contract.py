@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 
@@ -224,3 +225,33 @@ def test_many_who_open_a_new_store_at_once_all_can(place):
     for thread in threads:
         thread.join()
     assert len(set(ids)) == 30
+
+
+def test_output_is_kept_for_so_long_and_of_so_many_attempts(table):
+    old, new, tried = (add(table, priority=-n) for n in range(3))
+    for id in (old, new):
+        claim = begin(table)
+        assert claim.id == id
+        table.write(claim, 0, [{"a": 1}])
+        table.finish(claim, Ending(State.SUCCEEDED, {"text": "a"}))
+    for _ in range(4):
+        claim = begin(table)
+        table.write(claim, 0, [{"a": claim.attempt}])
+        table.requeue(claim, interrupted=True)
+    table.database.change("UPDATE jobs SET finished=finished-100 WHERE id=:id", {"id": old})
+    assert table.forget_output(math.inf) == 0
+    assert table.forget_output(50, attempts=3) == 3
+    assert [len(table.events(id, 1)) for id in (old, new)] == [0, 1] and table.get(old).result == {"text": "a"}
+    assert [len(table.events(tried, attempt)) for attempt in range(1, 5)] == [0, 0, 1, 1]
+
+
+def test_models_that_a_worker_lacks(table):
+    table.add([NewJob("generate", {}, model="aaa", origin="A"), NewJob("generate", {}, model="bbb")])
+    table.add([NewJob("generate", {}, model="ccc", origin="C"), NewJob("download", {}, machine="there")])
+    worker = Claimant("me", "run-1", "here", frozenset({"ccc"}))
+    assert table.lacking(worker) == [("aaa", "A")] and table.lacking(ME) == []
+    assert sorted(job.model for job in table.models_waited_for()) == ["aaa", "bbb", "ccc"]
+    workers = WorkerRows(table.database)
+    workers.enter("me", machine="here", name="a", pid=7, version="1", capacity={}, models={}, fetches=True)
+    workers.set_models("me", {"aaa": "Model"}, {"aaa": "A"})
+    assert workers.all()[0].fetches and workers.all()[0].origins == {"aaa": "A"}

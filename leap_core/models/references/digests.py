@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from leap_core.errors import LeapError
+from leap_core.models.references.aliases import BUILTINS
+from leap_core.models.references.origins import origin_of
 from leap_core.models.references.resolving import resolve_local
 from leap_core.models.store import InstalledModel, Store
 from leap_core.storage.atomic_files import replace_text
 from leap_core.storage.directories import Directories
 
-BUILTIN = "builtin"
 CHUNK_BYTES = 1 << 20
 
 
@@ -63,9 +64,19 @@ class ModelDigests:
             with suppress(LeapError, OSError):
                 if model.state == "ready" and model.path is not None:
                     models[_recorded(model) or self.of(model.path)] = model.name
-        with suppress(LeapError, OSError):
-            models[self.of(resolve_local(BUILTIN).path)] = BUILTIN
+        for name in BUILTINS:
+            with suppress(LeapError, OSError):
+                models[self.of(resolve_local(name).path)] = name
         return models
+
+    def origins(self) -> dict[str, str]:
+        """Where the installed models may be fetched again: SHA-256 -> origin."""
+        origins = {}
+        for model in Store.of(self.directories).installed():
+            with suppress(LeapError, OSError):
+                if model.state == "ready" and model.path is not None and (origin := origin_of(model)) is not None:
+                    origins[_recorded(model) or self.of(model.path)] = origin
+        return origins
 
 
 def _recorded(model: InstalledModel) -> str | None:
