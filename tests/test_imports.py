@@ -35,9 +35,9 @@ LEVELS = {
         opening
         host.server
         loading
-        tasks in_process models.maintenance
+        in_process models.maintenance
         batch engine models.download search speech
-        anthropic llama host.client tools sessions testing models.references transcription
+        anthropic llama host.client tasks tools sessions testing models.references transcription
         constraints chat_format openai runner models.store models.trial
         functions models.manifests speech.spoken_file
         options responses

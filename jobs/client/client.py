@@ -158,14 +158,18 @@ class JobsClient(JobWatcher):
         policy: Policy | None = None,
         cwd: Path | None = None,
         max_workers: int | None = None,
+        label: str | None = None,
     ) -> str:
         """Answer the lines of a file in the background; the job's id. All lines are checked before it is submitted.
 
         ``rows``: the lines, if they are not in a file; they are kept until the job is removed. ``host``: use the warm
-        model where there is one. ``max_workers``: how many workers of a server may share the lines.
+        model where there is one. ``max_workers``: how many workers of a server may share the lines. ``label``: what
+        lists of jobs say of it.
         """
         if self.configuration.is_shared:
-            return self._shared_batch(settings, rows, default_model, host, policy, cwd or Path.cwd(), max_workers)
+            return self._shared_batch(
+                settings, rows, default_model, host, policy, cwd or Path.cwd(), max_workers, label
+            )
         job = batch_job(
             settings,
             self.configuration,
@@ -174,6 +178,7 @@ class JobsClient(JobWatcher):
             default_model=default_model,
             host=host,
             cwd=cwd,
+            label=label,
         )
         try:
             return self.submit([_with(job, policy)])[0]
@@ -190,6 +195,7 @@ class JobsClient(JobWatcher):
         policy: Policy | None,
         cwd: Path,
         max_workers: int | None,
+        label: str | None,
     ) -> str:
         with shared_batch(
             settings,
@@ -201,6 +207,7 @@ class JobsClient(JobWatcher):
             host=host,
             cwd=cwd,
             max_workers=max_workers,
+            label=label,
         ) as batch:
             id = add_batch(self.table, replace(batch, job=_with(batch.job, policy)))
         job = self.get(id)

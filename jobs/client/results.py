@@ -78,7 +78,7 @@ def _stored_lines(job: Job, database: Database) -> Iterator[str]:
     from leap_core.batch.input_formats import DELIMITERS
     from leap_core.batch.line_media import with_names
     from leap_core.batch.lines import parse_line
-    from leap_core.batch.results import Result, Row, table_header
+    from leap_core.batch.results import TEXT, Result, Row, table_header
     from leap_core.batch.settings import BatchSettings
 
     settings = BatchSettings.from_json(job.parameters["batch"])
@@ -88,6 +88,8 @@ def _stored_lines(job: Job, database: Database) -> Iterator[str]:
     form = settings.output_format
     if form in DELIMITERS:
         yield table_header(form, columns)
+    if settings.header is not None:
+        yield settings.header
     gap = rows.first_missing(job.id) if settings.ordered else None
     for line, value in rows.results(job.id, with_lines=reader.keep_fields):
         if gap is not None and line.number > gap:
@@ -98,4 +100,6 @@ def _stored_lines(job: Job, database: Database) -> Iterator[str]:
             if reader.template is None:
                 fields = {name: item for name, item in fields.items() if reader.is_own(name)}
             row = Row(fields, columns)
-        yield Result.from_json(value).render(form, row)
+        result = Result.from_json(value)
+        if result.succeeded or form != TEXT:
+            yield result.render(form, row)

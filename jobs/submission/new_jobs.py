@@ -152,15 +152,19 @@ def batch_job(
     default_model: str | None = None,
     host: bool = True,
     cwd: Path | None = None,
+    label: str | None = None,
 ) -> NewJob:
     """A job that answers the lines of a file, or ``rows``. All lines are checked now, and those of a pipe are kept
-    until the job is removed."""
-    from leap_core.batch.settings import check_batch
+    until the job is removed; so is an output that has no name."""
+    from leap_core.batch.settings import KEPT, check_batch
 
     cwd = cwd or Path.cwd()
     name = Path(settings.source).name if rows is None else "standard input"
+    kept = kept_output = None
+    if settings.output == KEPT:
+        kept_output = _keep((), configuration.inputs, ".out")
+        settings = replace(settings, output=kept_output)
     settings = settings.from_anywhere(cwd)
-    kept = None
     if rows is not None or not Path(settings.source).is_file():  # a pipe can be read once, and not by the worker
         kept = _keep(_rows_of(settings.source) if rows is None else rows, configuration.inputs, ".jsonl")
         settings = replace(settings, source=kept)
@@ -168,26 +172,34 @@ def batch_job(
         with check_batch(settings, default_model=default_model, variables=variables, cwd=cwd) as checked:
             model, digest = checked.model, checked.input_digest
     except BaseException:
-        if kept is not None:
-            os.unlink(kept)
+        for file in filter(None, (kept, kept_output)):
+            os.unlink(file)
         raise
     parameters: JsonObject = {
-        "label": f"{name} -> {Path(settings.output).name}",
+        "label": _label(label) if label is not None else f"{name} -> {Path(settings.output).name}",
         "cwd": str(cwd),
         "variables": submitted_variables(variables, MODEL_VARIABLES),
         "host": host,
     }
     if kept is not None:
         parameters["kept"] = kept
+    if kept_output is not None:
+        parameters["kept_output"] = kept_output
     settings = replace(settings, model=_absolute_reference(model, variables, cwd), input_digest=digest)
     parameters["batch"] = settings.to_json()
     return NewJob(BATCH, parameters)
 
 
 def discard_input(parameters: Mapping[str, Any]) -> None:
-    """Remove the lines that were kept for a job."""
+    """Remove the lines that were kept for a job, and its results where they were kept with it."""
     if "kept" in parameters:
         Path(parameters["kept"]).unlink(missing_ok=True)
+    if "kept_output" in parameters:
+        from leap_core.batch.journal import journal_path
+
+        output = Path(parameters["kept_output"])
+        for path in (output, journal_path(output)):
+            path.unlink(missing_ok=True)
 
 
 def _rows_of(path: str) -> Iterator[bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -105,10 +106,15 @@ def shared_batch(
     host: bool = True,
     cwd: Path,
     max_workers: int | None = None,
+    label: str | None = None,
 ) -> Iterator[NewBatch]:
     """A batch as rows, to be queued within the ``with``: its input is open till then. Raises what ``check_batch``
     raises."""
+    from leap_core.batch.settings import KEPT
+
     name = Path(settings.source).name if rows is None else "standard input"
+    if settings.output == KEPT:
+        settings = replace(settings, output=f"results-{uuid.uuid4().hex}")  # a name that no other batch has
     settings = settings.from_anywhere(cwd)
     with ExitStack() as resources:
         if rows is not None:
@@ -118,8 +124,8 @@ def shared_batch(
             settings = replace(settings, source=kept.name)
         checked, model = _checked(settings, configuration, variables, workers, default_model, cwd)
         resources.enter_context(checked)
-        parameters: JsonObject = {"label": f"{name} -> {Path(settings.output).name}", "host": host}
-        parameters["model"] = model.name
+        label = label or f"{name} -> {Path(settings.output).name}"
+        parameters: JsonObject = {"label": label, "host": host, "model": model.name}
         fingerprint = json.dumps([model.digest, settings.loading], sort_keys=True)
         yield _as_rows(
             replace(checked, fingerprint=fingerprint),

@@ -1,46 +1,182 @@
-"""Answers of task commands: one text after the other, whole."""
+"""Doing a task to one input after the other: each answer printed, each failure named, the rest done."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any
 
-from leap_core.errors import LeapError
-from leap_core.responses import Complete, GenerationFinishReason
+import click
 
+from leap_core.errors import LeapError, LeapUnavailableError
+from leap_core.responses import Chunk, Complete, GenerationFinishReason, require_complete
+
+from ..exit_codes import ExitCode
+from ..framework.environment import Environment
 from ..framework.interrupts import stopping_on_interrupt
+from ..framework.output import Output
+from ..options.loading import load_model, note_builtin
+from ..options.tasks import TaskFlags, TaskInput
+from .file import writing_to
 
 if TYPE_CHECKING:
     from leap_core.messages import ChatMessage
     from leap_core.options import GenerationOptions
     from leap_core.runner.contract import ModelRunner
+    from leap_core.tasks.task import RecipeTask
+
+Write = Callable[[Output, str, dict[str, Any]], None]
 
 
-def answer_text(runner: ModelRunner, messages: Sequence[ChatMessage], options: GenerationOptions) -> str:
-    """The text of the answer. Raises LeapError; KeyboardInterrupt after Ctrl-C."""
-    complete = None
-    generation = runner.start(messages, (), options)
-    with stopping_on_interrupt(generation.stop):
-        try:
-            for response in generation:
-                complete = response if isinstance(response, Complete) else complete
-        finally:
-            generation.close()
-    if complete is None or complete.finish_reason is GenerationFinishReason.INTERRUPTED:
-        raise KeyboardInterrupt
-    return complete.full_message.text
+def write_line(output: Output, text: str, _details: dict[str, Any]) -> None:
+    """Print an answer on lines of its own."""
+    output.text(f"{text}\n")
 
 
-def answers_or_problem(
-    runner: ModelRunner, prompts: Sequence[Sequence[ChatMessage]], options: GenerationOptions
-) -> tuple[list[str], str | None]:
-    """The answers to all prompts, or why one of them failed, so that other texts go on."""
+def do_task(
+    task: RecipeTask,
+    inputs: Sequence[TaskInput],
+    flags: TaskFlags,
+    env: Environment,
+    *,
+    write: Write = write_line,
+    streams: bool = False,
+) -> ExitCode:
+    """Do the task to each input; ``write`` prints an answer and what else is known. ``streams``: answers are printed as
+    they come instead. An input that fails is named and kept with ``--errors``, and the exit code is JOB then."""
+    failed = 0
+    with (
+        _errors_file(flags.errors, env) as errors,
+        writing_to(flags.target, env) as place,
+        load_model(env, flags.model, flags.loading, verbose=flags.verbose) as runner,
+    ):
+        output = Output(place)
+        if flags.dry_run:
+            _show_prompts(task, inputs, flags, runner, output)
+            return ExitCode.DONE
+        note_builtin(env, flags.model, output)
+        if task.task.header is not None:
+            output.text(f"{task.task.header}\n")
+        for each in inputs:
+            doing = _Doing(task, flags, runner, output, streams=streams)
+            try:
+                doing.answer(each, write)
+            except LeapUnavailableError:
+                raise
+            except LeapError as error:
+                failed += 1
+                doing.end_line()
+                output.warning(f"{each.name}: {error.message}")
+                if errors is not None:
+                    errors.write(_failure(each, error))
+                    errors.flush()
+    if failed and len(inputs) > 1:
+        output.note(f"{failed} of {len(inputs)} failed")
+    return ExitCode.JOB if failed else ExitCode.DONE
+
+
+class _Doing:
+    """One input's work: its prompts are asked, and what comes is shown."""
+
+    def __init__(
+        self, task: RecipeTask, flags: TaskFlags, runner: ModelRunner, output: Output, *, streams: bool
+    ) -> None:
+        self._task, self._flags, self._runner, self._output = task, flags, runner, output
+        self._streams = streams
+        self._line_open = False
+
+    def answer(self, each: TaskInput, write: Write) -> None:
+        """Do it. Raises LeapError; KeyboardInterrupt after Ctrl-C."""
+        tell = self._output.note if self._flags.verbose else self._output.progress
+        reply = self._task.complete(
+            self._runner,
+            each.message,
+            self._ask,
+            name=each.name,
+            overrides=self._flags.overrides,
+            tell=lambda line: tell(f"{each.name}: {line}"),
+            emit=self._emit if self._streams else None,
+        )
+        if self._streams:
+            self._output.text("\n")
+            self._line_open = False
+        else:
+            write(self._output, reply.full_message.text, reply.details or {})
+        for warning in reply.warnings:
+            self._output.warning(f"{each.name}: {warning}")
+        if reply.finish_reason is GenerationFinishReason.MAX_TOKENS:
+            self._output.warning(f"{each.name}: an answer of the model was cut at --max-tokens")
+        elif reply.finish_reason is GenerationFinishReason.EXCEED_CONTEXT:
+            self._output.warning(f"{each.name}: an answer of the model was cut where its context is full")
+
+    def end_line(self) -> None:
+        """End a line of which a part is printed."""
+        if self._line_open:
+            self._output.text("\n")
+
+    def _emit(self, piece: str) -> None:
+        self._line_open = True
+        self._output.text(piece)
+
+    def _ask(
+        self,
+        messages: Sequence[ChatMessage],
+        options: GenerationOptions,
+        on_text: Callable[[str], object] | None = None,
+    ) -> Complete:
+        complete = None
+        generation = self._runner.start(messages, (), options)
+        with stopping_on_interrupt(generation.stop):
+            try:
+                for response in generation:
+                    if isinstance(response, Complete):
+                        complete = response
+                    elif isinstance(response, Chunk) and on_text is not None:
+                        on_text(response.text)
+            finally:
+                generation.close()
+        if complete is not None and complete.finish_reason is GenerationFinishReason.INTERRUPTED:
+            self.end_line()
+            raise KeyboardInterrupt
+        return require_complete(complete)
+
+
+def _show_prompts(
+    task: RecipeTask, inputs: Sequence[TaskInput], flags: TaskFlags, runner: ModelRunner, output: Output
+) -> None:
+    """Print the prompts as the model would get them; how tokens would be chosen goes to stderr."""
+    for each in inputs:
+        model = task.model(runner, each.message, _no_asking, overrides=flags.overrides)
+        count = 0
+        for messages, options in task.task.prompts(model, each.message):
+            count += 1
+            output.text(runner.render(messages, (), options).text + "\n")
+        fields = {
+            name: value for name, value in model.options().to_json().items() if name != "inject_schema_into_prompt"
+        }
+        sampling = ", ".join(f"{name} {value}" for name, value in fields.items()) or "as the model's card says"
+        prompts = "1 prompt" if count == 1 else f"{count} prompts, and those that depend on their answers"
+        output.note(f"{each.name}: {prompts}; recipe {task.recipe.name} for {model.wording.models[0]}; {sampling}")
+
+
+def _no_asking(*_: object) -> Complete:
+    raise AssertionError("a dry run asks nothing")
+
+
+@contextmanager
+def _errors_file(name: str | None, env: Environment) -> Iterator[IO[str] | None]:
+    if name is None:
+        yield None
+        return
     try:
-        return [answer_text(runner, messages, options) for messages in prompts], None
-    except LeapError as error:
-        return [], error.message
+        file = (env.cwd / name).open("w", encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise click.UsageError(f"--errors {name}: {getattr(error, 'strerror', None) or error}") from None
+    with file:
+        yield file
 
 
-def fits_in_context(runner: ModelRunner, messages: Sequence[ChatMessage]) -> bool:
-    """Whether a quarter of the context is left for the answer."""
-    return runner.get_prompt_tokens_size(messages) <= runner.context_size * 3 // 4
+def _failure(each: TaskInput, error: LeapError) -> str:
+    text = {"text": each.message.text} if each.picture is None else {"image": each.picture}
+    return json.dumps({"source": each.name, "error": error.message, **text}, ensure_ascii=False) + "\n"

@@ -32,6 +32,7 @@ from ..options.loading import (
 )
 from ..options.loading_details import loading_fields
 from ..options.saved_prompts import chosen_template, template_flags
+from ..options.tasks import own_recipes
 
 if TYPE_CHECKING:
     from leap_core.batch.settings import BatchSettings, CheckedBatch
@@ -92,10 +93,10 @@ if TYPE_CHECKING:
     "--format",
     "output_format",
     formerly=("--output-format",),
-    type=click.Choice(["auto", "openai", "plain", "csv", "tsv"]),
+    type=click.Choice(["auto", "openai", "plain", "text", "csv", "tsv"]),
     default="auto",
     show_default=True,
-    help="Write OpenAI's batch results, plain JSON, or a table; auto is plain where INPUT is plain.",
+    help="Write OpenAI's batch results, plain JSON, the answers alone, or a table; auto is plain where INPUT is plain.",
 )
 @click.option("--errors", metavar="FILE", help="Write failed lines to FILE, and leave them out of the output.")
 @click.option(
@@ -200,6 +201,7 @@ def command(
         keep_fields=keep_fields,
         speech=None if speech is None else str(env.cwd / speech),
         directory=str(env.cwd),
+        recipes=own_recipes(env),
     )
     with telling_the_default(env, model):
         if background:

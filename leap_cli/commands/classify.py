@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
@@ -10,34 +9,36 @@ import click
 from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
-from ..framework.output import Output
+from ..options.constraints import read_choices
 from ..options.output_format import FormatChoice
-from ..options.tasks import take_task, task_flags
+from ..options.tasks import read_inputs, read_task_of, take_flags, task_flags
 
 format_flag = click.option(
     "--format",
-    type=FormatChoice(["text", "json"]),
+    type=FormatChoice(["text", "json", "jsonl", "csv"]),
     default="text",
     show_default=True,
-    help="Print the answer alone (text), or with the probabilities, a line of json for each text.",
+    help="Print the answer alone (text), or with the probabilities: a line of json for each text, or a table.",
 )
 
 
 @leap_command("classify")
 @task_flags
-@click.option("--labels", required=True, metavar="A,B,C", help="Give each text one of these labels.")
+@click.option(
+    "--labels", required=True, metavar="A,B,C", help="Give each text one of these labels (or of a JSON list)."
+)
 @format_flag
 @click.pass_obj
 def command(env: Environment, /, labels: str, format: str, **flags: Any) -> ExitCode:
     """Give each text one of several labels: the one that the model finds likeliest. All are scored; the probabilities
     (--format json) compare them with each other and are not calibrated."""
-    return _score("classify", _labels(labels), {}, format, flags, env)
+    return _choose({"task": "classify", "labels": read_choices([labels], "--labels")}, format, flags, env)
 
 
 @leap_command("decide")
 @click.argument("question")
 @task_flags
-@click.option("--choices", metavar="A,B,C", help="Choose from these answers; yes and no by default.")
+@click.option("--choices", metavar="A,B,C", help="Choose from these answers (or a JSON list); yes and no by default.")
 @click.option("--score", metavar="LOW..HIGH", help="Answer with a number in this range, such as 1..5.")
 @format_flag
 @click.pass_obj
@@ -48,52 +49,20 @@ def decide(
     --score the expected value is told, too. Nothing is calibrated."""
     if choices is not None and score is not None:
         raise click.UsageError("--choices and --score cannot be combined")
-    labels = _labels(choices) if choices else _numbers(score) if score else ["yes", "no"]
-    return _score("decide", labels, {"question": question}, format, flags, env, is_score=score is not None)
+    answers: dict[str, Any] = {} if choices is None else {"choices": read_choices([choices], "--choices")}
+    answers |= {} if score is None else {"score": score}
+    if not question.strip():
+        raise click.UsageError("the question is empty")
+    return _choose({"task": "decide", "question": question, **answers}, format, flags, env)
 
 
-def _score(
-    task_name: str,
-    labels: list[str],
-    values: dict[str, str],
-    format: str,
-    flags: dict[str, Any],
-    env: Environment,
-    *,
-    is_score: bool = False,
-) -> ExitCode:
-    from leap_core.tasks.scoring import option_logprobs, probabilities
+def _choose(fields: dict[str, Any], format: str, flags: dict[str, Any], env: Environment) -> ExitCode:
+    from ..answers.task_jobs import submit_task
+    from ..answers.tasks import do_task
 
-    task, output = take_task(task_name, flags, env), Output(env)
-    with task.opened() as (runner, wording):
-        options = wording.generation_options()
-        for name, text in task.texts:
-            messages = wording.messages({**values, "labels": ", ".join(labels), "text": text})
-            if task.dry_run:
-                task.show(runner, messages, options)
-                continue
-            shares = probabilities(option_logprobs(runner, messages, labels, options))
-            best = labels[shares.index(max(shares))]
-            result: dict[str, Any] = {
-                "source": name,
-                "answer": best,
-                "probabilities": dict(zip(labels, shares, strict=True)),
-            }
-            if is_score:
-                result["expected"] = sum(int(label) * share for label, share in zip(labels, shares, strict=True))
-            output.text((best if format == "text" else json.dumps(result, ensure_ascii=False)) + "\n")
-    return ExitCode.DONE
-
-
-def _labels(text: str) -> list[str]:
-    labels = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-    if len(labels) < 2:
-        raise click.UsageError("give two or more, separated by commas")
-    return labels
-
-
-def _numbers(text: str) -> list[str]:
-    low, dots, high = text.partition("..")
-    if not dots or not low.isdecimal() or not high.isdecimal() or not 0 < int(high) - int(low) <= 100:
-        raise click.UsageError("--score is a range of up to 100 whole numbers, such as 1..5")
-    return [str(number) for number in range(int(low), int(high) + 1)]
+    taken = take_flags(flags)
+    task = read_task_of({**fields, "format": "json" if format == "jsonl" else format}, env)
+    inputs = read_inputs(taken, env)
+    if taken.background:
+        return submit_task(task, inputs, taken, env)
+    return do_task(task, inputs, taken, env)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import click
@@ -13,8 +11,10 @@ from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
 from ..framework.output import Output
+from ..input.media_files import STDIN, read_image
 from ..options.constraints import read_schema_argument
-from ..options.tasks import take_task, task_flags
+from ..options.output_format import FormatChoice
+from ..options.tasks import TaskInput, named_apart, read_inputs, read_task_of, take_flags, task_flags
 
 
 @leap_command("extract")
@@ -27,49 +27,56 @@ from ..options.tasks import take_task, task_flags
     metavar="SCHEMA",
     help="Extract data of this schema: a file, JSON text, a saved name, or the shorthand 'name, age int'.",
 )
-@click.option("--errors", metavar="FILE", help="Write the texts that failed and why to this file, as JSONL.")
+@click.option(
+    "--image",
+    "images",
+    multiple=True,
+    metavar="FILE",
+    help="Extract from this picture; may be repeated; - reads stdin.",
+)
+@click.option(
+    "--format",
+    type=FormatChoice(["jsonl", "json", "csv"]),
+    default="jsonl",
+    show_default=True,
+    help="Write a document a line, one JSON document (a list of several), or a table of the schema's fields.",
+)
 @click.pass_obj
-def command(env: Environment, /, schema: str, errors: str | None, **flags: Any) -> ExitCode:
-    """Extract data from FILEs, or standard input, by a schema: a JSON document a line, in the order of the texts.
+def command(env: Environment, /, schema: str, images: tuple[str, ...], format: str, **flags: Any) -> ExitCode:
+    """Extract data from FILEs, pictures or standard input, by a schema: a JSON document a text, in their order.
 
     Missing data stays out. A text beyond the context is cut; lists of its pieces are joined, otherwise the first piece
     that has a field counts. A text that fails is named and the rest goes on (exit code 8).
     """
-    from leap_core.tasks.extraction import all_optional, fields_of_schema, merged, pieces_that_fit
+    from ..answers.file import writing_to
+    from ..answers.task_jobs import submit_task
+    from ..answers.tasks import do_task, write_line
 
-    from ..answers.tasks import answers_or_problem, fits_in_context
+    taken = take_flags(flags)
+    form = "jsonl" if format == "json" else format
+    task = read_task_of({"task": "extract", "schema": read_schema_argument(schema, env), "format": form}, env)
+    if taken.background and format == "json":
+        raise click.UsageError("--format json cannot be combined with --background; jsonl and csv can")
+    if taken.background and STDIN in images:
+        raise click.UsageError("--background needs a picture that is a file")
+    inputs = named_apart([_picture(name, env) for name in images])
+    if taken.files or not images:
+        inputs += read_inputs(taken, env)
+    if taken.background:
+        return submit_task(task, inputs, taken, env)
+    documents: list[Any] = []
 
-    document = read_schema_argument(schema, env)
-    if not isinstance(document, dict) or document.get("type", "object") != "object":
-        raise click.UsageError("--json-schema must describe an object")
-    task, output = take_task("extract", flags, env), Output(env)
-    shape = all_optional(document)
-    values = {"fields": fields_of_schema(document), "schema": json.dumps(shape)}
-    failures: list[dict[str, str]] = []
-    with ExitStack() as stack:
-        if errors is not None:
-            stack.callback(_write_failures, env.cwd / errors, failures)  # also of those before Ctrl-C
-        runner, wording = stack.enter_context(task.opened())
-        options = wording.generation_options(json_schema_constraint=json.dumps(shape), inject_schema_into_prompt=False)
+    def collect(_output: Output, text: str, _details: dict[str, Any]) -> None:
+        documents.append(json.loads(text))
 
-        def messages(text: str) -> list[Any]:
-            return wording.messages({**values, "text": text})
-
-        for name, text in task.texts:
-            pieces = pieces_that_fit(text, lambda piece: fits_in_context(runner, messages(piece)))
-            if task.dry_run:
-                for piece in pieces:
-                    task.show(runner, messages(piece), options)
-                continue
-            answers, problem = answers_or_problem(runner, [messages(piece) for piece in pieces], options)
-            if problem is None:
-                whole = merged([json.loads(answer) for answer in answers])
-                output.text(json.dumps(whole, ensure_ascii=False) + "\n")
-            else:
-                failures.append({"source": name, "error": problem, "text": text})
-                output.warning(f"{name}: {problem}")
-    return ExitCode.JOB if failures else ExitCode.DONE
+    code = do_task(task, inputs, taken, env, write=collect if format == "json" else write_line)
+    if format == "json" and not taken.dry_run:
+        with writing_to(taken.target, env) as place:
+            Output(place).document(documents[0] if len(inputs) == 1 and documents else documents)
+    return code
 
 
-def _write_failures(path: Path, failures: list[dict[str, str]]) -> None:
-    path.write_text("".join(json.dumps(failure, ensure_ascii=False) + "\n" for failure in failures), encoding="utf-8")
+def _picture(name: str, env: Environment) -> TaskInput:
+    from leap_core.messages import ChatMessage
+
+    return TaskInput(name, ChatMessage("user", read_image(name, env, Output(env))), picture=name)

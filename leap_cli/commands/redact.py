@@ -7,17 +7,15 @@ from typing import Any
 
 import click
 
+from leap_core.errors import LeapSerializationError
+
 from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
 from ..framework.output import Output
-from ..options.tasks import take_task, task_flags
+from ..input.text_files import read_text_file
+from ..options.tasks import STDIN, TaskFlags, TaskInput, read_source, read_task_of, take_flags, task_flags
 
-LISTED = {
-    "type": "array",
-    "items": {"type": "string", "minLength": 1, "maxLength": 80},
-    "maxItems": 20,
-}
 CATEGORIES = "address,company_name,email_address,human_name,phone_number"
 
 
@@ -34,44 +32,59 @@ CATEGORIES = "address,company_name,email_address,human_name,phone_number"
 @click.pass_obj
 def command(env: Environment, /, categories: str, map_file: str | None, restore: str | None, **flags: Any) -> ExitCode:
     """Mask personal data in FILEs, or standard input: the model lists it, and every occurrence is masked. What the
-    model does not list stays."""
-    from leap_core.tasks.extraction import pieces_that_fit
-    from leap_core.tasks.masking import mask, unmask
+    model does not list stays. Several FILEs are one text."""
+    from leap_core.messages import ChatMessage
 
-    from ..answers.tasks import answer_text, fits_in_context
+    from ..answers.task_jobs import submit_task
+    from ..answers.tasks import do_task
 
-    task, output = take_task("redact", flags, env), Output(env)
+    taken = take_flags(flags)
     if restore is not None:
-        masks = json.loads((env.cwd / restore).read_text(encoding="utf-8"))
-        for _, text in task.texts:
-            output.text(unmask(text, masks))
-        return ExitCode.DONE
-    names = sorted({name.strip() for name in categories.split(",") if name.strip()})
-    shape = {
-        "type": "object",
-        "properties": dict.fromkeys(names, LISTED),
-        "required": names,
-        "additionalProperties": False,
-    }
-    whole = "\n".join(text for _, text in task.texts)
-    with task.opened() as (runner, wording):
-        listed = {"categories": ", ".join(f"<{name}>" for name in names)}
-        options = wording.generation_options(json_schema_constraint=json.dumps(shape), inject_schema_into_prompt=False)
-        entities: dict[str, list[str]] = {name: [] for name in names}
+        return _restore(restore, taken, env)
+    fields = {"task": "redact", "categories": categories, "lines": taken.lines}
+    task = read_task_of(fields, env)
+    inputs = [TaskInput(" ".join(taken.files) or STDIN, ChatMessage("user", _whole(taken, env)))]
+    if taken.background:
+        if map_file is not None:
+            raise click.UsageError("--map cannot be combined with --background: the results of the job have the map")
+        return submit_task(task, inputs, taken, env, form="plain")
 
-        def messages(text: str) -> list[Any]:
-            return wording.messages({**listed, "text": text})
+    def write(output: Output, text: str, details: dict[str, Any]) -> None:
+        if map_file is not None:
+            _write_map(map_file, details.get("map", {}), env)
+        output.text(text)
 
-        for piece in pieces_that_fit(whole, lambda piece: fits_in_context(runner, messages(piece))):
-            if task.dry_run:
-                task.show(runner, messages(piece), options)
-                continue
-            for name, items in json.loads(answer_text(runner, messages(piece), options)).items():
-                entities[name] += [item for item in items if item.strip() and item not in entities[name]]
-    if task.dry_run:
-        return ExitCode.DONE
-    masked, masks = mask(whole, entities)
-    if map_file is not None:
-        (env.cwd / map_file).write_text(json.dumps(masks, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
-    output.text(masked if masked.endswith("\n") else masked + "\n")
+    return do_task(task, inputs, taken, env, write=write)
+
+
+def _restore(file: str, flags: TaskFlags, env: Environment) -> ExitCode:
+    from leap_core.tasks.masking import unmask
+
+    from ..answers.file import writing_to
+
+    try:
+        masks = json.loads(read_text_file(file, env))
+    except ValueError as error:
+        raise click.UsageError(f"--restore {file} is not JSON: {error}") from None
+    if isinstance(masks, dict) and isinstance(masks.get("map"), dict):  # a result of a job or a batch
+        masks = masks["map"]
+    if not isinstance(masks, dict) or not all(isinstance(text, str) and mask for mask, text in masks.items()):
+        raise LeapSerializationError(f"{file} is no map of masks", hint="leap redact --map FILE writes one")
+    with writing_to(flags.target, env) as place:
+        Output(place).text(unmask(_whole(flags, env), masks))
     return ExitCode.DONE
+
+
+def _whole(flags: TaskFlags, env: Environment) -> str:
+    """All texts as one, to the byte where there is one source."""
+    texts = [read_source(name, env) for name in flags.files or (STDIN,)]
+    whole = "".join(text if text.endswith("\n") or n == len(texts) else f"{text}\n" for n, text in enumerate(texts, 1))
+    if not whole.strip():
+        raise click.UsageError("there is no text: give FILEs, or the text on standard input")
+    return whole
+
+
+def _write_map(name: str, masks: dict[str, str], env: Environment) -> None:
+    from leap_core.storage.atomic_files import replace_text
+
+    replace_text(env.cwd / name, json.dumps(masks, ensure_ascii=False, indent=2) + "\n")

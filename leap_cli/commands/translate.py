@@ -9,23 +9,7 @@ import click
 from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
-from ..framework.output import Output
-from ..options.tasks import take_task, task_flags
-
-LANGUAGES = {
-    "ar": "Arabic",
-    "de": "German",
-    "en": "English",
-    "es": "Spanish",
-    "fr": "French",
-    "it": "Italian",
-    "ja": "Japanese",
-    "ko": "Korean",
-    "no": "Norwegian",
-    "pt": "Portuguese",
-    "sv": "Swedish",
-    "zh": "Chinese",
-}
+from ..options.tasks import read_inputs, read_task_of, take_flags, task_flags
 
 
 @leap_command("translate")
@@ -37,28 +21,21 @@ LANGUAGES = {
     metavar="LANGUAGE",
     help="Translate into this language: a code such as ja, or a name.",
 )
+@click.option(
+    "--from",
+    "source",
+    metavar="LANGUAGE",
+    help="Take the texts to be in this language; by default the model finds out.",
+)
 @click.pass_obj
-def command(env: Environment, /, language: str, **flags: Any) -> ExitCode:
-    """Translate FILEs, or standard input, paragraph by paragraph where a text is too long for the model."""
-    from leap_core.errors import LeapOptionsError
-    from leap_core.tasks.extraction import pieces_that_fit
+def command(env: Environment, /, language: str, source: str | None, **flags: Any) -> ExitCode:
+    """Translate FILEs, or standard input, piece by piece where a text is too long for the model."""
+    from ..answers.task_jobs import submit_task
+    from ..answers.tasks import do_task
 
-    from ..answers.tasks import answer_text, fits_in_context
-
-    task = take_task("translate", flags, env)
-    name, output = LANGUAGES.get(language.lower(), language.capitalize()), Output(env)
-    with task.opened() as (runner, wording):
-        if wording.only is not None and name not in wording.only:
-            raise LeapOptionsError("to", f"{runner.model_id} translates to {' and '.join(wording.only)} only")
-        options = wording.generation_options()
-
-        def messages(text: str) -> list[Any]:
-            return wording.messages({"language": name, "text": text})
-
-        for _, text in task.texts:
-            for piece in pieces_that_fit(text.strip("\n"), lambda piece: fits_in_context(runner, messages(piece))):
-                if task.dry_run:
-                    task.show(runner, messages(piece), options)
-                else:
-                    output.text(answer_text(runner, messages(piece), options).rstrip("\n") + "\n")
-    return ExitCode.DONE
+    taken = take_flags(flags)
+    task = read_task_of({"task": "translate", "to": language, "from": source}, env)
+    inputs = read_inputs(taken, env)
+    if taken.background:
+        return submit_task(task, inputs, taken, env)
+    return do_task(task, inputs, taken, env, streams=True)

@@ -48,6 +48,11 @@ def read_prompt(
 
 def read_text(env: Environment, output: Output) -> str:
     """Standard input as text, without its last line end."""
+    return read_standard_input(env, output).rstrip("\r\n")
+
+
+def read_standard_input(env: Environment, output: Output) -> str:
+    """All of standard input as text. Raises UsageError for what is none."""
     waiting = threading.Timer(PATIENCE_SECONDS, output.note, ["waiting for standard input (</dev/null gives none)"])
     waiting.daemon = True
     if not env.stdin_is_terminal:
@@ -57,7 +62,7 @@ def read_text(env: Environment, output: Output) -> str:
     finally:
         waiting.cancel()
     check_size(data, "standard input")
-    return decode_text(data, "standard input").rstrip("\r\n")
+    return decode_text(data, "standard input")
 
 
 def read_system(value: str, env: Environment) -> str:

@@ -102,7 +102,7 @@ def _shape(name: str, value: Any, env: Environment) -> dict[str, Any]:
         schema = read_schema_argument(value, env, many=name == "json_schema_multi")
         return {"json_schema_constraint": json.dumps(schema, ensure_ascii=False)}
     if name == "choices":
-        return {"choices_constraint": _choices(value)}
+        return {"choices_constraint": read_choices(value)}
     if name == "regex":
         return {"regex_constraint": value}
     return {"grammar_constraint": read_grammar_argument(value, env)}
@@ -169,20 +169,22 @@ def read_grammar_argument(value: str, env: Environment) -> str:
     return _read(env.cwd / value, value)
 
 
-def _choices(values: Sequence[str]) -> list[str]:
-    return list(dict.fromkeys(choice for value in values for choice in _choices_in(value)))
+def read_choices(values: Sequence[str], flag: str = "--choices") -> list[str]:
+    """The texts that the values of an option mean: each is texts with commas between them, or a JSON list. Repeats
+    count once. Raises UsageError naming the flag."""
+    return list(dict.fromkeys(choice for value in values for choice in _choices_in(value, flag)))
 
 
-def _choices_in(value: str) -> list[str]:
+def _choices_in(value: str, flag: str) -> list[str]:
     if value.lstrip().startswith("["):
         try:
             choices = json.loads(value)
         except ValueError as error:
-            raise click.UsageError(f"--choices is not a JSON list: {error}") from None
+            raise click.UsageError(f"{flag} is not a JSON list: {error}") from None
         if not all(isinstance(choice, str) for choice in choices):
-            raise click.UsageError("--choices takes a list of strings")
+            raise click.UsageError(f"{flag} takes a list of strings")
     else:
         choices = [choice.strip() for choice in value.split(",")]
     if not choices or not all(choices):
-        raise click.UsageError("--choices has an empty choice")
+        raise click.UsageError(f"{flag} has an empty choice")
     return [str(choice) for choice in choices]

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from ..errors import LeapError, LeapQueueFullError, LeapUnavailableError
+from ..functions import LeapFunction
+from ..messages import ChatMessage
 from ..openai.replies import with_one_call
 from ..openai.requests import options_of_choice
 from ..options import GenerationOptions
 from ..responses import Complete, GenerationFinishReason, require_complete
 from ..runner.contract import Generation, ModelRunner
+from ..tasks.task import RecipeTask
 from .line_index import InputChangedError, LineIndex
 from .lines import Request, RequestReader
 
@@ -21,6 +24,10 @@ AHEAD = 2
 """Requests that wait, tokenized, for the next free slot: none of the slots idles while a prompt is made."""
 QUEUE_SECONDS = 0.1
 """Between two tries where the queue of a warm model is full."""
+
+
+class _StoppedError(Exception):
+    """The batch was stopped while a task was at work."""
 
 
 class AnsweringThreads:
@@ -81,7 +88,7 @@ class AnsweringThreads:
                 n, lines = line
                 try:
                     custom_id, request = self._read(n, lines)
-                    answers = self._answers_to(request)
+                    answers = self._answers_to(request, custom_id)
                 except LeapError as error:
                     if not self._ending():
                         self._outcomes.put((n, custom_id, error))
@@ -109,20 +116,40 @@ class AnsweringThreads:
             hint="what was answered is kept; the same command goes on with the new lines",
         )
 
-    def _answers_to(self, request: Request) -> Answers | None:
+    def _answers_to(self, request: Request, custom_id: str) -> Answers | None:
         """The replies to one line, one after the other, so that the others restore the prompt of the first; None when
         it was stopped on the way."""
+        if request.task is not None:
+            return self._do_task(request, request.task, custom_id)
         answers: Answers = []
         for n in range(request.choices):
-            answer = self._answer(request, options_of_choice(request.options, n))
+            options = options_of_choice(request.options, n)
+            answer = self._answer(request.messages, request.functions, options)
             if answer is None:
                 return None
-            answers.append(answer)
+            answers.append(with_one_call(answer) if request.single_call else answer)
         return answers
 
-    def _answer(self, request: Request, options: GenerationOptions) -> Complete | None:
+    def _do_task(self, request: Request, task: RecipeTask, custom_id: str) -> Answers | None:
+        """The reply of a task, which may ask the model several times; None when it was stopped on the way."""
+        (message,) = request.messages
+
+        def ask(messages: Sequence[ChatMessage], options: GenerationOptions, _on_text: object = None) -> Complete:
+            complete = self._answer(messages, [], options)
+            if complete is None:
+                raise _StoppedError
+            return complete
+
+        try:
+            return [task.complete(self._runner, message, ask, name=custom_id, overrides=request.options)]
+        except _StoppedError:
+            return None
+
+    def _answer(
+        self, messages: Sequence[ChatMessage], functions: Sequence[LeapFunction], options: GenerationOptions
+    ) -> Complete | None:
         """One reply; None when it was stopped on the way."""
-        generation = self._start(request, options)
+        generation = self._start(messages, functions, options)
         if generation is None:
             return None
         with self._guard:
@@ -132,19 +159,19 @@ class AnsweringThreads:
                 return None
             last = next((response for response in generation if isinstance(response, Complete)), None)
             complete = require_complete(last)
-            if complete.finish_reason is GenerationFinishReason.INTERRUPTED:
-                return None
-            return with_one_call(complete) if request.single_call else complete
+            return None if complete.finish_reason is GenerationFinishReason.INTERRUPTED else complete
         finally:
             with self._guard:
                 self._running.discard(generation)
             generation.close()
 
-    def _start(self, request: Request, options: GenerationOptions) -> Generation | None:
+    def _start(
+        self, messages: Sequence[ChatMessage], functions: Sequence[LeapFunction], options: GenerationOptions
+    ) -> Generation | None:
         """Waits while others fill the queue of a warm model; None when stopped meanwhile."""
         while True:
             try:
-                return self._runner.start(request.messages, request.functions, options)
+                return self._runner.start(messages, functions, options)
             except LeapQueueFullError:
                 if self._leaving.wait(QUEUE_SECONDS) or self._ending():
                     return None

@@ -9,6 +9,8 @@ A line is one of
 
 or, with a template, an object of its variables. The objects take a ``custom_id`` (or ``id``) too, else they are
 called by their line, and take the parameters of an OpenAI body beside the messages, and ``system``.
+
+A line with a ``task`` has its parameters and a ``text`` (or ``prompt``, or ``image``) instead; see ``tasks.reading``.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ from ..openai.fields import REFUSE
 from ..openai.parameters import ANY_OBJECT, schema_text
 from ..openai.requests import KNOWN_FIELDS, read_chat
 from ..options import GenerationOptions
+from ..tasks.reading import read_task
+from ..tasks.task import OVERRIDES, RecipeTask
 from .line_media import MEDIA_FIELDS, mentions_media, take_media, with_content
 from .line_template import LineTemplate
 
@@ -37,13 +41,19 @@ CHAT_URL = "/v1/chat/completions"
 ID_FIELDS = ("custom_id", "id")
 OWN_FIELDS = (*ID_FIELDS, "prompt", "system", "schema")
 """Fields of a line that no OpenAI body has."""
+TASK_INPUTS = ("text", "prompt", "image")
+"""Fields of a line with a task: what it is done to."""
+TASK_OPTIONS = {"model", "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "repeat_last_n", "seed"}
+TASK_OPTIONS |= {"frequency_penalty", "presence_penalty", "max_tokens", "max_completion_tokens", "logit_bias"}
+"""Further fields of such a line."""
 KEY_CHARACTERS = 32
 
 
 @dataclass(frozen=True)
 class Request:
     """What one line asks. ``custom_id`` is None when the line has none; ``model`` is what an OpenAI body names;
-    ``single_call``: keep one function call at most; ``choices``: how many answers are wanted."""
+    ``single_call``: keep one function call at most; ``choices``: how many answers are wanted;
+    ``task``: what is to be done to the one message."""
 
     custom_id: str | None
     messages: list[ChatMessage]
@@ -52,6 +62,7 @@ class Request:
     model: str | None = None
     single_call: bool = False
     choices: int = 1
+    task: RecipeTask | None = None
 
     def digest(self, custom_id: str) -> str:
         """A name for this request: equal means that the same is asked under the same id.
@@ -68,8 +79,9 @@ class Request:
         if options.get("json_schema_constraint") == ANY_OBJECT:
             options.pop("inject_schema_into_prompt", None)  # journals know json_object without it
         tools = [function.to_json_object() for function in self.functions]
+        task = "" if self.task is None else f',"task":{canonical(self.task.to_json())}'
         several = f',"n":{self.choices}' if self.choices > 1 else ""
-        return f'"options":{canonical(options)},"tools":{canonical(tools)}{several}'
+        return f'"options":{canonical(options)},"tools":{canonical(tools)}{several}{task}'
 
 
 @dataclass(frozen=True)
@@ -84,6 +96,8 @@ class RequestReader:
     keep_fields: bool = False
     directory: Path = Path()
     """Where the names of pictures and sounds begin."""
+    recipes: Mapping[str, str] = field(default_factory=dict)
+    """The texts of the user's own recipes of tasks, by name."""
 
     def read(self, raw: bytes) -> Request:
         """Parse one line. Raises LeapSerializationError, LeapOptionsError or LeapSchemaError."""
@@ -95,6 +109,8 @@ class RequestReader:
             return self._of_variables(value, self.template)
         if "body" in value:
             return self._of_openai(value)
+        if "task" in value:
+            return self._of_task(value)
         if not any(name in value for name in ("messages", "prompt", *MEDIA_FIELDS)):
             raise LeapSerializationError(
                 "expected body, messages, prompt, image or audio", hint="--pattern makes prompts of other fields"
@@ -124,6 +140,32 @@ class RequestReader:
         value = parse_line(raw)
         names = [] if "body" in value else self._media_names(value)
         return json.dumps(with_content(value, self.directory, names)).encode() if names else raw
+
+    def _of_task(self, value: JsonObject) -> Request:
+        custom_id = identifier_of(value)
+        task, names = read_task(value, self.recipes)
+        inputs = [name for name in TASK_INPUTS if name in names]
+        if len(inputs) != 1:
+            raise LeapSerializationError("a line with a task has a text, or a prompt, or an image", path="text")
+        fields = {name: value[name] for name in names if name not in ID_FIELDS}
+        if inputs == ["image"]:
+            if task.task.name != "extract":
+                raise LeapSerializationError("only extract takes pictures", path="image")
+            content = self._with_media(fields, "")
+        else:
+            content = fields.pop(inputs[0])
+            if not isinstance(content, str) or not content.strip():
+                raise LeapSerializationError("expected a text that is not empty", path=inputs[0])
+        if self.keep_fields:
+            fields = only_known(fields)
+        for name in fields:
+            if name not in TASK_OPTIONS:
+                raise LeapSerializationError(f"a line with the task {task.task.name} has no such field", path=name)
+        body = {**fields, "messages": [{"role": "user", "content": content}]}
+        read = read_chat(body, unknown=REFUSE, defaults=GenerationOptions())
+        options = self.options.to_json() | read.options.to_json()
+        winning = GenerationOptions.from_json({name: options[name] for name in options if name in OVERRIDES})
+        return Request(custom_id, read.messages, [], winning, read.model, task=task)
 
     def _of_openai(self, value: JsonObject) -> Request:
         for name in value:

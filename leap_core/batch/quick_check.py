@@ -55,6 +55,8 @@ class LineChecker:
         if template is not None:
             named = identifier_of(names_among(value)) or f"line-{number}"
             return named, self._messages_of_prompt(template.fill(value), None), ""
+        if "task" in value and "body" not in value:
+            return None
         fields, custom_id = value, identifier_of(value) or f"line-{number}"
         if "body" in value:
             if value.keys() - ENVELOPE:

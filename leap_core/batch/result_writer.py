@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from .input_formats import DELIMITERS
 from .journal_index import NOWHERE
 from .lines import parse_line
-from .results import PLAIN, Result, Row, table_header
+from .results import PLAIN, TEXT, Result, Row, table_header
 
 if TYPE_CHECKING:
     from .run import Batch
@@ -54,6 +54,8 @@ class ResultWriter:
         batch = self._batch
         if batch.format in DELIMITERS:
             yield table_header(batch.format, batch.lines.rows.columns)
+        if batch.header is not None:
+            yield batch.header
         if batch.journal is None:
             return
         if batch.ordered:
@@ -77,10 +79,12 @@ class ResultWriter:
     def _write(self, n: int, result: Result) -> None:
         batch = self._batch
         self._early.pop(n, None)
+        if not result.succeeded and batch.failures is None and batch.format == TEXT:
+            return  # there is no text that could say so
         if result.succeeded or batch.failures is None:
             batch.sink.write(self._rendered(n, result))
             return
-        form = PLAIN if batch.format in DELIMITERS else batch.format
+        form = PLAIN if batch.format in (*DELIMITERS, TEXT) else batch.format
         line = json.loads(result.render(form, self._row(n)))
         batch.failures.write(json.dumps({**line, "line": batch.lines.number(n)}, ensure_ascii=False))
 

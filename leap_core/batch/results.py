@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,13 +10,15 @@ from typing import Any
 from ..openai.replies import finish_reason, joined, message_body, usage, whole_chat
 from ..responses import Complete
 from ..statistics import GenerationStats
+from ..tasks.table import table_row as row_of
+from ..tasks.task import TaskReply
 from .input_formats import DELIMITERS
 
 JsonObject = dict[str, Any]
 
-OPENAI, PLAIN = "openai", "plain"
+OPENAI, PLAIN, TEXT = "openai", "plain", "text"
 AUTO = "auto"
-FORMATS = (AUTO, OPENAI, PLAIN, *DELIMITERS)
+FORMATS = (AUTO, OPENAI, PLAIN, TEXT, *DELIMITERS)
 OWN_NAMES = {
     "custom_id",
     "answer",
@@ -59,12 +59,15 @@ class Result:
     speech: str | None = None
     """The file with what was said aloud."""
     more: list[JsonObject] | None = None
+    details: JsonObject | None = None
+    """What a task knows beside its text."""
 
     @staticmethod
     def of_answers(head: tuple[str, str, str, int], completes: Sequence[Complete], speech: str | None = None) -> Result:
         """The result of a line that was answered; ``head``: key, name, model, time."""
         first, *others = [complete.to_json() for complete in completes]
-        return Result(*head, response=first, speech=speech, more=others or None)
+        details = completes[0].details if isinstance(completes[0], TaskReply) else None
+        return Result(*head, response=first, speech=speech, more=others or None, details=details)
 
     @property
     def succeeded(self) -> bool:
@@ -90,7 +93,9 @@ class Result:
         return result
 
     def render(self, form: str, row: Row) -> str:
-        """The line of the output, without its line end."""
+        """The line of the output, without its line end; of the text alone it may have several lines."""
+        if form == TEXT:
+            return "\n".join(self._texts)
         if form in DELIMITERS:
             return self._table_row(form, row)
         value = self._openai() if form == OPENAI else self._plain(row)
@@ -112,6 +117,7 @@ class Result:
             value["speech"] = self.speech
         if message.reasoning_content:
             value["reasoning"] = message.reasoning_content
+        value |= self.details or {}
         value["finish_reason"] = finish_reason(complete)
         counts = usage(complete.stats or NO_STATS) or {}
         value |= {name: counts[name] for name in ("prompt_tokens", "completion_tokens")}
@@ -133,6 +139,8 @@ class Result:
         body = joined(bodies, completes) if self.more else bodies[0]
         if self.speech is not None:
             body["choices"][0]["message"]["audio"] = {"file": self.speech}
+        if self.details:
+            body["leap"] = self.details
         return {**head, "response": {"status_code": 200, "request_id": self.key, "body": body}, "error": None}
 
     @property
@@ -148,10 +156,7 @@ class Result:
 
 def table_row(form: str, values: Sequence[object]) -> str:
     """A row of a table, without its line end."""
-    text = io.StringIO()
-    cells = [value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for value in values]
-    csv.writer(text, delimiter=DELIMITERS[form], lineterminator="\r\n").writerow(cells)  # what is in it is quoted
-    return text.getvalue().removesuffix("\r\n")
+    return row_of(values, DELIMITERS[form])
 
 
 def table_header(form: str, columns: Sequence[str]) -> str:

@@ -71,7 +71,7 @@ class Batch:
     ``fingerprint`` names model and loading options; results of another one are not taken over. ``on_result`` hears of
     every new result, and may raise to end the batch. ``overwrite``: earlier results are given up as soon as the model
     is loaded, unless they are of an earlier attempt of the run ``run_id``. ``failures`` takes the failed lines, which
-    are then left out of ``sink``.
+    are then left out of ``sink``. ``header`` is the first line of the output.
     """
 
     lines: LineIndex
@@ -87,6 +87,7 @@ class Batch:
     on_result: Callable[[Progress], object] = lambda _progress: None
     failures: Sink | None = None
     spoken: SpokenLines = SpokenLines()
+    header: str | None = None
 
     def run(self, load: Callable[[], AbstractContextManager[ModelRunner]], stop: threading.Event) -> Progress:
         """Answer what is missing. ``load`` is called only if something is, and left when all is answered.

@@ -28,6 +28,8 @@ from .spoken_lines import SpokenLines
 JsonObject = dict[str, Any]
 
 STANDARD = "-"
+KEPT = ""
+"""The output of a batch whose results are kept with its job."""
 BUILTIN = "builtin"
 DEFAULT_CONCURRENCY = 16
 MOST_CONCURRENCY = 256
@@ -69,6 +71,10 @@ class BatchSettings:
     """The directory for what the model says aloud."""
     directory: str = ""
     """Where the names of pictures and sounds in lines begin; empty for the current directory."""
+    recipes: JsonObject = field(default_factory=dict)
+    """The texts of the user's own recipes of tasks, by name."""
+    header: str | None = None
+    """The first line of an output that is text."""
 
     def __post_init__(self) -> None:
         if self.format not in FORMATS:
@@ -141,6 +147,7 @@ class BatchSettings:
             template=None if template is None else LineTemplate(template, self.variables),
             keep_fields=keep,
             directory=Path(self.directory),
+            recipes=self.recipes,
         )
 
     def loading_options(self) -> ModelLoadingOptions:
@@ -248,6 +255,7 @@ class CheckedBatch:
             run_id=run_id,
             failures=None if errors is None else OutputFile(Path(errors), while_waiting=while_waiting),
             spoken=SpokenLines(None if self.settings.speech is None else Path(self.settings.speech)),
+            header=self.settings.header,
         )
 
     def close(self) -> None:

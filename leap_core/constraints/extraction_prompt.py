@@ -36,7 +36,7 @@ def ask_for_fields(messages: Sequence[ChatMessage], schema: str) -> list[ChatMes
         raise LeapSchemaError(f"the schema is not JSON: {error}") from None
     if not any(isinstance(part, Image) for message in messages for part in message.content):
         return None
-    lines = _lines(value, 0)
+    lines = field_lines(value)
     if not lines:
         return None
     system = SYSTEM.format(fields="\n".join(lines))
@@ -47,14 +47,14 @@ def ask_for_fields(messages: Sequence[ChatMessage], schema: str) -> list[ChatMes
     return [ChatMessage(ChatMessageRole.SYSTEM, system), *rest]
 
 
-def _lines(schema: Any, depth: int) -> list[str]:
+def field_lines(schema: Any, depth: int = 0) -> list[str]:
     """A line for each property: ``name: what it is``; those of an object follow it, set in."""
     properties = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(properties, dict) or depth > DEEPEST:
         return []
     lines = []
     for name, field in properties.items():
-        inner = _lines(field, depth + 1)
+        inner = field_lines(field, depth + 1)
         description = _description(field)
         lines.append("  " * depth + (f"{name}: {description}" if description or not inner else f"{name}:"))
         lines += inner

@@ -6,6 +6,8 @@
     system = "Translate to {language}."    # {name}: what the task fills in
     user = "{text}"                        # the default
     options = { temperature = 0.3 }        # of the generation
+    only = ["English", "Japanese"]         # the values of the task's main parameter that these models know
+    input = "text"                         # or "picture"; without it the wording is for both
 
 Those of the package can be replaced, and others added, by files of the same form in a directory of the user.
 """
@@ -14,63 +16,78 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from ..errors import LeapOptionsError
-from ..messages import ChatMessage
+from ..messages import ChatMessage, ChatMessageContent, Text
 from ..options import GenerationOptions
 
 SHIPPED = Path(__file__).parent / "recipes"
 PLACE = re.compile(r"\{(\w+)\}")
+TEXT, PICTURE = "text", "picture"
+INPUTS = (TEXT, PICTURE)
+FIELDS = ("models", "system", "user", "options", "only", "input")
+TOP_FIELDS = ("about", "kinds", "wording")
 
 
 @dataclass(frozen=True)
 class Wording:
     """How a task is put to the models whose names fit one of ``models``. ``only``: the values of the task's main
-    parameter that the models know; None for any."""
+    parameter that the models know; None for any. ``input``: what kind of input it is for; None for any."""
 
     models: tuple[str, ...]
     system: str = ""
     user: str = "{text}"
     options: Mapping[str, Any] = field(default_factory=dict)
     only: tuple[str, ...] | None = None
+    input: str | None = None
 
-    def fits(self, model: str) -> bool:
-        """Whether this is the wording for a model."""
+    def fits(self, model: str, input: str = TEXT) -> bool:
+        """Whether this is the wording for a model and a kind of input."""
+        if self.input not in (None, input):
+            return False
         return any(fnmatchcase(model.lower(), pattern.lower()) for pattern in self.models)
 
-    def messages(self, values: Mapping[str, str]) -> list[ChatMessage]:
-        """The messages with the values in their places."""
-        system = _filled(self.system, values)
+    def messages(self, values: Mapping[str, str], media: Iterable[ChatMessageContent] = ()) -> list[ChatMessage]:
+        """The messages with the values in their places; ``media`` go before the user's text."""
+        system, user = filled(self.system, values), filled(self.user, values)
         opening = [ChatMessage("system", system)] if system else []
-        return [*opening, ChatMessage("user", _filled(self.user, values))]
+        parts = [*media, *([Text(user)] if user else [])]
+        return [*opening, ChatMessage("user", parts)]
 
     def generation_options(self, **more: Any) -> GenerationOptions:
         """The options of the recipe, and ``more`` that the task sets. Raises LeapOptionsError."""
         return GenerationOptions.from_json({**self.options, **more}, "recipe.options")
 
+    @property
+    def places(self) -> frozenset[str]:
+        """The names in braces."""
+        return frozenset(PLACE.findall(self.system + self.user))
+
 
 @dataclass(frozen=True)
 class Recipe:
-    """``kinds``: instructions by name, where the task has several."""
+    """``kinds``: instructions by name, where the task has several. ``source``: the text of the file."""
 
     name: str
     about: str
     wordings: tuple[Wording, ...]
     kinds: Mapping[str, str] = field(default_factory=dict)
     path: Path | None = None
+    source: str = ""
 
-    def wording_for(self, model: str) -> Wording:
+    def wording_for(self, model: str, input: str = TEXT) -> Wording:
         """The first that fits the model's name. Raises LeapOptionsError where none does."""
         for wording in self.wordings:
-            if wording.fits(model):
+            if wording.fits(model, input):
                 return wording
-        raise LeapOptionsError("recipe", f"{self.name} has no wording for the model {model}")
+        raise LeapOptionsError("recipe", f"{self.name} has no wording for a {input} and the model {model}")
 
 
 def read_recipe(name: str, directories: Sequence[Path] = ()) -> Recipe:
@@ -79,40 +96,73 @@ def read_recipe(name: str, directories: Sequence[Path] = ()) -> Recipe:
         path = directory / f"{name}.toml"
         if path.is_file():
             return recipe_of(path)
-    names = ", ".join(each.name for each in recipes(directories))
+    names = ", ".join(sorted(recipe_paths(directories)))
     raise LeapOptionsError("recipe", f"there is no recipe {name}; known are {names}")
 
 
 def recipes(directories: Sequence[Path] = ()) -> list[Recipe]:
     """All recipes by name, those of the directories in the place of leap's own."""
-    paths = {path.stem: path for directory in (SHIPPED, *reversed(directories)) for path in directory.glob("*.toml")}
+    paths = recipe_paths(directories)
     return [recipe_of(paths[name]) for name in sorted(paths)]
+
+
+def recipe_paths(directories: Sequence[Path] = ()) -> dict[str, Path]:
+    """The file of each recipe, by its name."""
+    return {path.stem: path for directory in (SHIPPED, *reversed(directories)) for path in directory.glob("*.toml")}
 
 
 def recipe_of(path: Path) -> Recipe:
     """Read a file. Raises LeapOptionsError that names it."""
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, ValueError) as error:
+        raise LeapOptionsError("recipe", f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+    return parse_recipe(path.stem, text, path)
+
+
+@lru_cache(maxsize=64)
+def parse_recipe(name: str, text: str, path: Path | None = None) -> Recipe:
+    """Read the text of a recipe; ``path`` is what errors name. Raises LeapOptionsError."""
     toml = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
-        table = toml.loads(path.read_text("utf-8"))
-        wordings = tuple(_wording(each) for each in table["wording"])
+        table = toml.loads(text)
+        _only_known(table, TOP_FIELDS, "")
+        wordings = tuple(_wording(each, n) for n, each in enumerate(table.get("wording", []), 1))
+        if not wordings:
+            raise ValueError("there is no [[wording]]")
         kinds = {str(name): str(text) for name, text in table.get("kinds", {}).items()}
-        recipe = Recipe(path.stem, str(table.get("about", "")), wordings, kinds, path)
         for wording in wordings:
             wording.generation_options()
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise LeapOptionsError("recipe", f"{path} is no recipe: {error}") from None
-    return recipe
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise LeapOptionsError("recipe", f"{path or name} is no recipe: {error}") from None
+    return Recipe(name, str(table.get("about", "")), wordings, kinds, path, text)
 
 
-def _wording(table: Mapping[str, Any]) -> Wording:
+def _wording(table: Mapping[str, Any], number: int) -> Wording:
+    _only_known(table, FIELDS, f"wording {number}: ")
+    if "models" not in table:
+        raise ValueError(f"wording {number} has no models")
     texts = {key: table[key] for key in ("system", "user") if key in table}
     models = table["models"]
-    if not all(isinstance(text, str) for text in (*texts.values(), *models)):
-        raise ValueError("models, system and user are texts")
+    if (
+        not isinstance(models, list)
+        or not models
+        or not all(isinstance(text, str) for text in (*texts.values(), *models))
+    ):
+        raise ValueError(f"wording {number}: models is a list of texts, system and user are texts")
+    if table.get("input", TEXT) not in INPUTS:
+        raise ValueError(f"wording {number}: input is one of {', '.join(INPUTS)}")
     only = tuple(map(str, table["only"])) if "only" in table else None
-    return Wording(tuple(models), **texts, options=dict(table.get("options", {})), only=only)
+    return Wording(tuple(models), **texts, options=dict(table.get("options", {})), only=only, input=table.get("input"))
 
 
-def _filled(pattern: str, values: Mapping[str, str]) -> str:
-    """One pass, so that a value that looks like a place stays as it is."""
+def _only_known(table: Mapping[str, Any], names: Sequence[str], place: str) -> None:
+    for name in table:
+        if name not in names:
+            raise ValueError(f"{place}there is no {name}; known are {', '.join(names)}")
+
+
+def filled(pattern: str, values: Mapping[str, str]) -> str:
+    """The pattern with the values in their places, in one pass, so that a value that looks like a place stays as it
+    is."""
     return PLACE.sub(lambda match: values.get(match[1], match[0]), pattern)

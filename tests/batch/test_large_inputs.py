@@ -120,9 +120,14 @@ def test_problems_beyond_the_first_thousand_are_counted():
 
 
 def test_an_input_that_changes_while_the_batch_runs_ends_it(batch, tmp_path):
+    changed = threading.Event()
+
     def answer(text):
         if text == "1":
             (tmp_path / "in.jsonl").write_text('{"prompt": "other"}\n' * 10)
+            changed.set()
+        elif text != "0":  # else the other threads could answer all lines before the file is written
+            changed.wait(60)
         return f"<{text}>"
 
     done, runner = batch([{"prompt": str(n)} for n in range(40)], "--concurrency", "1", answer=answer)

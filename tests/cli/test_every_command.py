@@ -27,7 +27,6 @@ WRONG = "!wrong!"
 WITHOUT_FORMAT = {
     "chat": "a dialogue",
     "say": "sound",
-    "extract": "a document a line",
     "translate": "a text",
     "summarize": "a text",
     "redact": "a text",
@@ -66,7 +65,11 @@ WITHOUT_FORMAT = {
 }
 """Commands without --format, and what they print instead of data with fields."""
 
-OTHER_FORMATS = {"batch": {"openai", "plain", "csv"}, "export": {"openai", "jsonl", "markdown"}}
+OTHER_FORMATS = {
+    "batch": {"openai", "plain", "text", "csv"},
+    "export": {"openai", "jsonl", "markdown"},
+    "extract": {"jsonl", "json", "csv"},
+}
 """Commands whose --format is that of a file."""
 
 

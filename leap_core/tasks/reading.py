@@ -1,0 +1,168 @@
+"""Tasks from plain data: the fields of a line of a batch, or what a command took from its options.
+
+{"task": "extract", "schema": {…} or "name, age int"}        {"task": "translate", "to": "ja", "from": "en"}
+{"task": "summarize", "kind": "actions"}                      {"task": "redact", "categories": ["human_name"]}
+{"task": "classify", "labels": ["a", "b"]}
+{"task": "decide", "question": "…", "choices": ["a", "b"]} or "score": "1..5"; yes or no without either
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..errors import LeapOptionsError, LeapSerializationError
+from ..schemas.schema import check_schema
+from ..schemas.shorthand import schema_from_shorthand
+from .choose import FORMATS, TEXT, YES_OR_NO, Classify, Decide
+from .extract import CSV, JSONL, Extract
+from .recipe import Recipe, parse_recipe, read_recipe
+from .redact import CATEGORIES, Redact
+from .summarize import Summarize
+from .task import RecipeTask, Task
+from .translate import Translate
+
+SCORE = re.compile(r"(\d{1,6})\.\.(\d{1,6})", re.ASCII)
+MOST_LABELS = 256
+CATEGORY = re.compile(r"\w[\w -]*")
+
+Read = Callable[["Parameters", Recipe], Task]
+
+
+class Parameters:
+    """The fields of a task, each taken out once. Errors name the field."""
+
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        self._fields = dict(fields)
+
+    def take(self, name: str, default: Any = None) -> Any:
+        """A field's value, or the default."""
+        return self._fields.pop(name, default)
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """A text. Raises LeapSerializationError for anything else, and where it is missing without a default."""
+        value = self._fields.pop(name, default)
+        if not isinstance(value, str) or not value.strip():
+            raise LeapSerializationError("expected a text that is not empty", path=name)
+        return value
+
+    def one_of(self, name: str, values: tuple[str, ...], default: str) -> str:
+        """One of some texts. Raises LeapSerializationError."""
+        value = self._fields.pop(name, default)
+        if value not in values:
+            raise LeapSerializationError(f"{value!r} is none of {', '.join(values)}", path=name)
+        return str(value)
+
+    def texts(self, name: str, default: tuple[str, ...] | None = None) -> tuple[str, ...]:
+        """Two or more texts, or one with commas between them; repeats count once. Raises LeapSerializationError."""
+        value = self._fields.pop(name, default)
+        parts = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+        if not isinstance(parts, (list, tuple)) or not parts or not all(isinstance(part, str) for part in parts):
+            raise LeapSerializationError("expected a list of texts", path=name)
+        if not all(part.strip() for part in parts):
+            raise LeapSerializationError("one of the texts is empty", path=name)
+        return tuple(dict.fromkeys(parts))
+
+    @property
+    def names(self) -> list[str]:
+        """Those that were not taken."""
+        return list(self._fields)
+
+
+def _extract(fields: Parameters, _recipe: Recipe) -> Task:
+    schema = fields.take("schema")
+    if isinstance(schema, str):
+        schema = schema_from_shorthand(schema)
+    if schema is None:
+        raise LeapSerializationError("missing", path="schema", hint='such as "name, age int"')
+    document = check_schema(schema).document
+    if document.get("type", "object") != "object" or not document.get("properties"):
+        raise LeapSerializationError("it must describe an object with properties", path="schema")
+    return Extract(document, fields.one_of("format", (JSONL, CSV), JSONL))
+
+
+def _translate(fields: Parameters, _recipe: Recipe) -> Task:
+    source = fields.take("from")
+    return Translate(fields.text("to"), None if source is None else Parameters({"from": source}).text("from"))
+
+
+def _summarize(fields: Parameters, recipe: Recipe) -> Task:
+    return Summarize(fields.text("kind", "executive"), {**read_recipe("summarize").kinds, **recipe.kinds})
+
+
+def _redact(fields: Parameters, _recipe: Recipe) -> Task:
+    categories = fields.texts("categories", CATEGORIES)
+    wrong = next((name for name in categories if CATEGORY.fullmatch(name) is None), None)
+    if wrong is not None:
+        raise LeapSerializationError(f"{wrong!r} is no name of letters, digits and _", path="categories")
+    return Redact(categories, fields.take("lines", False) is True)
+
+
+def _classify(fields: Parameters, _recipe: Recipe) -> Task:
+    return Classify(_labels(fields, "labels"), fields.one_of("format", FORMATS, TEXT))
+
+
+def _decide(fields: Parameters, _recipe: Recipe) -> Task:
+    question = fields.text("question")
+    score = fields.take("score")
+    labels = YES_OR_NO if score is not None else _labels(fields, "choices", YES_OR_NO)
+    if score is not None:
+        labels = _numbers(score)
+        if fields.take("choices") is not None:
+            raise LeapSerializationError("it cannot be combined with score", path="choices")
+    return Decide(labels, fields.one_of("format", FORMATS, TEXT), question, is_score=score is not None)
+
+
+TASKS: dict[str, Read] = {
+    "extract": _extract,
+    "translate": _translate,
+    "summarize": _summarize,
+    "redact": _redact,
+    "classify": _classify,
+    "decide": _decide,
+}
+CLASSES: tuple[type[Task], ...] = (Extract, Translate, Summarize, Redact, Classify, Decide)
+
+
+def read_task(fields: Mapping[str, Any], recipes: Mapping[str, str] | None = None) -> tuple[RecipeTask, list[str]]:
+    """The task that these fields describe, and the names of the fields that are none of its own. ``recipes``: the
+    texts of the user's own recipes, by name. Raises LeapSerializationError, LeapSchemaError or LeapOptionsError."""
+    parameters = Parameters(fields)
+    name = parameters.take("task")
+    if not isinstance(name, str) or name not in TASKS:
+        raise LeapSerializationError(f"{name!r} is none of {', '.join(TASKS)}", path="task")
+    own = (recipes or {}).get(name)
+    recipe = read_recipe(name) if own is None else parse_recipe(name, own)
+    return RecipeTask(TASKS[name](parameters, recipe), recipe), parameters.names
+
+
+def check_places(recipe: Recipe) -> None:
+    """See to it that a recipe can be used. Raises LeapOptionsError for one of no task, for one that does not show the
+    model its input, and for a name in braces that the task does not fill."""
+    places = next((each.places for each in CLASSES if each.name == recipe.name), None)
+    if places is None:
+        raise LeapOptionsError("recipe", f"there is no task {recipe.name}; a recipe is called {', '.join(TASKS)}")
+    for number, wording in enumerate(recipe.wordings, 1):
+        unknown = sorted(wording.places - places)
+        if unknown:
+            listed = ", ".join(f"{{{name}}}" for name in sorted(places))
+            raise LeapOptionsError("recipe", f"wording {number}: {{{unknown[0]}}} is none of {listed}")
+        if "text" not in wording.places and wording.input != "picture":
+            raise LeapOptionsError("recipe", f"wording {number} has no {{text}}, so the model would not see its input")
+
+
+def _labels(fields: Parameters, name: str, default: tuple[str, ...] | None = None) -> tuple[str, ...]:
+    labels = fields.texts(name, default)
+    if len(labels) < 2:
+        raise LeapSerializationError("give two or more that differ", path=name)
+    if len(labels) > MOST_LABELS:
+        raise LeapSerializationError(f"{len(labels)} are more than {MOST_LABELS}", path=name)
+    return labels
+
+
+def _numbers(value: object) -> tuple[str, ...]:
+    match = SCORE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None or not 0 < int(match[2]) - int(match[1]) <= 100:
+        raise LeapSerializationError(f"{value!r} is no range of up to 100 whole numbers, such as 1..5", path="score")
+    return tuple(str(number) for number in range(int(match[1]), int(match[2]) + 1))

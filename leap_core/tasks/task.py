@@ -1,0 +1,222 @@
+"""What all tasks are: plain data that says what to do to a text, and how a model is asked while it is done."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+from ..errors import LeapGenerationError
+from ..messages import ChatMessage, ChatMessageRole, Image, Text
+from ..options import GenerationOptions
+from ..responses import Complete, GenerationFinishReason
+from ..runner.contract import ModelRunner
+from ..statistics import GenerationStats
+from .recipe import PICTURE, TEXT, Recipe, Wording
+
+JsonObject = dict[str, Any]
+Prompt = tuple[list[ChatMessage], GenerationOptions]
+
+CHARACTERS_A_TOKEN = 32
+"""More than a token has in any text worth reading: a text that is longer than the context times this does not fit."""
+OVERRIDES = (
+    "temperature",
+    "top_p",
+    "min_p",
+    "top_k",
+    "repetition_penalty",
+    "frequency_penalty",
+    "presence_penalty",
+    "repeat_last_n",
+    "rng_seed",
+    "max_tokens",
+    "logit_bias",
+    "image_tokens",
+    "image_tiles",
+    "adapters",
+)
+"""Options that win over those of the recipe; the others are the task's own."""
+
+
+class Ask(Protocol):
+    """Asks the model one prompt. ``on_text`` hears the answer's text as it comes, where the asker can tell."""
+
+    def __call__(
+        self,
+        messages: Sequence[ChatMessage],
+        options: GenerationOptions,
+        on_text: Callable[[str], object] | None = None,
+        /,
+    ) -> Complete: ...
+
+
+@dataclass(frozen=True)
+class TaskAnswer:
+    """``text`` is what the task puts out; ``details`` is what else there is to know, as JSON."""
+
+    text: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class TaskModel:
+    """A model while it does a task. ``tell`` hears how the work is divided, ``emit`` what the task puts out, as far as
+    that comes in pieces. ``answers``: what came so far."""
+
+    runner: ModelRunner
+    wording: Wording
+    ask: Ask
+    overrides: GenerationOptions = field(default_factory=GenerationOptions)
+    tell: Callable[[str], object] = lambda _line: None
+    emit: Callable[[str], object] | None = None
+    answers: list[Complete] = field(default_factory=list)
+
+    def options(self, **fields: Any) -> GenerationOptions:
+        """The recipe's options, those that win over them, and the task's own ``fields``."""
+        over = {name: value for name, value in self.overrides.to_json().items() if name in OVERRIDES}
+        return self.wording.generation_options(**{**over, **fields})
+
+    def text(self, messages: Sequence[ChatMessage], options: GenerationOptions) -> str:
+        """The text of the model's answer. Raises LeapError."""
+        return self.complete(messages, options).full_message.text
+
+    def complete(self, messages: Sequence[ChatMessage], options: GenerationOptions) -> Complete:
+        """The model's answer. Raises LeapError."""
+        return self._note(self.ask(messages, options))
+
+    def stripped_text(self, messages: Sequence[ChatMessage], options: GenerationOptions) -> str:
+        """The text without white space around it, which is emitted as it comes. Raises LeapError."""
+        complete = self._note(self.ask(messages, options, None if self.emit is None else Stripped(self.emit).feed))
+        return complete.full_message.text.strip()
+
+    def put(self, text: str) -> None:
+        """Emit a text that stands between answers."""
+        if self.emit is not None:
+            self.emit(text)
+
+    def _note(self, complete: Complete) -> Complete:
+        self.answers.append(complete)
+        return complete
+
+    def fits(self, messages: Sequence[ChatMessage]) -> bool:
+        """Whether a quarter of the context is left for the answer."""
+        return self.runner.get_prompt_tokens_size(messages) <= self.runner.context_size * 3 // 4
+
+    @property
+    def most_characters(self) -> int:
+        """Of a text that is worth measuring."""
+        return self.runner.context_size * CHARACTERS_A_TOKEN
+
+
+class Task(ABC):
+    """One thing to do to texts. Its fields are its parameters."""
+
+    name: ClassVar[str]
+    places: ClassVar[frozenset[str]]
+    """The names that the recipe's wordings may have in braces."""
+
+    @abstractmethod
+    def to_json(self) -> JsonObject:
+        """The task's name and parameters, as in a line of a batch."""
+
+    @abstractmethod
+    def prompts(self, model: TaskModel, message: ChatMessage) -> Iterator[Prompt]:
+        """The prompts that this input makes; those that depend on answers are left out."""
+
+    @abstractmethod
+    def answer(self, model: TaskModel, message: ChatMessage, name: str) -> TaskAnswer:
+        """Do it to an input, called ``name``. Raises LeapError."""
+
+    @property
+    def header(self) -> str | None:
+        """The first line of a table of answers."""
+        return None
+
+
+@dataclass(frozen=True)
+class TaskReply(Complete):
+    """What a task puts out, as the reply of a model. ``details``: what else there is to know, as JSON."""
+
+    details: JsonObject | None = None
+
+
+@dataclass(frozen=True)
+class RecipeTask:
+    """A task and the recipe that it is put to models with."""
+
+    task: Task
+    recipe: Recipe
+
+    def to_json(self) -> JsonObject:
+        """All that decides what is asked, beside the text."""
+        return {**self.task.to_json(), "recipe": self.recipe.source}
+
+    def model(self, runner: ModelRunner, message: ChatMessage, ask: Ask, **more: Any) -> TaskModel:
+        """The model with the wording for it and this kind of input; ``more``: further fields of TaskModel. Raises
+        LeapOptionsError."""
+        wording = self.recipe.wording_for(runner.model_id, PICTURE if pictures_of(message) else TEXT)
+        return TaskModel(runner, wording, ask, **more)
+
+    def complete(self, runner: ModelRunner, message: ChatMessage, ask: Ask, *, name: str, **more: Any) -> TaskReply:
+        """Do the task to an input, called ``name``: the answer as one reply. ``more``: further fields of TaskModel.
+        Raises LeapError."""
+        if not text_of(message).strip() and not pictures_of(message):
+            raise LeapGenerationError("the text is empty")
+        model = self.model(runner, message, ask, **more)
+        answer = self.task.answer(model, message, name)
+        cut = (GenerationFinishReason.MAX_TOKENS, GenerationFinishReason.EXCEED_CONTEXT)
+        reasons = [each.finish_reason for each in model.answers if each.finish_reason in cut]
+        warnings = tuple(dict.fromkeys(line for each in model.answers for line in each.warnings))
+        reply = ChatMessage(ChatMessageRole.ASSISTANT, answer.text)
+        stats = stats_of([each.stats for each in model.answers if each.stats is not None])
+        reason = reasons[0] if reasons else GenerationFinishReason.STOP
+        return TaskReply(reply, reason, stats, warnings, details=dict(answer.details) or None)
+
+
+class Stripped:
+    """Passes a text on as it comes, without the white space before and after it."""
+
+    def __init__(self, emit: Callable[[str], object]) -> None:
+        self._emit = emit
+        self._held = ""
+        self._begun = False
+
+    def feed(self, piece: str) -> None:
+        """Take the next piece."""
+        text = self._held + piece
+        if not self._begun:
+            text = text.lstrip()
+        whole = text.rstrip()
+        self._held = text[len(whole) :]
+        if whole:
+            self._begun = True
+            self._emit(whole)
+
+
+def text_of(message: ChatMessage) -> str:
+    """The text of an input."""
+    return "".join(part.text for part in message.content if isinstance(part, Text))
+
+
+def pictures_of(message: ChatMessage) -> list[Image]:
+    """The pictures of an input."""
+    return [part for part in message.content if isinstance(part, Image)]
+
+
+def stats_of(parts: Sequence[GenerationStats]) -> GenerationStats | None:
+    """The counts of several generations together; the speed is their mean, weighed by tokens."""
+    if not parts:
+        return None
+    tokens = sum(part.completion_tokens for part in parts)
+    seconds = sum(part.completion_tokens / part.token_per_second for part in parts if part.token_per_second > 0)
+    timed = sum(part.completion_tokens for part in parts if part.token_per_second > 0)
+    prompt = sum(part.prompt_tokens for part in parts)
+    return GenerationStats(
+        prompt,
+        tokens,
+        prompt + tokens,
+        timed / seconds if seconds else 0.0,
+        sum(part.cached_prompt_tokens for part in parts),
+        parts[0].time_to_first_token,
+    )

@@ -1,0 +1,161 @@
+"""The task commands, on scripted answers: what is printed, what fails, and with which exit code."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+
+from leap_core.errors import LeapGenerationError
+
+NAME = ("--json-schema", "name, age int")
+BROKEN = [LeapGenerationError("broken")]
+
+
+@pytest.fixture
+def texts(tmp_path):
+    for name, text in {"a.txt": "Ann, 3\n", "b.txt": "Bob, 4\n", "c.txt": "Cleo, 5\n"}.items():
+        (tmp_path / name).write_text(text)
+    return "a.txt", "b.txt", "c.txt"
+
+
+def extracted(name: str, age: int) -> str:
+    return json.dumps({"name": name, "age": age})
+
+
+def test_documents_are_printed_in_the_order_of_the_texts(leap, texts):
+    answers = [extracted("Ann", 3), '{"name": "Bob, \\"B\\""}', extracted("Cleo", 5)]
+    leap.script(*answers)
+    done = leap("extract", *NAME, *texts)
+    assert (done.code, done.stdout) == (0, "\n".join(answers) + "\n")
+    leap.script(*answers)
+    rows = list(csv.reader(io.StringIO(leap("extract", *NAME, "--format", "csv", *texts).stdout)))
+    assert rows == [["name", "age"], ["Ann", "3"], ['Bob, "B"', ""], ["Cleo", "5"]]
+    leap.script(*answers)
+    assert json.loads(leap("extract", *NAME, "--format", "json", *texts).stdout) == [json.loads(a) for a in answers]
+    leap.script(answers[0])
+    assert json.loads(leap("extract", *NAME, "--format", "json", "a.txt").stdout) == {"name": "Ann", "age": 3}
+
+
+def test_a_text_that_fails_is_kept_apart_and_the_rest_is_done(leap, texts, tmp_path):
+    leap.script(extracted("Ann", 3), BROKEN, extracted("Cleo", 5))
+    done = leap("extract", *NAME, *texts, "--errors", "failed.jsonl", "-o", "out.jsonl", "-m", "builtin")
+    assert (done.code, done.stdout) == (8, "")
+    assert done.stderr == "leap: warning: b.txt: broken\nleap: 1 of 3 failed\n"
+    assert (tmp_path / "out.jsonl").read_text() == f"{extracted('Ann', 3)}\n{extracted('Cleo', 5)}\n"
+    (failure,) = map(json.loads, (tmp_path / "failed.jsonl").read_text().splitlines())
+    assert failure == {"source": "b.txt", "error": "broken", "text": "Bob, 4"}
+
+
+def test_a_text_without_anything_in_it_fails_by_name(leap, texts, tmp_path):
+    (tmp_path / "empty.txt").write_text(" \n")
+    runner = leap.script(extracted("Ann", 3))
+    done = leap("extract", *NAME, "a.txt", "empty.txt")
+    assert done.code == 8 and "empty.txt: the text is empty" in done.stderr and len(runner.requests) == 1
+    assert leap("extract", *NAME, "empty.txt").code == 2
+    assert leap("extract", *NAME, stdin="\n").code == 2
+
+
+def test_a_picture_is_a_document_of_its_own(leap, tmp_path):
+    from PIL import Image
+
+    Image.new("RGB", (40, 30), "red").save(tmp_path / "p.jpg")
+    runner = leap.script(extracted("Ann", 3))
+    done = leap("extract", *NAME, "--image", "p.jpg")
+    assert (done.code, json.loads(done.stdout)) == (0, {"name": "Ann", "age": 3})
+    (request,) = runner.requests
+    assert [part.to_json()["type"] for part in request.messages[-1].content] == ["image_url"]
+    assert request.messages[0].text.startswith("Extract the following from the image:\n\nname: string\nage: integer\n")
+
+
+def test_lines_are_named_by_their_numbers(leap):
+    leap.script("Eins", BROKEN, "Drei")
+    done = leap("translate", "--to", "de", "--lines", stdin="one\n\ntwo\nthree\n")
+    assert (done.code, done.stdout) == (8, "Eins\nDrei\n") and "-:3: broken" in done.stderr
+
+
+def test_an_answer_is_printed_as_it_comes_without_space_around_it(leap):
+    leap.script(["  Gu", "ten", " ", "Tag", "\n\n"])
+    assert leap("translate", "--to", "German", "--from", "en", stdin="Good day").stdout == "Guten Tag\n"
+    leap.script([" A", LeapGenerationError("broken")])
+    done = leap("summarize", stdin="Good day")
+    assert (done.code, done.stdout) == (8, "A\n")
+
+
+def test_an_answer_that_was_cut_is_told(leap):
+    leap.script(["one", "two", "three"])
+    done = leap("translate", "--to", "de", "--max-tokens", "2", stdin="x")
+    assert done.code == 0 and "cut at --max-tokens" in done.stderr
+
+
+def test_redaction_comes_back_byte_for_byte(leap, tmp_path):
+    for text in ("Ann\r\nis Ann", "\n\nAnn ", "no one", "Ann\n"):
+        leap.script('{"human_name": ["Ann"]}')
+        masked = leap("redact", "--categories", "human_name", "--map", "map.json", stdin=text)
+        assert masked.code == 0 and "Ann" not in masked.stdout
+        assert leap("redact", "--restore", "map.json", stdin=masked.stdout).stdout == text
+    (tmp_path / "map.json").write_text("[1]")
+    assert leap("redact", "--restore", "map.json", stdin="x").code == 2
+
+
+def test_a_dry_run_shows_the_prompt_and_asks_nothing(leap, texts):
+    for command in (
+        ("extract", *NAME),
+        ("translate", "--to", "ja"),
+        ("summarize", "--kind", "topics"),
+        ("redact",),
+        ("classify", "--labels", "x,y"),
+        ("decide", "Is it so?"),
+    ):
+        runner = leap.script()
+        done = leap(*command, "--dry-run", "a.txt")
+        assert (done.code, runner.requests) == (0, []) and "Ann, 3" in done.stdout
+        assert f"recipe {command[0]} for" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("extract",), "--json-schema"),
+        (("extract", "--json-schema", '{"type": "array"}'), "object"),
+        (("extract", "--json-schema", '{"type": "object"}'), "properties"),
+        (("extract", *NAME, "nosuch.txt"), "cannot read nosuch.txt"),
+        (("extract", *NAME, "--image", "a.txt"), "a.txt"),
+        (("extract", *NAME, "binary"), "binary"),
+        (("classify", "--labels", "one"), "--labels: give two or more"),
+        (("classify", "--labels", "one,one"), "--labels: give two or more"),
+        (("classify", "--labels", "a,,b"), "--labels has an empty choice"),
+        (("classify", "--labels", '["a", 5]'), "--labels takes a list of strings"),
+        (("decide", " "), "question is empty"),
+        (("decide", "q", "--score", "9..1"), "--score: '9..1' is no range"),
+        (("decide", "q", "--score", "1..5", "--choices", "a,b"), "cannot be combined"),
+        (("translate", "--to", "xx"), "--to: 'xx' is no language"),
+        (("translate", "--to", "de", "--from", "de"), "--from: German is"),
+        (("summarize", "--kind", "poem"), "poem"),
+        (("redact", "--categories", "a<b"), "--categories: 'a<b'"),
+        (("translate", "--to", "de", "--errors", "no/such"), "--errors no/such"),
+        (("translate", "--to", "de", "-o", "no/such"), "no/such"),
+        (("translate", "--to", "de", "--dry-run", "--background"), "cannot be combined"),
+        (("redact", "--map", "m", "--background", "a.txt"), "--map cannot be combined"),
+        (("extract", *NAME, "--format", "json", "--background", "a.txt"), "--format json cannot be combined"),
+        (("translate", "--to", "de", "--temperature", "-1"), "temperature"),
+    ],
+)
+def test_wrong_input_is_refused_before_a_model_is_asked(leap, texts, tmp_path, args, message):
+    (tmp_path / "binary").write_bytes(b"\0\1\2")
+    runner = leap.script()
+    done = leap(*args, stdin="text")
+    assert (done.code, done.stdout, runner.requests) == (2, "", [])
+    assert message in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
+def test_the_users_recipe_is_asked_and_shown(leap, leap_home):
+    own = leap_home / "recipes" / "translate.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text('[[wording]]\nmodels = ["*"]\nsystem = "In {language}, please"\noptions = {top_k = 3}\n')
+    runner = leap.script("Ja")
+    assert leap("translate", "--to", "de", stdin="Yes\n").stdout == "Ja\n"
+    assert [m.text for m in runner.requests[0].messages] == ["In German, please", "Yes"]
+    assert runner.requests[0].options.top_k == 3
