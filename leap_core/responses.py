@@ -176,6 +176,8 @@ class Complete(MessageResponse):
     logprobs: tuple[TokenLogprob, ...] = ()
     prompt_logprobs: tuple[TokenLogprob, ...] = ()
     """Of the prompt's tokens after its first, where that was asked for."""
+    stop_string: str | None = None
+    """The stop string that ended the text; None where the answer ended in another way."""
 
     def to_json(self) -> JsonObject:
         value: JsonObject = {
@@ -191,6 +193,8 @@ class Complete(MessageResponse):
             value["logprobs"] = {"content": [each.to_json() for each in self.logprobs]}
         if self.prompt_logprobs:
             value["prompt_logprobs"] = {"content": [each.to_json() for each in self.prompt_logprobs]}
+        if self.stop_string is not None:
+            value["stop_string"] = self.stop_string
         return value
 
 
@@ -266,6 +270,7 @@ def _read_complete(value: JsonObject, path: str) -> MessageResponse:
         tuple(text_at(warning, f"{where}[{n}]") for n, warning in enumerate(warnings)),
         _read_logprobs(value.get("logprobs"), f"{path}.logprobs"),
         _read_logprobs(value.get("prompt_logprobs"), f"{path}.prompt_logprobs"),
+        None if value.get("stop_string") is None else text_at(value["stop_string"], f"{path}.stop_string"),
     )
 
 

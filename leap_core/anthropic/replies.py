@@ -44,6 +44,7 @@ class MessagesReply:
     def __init__(self, request: GenerationRequest, model: str) -> None:
         self._request, self._model = request, model
         self.id = f"msg_{secrets.token_hex(12)}"
+        self.stores = False
         self._blocks = 0
         self._open = ""
         self._called = 0
@@ -58,12 +59,12 @@ class MessagesReply:
         if message.text or not message.function_calls:
             blocks.append({"type": "text", "text": message.text})
         blocks += [_tool_use(with_id(call)) for call in message.function_calls or ()]
-        body = self._body(blocks, _stop_reason(complete), complete.stats)
+        body = {**self._body(blocks, complete.stats), **_stop(complete)}
         return {**body, "leap": leap_fields(complete, self._request.notes)}
 
     def begin(self) -> bytes:
         """What a stream opens with."""
-        return _event("message_start", message=self._body([], None, None)) + _event("ping")
+        return _event("message_start", message=self._body([], None)) + _event("ping")
 
     def pieces(self, response: MessageResponse) -> Iterator[bytes]:
         """The events that one response becomes."""
@@ -86,9 +87,8 @@ class MessagesReply:
                 yield from self._close()
         elif isinstance(response, Complete):
             yield from self._close()
-            delta = {"stop_reason": _stop_reason(response), "stop_sequence": None}
             extras = leap_fields(response, self._request.notes)
-            yield _event("message_delta", delta=delta, usage=_usage(response.stats), leap=extras)
+            yield _event("message_delta", delta=_stop(response), usage=_usage(response.stats), leap=extras)
             yield _event("message_stop")
 
     def end(self) -> bytes:
@@ -99,14 +99,14 @@ class MessagesReply:
         """The event that ends a stream whose generation failed."""
         return typed_event("error", error_body(status_of(error)[0], error.message))
 
-    def _body(self, blocks: list[JsonObject], stop_reason: str | None, stats: GenerationStats | None) -> JsonObject:
+    def _body(self, blocks: list[JsonObject], stats: GenerationStats | None) -> JsonObject:
         return {
             "id": self.id,
             "type": "message",
             "role": "assistant",
             "model": self._model,
             "content": blocks,
-            "stop_reason": stop_reason,
+            "stop_reason": None,
             "stop_sequence": None,
             "usage": _usage(stats),
         }
@@ -137,8 +137,12 @@ def _tool_use(call: LeapFunctionCall) -> JsonObject:
     return {"type": "tool_use", "id": call.id, "name": call.name, "input": dict(call.arguments)}
 
 
-def _stop_reason(complete: Complete) -> str:
-    return STOP_REASONS[finish_reason(complete)]
+def _stop(complete: Complete) -> JsonObject:
+    """Why the answer ended, and at which of the request's stop sequences."""
+    reason = STOP_REASONS[finish_reason(complete)]
+    if reason == "end_turn" and complete.stop_string is not None:
+        return {"stop_reason": "stop_sequence", "stop_sequence": complete.stop_string}
+    return {"stop_reason": reason, "stop_sequence": None}
 
 
 def _usage(stats: GenerationStats | None) -> JsonObject:

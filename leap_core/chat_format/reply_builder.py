@@ -85,7 +85,7 @@ class ReplyBuilder:
     @property
     def met_stop_string(self) -> bool:
         """True once the text has ended at a stop string."""
-        return self._stop.met
+        return self._stop.met is not None
 
     def feed(self, token: int) -> list[MessageResponse]:
         """The responses that a token completes."""
@@ -132,7 +132,7 @@ class ReplyBuilder:
             function_calls=self._function_calls or None,
         )
         logprobs = self._logprobs(scores), self._logprobs(prompt_scores)
-        events.append(Complete(message, reason, stats, tuple(self._warnings), *logprobs))
+        events.append(Complete(message, reason, stats, tuple(self._warnings), *logprobs, self._stop.met))
         return events
 
     def _logprobs(self, scores: Sequence[Score]) -> tuple[TokenLogprob, ...]:

@@ -83,17 +83,20 @@ class StopStrings:
     def __init__(self, strings: Sequence[str]) -> None:
         self._strings = tuple(strings)
         self._held = ""
-        self.met = False
+        self.met: str | None = None
+        """The string that ended the text."""
 
     def feed(self, text: str) -> str:
         """The text that certainly comes before any stop string; "" after one was met."""
-        if self.met or not self._strings:
-            return "" if self.met else text
+        if self.met is not None or not self._strings:
+            return "" if self.met is not None else text
         self._held += text
-        places = [(place + len(string), place) for string in self._strings if (place := self._held.find(string)) >= 0]
+        places = [
+            (place + len(string), place, string) for string in self._strings if (place := self._held.find(string)) >= 0
+        ]
         if places:
-            self.met = True
-            ready, self._held = self._held[: min(places)[1]], ""
+            _, place, self.met = min(places)
+            ready, self._held = self._held[:place], ""
             return ready
         keep = partial_suffix(self._held, self._strings)
         ready = self._held[: len(self._held) - keep]

@@ -153,6 +153,7 @@ class OpenAIReply:
     ) -> None:
         self._request = request
         self._keep = keep
+        self.stores = False
         self._is_chat = request.prompt is None
         self._called = 0
         self._has_sound = False

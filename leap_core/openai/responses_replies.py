@@ -21,13 +21,17 @@ JsonObject = dict[str, Any]
 
 class ResponsesReply:
     """The answer to one request; ``model`` is how the request named it. ``on_complete`` is called with the chat message
-    of a whole answer, so that another request can go on from it."""
+    of a whole answer, so that another request can go on from it; it says why the answer is not stored, if it is not."""
 
     def __init__(
-        self, request: ResponsesRequest, model: str, on_complete: Callable[[str, JsonObject], object] = lambda *_: None
+        self,
+        request: ResponsesRequest,
+        model: str,
+        on_complete: Callable[[str, JsonObject], str | None] = lambda *_: None,
     ) -> None:
         self._request, self._model, self._on_complete = request, model, on_complete
         self.id = f"resp_{secrets.token_hex(24)}"
+        self.stores = request.keep is True
         self._created = int(time.time())
         self._sequence = 0
         self._items: list[JsonObject] = []
@@ -99,7 +103,6 @@ class ResponsesReply:
         if cut:
             body["incomplete_details"] = {"reason": "max_output_tokens"}
         body["usage"] = _usage(complete.stats)
-        body["leap"] = leap_fields(complete, self._request.chat.notes)
         calls = [
             {"id": item["call_id"], "type": "function", "function": {k: item[k] for k in ("name", "arguments")}}
             for item in self._items
@@ -108,8 +111,11 @@ class ResponsesReply:
         message: JsonObject = {"role": "assistant", "content": complete.full_message.text or None}
         if complete.full_message.reasoning_content:
             message["reasoning_content"] = complete.full_message.reasoning_content
-        self._on_complete(self.id, message | ({"tool_calls": calls} if calls else {}))
-        return body
+        unstored = self._on_complete(self.id, message | ({"tool_calls": calls} if calls else {}))
+        notes = self._request.chat.notes
+        if unstored is not None:
+            body["store"], notes = False, (*notes, unstored)
+        return {**body, "leap": leap_fields(complete, notes)}
 
     def _body(self, status: str, items: list[JsonObject]) -> JsonObject:
         return {

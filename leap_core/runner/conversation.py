@@ -12,6 +12,7 @@ from ..errors import LeapGenerationError, LeapOptionsError, LeapSerializationErr
 from ..messages import ChatMessage, ChatMessageRole
 from ..options import GenerationOptions
 from ..responses import Complete, GenerationFinishReason, MessageResponse
+from .call_ids import CallIds
 from .contract import ModelRunner
 from .response_stream import ResponseStream
 
@@ -114,12 +115,12 @@ class Conversation:
             messages = list(self._history)
             self._holder = stream
         new = [] if message is None else [message]
-        complete = None
+        complete, ids = None, CallIds(messages)
         try:
             generation = self.model_runner.start(messages + new, self.functions, options)
             stream.attach(generation)
             try:
-                for response in generation:
+                for response in map(ids.named, generation):
                     if isinstance(response, Complete):
                         complete = response
                         break

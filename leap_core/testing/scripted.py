@@ -287,7 +287,7 @@ class ScriptedGeneration(Generation):
         speed = self._tokens / max(now - first, 1e-6) if self._tokens >= 2 else 0.0
         total = self._prompt_tokens + self._tokens
         stats = GenerationStats(self._prompt_tokens, self._tokens, total, speed, 0, first - self._begun)
-        return Complete(message, reason, stats)
+        return Complete(message, reason, stats, stop_string=self._stop_strings.met)
 
 
 def _count(messages: Sequence[ChatMessage], functions: Sequence[LeapFunction]) -> int:

@@ -21,6 +21,7 @@ from leap_core.host.rendezvous import HostFiles, HostState
 from leap_core.host.server.access import AccessCheck, for_local_pages
 from leap_core.host.server.application import build_app
 from leap_core.host.server.generation_endpoints import GenerationEndpoints
+from leap_core.host.server.kept_responses import KeptResponses
 from leap_core.host.server.load_request import LoadRequest
 from leap_core.host.server.loaded_models import LoadedModels
 from leap_core.host.server.management_endpoints import ManagementEndpoints
@@ -81,9 +82,10 @@ def serve() -> Iterator[Callable[..., Scripted]]:
             pages: bool = False,
             bounds: dict[str, Any] | None = None,
             private: bool = False,
+            kept: KeptResponses | None = None,
             **loading: Any,
         ) -> Scripted:
-            return running.enter_context(_Running(scripts, token, pages, loading, bounds or {}, private))
+            return running.enter_context(_Running(scripts, token, pages, loading, bounds or {}, private, kept))
 
         yield start
 
@@ -97,8 +99,9 @@ class _Running:
         loading: dict[str, Any],
         bounds: dict[str, Any],
         private: bool,
+        kept: KeptResponses | None,
     ) -> None:
-        self._bounds, self._private = bounds, private
+        self._bounds, self._private, self._kept = bounds, private, kept
         self._runner = ScriptedModelRunner(*scripts, model_id="builtin", context_size=loading.pop("context_size", 4096))
         self._token, self._pages, self._loading = token, pages, loading
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
@@ -124,7 +127,7 @@ class _Running:
         self._loop, self._ending = asyncio.get_running_loop(), asyncio.Event()
         models = LoadedModels(self._load)
         listener = listen("127.0.0.1", 0)
-        endpoints = GenerationEndpoints(models, own_clients=self._private)
+        endpoints = GenerationEndpoints(models, kept=self._kept, own_clients=self._private)
         routes = ManagementEndpoints(models, endpoints, self._ending.set).routes() if self._private else []
         app = build_app(models, endpoints, routes)
         guard = AccessCheck(app, token=self._token, pages=self._pages, stamp=INSTANCE)

@@ -170,3 +170,16 @@ def test_twenty_rounds_of_tools_begin_with_what_was_said_before(client):
     assert message.content[0].text == "Done."
     for before, after in zip(server.runner.requests, server.runner.requests[1:], strict=False):
         assert after.messages[: len(before.messages)] == before.messages
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_says_at_which_stop_sequence_it_ended(client, stream):
+    _, made = client(["One, END", " two"], "One.")
+    for sequences, expected in ((["STOP", "END"], ("stop_sequence", "END")), (["STOP"], ("end_turn", None))):
+        given = {"model": "builtin", "max_tokens": 50, "messages": [{"role": "user", "content": "Hi"}]}
+        if stream:
+            with made.messages.stream(stop_sequences=sequences, **given) as events:
+                message = events.get_final_message()
+        else:
+            message = made.messages.create(stop_sequences=sequences, **given)
+        assert (message.stop_reason, message.stop_sequence) == expected

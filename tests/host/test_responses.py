@@ -208,3 +208,25 @@ def test_twenty_rounds_of_tools_begin_with_what_was_said_before(serve):
     for before, after in zip(requests, requests[1:], strict=False):
         assert after.messages[: len(before.messages)] == before.messages
     assert len(requests[-1].messages) == 41
+
+
+def test_reasoning_goes_back_as_an_item(serve):
+    server = serve([ReasoningChunk("Hm."), "Paris."], "Two million.")
+    client = server.client()
+    items = [{"role": "user", "content": "Capital?"}]
+    first = client.responses.create(model="builtin", input=items, reasoning={"effort": "low"})
+    items += [item.model_dump(exclude_none=True) for item in first.output]
+    items += [{"role": "user", "content": "How many live there?"}]
+    assert client.responses.create(model="builtin", input=items).output_text == "Two million."
+    (_, said, _) = server.runner.requests[1].messages
+    assert (said.text, said.reasoning_content) == ("Paris.", "Hm.")
+
+
+def test_a_response_that_cannot_be_stored_says_so(serve, tmp_path):
+    from leap_core.host.server.kept_responses import durable_responses
+
+    server = serve("Yes.", "No.", kept=durable_responses(tmp_path))  # a directory is no database
+    response = server.client().responses.create(model="builtin", input="Hi", store=True)
+    assert not response.store and "kept in memory only" in response.leap["warnings"][0]
+    again = server.client().responses.create(model="builtin", input="And?", previous_response_id=response.id)
+    assert again.output_text == "No."

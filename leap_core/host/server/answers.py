@@ -39,6 +39,8 @@ class ReplyWriter(Protocol):
     """Writes an answer in one protocol."""
 
     id: str
+    stores: bool
+    """Whether writing the end waits for the disk."""
 
     def whole(self, complete: Complete) -> dict[str, Any]:
         """The answer in one piece."""
@@ -145,7 +147,13 @@ class Answer:
         sent = "".join(self._texts)
         return text[len(sent) :] if text.startswith(sent) else ""
 
-    def frames(self, item: Item) -> list[bytes]:
+    async def whole(self, complete: Complete) -> dict[str, Any]:
+        """The body of a whole answer."""
+        if self.reply.stores:
+            return await asyncio.to_thread(self.reply.whole, complete)
+        return self.reply.whole(complete)
+
+    async def frames(self, item: Item) -> list[bytes]:
         """The events of a stream that one item becomes, the end included."""
         reply = self.reply
         try:
@@ -153,7 +161,12 @@ class Answer:
         except LeapError as error:
             return [reply.failed(error)]
         if complete is not None:
-            return [*self.ending(item, complete, reply), reply.end()]
+            end = complete
+
+            def write() -> list[bytes]:
+                return [*self.ending(item, end, reply), reply.end()]
+
+            return await asyncio.to_thread(write) if reply.stores else write()
         assert not isinstance(item, LeapError)
         return list(reply.pieces(item))
 
@@ -174,7 +187,7 @@ class EventStream(Response):
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             await _send(send, self._answer.reply.begin())
             async for batch in bridge.batches():
-                await _send(send, b"".join(piece for item in batch for piece in self._answer.frames(item)))
+                await _send(send, b"".join([piece for item in batch for piece in await self._answer.frames(item)]))
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         except (OSError, asyncio.TimeoutError):
             pass  # the reader left, or reads no more

@@ -76,11 +76,11 @@ class GenerationEndpoints:
             history = [] if previous is None else self._kept.history(previous)
             return read_responses(body, history, urls=self._urls), history
 
-        generation_request, history = await self._read(request, read)
+        generation_request, history = await read_body(request, read, slow=True)  # a stored one lies on the disk
 
         def write(model: str) -> ReplyWriter:
-            def keep(id: str, message: dict[str, Any]) -> None:
-                self._kept.keep(
+            def keep(id: str, message: dict[str, Any]) -> str | None:
+                return self._kept.keep(
                     id,
                     [*history, *generation_request.own, message],
                     durable=generation_request.keep is True,
@@ -132,7 +132,7 @@ class GenerationEndpoints:
             if generation_request.stream:
                 return EventStream(answer, using.pop_all())
             complete = await _whole(request, answer)
-            return JSONResponse(reply.whole(complete), headers={GENERATION_HEADER: reply.id})
+            return JSONResponse(await answer.whole(complete), headers={GENERATION_HEADER: reply.id})
 
     def _with_adapters(self, generation_request: GenerationRequest, model: LoadedModel) -> GenerationRequest:
         """The request with the adapters that it names behind the model, or in its options."""

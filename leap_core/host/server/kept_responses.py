@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...errors import LeapSerializationError
+from ...errors import LeapError, LeapSerializationError
 from ...messages import messages_from_json
 
 JsonObject = dict[str, Any]
@@ -30,14 +30,19 @@ class KeptResponses:
         self._guard = threading.Lock()
         self._messages: OrderedDict[str, list[JsonObject]] = OrderedDict()
 
-    def keep(self, id: str, messages: list[JsonObject], *, durable: bool, model: str) -> None:
-        """Keep a conversation in memory, and for good where ``durable``."""
+    def keep(self, id: str, messages: list[JsonObject], *, durable: bool, model: str) -> str | None:
+        """Keep a conversation in memory, and for good where ``durable``; why that could not be done, if it could not.
+        It waits for the disk."""
         with self._guard:
             self._messages[id] = messages
             while len(self._messages) > MOST_KEPT:
                 self._messages.popitem(last=False)
         if durable and self._store is not None:
-            self._store(id, messages, model)
+            try:
+                self._store(id, messages, model)
+            except LeapError as error:
+                return f"the response is kept in memory only: {error.message}"
+        return None
 
     def history(self, id: str) -> list[JsonObject]:
         """The messages up to and with this response. Raises LeapSerializationError when it is not kept."""
@@ -58,8 +63,7 @@ def durable_responses(sessions_file: Path) -> KeptResponses:
 
         with SessionStore(sessions_file) as sessions:
             session = sessions.create(model=model, name=id)
-            for message in messages_from_json(list(messages)):
-                sessions.append(session.id, message)
+            sessions.replace(session.id, messages_from_json(list(messages)))
 
     def recall(id: str) -> list[JsonObject] | None:
         from ...sessions.store import SessionStore
@@ -68,8 +72,7 @@ def durable_responses(sessions_file: Path) -> KeptResponses:
             return None
         with SessionStore(sessions_file) as sessions:
             session = sessions.get(id)
-            if session is None:
-                return None
-            return [message.to_json() for message in sessions.history(session.id)]
+            history = [] if session is None else sessions.history(session.id)
+            return [message.to_json() for message in history] or None
 
     return KeptResponses(store, recall)
