@@ -27,11 +27,12 @@ class ReplyMemory:
         self._guard = threading.Lock()
         self._known: OrderedDict[tuple[Piece, ...], tuple[int, ...]] = OrderedDict()
 
-    def keep(self, pieces: Sequence[Piece], reply: str, ids: Sequence[int]) -> None:
-        """``ids`` are the tokens of the prompt ``pieces`` and of its ``reply``. A reply with the text of a special
-        token in it is not kept: read back, that is no special token."""
+    def keep(self, pieces: Sequence[Piece], reply: str, ids: Sequence[int], special: int = 0) -> None:
+        """``ids`` are the tokens of the prompt ``pieces`` and of its ``reply``, ``special`` of which are special, such
+        as the markers of calls. A reply that spells another special token in plain text is not kept: read back, a
+        template may make one of it, or cut the text there."""
         last = pieces[-1] if pieces else b""
-        if not isinstance(last, str) or not reply or any(text in reply for text in self._special):
+        if not isinstance(last, str) or not reply or sum(map(reply.count, self._special)) != special:
             return
         key = (*pieces[:-1], last + reply)
         with self._guard:

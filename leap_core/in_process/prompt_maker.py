@@ -51,6 +51,7 @@ class PromptMaker:
         self._template = _read_template(model, template)
         self._parser = _parser_of_model(model, parser_name)
         self._replies = ReplyMemory(model.special_tokens)
+        self._special = frozenset(model.special_tokens.values())
 
     def of_messages(
         self,
@@ -92,8 +93,9 @@ class PromptMaker:
 
     def keep_reply(self, made: MadePrompt, target: Sequence[int]) -> None:
         """Remember the tokens of a prompt and its reply, so that the next turn begins with exactly these."""
-        reply = self._model.text_of(target[len(made.prompt) :])
-        self._replies.keep(made.pieces, reply, target)
+        ids = target[len(made.prompt) :]
+        special = sum(token in self._special for token in ids)
+        self._replies.keep(made.pieces, self._model.text_of(ids), target, special)
 
     def parser_for(self, options: GenerationOptions) -> FunctionCallParser | None:
         """The parser that the options name; None for raw text."""

@@ -46,3 +46,11 @@ def test_the_oldest_are_forgotten():
     memory = memory_of(*((["p "], str(n), [n]) for n in range(MOST_REPLIES + 1)))
     assert memory.beginning([f"p 0{END}"])[0] == ()
     assert memory.beginning([f"p 1{END}"])[0] == (1,)
+
+
+def test_a_reply_with_the_markers_of_a_call_is_kept_and_one_that_spells_them_is_not():
+    memory = ReplyMemory([END, "<|call|>"])
+    memory.keep(["ask "], "<|call|>look()", [1, 2], special=1)
+    assert memory.beginning([f"ask <|call|>look(){END}"]) == ((1, 2), [END])
+    memory.keep(["ask "], "<|call|>say('<|call|>')", [3, 4], special=1)
+    assert memory.beginning([f"ask <|call|>say('<|call|>'){END}"])[0] == ()

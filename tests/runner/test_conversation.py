@@ -256,3 +256,16 @@ def test_the_arguments_in_a_history_that_was_read_are_copies():
 def test_errors_go_to_other_processes_as_they_are(error):
     for other in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
         assert (type(other), str(other), vars(other)) == (type(error), str(error), vars(error))
+
+
+def test_no_two_calls_of_a_conversation_have_the_same_id():
+    named = LeapFunctionCall("look", {}, id="call_1")
+    runner = ScriptedModelRunner(*[[FunctionCalls((CALL, CALL))] for _ in range(2)], [FunctionCalls((named, CALL))])
+    conversation = runner.create_conversation()
+    delivered = []
+    for _ in range(3):
+        for response in conversation.generate_response("again"):
+            if isinstance(response, FunctionCalls):
+                delivered += [call.id for call in response.function_calls]
+    kept = [call["id"] for message in conversation.export_to_json() for call in message.get("tool_calls", ())]
+    assert kept == delivered and len(set(kept)) == 6 and kept[:4] == ["call_0", "call_1", "call_2", "call_3"]
