@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import LeapSerializationError
-from ..messages import Audio, Image
+from ..messages import Audio, ChatMessageContent, Image
 
 JsonObject = dict[str, Any]
 
 MEDIA_FIELDS: dict[str, type[Image] | type[Audio]] = {"image": Image, "audio": Audio}
 """Fields of a line that name files."""
+FILE_URL = "file:"
 
 
 def take_media(fields: JsonObject, directory: Path) -> list[Image | Audio]:
@@ -53,9 +54,27 @@ def with_names(fields: JsonObject) -> JsonObject:
     return fields | named
 
 
+def messages_with_content(messages: object) -> object:
+    """Messages as a body has them, with data in place of the ``file:`` URLs of their parts."""
+    if not isinstance(messages, list):
+        return messages
+    return [
+        message | {"content": [_part_with_content(part) for part in message["content"]]}
+        if isinstance(message, dict) and isinstance(message.get("content"), list)
+        else message
+        for message in messages
+    ]
+
+
+def _part_with_content(part: object) -> object:
+    if not isinstance(part, dict) or FILE_URL not in json.dumps(part):
+        return part
+    return ChatMessageContent.from_json(part).to_json()
+
+
 def mentions_media(raw: bytes) -> bool:
     """Whether a line may name files; cheap."""
-    return any(json.dumps(name).encode() in raw for name in MEDIA_FIELDS)
+    return FILE_URL.encode() in raw or any(json.dumps(name).encode() in raw for name in MEDIA_FIELDS)
 
 
 def _files(value: object, name: str) -> list[Any]:

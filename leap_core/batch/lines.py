@@ -32,7 +32,7 @@ from ..openai.requests import KNOWN_FIELDS, read_chat
 from ..options import GenerationOptions
 from ..tasks.reading import read_task
 from ..tasks.task import OVERRIDES, RecipeTask
-from .line_media import MEDIA_FIELDS, mentions_media, take_media, with_content
+from .line_media import MEDIA_FIELDS, mentions_media, messages_with_content, take_media, with_content
 from .line_template import LineTemplate
 
 JsonObject = dict[str, Any]
@@ -139,7 +139,12 @@ class RequestReader:
             return raw
         value = parse_line(raw)
         names = [] if "body" in value else self._media_names(value)
-        return json.dumps(with_content(value, self.directory, names)).encode() if names else raw
+        embedded = with_content(value, self.directory, names)
+        body = embedded.get("body", embedded)
+        if self.template is None and "messages" in body:
+            body = {**body, "messages": messages_with_content(body["messages"])}
+            embedded = {**embedded, "body": body} if "body" in embedded else body
+        return raw if embedded == value else json.dumps(embedded).encode()
 
     def _of_task(self, value: JsonObject) -> Request:
         custom_id = identifier_of(value)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from PIL import Image as pillow
 
 from leap_core.batch.line_index import check_lines
+from leap_core.batch.line_media import with_names
 from leap_core.batch.line_template import LineTemplate
 from leap_core.batch.lines import RequestReader, key_of
 from leap_core.errors import LeapSerializationError
@@ -197,8 +199,8 @@ def test_a_line_may_name_pictures_and_sounds(tmp_path) -> None:
     ("value", "says"),
     [
         ({"image": "none.png", "prompt": "a"}, "none.png: No such file"),
-        ({"image": "text.png", "prompt": "a"}, "image: text.png: not a picture"),
-        ({"audio": "text.png", "prompt": "a"}, "audio: text.png: not a sound"),
+        ({"image": "text.png", "prompt": "a"}, "image: .*text.png: not a picture"),
+        ({"audio": "text.png", "prompt": "a"}, "audio: .*text.png: not a sound"),
         ({"image": 5, "prompt": "a"}, "image: expected the name of a file"),
         ({"image": [""], "prompt": "a"}, "image: expected the name of a file"),
     ],
@@ -207,3 +209,34 @@ def test_a_line_that_names_no_picture_says_which(tmp_path, value, says) -> None:
     (tmp_path / "text.png").write_text("some text")
     with pytest.raises(LeapSerializationError, match=says):
         read(value, directory=tmp_path)
+
+
+def test_a_line_goes_to_another_machine_with_what_it_names(tmp_path) -> None:
+    pillow.new("RGB", (40, 40), "red").save(tmp_path / "red.png")
+    (tmp_path / "hum.wav").write_bytes(Audio.from_float_samples([0.1] * 4000, 16_000).data)
+    part = {"type": "image_url", "image_url": {"url": (tmp_path / "red.png").as_uri()}}
+    message = {"role": "user", "content": [part, {"type": "text", "text": "file: what?"}]}
+    here = RequestReader(directory=tmp_path)
+    templated = RequestReader(directory=tmp_path, template=LineTemplate("Its {what}?"))
+    lines = [
+        (here, {"image": ["red.png"], "audio": "hum.wav", "prompt": "What?", "mine": 1}),
+        (here, {"custom_id": "a", "body": {"messages": [message]}}),
+        (here, {"messages": [message]}),
+        (templated, {"image": "red.png", "what": "colour"}),
+    ]
+    raws = [json.dumps(value).encode() for _, value in lines]
+    readers = [replace(reader, keep_fields=True) for reader, _ in lines]
+    wanted = [reader.read(raw) for reader, raw in zip(readers, raws, strict=True)]
+    sent = [reader.for_another_machine(raw) for reader, raw in zip(readers, raws, strict=True)]
+    for name in ("red.png", "hum.wav"):
+        (tmp_path / name).unlink()
+    assert [reader.read(raw) for reader, raw in zip(readers, sent, strict=True)] == wanted
+    assert [with_names(json.loads(raw)) for raw in (sent[0], sent[3])] == [
+        {"image": "red.png", "audio": "hum.wav", "prompt": "What?", "mine": 1},
+        {"image": "red.png", "what": "colour"},
+    ]
+    for raw in (b'"a prompt"', b'{"prompt": "image"}', b'{"prompt": "a file: b"}', sent[1]):
+        assert here.for_another_machine(raw) == raw
+    damaged = json.loads(sent[3]) | {"image": {"name": "red.png", "data": "?"}, "prompt": "a"}
+    with pytest.raises(LeapSerializationError, match=r"image: red.png: not base64"):
+        here.read_value({"image": [damaged["image"]], "prompt": "a"})
