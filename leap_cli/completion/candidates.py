@@ -169,9 +169,16 @@ def jobs(*states: str) -> Source:
     """Ids of the newest jobs in these states, of all when there are none."""
 
     def source(context: click.Context, _begun: str) -> Iterator[Item]:
+        from jobs.configuration import JobsConfiguration
         from jobs.table.recent import newest
+        from leap_core.errors import LeapError
 
-        for job in newest(context.ensure_object(Environment).directories.data / "jobs.db", states):
+        env = context.ensure_object(Environment)
+        try:
+            place = JobsConfiguration.from_environment(env.variables).table_place
+        except LeapError:  # a broken config.toml: the command says so
+            place = env.directories.data / "jobs.db"
+        for job in newest(place, states):
             yield CompletionItem(job.id, help=f"{job.state}: {job.kind} {job.label}")
 
     return source
