@@ -96,7 +96,8 @@ def command(
             )
         tell_id(output, id)
         return ExitCode.DONE
-    download = Download(options, on_event=DownloadPrinter(output), stop=stop, variables=env.variables, cwd=env.cwd)
+    show = DownloadPrinter(output)
+    download = Download(options, on_event=show, stop=stop, variables=env.variables, cwd=env.cwd)
     with stopping_on_interrupt(stop.set):
         try:
             if dry_run:
@@ -110,6 +111,6 @@ def command(
         output.document({"model": installed.model_id, "path": str(installed.path), "kind": installed.kind})
     elif output.format is not Format.JSONL:
         output.text(f"{installed.path}\n")
-    if output.format is Format.TEXT and env.stderr_is_terminal:
+    if output.format is Format.TEXT and show.usable:
         output.note(f'next: leap -m {installed.model_id} "…", or leap models default {installed.model_id}')
     return ExitCode.DONE

@@ -85,9 +85,7 @@ def show(env: Environment, /, name: str, format: str) -> ExitCode:
 @click.argument("name")
 @click.argument("prompt", default=INPUT)
 @click.option("-s", "--system", metavar="TEXT", help="Give the model this system prompt; @FILE reads it from a file.")
-@click.option(
-    "-p", "--param", multiple=True, metavar="NAME=VALUE", help="Give a variable this default."
-)
+@click.option("-p", "--param", multiple=True, metavar="NAME=VALUE", help="Give a variable this default.")
 @click.option("--about", metavar="TEXT", help="Say in a line what it is for; leap templates list shows that.")
 @click.option("--replace", is_flag=True, help="Replace a template of the same name.")
 @click.option(

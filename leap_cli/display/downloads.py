@@ -21,10 +21,13 @@ class DownloadPrinter:
 
     def __init__(self, output: Output) -> None:
         self._output = output
+        self.usable = True
+        """Whether nothing has come to light that keeps the model from running."""
 
     def __call__(self, event: Event) -> None:
-        from leap_core.models.download.events import Notice, Progress
+        from leap_core.models.download.events import Notice, Progress, Unusable
 
+        self.usable = self.usable and not isinstance(event, Unusable)
         if self._output.format is Format.JSONL:
             self._output.event(event.to_json())
         elif isinstance(event, Progress):

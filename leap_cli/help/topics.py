@@ -11,6 +11,7 @@ from pathlib import Path
 from .option_groups import grouped
 
 TOPICS = {
+    "first-hour": "From the first answer to an exported conversation",
     "one-shot": "One prompt: files, saved prompts, raw prompts, several answers",
     "chat": "Conversations at a terminal and in a pipe",
     "sessions": "Conversations that are kept, found and continued",
@@ -58,7 +59,7 @@ TOPIC_OF = {
     "cache": "one-shot",
     "doctor": "command-line",
     "man": "completion",
-    "setup": "models",
+    "setup": "first-hour",
 }
 """The guide of a command whose name is no guide's."""
 

@@ -44,7 +44,7 @@ from ..references.resolving import LocalModel, resolve_local
 from ..safe_names import REPOSITORY
 from ..store import PART, WRITE_LOCK, Store, free_space, size_on_disk
 from ..trial.trying import problem_after_fetching
-from .events import Event, FileFinished, Finished, Listener, Notice, Planned, Speedometer
+from .events import Event, FileFinished, Finished, Listener, Notice, Planned, Speedometer, Unusable
 from .part_file import PartFile, discard_part
 from .plan import DownloadPlan, PlannedFile, Planner
 from .transfer import CONNECTIONS, RemoteChanged, Transfer
@@ -248,7 +248,7 @@ class Download:
             self._write_manifest(plan, hashes)
         problem = problem_after_fetching(plan.model_path, variables=self.variables, stop=self.stop)
         if problem is not None:
-            self._tell(Notice(problem))
+            self._tell(Unusable(problem))
         self._tell(Finished(plan.name, plan.model_path))
         return resolve_local(str(plan.directory), variables=self.variables)
 

@@ -60,6 +60,15 @@ class Notice(Event):
 
 
 @dataclass(frozen=True)
+class Unusable(Notice):
+    """A notice that the model came whole, and cannot be run."""
+
+    @property
+    def kind(self) -> str:
+        return "notice"
+
+
+@dataclass(frozen=True)
 class FileFinished(Event):
     """A file is in its place. ``source``: downloaded, present (it was there), or linked (from another cache)."""
 
