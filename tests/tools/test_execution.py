@@ -237,7 +237,7 @@ def test_failures_are_as_short_as_results(tmp_path: Path):
         raise ValueError("x" * 300_000)
 
     assert len(str(run(LeapFunction.from_callable(here), short).error)) < 200
-    shout = LeapFunction("f", "", call=Command(("sh", "-c", "yes | head -c 90; yes >&2 | head -c 9000 >&2; exit 1")))
+    shout = LeapFunction("f", "", call=Command(("sh", "-c", "yes | head -c 90; yes | head -c 9000 >&2; exit 1")))
     assert len(str(run(shout, short).error)) < 200
 
 
