@@ -67,7 +67,7 @@ _MODULES = {
     "tools.execution": ("FunctionResult",),
     "tools.run": ("FunctionRun", "run_functions"),
     "tools.policy": ("FunctionPolicy", "ToolPolicy"),
-    "functions.signatures": ("declare",),
+    "functions.declaration": ("declare",),
     "opening": ("HostUse", "Leap", "LeapClient", "Result", "open_embedding_runner", "open_runner"),
     "options.adapters": ("LoraAdapter",),
     "runner.hidden_states": ("HiddenStates",),
@@ -168,7 +168,7 @@ if TYPE_CHECKING:
     from .tools.execution import FunctionResult as FunctionResult
     from .tools.run import FunctionRun as FunctionRun, run_functions as run_functions
     from .tools.policy import FunctionPolicy as FunctionPolicy, ToolPolicy as ToolPolicy
-    from .functions.signatures import declare as declare
+    from .functions.declaration import declare as declare
     from .opening import (
         HostUse as HostUse,
         Leap as Leap,

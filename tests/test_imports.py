@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from leap_core import _HOME
+
 ROOT = Path(__file__).parent.parent
 
 LEVELS = {
@@ -53,6 +55,14 @@ neighbours on one line do not know each other. Imports inside functions and thos
 
 FACES = {"leap_core", "jobs", "leap_cli", "leap_core.host", "leap_core.host.__main__", "leap_core.models"}
 """Packages whose ``__init__`` is no room: it offers names of the rooms below it, lazily."""
+
+NAMED_ABOVE = {
+    ("leap_cli.command_table", "leap_cli.commands"),  # imported when the command is called
+    ("jobs.keeper", "jobs.worker"),  # started as a process of its own, like the two below
+    ("leap_core.models.trial", "leap_core.in_process"),
+    ("leap_core.host.client", "leap_core.host"),
+}
+"""Rooms that name a module of a higher room in a text: the one way up."""
 
 OTHER_PACKAGES = {
     "leap_core": {"leap_cli", "jobs", "click", "huey"},
@@ -110,9 +120,11 @@ def _walk(node: ast.AST, name: str, home: list[str], *, late: bool) -> Iterator[
         elif isinstance(child, ast.ImportFrom):
             base = home[: len(home) - child.level + 1] if child.level else []
             module = ".".join(base + ([child.module] if child.module else []))
-            for alias in child.names:  # "from x import y" may name a module
+            for alias in child.names:  # "from x import y" may name a module, or what a face offers
                 full = f"{module}.{alias.name}"
-                yield Import(name, full if full in MODULES else module, late, child.lineno)
+                home_of_name = _HOME.get(alias.name) if module == "leap_core" else None
+                offered = module if home_of_name is None else f"leap_core.{home_of_name}"
+                yield Import(name, full if full in MODULES else offered, late, child.lineno)
         type_only = isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"
         inside = type_only or isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
         yield from _walk(child, name, home, late=late or inside)
@@ -167,6 +179,38 @@ def test_every_module_stands_in_a_room():
 
 def test_arrows_go_down():
     assert [line for lines in arrows_up().values() for line in lines] == []
+
+
+def test_a_name_of_the_packages_face_counts_as_its_room():
+    tree = ast.parse("def f():\n    from leap_core import Leap, __version__")
+    found = {each.imported for each in _walk(tree, "leap_core.storage.locks", ["leap_core", "storage"], late=False)}
+    assert found == {"leap_core.opening", "leap_core"}
+
+
+def test_a_text_names_a_module_of_a_higher_room_only_where_it_must():
+    rooms = room_levels()
+    named = set()
+    for name, _, tree in modules():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in MODULES:
+                own, other = room_of(name) or name, room_of(node.value) or node.value
+                if own != other and name not in FACES and rooms.get(other, 0) <= rooms[own]:
+                    named.add((own, other))
+    assert named == NAMED_ABOVE
+
+
+def test_no_circle_between_files():
+    """Late and type-only imports included; the faces, which import lazily what they offer, left out."""
+    graph: dict[str, set[str]] = {}
+    for each in imports():
+        if each.imported in MODULES and not {each.importer, each.imported} & FACES and each.importer != each.imported:
+            graph.setdefault(each.importer, set()).add(each.imported)
+    leaves = True
+    while leaves:  # what imports nothing that is left is in no circle
+        leaves = [name for name, others in graph.items() if not others & graph.keys()]
+        for name in leaves:
+            del graph[name]
+    assert sorted(graph) == []
 
 
 def test_packages_import_only_what_they_may_know():

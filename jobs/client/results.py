@@ -10,7 +10,7 @@ from leap_core.errors import LeapJobError
 from leap_core.storage.atomic_files import cannot_write
 
 from ..table.batch_rows import BatchRows
-from ..table.database import Database
+from ..table.contract import Database
 from ..table.job import BATCH, DOWNLOAD, GENERATE, Job
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .database import Database
+from .contract import Database
 from .job import Claim, Ending, Fenced, JsonObject, State
 
 OWN_SHARD = "id=:id AND state='running' AND owner=:owner AND attempt=:attempt"

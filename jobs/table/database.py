@@ -1,89 +1,24 @@
-"""What the table of jobs needs of its store, and the store in a SQLite file.
-
-Statements are written once for both stores: values are named (``:id``), ``leap_now()`` is the store's clock in seconds
-since 1970, and ``sequence`` numbers the jobs in the order in which they were added.
-"""
+"""The store of jobs in a SQLite file, or at the address of a server."""
 
 from __future__ import annotations
 
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TypeVar
 
 from leap_core.errors import LeapError
 
 from . import schema
+from .contract import Changes, Database, Row, Values
 
 LEAST_FREE_PAGES = 256
 """Of 4 KiB: less is not worth a copy of the file."""
 
 T = TypeVar("T")
-Row = Mapping[str, Any]
-Values = Mapping[str, object]
-
-
-class Changes(Protocol):
-    """Tells that something in the table may have changed."""
-
-    def wait(self, seconds: float) -> Sequence[str]:
-        """Wait for a change, at most so long; what the store says about it, such as ``"cancel"``."""
-        ...
-
-    def close(self) -> None: ...
-
-
-class Database(Protocol):
-    """A store. Safe to use from several threads.
-
-    ``is_shared``: workers of other machines may use it too. ``sequence``: the expression that orders jobs as they were
-    added. ``skip_locked``: what a SELECT ends with to pass over rows that another transaction has. ``hold_seconds``:
-    how long output may wait for more before it is written.
-    """
-
-    is_shared: bool
-    sequence: str
-    skip_locked: str
-    hold_seconds: float
-
-    @property
-    def id(self) -> str:
-        """A random name that this database got when it was made."""
-        ...
-
-    def rows(self, sql: str, values: Values = ...) -> Sequence[Row]: ...
-
-    def change(self, sql: str, values: Values = ...) -> int:
-        """The number of rows that were changed."""
-        ...
-
-    def change_many(self, sql: str, values: Iterable[Values]) -> None: ...
-
-    def transaction(self, action: Callable[[], T]) -> T:
-        """Run ``action``, whose statements count all or not at all. It may run again after a lost connection."""
-        ...
-
-    def announce(self, message: str, job: str = "") -> None:
-        """Tell ``Changes`` of other processes, once the running transaction counts: those of workers, or with ``job``
-        those about this job."""
-        ...
-
-    def listen(self, job: str = "") -> Changes:
-        """Hear what is announced to workers, or about a job."""
-        ...
-
-    def version(self) -> int | None:
-        """A number that changes with every change by another connection; None where that is not known."""
-        ...
-
-    def compact(self) -> None:
-        """Give back the room of what was removed, where there is much of it."""
-        ...
-
-    def close(self) -> None: ...
 
 
 def open_database(place: Path | str, *, durable: bool = True) -> Database:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from leap_core.errors import LeapError, LeapUnavailableError
 
-from .database import Changes, Row, Values
+from .contract import Changes, Row, Values
 from .postgres_schema import MIGRATIONS, PREPARE
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from dataclasses import replace
 from leap_core.errors import LeapJobNotFoundError
 
 from .batch_rows import progress_of_batch
-from .database import Database, Row
+from .contract import Database, Row
 from .job import BATCH, KINDS, VERSION, Claimant, Event, Job, JsonObject, State
 
 ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"

@@ -16,7 +16,8 @@ from leap_core.errors import LeapJobError
 from leap_core.storage.atomic_files import text_of
 
 from .batch_rows import ending_of_batch
-from .database import Values, open_database
+from .contract import Values
+from .database import open_database
 from .job import FINAL, VERSION, Claim, Claimant, Ending, Fenced, Job, NewJob, State
 from .reading import ALPHABET, CLAIMABLE, ID_CHARACTERS, TableReader, among
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from .database import Database
+from .contract import Database
 from .job import JsonObject
 
 ALIVE_SECONDS = 30.0

@@ -162,7 +162,7 @@ class _StoppedError(Exception):
 
 
 def _run_batch(attempt: Attempt, settings: BatchSettings, checked: CheckedBatch, open_model: OpenModel) -> Ending:
-    from leap_core.batch.run import Progress
+    from leap_core.batch.definition import Progress
 
     for problem in checked.problems:
         attempt.note(f"{problem}; left out")
@@ -221,7 +221,7 @@ def error_of(error: LeapError) -> JsonObject:
 
 
 def _of_batch(progress: object) -> Mapping[str, object]:
-    from leap_core.batch.run import Progress
+    from leap_core.batch.definition import Progress
 
     assert isinstance(progress, Progress)
     return {

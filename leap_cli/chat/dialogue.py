@@ -17,6 +17,7 @@ from ..options.tools import Tools
 if TYPE_CHECKING:
     from leap_core.runner.contract import ModelRunner
     from leap_core.runner.conversation import Conversation
+    from leap_core.runner.generator import Generator
     from leap_core.sessions.recorder import SessionRecorder
 
 
@@ -101,8 +102,10 @@ class Dialogue:
         rest = [message for message in self.history if message.role is not ChatMessageRole.SYSTEM]
         self.rewrite(rest if text is None else [ChatMessage(ChatMessageRole.SYSTEM, text), *rest])
 
-    def _begin(self, runner: ModelRunner, history: Sequence[ChatMessage]) -> None:
-        self.conversation = runner.create_conversation_from_history(history)
+    def _begin(self, runner: Generator, history: Sequence[ChatMessage]) -> None:
+        from leap_core.runner.conversation import Conversation
+
+        self.conversation = Conversation(runner, history)
         self.conversation.register_functions(self.tools.functions)
 
     def _keep(self) -> None:

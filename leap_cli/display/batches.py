@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..framework.output import Output
 
 if TYPE_CHECKING:
-    from leap_core.batch.run import Progress
+    from leap_core.batch.definition import Progress
     from leap_core.batch.settings import CheckedBatch
 
 PAUSE_SECONDS = 0.1

@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from .definition import BatchDefinition
 from .input_formats import DELIMITERS
 from .journal_index import NOWHERE
 from .lines import parse_line
 from .results import PLAIN, TEXT, Result, Row, table_header
-
-if TYPE_CHECKING:
-    from .run import Batch
 
 
 class ResultWriter:
@@ -22,7 +19,7 @@ class ResultWriter:
     Results whose turn has not come stay in the journal, or in memory where there is none.
     """
 
-    def __init__(self, batch: Batch, places: array[int]) -> None:
+    def __init__(self, batch: BatchDefinition, places: array[int]) -> None:
         self._batch, self._places = batch, places
         self._early: dict[int, Result] = {}
         self._next = 0

@@ -13,6 +13,7 @@ from ..openai.parameters import functions_of
 from ..options import GenerationOptions, ModelLoadingOptions
 from ..speech.voices import CONVERSATION_PROMPT
 from ..storage.atomic_files import descriptor_of
+from .definition import Progress
 from .input_formats import INPUT_FORMATS, JSON_ARRAY, JSONL, TABLES, format_of
 from .input_rows import InputRows
 from .journal import Journal, is_journal_of, journal_path
@@ -22,7 +23,7 @@ from .lines import RequestReader
 from .model_fingerprint import fingerprint_of
 from .output_file import OutputFile, OutputStream, Sink
 from .results import AUTO, FORMATS, OPENAI, PLAIN
-from .run import Batch, Progress
+from .run import Batch
 from .spoken_lines import SpokenLines
 
 JsonObject = dict[str, Any]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..messages import LeapFunctionCall
-from .declaration import LeapFunction, LeapFunctionParameter
+from .declaration import LeapFunction
 from .parameter_types import (
     ArrayType,
     BooleanType,
@@ -15,6 +15,7 @@ from .parameter_types import (
     SchemaType,
     StringType,
 )
+from .parameters import LeapFunctionParameter
 from .parsers import HermesFunctionCallParser, LeapFunctionCallParser, LFMFunctionCallParser, parser_named
 
 __all__ = [

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..errors import LeapSerializationError
-from .parameter_types import JsonObject, LeapFunctionParameterType, SchemaType
+from .parameter_types import JsonObject
+from .parameters import LeapFunctionParameter, type_of_schema
 
 NAME = re.compile(r"\w[\w-]*(\.\w[\w-]*)*")
 """Names that models can write in a call: words with digits, underscores and hyphens, joined by dots."""
@@ -36,23 +37,6 @@ class Program(Protocol):
     def result(self, output: bytes, code: int, complaint: str, limit: int) -> str:
         """The result's text. Raises LeapToolError when the run failed; ``complaint`` is the end of its stderr."""
         ...
-
-
-@dataclass(frozen=True)
-class LeapFunctionParameter:
-    """One named parameter. An ``optional`` one may be left out of a call."""
-
-    name: str
-    type: LeapFunctionParameterType
-    description: str = ""
-    optional: bool = False
-
-    def to_json_object(self) -> JsonObject:
-        """The JSON schema of the parameter's value: the description, then the type's own keys."""
-        schema = self.type.to_json_object()
-        text = self.description or schema.get("description")
-        described: JsonObject = {} if text is None else {"description": text}
-        return described | {key: value for key, value in schema.items() if key != "description"}
 
 
 @dataclass(frozen=True)
@@ -106,9 +90,7 @@ class LeapFunction:
 
     @staticmethod
     def from_callable(function: Callable[..., Any], *, name: str | None = None) -> LeapFunction:
-        """Declare a Python function by its signature, annotations and docstring; see ``signatures.declare``."""
-        from .signatures import declare
-
+        """``declare``."""
         return declare(function, name=name)
 
     @staticmethod
@@ -141,6 +123,20 @@ class LeapFunction:
             raise LeapSerializationError(error.message, path=path, hint=error.hint) from None
 
 
+def declare(function: Callable[..., Any], *, name: str | None = None) -> LeapFunction:
+    """The declaration of a Python function.
+
+    A parameter's type is its annotation (none means any JSON value), its description what ``Annotated`` or the
+    docstring says (Google's, NumPy's or Sphinx's style). One with a default, or whose type admits None, is optional.
+    Raises LeapGeneratableSchematizationError for parameters that cannot be given by name or have no JSON schema.
+    """
+    from .signatures import read_signature
+
+    title = name or str(getattr(function, "__name__", type(function).__name__))
+    summary, parameters = read_signature(function, title)
+    return LeapFunction(title, summary, parameters, call=function)
+
+
 def _parameters(schema: JsonObject, path: str) -> list[LeapFunctionParameter]:
     if schema.get("type", "object") != "object":
         raise LeapSerializationError("the arguments of a function are an object", path=f"{path}.type")
@@ -158,29 +154,6 @@ def _parameters(schema: JsonObject, path: str) -> list[LeapFunctionParameter]:
             LeapFunctionParameter(name, kind, text if isinstance(text, str) else "", name not in required)
         )
     return parameters
-
-
-def type_of_schema(schema: JsonObject) -> LeapFunctionParameterType:
-    """One of the plain types where it says all that the schema says, else the schema itself."""
-    from . import parameter_types as types
-
-    kind = schema.get("type")
-    described = {key: schema[key] for key in ("description",) if isinstance(schema.get(key), str)}
-    plain: LeapFunctionParameterType | None = None
-    if kind == "array" and isinstance(schema.get("items"), dict):
-        plain = types.ArrayType(type_of_schema(schema["items"]), **described)
-    elif kind == "object" and isinstance(schema.get("properties"), dict):
-        properties = schema["properties"]
-        if all(isinstance(value, dict) for value in properties.values()) and isinstance(schema.get("required"), list):
-            inner = {name: type_of_schema(value) for name, value in properties.items()}
-            plain = types.ObjectType(inner, tuple(schema["required"]), **described)
-    elif kind in ("string", "number", "integer"):
-        values = tuple(schema["enum"]) if isinstance(schema.get("enum"), list) else None
-        simple = {"string": types.StringType, "number": types.NumberType, "integer": types.IntegerType}[kind]
-        plain = simple(values, **described)
-    elif kind in ("boolean", "null"):
-        plain = (types.BooleanType if kind == "boolean" else types.NullType)(**described)
-    return plain if plain is not None and plain.to_json_object() == schema else SchemaType(schema)
 
 
 def _object(value: object, path: str) -> JsonObject:

@@ -1,4 +1,4 @@
-"""A Python function's declaration, read from its signature, annotations and docstring."""
+"""A Python function's description and parameters, read from its signature, annotations and docstring."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 
 from ..errors import LeapGeneratableSchematizationError
 from ..schemas.python_types import optional_of, schema_of, without_annotations
-from .declaration import LeapFunction, LeapFunctionParameter, type_of_schema
+from .parameters import LeapFunctionParameter, type_of_schema
 
 GOOGLE_SECTION = re.compile(r"^(Args|Arguments|Parameters|Params):\s*$")
 GOOGLE_ENTRY = re.compile(r"^\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)$")
@@ -19,14 +19,8 @@ OTHER_SECTION = re.compile(r"^(Returns?|Yields?|Raises|Examples?|Notes?|See Also
 SPHINX_FIELD = re.compile(r"^:\w+[^:]*:")
 
 
-def declare(function: Callable[..., Any], *, name: str | None = None) -> LeapFunction:
-    """The declaration of a function.
-
-    A parameter's type is its annotation (none means any JSON value), its description what ``Annotated`` or the
-    docstring says (Google's, NumPy's or Sphinx's style). One with a default, or whose type admits None, is optional.
-    Raises LeapGeneratableSchematizationError for parameters that cannot be given by name or have no JSON schema.
-    """
-    title = name or str(getattr(function, "__name__", type(function).__name__))
+def read_signature(function: Callable[..., Any], title: str) -> tuple[str, list[LeapFunctionParameter]]:
+    """The description and the parameters of the function that errors call ``title``; see ``declaration.declare``."""
     try:
         signature = inspect.signature(function)
         hints = get_type_hints(function, include_extras=True)
@@ -59,7 +53,7 @@ def declare(function: Callable[..., Any], *, name: str | None = None) -> LeapFun
                 optional=inner is not None or parameter.default is not parameter.empty,
             )
         )
-    return LeapFunction(title, summary, parameters, call=function)
+    return summary, parameters
 
 
 def read_docstring(text: str) -> tuple[str, dict[str, str]]:

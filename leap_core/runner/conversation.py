@@ -13,7 +13,7 @@ from ..messages import ChatMessage, ChatMessageRole
 from ..options import GenerationOptions
 from ..responses import Complete, GenerationFinishReason, MessageResponse
 from .call_ids import CallIds
-from .contract import ModelRunner
+from .generator import Generator
 from .response_stream import ResponseStream
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ TURN_POLL_SECONDS = 0.05
 class Conversation:
     """Messages and functions over a runner. Safe to use from several threads; generations take turns."""
 
-    def __init__(self, model_runner: ModelRunner, history: Iterable[ChatMessage | Mapping[str, Any]] = ()) -> None:
+    def __init__(self, model_runner: Generator, history: Iterable[ChatMessage | Mapping[str, Any]] = ()) -> None:
         """``history``: messages, or objects of their JSON form."""
         self.model_runner = model_runner
         self._history = [message_of(message) for message in history]
@@ -169,7 +169,7 @@ def _function_of(value: LeapFunction | Callable[..., object]) -> LeapFunction:
     if isinstance(value, LeapFunction):
         return value
     if callable(value) and not isinstance(value, type):
-        from ..functions.signatures import declare
+        from ..functions.declaration import declare
 
         return declare(value)
     raise LeapOptionsError("function", f"{value!r} is neither a LeapFunction nor a Python function")

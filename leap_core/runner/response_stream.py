@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from ..responses import Complete, MessageResponse
-from .contract import Generation
+from .generator import Generation
 
 READER_POLL_SECONDS = 0.5
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from ..errors import LeapModelLoadingError, LeapModelNotFoundError
 from ..models.gguf.header import GGUFHeader, read_gguf_header
 from .tensor_file import TensorFile
-from .vocoder import Vocoder, is_merged
+from .vocoder import Vocoder
+from .vocoder_files import is_merged
 
 
 class OtherGenerationError(LeapModelLoadingError):

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from .tensor_file import TensorFile
-
-if TYPE_CHECKING:
-    from .vocoder import Vocoder
+from .vocoder_files import VocoderFiles
 
 LAYER = re.compile(r"depthformer\.layers\.(\d+)\.")
 MERGED_LAYER, SPLIT_LAYER = re.compile(r"lfm\.layers\.(\d+)\."), re.compile(r"blk\.(\d+)\.")
@@ -69,7 +66,7 @@ class DetokenizerShape:
         return next(heads for heads in self.attention if heads is not None)
 
 
-def depthformer_shape(vocoder: Vocoder) -> DepthformerShape:
+def depthformer_shape(vocoder: VocoderFiles) -> DepthformerShape:
     """Raises MisshapenError, or LeapModelLoadingError for a tensor that is missing."""
     file = vocoder.file
     layers, codebooks = _count(LAYER, file), _count(CODEBOOK, file)
@@ -105,7 +102,7 @@ def depthformer_shape(vocoder: Vocoder) -> DepthformerShape:
     return DepthformerShape(layers, width, feed_forward, attention, hidden, codebooks, codes)
 
 
-def detokenizer_shape(vocoder: Vocoder, codebooks: int) -> DetokenizerShape:
+def detokenizer_shape(vocoder: VocoderFiles, codebooks: int) -> DetokenizerShape:
     """Raises MisshapenError, or LeapModelLoadingError for a tensor that is missing."""
     file, name = vocoder.layers_file, vocoder.detokenizer_name
     rows, width = _matrix(vocoder.file, "emb.emb.weight")
@@ -133,7 +130,7 @@ def detokenizer_shape(vocoder: Vocoder, codebooks: int) -> DetokenizerShape:
     return shape
 
 
-def _layer_attention(vocoder: Vocoder, layer: int, width: int) -> Attention | None:
+def _layer_attention(vocoder: VocoderFiles, layer: int, width: int) -> Attention | None:
     file, name = vocoder.layers_file, vocoder.detokenizer_name
     if name(layer, "attn_q") not in file:
         return None
@@ -148,7 +145,7 @@ def _attention(width: int, head: int, kv_rows: int, name: str) -> Attention:
     return Attention(heads, kv_heads, head)
 
 
-def _check_detokenizer_layer(vocoder: Vocoder, layer: int, shape: DetokenizerShape) -> None:
+def _check_detokenizer_layer(vocoder: VocoderFiles, layer: int, shape: DetokenizerShape) -> None:
     width, heads = shape.width, shape.attention[layer]
     parts: dict[str, tuple[int, ...]] = {
         "attn_norm": (width,),

@@ -11,11 +11,10 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
-if TYPE_CHECKING:
-    from .hub import FakeHub, Fault, HubFile
+from .hub_content import Fault, HubContent, HubFile
 
 HUB, STORAGE = "hub", "storage"
 PIECE = 256 * 1024
@@ -30,7 +29,7 @@ class HubServer(ThreadingHTTPServer):
     block_on_close = False
     request_queue_size = 64
 
-    def __init__(self, hub: FakeHub, host: str, certificate: Path | None, key: Path | None) -> None:
+    def __init__(self, hub: HubContent, host: str, certificate: Path | None, key: Path | None) -> None:
         self.hub = hub
         self.host = host
         self.tls: ssl.SSLContext | None = None

@@ -1,0 +1,148 @@
+"""What a loaded model does with messages and texts: the part of the contract that every kind of runner implements."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..errors import LeapGenerationError, LeapOptionsError
+from ..messages import ChatMessage
+from ..options import GenerationOptions
+from ..options.adapters import LoraAdapter
+from ..responses import MessageResponse
+
+if TYPE_CHECKING:
+    from ..functions import LeapFunction
+    from .hidden_states import HiddenStates
+
+
+class Generation(ABC):
+    """One running generation: an iterator of responses that ends with Complete. Not shared between threads, except
+    for ``stop``."""
+
+    def __iter__(self) -> Iterator[MessageResponse]:
+        return self
+
+    @abstractmethod
+    def __next__(self) -> MessageResponse:
+        """The next response. Raises LeapGenerationError when the generation fails, StopIteration after Complete."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End within one token, from any thread. The iterator goes on to Complete with INTERRUPTED."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give the generation up and free its slot; nothing more is delivered. Harmless after the end."""
+
+
+@dataclass(frozen=True)
+class RenderedPrompt:
+    """A prompt as the model gets it: its whole text, special tokens spelled out, and its length in tokens."""
+
+    text: str
+    tokens: int
+
+
+class Generator(ABC):
+    """What a loaded model can do, conversations aside."""
+
+    @property
+    @abstractmethod
+    def model_id(self) -> str:
+        """The name of the model, for people and records."""
+
+    @property
+    @abstractmethod
+    def context_size(self) -> int:
+        """Most tokens of one conversation, prompt and answer together."""
+
+    @property
+    def speaks(self) -> bool:
+        """Whether the model can answer aloud, in AudioSamples; its system prompt makes it do so (``voices``)."""
+        return False
+
+    @abstractmethod
+    def start(
+        self,
+        messages: Sequence[ChatMessage],
+        functions: Sequence[LeapFunction] = (),
+        options: GenerationOptions | None = None,
+    ) -> Generation:
+        """Start generating the reply to ``messages``. Raises LeapGenerationPromptExceedContextLengthError before any
+        work is done, LeapSchemaError for an unusable constraint, LeapGenerationError after ``unload``."""
+
+    @abstractmethod
+    def start_text(self, text: str, options: GenerationOptions | None = None) -> Generation:
+        """Start going on from ``text`` as it stands: no chat template, and special tokens where it spells them.
+
+        Raises what ``start`` raises. Reasoning and calls are told from the reply's text as the options say.
+        """
+
+    @abstractmethod
+    def render(
+        self,
+        prompt: Sequence[ChatMessage] | str,
+        functions: Sequence[LeapFunction] = (),
+        options: GenerationOptions | None = None,
+    ) -> RenderedPrompt:
+        """The prompt that ``start`` would make of messages with these options, or ``start_text`` of a text. It may be
+        longer than the context. Generates nothing."""
+
+    @abstractmethod
+    def get_prompt_tokens_size(
+        self,
+        messages: Sequence[ChatMessage],
+        add_bos_token: bool = True,
+        functions: Sequence[LeapFunction] = (),
+    ) -> int:
+        """Tokens of the prompt that ``messages`` make, the opening of the reply included."""
+
+    def set_adapters(self, adapters: Sequence[LoraAdapter]) -> None:
+        """Compute later generations with these LoRA adapters, where their options name none; an empty list clears
+        them. Running generations go on with theirs. Raises LeapModelLoadingError for a file that does not fit the
+        model, and LeapGenerationError where the runner cannot have adapters."""
+        raise LeapGenerationError(
+            "a model in another process takes no adapters", hint="load the model into this process (--no-host)"
+        )
+
+    def hidden_states(self, text: str, adapters: Sequence[LoraAdapter] | None = None) -> HiddenStates:
+        """The model's hidden states for ``text`` as it stands: no chat template, the opening token that the model
+        wants. ``adapters`` None takes those that are set. Raises LeapGenerationError for a text longer than the
+        context, and where the runner has no hidden states to give."""
+        raise LeapGenerationError(
+            "a model in another process gives no hidden states", hint="load the model into this process (--no-host)"
+        )
+
+    async def hidden_states_async(self, text: str, adapters: Sequence[LoraAdapter] | None = None) -> HiddenStates:
+        """``hidden_states`` without blocking the event loop."""
+        import asyncio  # here, because every start of a command would pay for it
+
+        return await asyncio.to_thread(self.hidden_states, text, adapters)
+
+    def tokenize(self, text: str, *, parse_special: bool = False) -> list[int]:
+        """The tokens of a text; with ``parse_special`` special tokens where it spells them. Raises
+        LeapGenerationError where the runner cannot tell."""
+        raise LeapGenerationError(f"{self.model_id} cannot tell the tokens of a text")
+
+    def detokenize(self, tokens: Sequence[int]) -> str:
+        """The text of tokens. Raises LeapGenerationError where the runner cannot tell, LeapOptionsError for a number
+        that is no token of the model."""
+        raise LeapGenerationError(f"{self.model_id} cannot tell the text of tokens")
+
+    def infill_prompt(self, before: str, after: str) -> str:
+        """The text from which ``start_text`` fills in what stands between two texts. Raises LeapOptionsError for a
+        model that was not trained to fill in, and where the runner cannot tell."""
+        raise LeapOptionsError("suffix", f"{self.model_id} cannot fill in a text")
+
+    @abstractmethod
+    def unload(self) -> None:
+        """Free the model. Running generations end with LeapGenerationError. Harmless when repeated."""
+
+    async def unload_async(self) -> None:
+        """``unload`` without blocking the event loop."""
+        import asyncio  # here, because every start of a command would pay for it
+
+        await asyncio.to_thread(self.unload)
