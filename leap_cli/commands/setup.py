@@ -128,16 +128,13 @@ def _show_plan(output: Output, machine: Any, models: list[Any], suggested: Answe
 
 def _fetched(env: Environment, output: Output, reference: str) -> str | None:
     """The name of the model that is here now, a file's path for a file; None for none. Raises LeapError."""
-    from leap_core.errors import LeapModelNotDownloadedError, LeapNotFoundError
-    from leap_core.models.references.resolving import resolve_local
+    from leap_core.models.references.resolving import find_local
 
     if reference.lower() == NONE:
         return None
-    try:
-        found = resolve_local(reference, variables=env.variables, cwd=env.cwd)
-        return str((env.cwd / reference).absolute()) if os.path.exists(env.cwd / reference) else found.model_id
-    except (LeapModelNotDownloadedError, LeapNotFoundError):
-        pass
+    local = find_local(reference, variables=env.variables, cwd=env.cwd)
+    if local is not None:
+        return str((env.cwd / reference).absolute()) if os.path.exists(env.cwd / reference) else local.model_id
     from leap_core.models.download.download import Download, DownloadOptions
     from leap_core.models.hub.retries import DownloadStopped
 

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import LeapSerializationError
+from ..media.conversion import naming_source
+from ..media.fetching import read_file
 from ..messages import Audio, ChatMessageContent, Image
 
 JsonObject = dict[str, Any]
@@ -29,8 +31,7 @@ def take_media(fields: JsonObject, directory: Path) -> list[Image | Audio]:
             try:
                 media.append(_read(file, kind, directory))
             except LeapSerializationError as error:
-                message = error.message if isinstance(file, str) else f"{file['name']}: {error.message}"
-                raise LeapSerializationError(message, path=name, hint=error.hint) from None
+                raise LeapSerializationError(error.message, path=name, hint=error.hint) from None
     return media
 
 
@@ -92,15 +93,17 @@ def _is_file(value: object) -> bool:
 
 def _read(file: str | JsonObject, kind: type[Image] | type[Audio], directory: Path) -> Image | Audio:
     if isinstance(file, str):
-        return kind.from_file(directory / file)
-    try:
-        return kind(base64.b64decode(file["data"], validate=True))
-    except binascii.Error as error:
-        raise LeapSerializationError(f"not base64: {error}") from None
+        data = read_file(directory / file)
+        with naming_source(file):
+            return kind.from_bytes(data)
+    with naming_source(file["name"]):
+        try:
+            return kind(base64.b64decode(file["data"], validate=True))
+        except binascii.Error as error:
+            raise LeapSerializationError(f"not base64: {error}") from None
 
 
 def _content(file: str | JsonObject, kind: type[Image] | type[Audio], directory: Path) -> JsonObject:
     if isinstance(file, dict):
         return file
-    data = kind.from_file(directory / file).data
-    return {"name": file, "data": base64.b64encode(data).decode("ascii")}
+    return {"name": file, "data": base64.b64encode(_read(file, kind, directory).data).decode("ascii")}

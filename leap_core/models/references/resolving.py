@@ -81,13 +81,14 @@ def resolve_local(
     return _Resolver(os.environ if variables is None else variables, cwd).resolve(reference, quantization)
 
 
-def is_on_this_machine(reference: str, *, variables: Mapping[str, str] | None = None, cwd: Path | None = None) -> bool:
-    """Whether ``resolve_local`` finds files for the reference. Raises its other errors."""
+def find_local(
+    reference: str, *, variables: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> LocalModel | None:
+    """``resolve_local``, or None for a model that is not on this machine. Raises its other errors."""
     try:
-        resolve_local(reference, variables=variables, cwd=cwd)
+        return resolve_local(reference, variables=variables, cwd=cwd)
     except LeapModelNotFoundError:
-        return False
-    return True
+        return None
 
 
 def path_of(reference: str, *, variables: Mapping[str, str], cwd: Path) -> Path | None:
