@@ -160,7 +160,7 @@ def _check_adapters(load: JsonObject) -> list[Problem]:
             adapters_of([adapter])
             urlsplit(adapter["path"] if isinstance(adapter, dict) else adapter)
         except LeapOptionsError as error:
-            problems.append(Problem(f"{at}[{number}]", error.message.partition(": ")[2]))
+            problems.append(Problem(f"{at}[{number}]", error.reason))
         except ValueError as error:
             problems.append(Problem(f"{at}[{number}]", f"is no URL: {error}"))
     return problems
