@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from ..exit_codes import ExitCode
+from ..framework.aliases import renamed_option
 from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
 from ..framework.output import Output
@@ -19,10 +20,10 @@ from ..options.tasks import TaskInput, named_apart, read_inputs, read_task_of, t
 
 @leap_command("extract")
 @task_flags
-@click.option(
+@renamed_option(
     "--json-schema",
-    "--schema",
     "schema",
+    formerly=("--schema",),
     required=True,
     metavar="SCHEMA",
     help="Extract data of this schema: a file, JSON text, a saved name, or the shorthand 'name, age int'.",
@@ -32,7 +33,7 @@ from ..options.tasks import TaskInput, named_apart, read_inputs, read_task_of, t
     "images",
     multiple=True,
     metavar="FILE",
-    help="Extract from this picture; may be repeated; - reads stdin.",
+    help="Extract from this picture; - reads standard input.",
 )
 @click.option(
     "--format",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..exit_codes import ExitCode
+from ..framework.aliases import renamed_option
 from ..framework.click_classes import LeapGroup, leap_group
 from ..framework.environment import Environment
 from ..framework.interrupts import cancelling_on_interrupt
@@ -55,7 +56,14 @@ def command() -> None:
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path())
 @embedding_model_flag
 @click.option("--words-only", is_flag=True, help="Keep no vectors, so that searching finds words alone.")
-@click.option("--include", multiple=True, metavar="PATTERN", help="Read only files whose path fits, such as '*.md'.")
+@renamed_option(
+    "--files",
+    "include",
+    formerly=("--include",),
+    multiple=True,
+    metavar="PATTERN",
+    help="Read only files whose path fits, such as '*.md'.",
+)
 @click.option(
     "--chunk-tokens", type=int, default=256, show_default=True, help="Cut passages of at most this many tokens."
 )

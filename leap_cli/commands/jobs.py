@@ -77,7 +77,13 @@ def list_jobs(
 
 @command.command(short_help="Tell how jobs are doing.")
 @click.argument("ids", metavar="JOB...", nargs=-1, required=True, type=JobId())
-@click.option("-w", "--watch", is_flag=True, help="Go on until the jobs have ended, and tell every change.")
+@renamed_option(
+    "--follow",
+    "watch",
+    formerly=("--watch", "-w"),
+    is_flag=True,
+    help="Go on until the jobs have ended, and tell every change.",
+)
 @format_flag
 @click.pass_obj
 def status(env: Environment, /, ids: tuple[str, ...], watch: bool, format: str) -> None:

@@ -10,6 +10,7 @@ import click
 
 from ..completion.shell import SHELLS
 from ..exit_codes import ExitCode
+from ..framework.aliases import renamed_option
 from ..framework.click_classes import leap_command
 from ..framework.durations import seconds_of
 from ..framework.environment import Environment
@@ -50,8 +51,9 @@ class TimeOrNone(click.ParamType[str]):
     type=click.Choice([*SHELLS, NONE], case_sensitive=False),
     help="Have this shell complete leap with TAB.",
 )
-@click.option(
-    "--keep-warm",
+@renamed_option(
+    "--keep-alive",
+    formerly=("--keep-warm",),
     type=TimeOrNone(),
     metavar="TIME|none",
     help="Load the model now, and keep loaded models for this time without use; 0 is for ever.",
@@ -83,7 +85,7 @@ def command(env: Environment, /, yes: bool, dry_run: bool, format: str, **given:
     suggested = Answers(
         model=there.model or (best.name if best else NONE),
         completion=shell_in_use(env),
-        keep_warm=there.keep_warm or NONE,
+        keep_alive=there.keep_alive or NONE,
     )
     if dry_run:
         if output.format is Format.TEXT:
@@ -153,7 +155,7 @@ def _fetched(env: Environment, output: Output, reference: str) -> str | None:
 
 def _warm(env: Environment, output: Output, answers: Answers, model: str | None) -> None:
     """Load the model into the host, before anything is written: it may turn out that it cannot be loaded."""
-    if answers.keep_warm == NONE:
+    if answers.keep_alive == NONE:
         return
     from leap_core.host.client.lookup import keep_warm
 
@@ -165,7 +167,7 @@ def _warm(env: Environment, output: Output, answers: Answers, model: str | None)
         variables=env.variables,
         cwd=env.cwd,
         on_progress=lambda seconds: output.progress(f"loading {name} … {seconds:.0f} s"),
-        keep_alive=seconds_of(answers.keep_warm),
+        keep_alive=seconds_of(answers.keep_alive),
     )
     output.note(f"{held['model']} is warm")
 
@@ -178,9 +180,9 @@ def _write(env: Environment, output: Output, answers: Answers, model: str | None
     file = env.directories.config_file
     if model is not None and model != there.model:
         set_value(file, "default_model", model)
-    if answers.keep_warm != NONE and answers.keep_warm != there.keep_warm:
-        set_value(file, "keep_alive", answers.keep_warm)
-    elif answers.keep_warm == NONE and there.keep_warm is not None:
+    if answers.keep_alive != NONE and answers.keep_alive != there.keep_alive:
+        set_value(file, "keep_alive", answers.keep_alive)
+    elif answers.keep_alive == NONE and there.keep_alive is not None:
         unset_value(file, "keep_alive")
     if answers.completion != NONE:
         place = place_of(answers.completion, env)

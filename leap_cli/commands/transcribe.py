@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..exit_codes import ExitCode
+from ..framework.aliases import renamed_option
 from ..framework.click_classes import leap_command
 from ..framework.durations import Duration
 from ..framework.environment import Environment
 from ..framework.output import Output
 from ..input.media_files import STDIN, read_bytes, source_name
+from ..input.prompt import read_system
 from ..options.background import background_flags, policy_of, tell_id
 from ..options.loading import (
     host_for_job,
@@ -49,8 +51,14 @@ SUFFIXES = {"text": ".txt", "json": ".json", "srt": ".srt", "vtt": ".vtt"}
     metavar="PATH",
     help="Write the text to this file; that of several FILEs to this directory, each under its name.",
 )
-@click.option(
-    "--prompt", default="Perform ASR.", show_default=True, metavar="TEXT", help="Give the model this system prompt."
+@renamed_option(
+    "-s",
+    "--system",
+    formerly=("--prompt",),
+    default="Perform ASR.",
+    show_default=True,
+    metavar="TEXT",
+    help="Give the model this system prompt; @FILE reads it from a file.",
 )
 @click.option(
     "--piece-length",
@@ -82,7 +90,7 @@ def command(
     verbose: bool,
     format: str,
     target: str | None,
-    prompt: str,
+    system: str,
     piece_length: float,
     piece_seconds: float | None,
     max_tokens: int,
@@ -101,7 +109,7 @@ def command(
     longest = piece_length if piece_seconds is None else piece_seconds
     places = _places(env, files, target, format)
     loading = {"context_size": context_size, "cpu_threads": cpu_threads, "n_gpu_layers": n_gpu_layers}
-    request = {"prompt": prompt, "longest": longest, "max_tokens": max_tokens, "format": format}
+    request = {"prompt": read_system(system, env), "longest": longest, "max_tokens": max_tokens, "format": format}
     if background:
         settings = {**loading, **loading_fields(env)}
         _submit(env, output, files, places, model, settings, request, priority, job_retries)

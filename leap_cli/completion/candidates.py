@@ -258,7 +258,7 @@ BY_PLACE: dict[str, Source] = {
     "tools remove NAME": registered_tools,
     "help TOPIC|COMMAND": help_topics,
     "man COMMAND": top_commands,
-    "--keep-warm": warm_times,
+    "setup TIME|NONE": warm_times,
     "config get KEY": setting_keys,
     "config set KEY": setting_keys,
     "config unset KEY": setting_keys,

@@ -49,7 +49,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "leap download LFM2.5-350M:Q8_0 --dry-run",
         "leap download LiquidAI/LFM2-350M-GGUF:Q4_0 --background",
     ),
-    "index make": ("leap index make notes . --include '*.py' --words-only",),
+    "index make": ("leap index make notes . --files '*.py' --words-only",),
     "index list": ("leap index list",),
     "index info": ("leap index info notes --format json",),
     "index update": ("leap index update",),
@@ -142,7 +142,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "jobs prune": ("leap jobs prune --older-than 7d --dry-run",),
     "setup": (
         "leap setup --dry-run",
-        "leap setup --model none --completion none --keep-warm none",
+        "leap setup --model none --completion none --keep-alive none",
     ),
     "config set": (
         "leap config set options.generate.temperature 0.2",

@@ -30,8 +30,8 @@ def ask(
             answers["model"] = _ask_model(env, models, machine, suggested.model)
         if answers["completion"] is None:
             answers["completion"] = _ask_completion(env, suggested.completion)
-        if answers["keep_warm"] is None:
-            answers["keep_warm"] = _ask_keep_warm(env, suggested.keep_warm)
+        if answers["keep_alive"] is None:
+            answers["keep_alive"] = _ask_keep_alive(env, suggested.keep_alive)
     return Answers(**{name: answer or NONE for name, answer in answers.items()})
 
 
@@ -44,7 +44,7 @@ def describe(env: Environment, machine: Machine, there: SetUp) -> None:
     known = [
         f"model {there.model}" if there.model else "",
         f"completion in {', '.join(there.completion)}" if there.completion else "",
-        f"models stay warm for {there.keep_warm}" if there.keep_warm else "",
+        f"models stay warm for {there.keep_alive}" if there.keep_alive else "",
     ]
     output.note(f"set up already: {'; '.join(filter(None, known)) or 'nothing'}")
 
@@ -88,7 +88,7 @@ def _ask_completion(env: Environment, suggested: str) -> str:
     return _answer(env, question, "shell", suggested, read)
 
 
-def _ask_keep_warm(env: Environment, suggested: str) -> str:
+def _ask_keep_alive(env: Environment, suggested: str) -> str:
     def read(text: str) -> str:
         if text.lower() in ("n", "no", NONE):
             return NONE

@@ -15,26 +15,26 @@ NONE = "none"
 
 @dataclass(frozen=True)
 class Answers:
-    """``model``: a reference to a model, ``completion``: a shell, ``keep_warm``: a length of time as it was written;
+    """``model``: a reference to a model, ``completion``: a shell, ``keep_alive``: a length of time as it was written;
     each may be ``NONE``."""
 
     model: str
     completion: str
-    keep_warm: str
+    keep_alive: str
 
 
 @dataclass(frozen=True)
 class SetUp:
-    """``model``: the default model, ``completion``: the shells that complete leap, ``keep_warm``: how long models stay;
-    None where nothing is set."""
+    """``model``: the default model, ``completion``: the shells that complete leap, ``keep_alive``: how long models
+    stay; None where nothing is set."""
 
     model: str | None
     completion: tuple[str, ...]
-    keep_warm: str | None
+    keep_alive: str | None
 
     def record(self) -> dict[str, object]:
         """As it is printed."""
-        return {"model": self.model, "completion": list(self.completion) or None, "keep_warm": self.keep_warm}
+        return {"model": self.model, "completion": list(self.completion) or None, "keep_alive": self.keep_alive}
 
 
 def set_up_already(env: Environment) -> SetUp:

@@ -47,21 +47,21 @@ def test_a_pipe_is_told_what_to_give(leap, home):
     done = leap("setup", "--completion", "bash")
     assert (done.code, done.stdout) == (2, "")
     assert done.stderr.startswith(
-        "leap: error: leap setup asks at a terminal; in a script give --model, --keep-warm, or"
+        "leap: error: leap setup asks at a terminal; in a script give --model, --keep-alive, or"
     )
     assert done.stderr.count("\n") == 1 and not leap.home.exists() and not any(home.iterdir())
 
 
 def test_options_answer_and_again_nothing_changes(leap, home):
-    arguments = ("setup", "--model", "builtin", "--completion", "zsh", "--keep-warm", "none")
+    arguments = ("setup", "--model", "builtin", "--completion", "zsh", "--keep-alive", "none")
     done = leap(*arguments)
-    assert (done.code, done.stdout) == (0, "model       builtin\ncompletion  zsh\nkeep_warm   -\n")
+    assert (done.code, done.stdout) == (0, "model       builtin\ncompletion  zsh\nkeep_alive  -\n")
     assert 'leap: next: leap "' in done.stderr
     assert settings(leap) == 'default_model = "builtin"\n'
     line = (home / ".zshrc").read_text()
     assert "completion of leap" in line
     again = leap(*arguments, "--format", "json")
-    assert json.loads(again.stdout) == {"model": "builtin", "completion": ["zsh"], "keep_warm": None}
+    assert json.loads(again.stdout) == {"model": "builtin", "completion": ["zsh"], "keep_alive": None}
     assert (home / ".zshrc").read_text() == line and settings(leap) == 'default_model = "builtin"\n'
     assert "set up already: model builtin; completion in zsh" in leap("setup", "--dry-run").stderr
 
@@ -69,7 +69,7 @@ def test_options_answer_and_again_nothing_changes(leap, home):
 def test_none_leaves_the_model_and_takes_the_warmth(leap, home):
     leap.home.mkdir()
     (leap.home / "config.toml").write_text('# mine\ndefault_model = "builtin"\nkeep_alive = "5m"\n')
-    done = leap("setup", "--model", "none", "--completion", "none", "--keep-warm", "none")
+    done = leap("setup", "--model", "none", "--completion", "none", "--keep-alive", "none")
     assert done.code == 0 and settings(leap) == '# mine\ndefault_model = "builtin"\n'
     assert not any(home.iterdir())
 
@@ -89,9 +89,9 @@ def test_a_terminal_is_asked_until_the_answer_is_one(leap, home, hub):
 
 
 def test_only_what_is_not_given_is_asked(leap, home):
-    done = leap("setup", "--model", "none", "--keep-warm", "no", terminal=True, stdin_terminal=True)
-    assert done.code == 2 and "--keep-warm" in done.stderr
-    done = leap("setup", "--model", "none", "--keep-warm", "none", stdin="no\n", terminal=True, stdin_terminal=True)
+    done = leap("setup", "--model", "none", "--keep-alive", "no", terminal=True, stdin_terminal=True)
+    assert done.code == 2 and "--keep-alive" in done.stderr
+    done = leap("setup", "--model", "none", "--keep-alive", "none", stdin="no\n", terminal=True, stdin_terminal=True)
     assert done.code == 0 and "which model" not in done.stderr and "which shell" in done.stderr
 
 
@@ -112,7 +112,7 @@ def test_ctrl_c_in_the_download_sets_nothing_and_it_goes_on(leap, home, hub):
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
     threading.Thread(target=press, daemon=True).start()
-    arguments = ("setup", "--model", NAME, "--completion", "bash", "--keep-warm", "none")
+    arguments = ("setup", "--model", NAME, "--completion", "bash", "--keep-alive", "none")
     done = leap(*arguments)
     assert done.code == 130 and "nothing was set" in done.stderr
     assert settings(leap) == "" and not any(home.iterdir())
@@ -122,9 +122,9 @@ def test_ctrl_c_in_the_download_sets_nothing_and_it_goes_on(leap, home, hub):
 
 
 def test_a_model_that_cannot_be_had_sets_nothing(leap, home, hub):
-    done = leap("setup", "--model", "LFM2.5-1.2B-Instruct", "--completion", "bash", "--keep-warm", "none")
+    done = leap("setup", "--model", "LFM2.5-1.2B-Instruct", "--completion", "bash", "--keep-alive", "none")
     assert done.code == 4 and done.stderr.count("\n") == 1
-    done = leap("setup", "--model", "no-such-model", "--completion", "bash", "--keep-warm", "none")
+    done = leap("setup", "--model", "no-such-model", "--completion", "bash", "--keep-alive", "none")
     assert done.code == 2
     assert settings(leap) == "" and not any(home.iterdir())
 
@@ -175,5 +175,5 @@ def test_the_limit_of_a_container_counts(tmp_path):
 def test_setup_says_that_a_variable_wins(leap, home):
     leap.variables["LEAP_MODEL"] = "another"
     env = leap.environment("", terminal=False, stdin_terminal=False)
-    assert main(("setup", "--model", "builtin", "--completion", "none", "--keep-warm", "none"), env) == 0
+    assert main(("setup", "--model", "builtin", "--completion", "none", "--keep-alive", "none"), env) == 0
     assert isinstance(env.stderr, io.StringIO) and "$LEAP_MODEL names another" in env.stderr.getvalue()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 
 import pytest
@@ -11,6 +12,100 @@ from leap_cli.framework.option_defaults import options_of
 from leap_cli.help.words import WORDS
 
 OPTIONS = [(path, option) for path, command in commands() for option in options_of(command) if not option.hidden]
+MEANINGS = {
+    "--all": r"every |all ",
+    "--audio": r"sound",
+    "--background": r"in the background",
+    "--batch-size": r"prompt tokens in one step",
+    "--choices": r"these (texts|answers)",
+    "--chat-template": r"chat template",
+    "--context-size": r"prompt and answer together",
+    "--continue": r"last session",
+    "--count": r"N answers",
+    "--dry-run": r"and (generate|fetch|remove|do) nothing",
+    "--errors": r"failed",
+    "--file": r"this file",
+    "--files": r"whose path fits",
+    "--follow": r"Go on (printing )?until",
+    "--force": r"again",
+    "--format": r"(Print|Write) ",
+    "--gpu-layers": r"GPU",
+    "--grammar": r"grammar",
+    "--host": r"keeps warm",
+    "--image": r"picture",
+    "--install": r"where (the shell|man) finds",
+    "--job-retries": r"failed job again",
+    "--json-schema": r"of this schema",
+    "--keep-alive": r"this time without use",
+    "--kind": r"this kind|what the texts are",
+    "--limit": r"at most this many (passages|sessions|jobs|\w+)",
+    "--lora": r"LoRA",
+    "--max-tokens": r"after this many tokens",
+    "--mmproj": r"projector",
+    "--model": r"[Tt]his (embedding )?model",
+    "--older-than": r"this time|longer ago",
+    "--output": r"[Ww]rite ",
+    "--param": r"variable",
+    "--play": r"[Pp]lay",
+    "--port": r"port",
+    "--priority": r"lower priority",
+    "--prompt-cache": r"state after long prompts",
+    "--prompt-cache-size": r"state on disk",
+    "--quant": r"quantization",
+    "--queue": r"requests wait",
+    "--quiet": r"no summary",
+    "--raw": r"without the chat template",
+    "--regex": r"regular expression",
+    "--replace": r"[Rr]eplace ",
+    "--rerank": r"anew",
+    "--retries": r"failures in a row",
+    "--save": r"as a session",
+    "--seed": r"with this seed",
+    "--session": r"session of this name",
+    "--slots": r"answers at once",
+    "--speak": r"answer aloud",
+    "--stall": r"silent",
+    "--state": r"in this state",
+    "--stats": r"token counts and speed",
+    "--stop": r"before this text",
+    "--stream": r"as (it|they) comes?",
+    "--strict": r"rather than|unless all",
+    "--system": r"this system prompt",
+    "--temperature": r"[Rr]andomness",
+    "--template": r"saved",
+    "--think": r"reason",
+    "--threads": r"this many (CPU )?threads",
+    "--timeout": r"(at most )?this long",
+    "--tool": r"this tool",
+    "--tools-file": r"tools|functions",
+    "--verbose": r"log",
+    "--yes": r"without asking|do not ask",
+}
+"""What each name means, as the words that every command uses to explain it."""
+ALONE = {
+    *(
+        "--background",
+        "--batch-size",
+        "--continue",
+        "--dry-run",
+        "--files",
+        "--follow",
+        "--job-retries",
+        "--keep-alive",
+    ),
+    *("--mmproj", "--older-than", "--priority", "--prompt-cache", "--quant", "--queue", "--raw", "--retries", "--seed"),
+    *("--slots", "--stall", "--state", "--stats", "--stop", "--system", "--timeout", "--yes"),
+}
+"""Names whose words no other option may use: the same thing would have a second name."""
+NOT_MEANT = {
+    ("--slots", "--concurrency"),  # lines of a batch, whatever runs them
+    ("--older-than", "--keep-alive"),
+    ("--older-than", "--stall"),
+    ("--quant", "--name"),
+    ("--yes", "--allow-tool"),  # everything, and one tool by its name
+}
+"""Pairs that share words and mean different things."""
+
 OTHER_KINDS = {"--file", "--tools-file", "--output", "--system", "--schema", "-f", "-o", "--chat-template"}
 """Names whose values are paths or texts that click types differently; what they mean is the same."""
 
@@ -21,6 +116,28 @@ def test_a_name_takes_the_same_kind_of_value_everywhere():
         for name in option.opts:
             kinds[name].add("flag" if option.is_flag else option.type.name.removesuffix(" range"))
     assert {name: found for name, found in kinds.items() if len(found) > 1 and name not in OTHER_KINDS} == {}
+
+
+def test_the_help_of_a_name_tells_the_same_meaning_everywhere():
+    for path, option in OPTIONS:
+        for name in option.opts:
+            words = MEANINGS.get(name)
+            assert words is None or re.search(words, option.help or ""), (
+                f"{path} {name}: {option.help!r} lacks {words!r}"
+            )
+
+
+def test_no_meaning_has_a_second_name():
+    for path, option in OPTIONS:
+        long_name = next((name for name in option.opts if name.startswith("--")), "")
+        for name in ALONE - {long_name}:
+            again = re.search(MEANINGS[name], option.help or "")
+            assert not again or (name, long_name) in NOT_MEANT, f"{path} {long_name} says what {name} means"
+
+
+def test_every_word_is_of_an_option():
+    names = {name for _, option in OPTIONS for name in (*option.opts, *option.secondary_opts)}
+    assert set(MEANINGS) <= names and set(WORDS) <= names and set(MEANINGS) >= ALONE
 
 
 def test_a_short_name_stands_for_one_long_name():
@@ -57,6 +174,11 @@ def test_every_name_of_several_commands_has_one_meaning():
         "generate --schema 'a int' --tools x.py --help",
         "tools call calculate --allow --help",
         "jobs worker --stop --help",
+        "jobs status -w --watch --help",
+        "index make --include *.py --help",
+        "transcribe --prompt x --help",
+        "extract --schema a --help",
+        "setup --keep-warm 5m --help",
     ],
 )
 def test_former_spellings_are_still_taken(leap, line):
