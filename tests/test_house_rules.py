@@ -39,3 +39,11 @@ def test_no_decision_hangs_on_the_wording_of_an_error():
             texts = [ast.unparse(each) for each in node.comparators]
             read += [where for text in texts if text.endswith(("error.message", "error.hint", "error.problems"))]
     assert read == []
+
+
+def test_no_file_is_longer_than_four_hundred_lines():
+    folders = ("leap_core", "leap_cli", "jobs", "tests", "benchmarks", "scripts")
+    lengths = {
+        path: len(path.read_text("utf-8").splitlines()) for each in folders for path in (ROOT / each).rglob("*.py")
+    }
+    assert {str(path.relative_to(ROOT)): length for path, length in lengths.items() if length > 400} == {}

@@ -13,7 +13,11 @@ from typing import Any
 
 import pytest
 
+from jobs.client import JobsClient
+
+from . import processes
 from .machines import Machine
+from .waiting import until
 
 
 @contextmanager
@@ -88,3 +92,15 @@ def machines(tmp_path: Path, jobs_url: str) -> Iterator[Callable[..., Machine]]:
     for machine in made:
         print(machine.home.name, machine.log[-2000:])  # shown when the test fails
         machine.stop()
+
+
+@pytest.fixture
+def jobs(leap_home):
+    with JobsClient() as client:
+        yield client
+        for job in client.list():  # shown when a test fails
+            print(job.id, job.state.value, job.attempt, job.failures, job.error)
+        if client.configuration.worker_log.exists():
+            print(client.configuration.worker_log.read_text()[-4000:])
+        client.stop_worker()
+    until(lambda: not processes.of_home(leap_home))  # no process is left behind

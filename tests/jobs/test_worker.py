@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -18,19 +17,15 @@ from dataclasses import replace
 import pytest
 
 from jobs.client import JobsClient, Policy
-from jobs.configuration import JobsConfiguration
 from jobs.keeper.starting import is_running
 from jobs.table.job import State
 from jobs.table.table import NewJob, Table
 from jobs.worker import outcomes
 from jobs.worker.model_processes import ModelProcess
-from jobs.worker.shift import LOCAL_SWEEP_SECONDS as SWEEP_SECONDS
-from jobs.worker.worker import Worker
 from leap_core.batch.settings import BatchSettings
 from leap_core.builtin import model_path
 from leap_core.errors import LeapSerializationError, LeapUnavailableError
 from leap_core.options import GenerationOptions
-from leap_core.storage.locks import locked
 
 from . import processes
 from .torture import ROOT
@@ -43,18 +38,6 @@ pytestmark = [
 
 ENDLESS = GenerationOptions(temperature=0.0, logit_bias={2: -1e9, 7: -1e9})
 """No end of the answer before the context is full."""
-
-
-@pytest.fixture
-def jobs(leap_home):
-    with JobsClient() as client:
-        yield client
-        for job in client.list():  # shown when a test fails
-            print(job.id, job.state.value, job.attempt, job.failures, job.error)
-        if client.configuration.worker_log.exists():
-            print(client.configuration.worker_log.read_text()[-4000:])
-        client.stop_worker()
-    until(lambda: not processes.of_home(leap_home))  # no process is left behind
 
 
 def running_with_output(jobs: JobsClient, id: str):
@@ -254,62 +237,6 @@ def test_messages_that_come_twice_run_a_job_once(jobs):
     assert [e.value["type"] for e in jobs.events(id)].count("complete") == 1
 
 
-def test_two_workers_of_one_directory_are_one(jobs, leap_home):
-    from jobs.keeper.starting import start_worker
-
-    first = jobs.start_worker()["pid"]
-    for _ in range(3):
-        start_worker(jobs.configuration)
-    until(lambda: processes.named(leap_home, "jobs.worker") == [first])
-    assert jobs.worker()["pid"] == first
-
-
-def test_a_worker_that_came_second_ends_with_the_first(leap_home, monkeypatch):
-    """It was started while the first was not seen yet, and would stay behind when that one is stopped."""
-    monkeypatch.setattr("jobs.worker.worker.LOCK_SECONDS", 60.0)
-    second = Worker(JobsConfiguration.from_environment())
-    with locked(second.configuration.worker_lock):
-        second.configuration.worker_state.write_text("{}", encoding="utf-8")
-        thread = threading.Thread(target=second.run)
-        thread.start()
-        until(lambda: second._met_another)
-        second.configuration.worker_state.unlink()  # as a worker does before it gives the lock back
-    thread.join(60)
-    try:
-        assert not thread.is_alive()
-    finally:
-        second.stop.set()
-        thread.join()
-
-
-def test_a_worker_started_after_one_that_was_killed_stays(leap_home, monkeypatch):
-    """The killed one left its state file, and whoever asks whether a worker runs holds the lock for a moment."""
-    monkeypatch.setattr("jobs.worker.worker.LOCK_SECONDS", 60.0)
-    worker = Worker(JobsConfiguration.from_environment())
-    thread = threading.Thread(target=worker.run)
-    with locked(worker.configuration.worker_lock):
-        worker.configuration.worker_state.write_text('{"pid": 1}', encoding="utf-8")
-        thread.start()
-        until(lambda: worker._met_another)
-    try:
-        until(lambda: json.loads(worker.configuration.worker_state.read_text(encoding="utf-8"))["pid"] == os.getpid())
-        assert thread.is_alive()
-    finally:
-        worker.stop.set()
-        thread.join()
-
-
-def test_a_worker_in_the_foreground_stays_without_work(jobs, leap_home):
-    leap_home.mkdir(parents=True, exist_ok=True)
-    (leap_home / "config.toml").write_text("[jobs]\nidle_minutes = 0.001\n")
-    command = [sys.executable, "-m", "leap_cli", "jobs", "worker", "--foreground"]
-    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as worker:
-        until(lambda: is_running(jobs.configuration))
-        time.sleep(2.5 * SWEEP_SECONDS)
-        assert worker.poll() is None
-        worker.terminate()
-
-
 def test_models_are_run_without_modules_from_the_current_directory(leap_home, tmp_path, monkeypatch):
     leap_home.mkdir(parents=True, exist_ok=True)
     (tmp_path / "json.py").write_text("raise SystemExit(3)")
@@ -317,29 +244,6 @@ def test_models_are_run_without_modules_from_the_current_directory(leap_home, tm
     process = ModelProcess("me", leap_home)
     process.close()
     assert process.code == 0
-
-
-def test_a_worker_without_work_ends_by_itself_and_leaves_no_lock(jobs, leap_home):
-    leap_home.mkdir(parents=True, exist_ok=True)
-    (leap_home / "config.toml").write_text("[jobs]\nidle_minutes = 0.001\n")
-    id = jobs.generate("Hi", options=GenerationOptions(max_tokens=2))
-    jobs.wait(id)
-    until(lambda: not is_running(jobs.configuration))
-    assert not jobs.configuration.worker_state.exists()
-    again = jobs.generate("Hi", options=GenerationOptions(max_tokens=2))
-    assert jobs.wait(again).state is State.SUCCEEDED
-
-
-def test_whoever_asks_after_a_worker_was_killed_starts_another(jobs, leap_home):
-    (id,) = jobs.table.add([NewJob("generate", {"model": "builtin", "messages": [{"role": "user", "content": "Hi"}]})])
-    jobs.ensure_worker_for_unfinished()
-    assert not is_running(jobs.configuration), "a worker that was stopped stays so"
-    jobs.configuration.worker_state.parent.mkdir(parents=True, exist_ok=True)
-    jobs.configuration.worker_state.write_text(
-        '{"pid": 1}', encoding="utf-8"
-    )  # which only one that was killed leaves behind
-    jobs.ensure_worker_for_unfinished()
-    until(lambda: jobs.table.get(id).state is State.SUCCEEDED)
 
 
 def test_what_cannot_get_better_is_not_tried_again(jobs):
@@ -391,19 +295,6 @@ def test_a_process_that_hangs_is_killed_when_its_job_is_cancelled(jobs, leap_hom
     running_with_output(jobs, id)
     os.kill(processes.named(leap_home, "jobs.worker.model_process")[0], signal.SIGSTOP)
     assert jobs.cancel(id).state is State.CANCELLED and jobs.events(id)
-
-
-def test_a_worker_whose_directory_is_removed_ends(jobs, leap_home):
-    jobs.start_worker()
-    jobs.table.close()
-
-    def removed() -> bool:  # the worker may be writing there
-        shutil.rmtree(leap_home, ignore_errors=True)
-        return not leap_home.exists()
-
-    until(removed)
-    until(lambda: not processes.of_home(leap_home))
-    jobs.__init__()
 
 
 def test_a_killed_host_costs_one_attempt(jobs, leap_home):

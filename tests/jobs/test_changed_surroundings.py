@@ -1,0 +1,108 @@
+"""What jobs depend on changes or is away: their input and output, their model, the server of their queues."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from jobs.client import JobsClient, Policy
+from jobs.queue import Queues
+from jobs.table.job import State
+from jobs.table.table import NewJob
+from leap_core.batch.settings import BatchSettings
+from leap_core.builtin import model_path
+from leap_core.errors import LeapUnavailableError
+from leap_core.storage.locks import locked
+
+from .test_faults import SHORT, configure
+from .waiting import until
+
+pytestmark = [
+    pytest.mark.skipif(not model_path().is_file(), reason="the built-in model has not been trained yet"),
+    pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"),
+]
+
+
+def test_a_batch_whose_output_is_in_use_waits_and_uses_up_no_retry(jobs, tmp_path, monkeypatch):
+    (tmp_path / "in.jsonl").write_text('{"prompt": "Hello"}\n')
+    settings = BatchSettings("in.jsonl", "out.jsonl", model="builtin", options={"max_tokens": 2})
+    with locked(tmp_path / "out.jsonl.journal"):
+        id = jobs.batch(settings, policy=Policy(retries=0), cwd=tmp_path)
+        until(lambda: any("waiting for another batch" in event.value["message"] for event in jobs.events(id)))
+        assert jobs.get(id).state is State.RUNNING
+    ended = jobs.wait(id, 60)
+    assert (ended.state, ended.attempt, ended.failures) == (State.SUCCEEDED, 1, 0)
+
+
+def test_a_job_is_answered_by_the_model_that_lies_there_now(jobs, tmp_path):
+    model = tmp_path / "m.gguf"
+    shutil.copy(model_path(), model)
+    assert jobs.wait(jobs.generate("Hi", model=str(model), options=SHORT), 60).state is State.SUCCEEDED
+    replaced = tmp_path / "new.gguf"
+    replaced.write_bytes(b"GGUF is not what follows")
+    os.replace(replaced, model)
+    ended = jobs.wait(jobs.submit([NewJob("generate", jobs.list(limit=1)[0].parameters)])[0], 60)
+    assert ended.state is State.FAILED, "the old model answered"
+
+
+def test_a_batch_whose_input_changed_after_its_submission_is_refused(jobs, tmp_path):
+    source = tmp_path / "in.jsonl"
+    source.write_text("".join(f'{{"prompt": "Say {n}", "max_tokens": 2}}\n' for n in range(3)))
+    settings = BatchSettings("in.jsonl", "out.jsonl", model="builtin")
+    id = jobs.batch(settings, policy=Policy(delay=1.0), cwd=tmp_path)
+    source.write_text('{"prompt": "something else"}\n')
+    ended = jobs.wait(id, 60)
+    assert ended.state is State.FAILED and "changed since the batch was submitted" in ended.error["message"]
+
+
+def test_lines_from_a_pipe_are_kept_until_the_job_is_removed(leap_home, tmp_path):
+    with JobsClient(autostart=False) as client:
+        settings = BatchSettings("-", str(tmp_path / "out.jsonl"), model="builtin")
+        id = client.batch(settings, rows=[b'{"prompt": "Hello"}\n'])
+        kept = Path(client.get(id).parameters["kept"])
+        assert kept.read_bytes() == b'{"prompt": "Hello"}\n'
+        client.cancel(id)
+        client.remove(id)
+        assert not kept.exists()
+
+
+def test_lines_of_a_submission_that_fails_are_not_left_behind(leap_home, tmp_path, monkeypatch):
+    with JobsClient(autostart=False) as client:
+        monkeypatch.setattr(client.table, "add", lambda _jobs: 1 / 0)
+        settings = BatchSettings("-", str(tmp_path / "out.jsonl"), model="builtin")
+        with pytest.raises(ZeroDivisionError):
+            client.batch(settings, rows=[b'{"prompt": "Hello"}\n'])
+        assert list(client.configuration.inputs.iterdir()) == []
+
+
+def test_a_server_of_queues_that_is_away_costs_no_job_and_shows_no_password(leap_home, capfd):
+    pytest.importorskip("psycopg")
+    configure(leap_home, 'queue_url = "postgresql://me:geheim@127.0.0.1:9/leap"\n')
+    with JobsClient() as client:
+        id = client.generate("Hi", options=SHORT)
+        assert client.wait(id, 60).state is State.SUCCEEDED
+        with pytest.raises(LeapUnavailableError) as refused:
+            client._open_queues().send([(id, 1, "generate", 0)])
+        client.stop_worker()
+        written = client.configuration.worker_log.read_text()
+    assert "geheim" not in str(refused.value) + written + "".join(capfd.readouterr())
+    assert len(written) < 5_000
+
+
+def test_two_directories_with_one_queue_hear_their_own_messages_only(tmp_path):
+    url = f"sqlite:///{tmp_path / 'shared.db'}"
+    woken: list[str] = []
+    one = Queues(tmp_path / "a.db", url, table_id="one", wake=lambda kind: woken.append(kind))
+    two = Queues(tmp_path / "b.db", url, table_id="two")
+    two.send([("x", 1, "generate", 0)])
+    one.drain()
+    assert woken == [] and two.pending() == {"x.1"}
+    one.send([("y", 1, "batch", 0)])
+    one.drain()
+    assert woken == ["batch"]
+    one.close()
+    two.close()
