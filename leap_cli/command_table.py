@@ -41,6 +41,7 @@ COMMANDS = {
     "templates": TableEntry("leap_cli.commands.templates", "Save prompts and options under a name.", BUILD),
     "sessions": TableEntry("leap_cli.commands.sessions", "Find, show, name and remove kept conversations.", WORK),
     "export": TableEntry("leap_cli.commands.export", "Export conversations as JSON, JSONL or Markdown.", WORK),
+    "log": TableEntry("leap_cli.commands.log", "List and find logged prompts and answers.", WORK),
     "jobs": TableEntry("leap_cli.commands.jobs", "Watch, cancel and retry work in the background.", WORK),
     "setup": TableEntry("leap_cli.commands.setup", "Choose a model, completion and warmth in one go.", SETUP),
     "config": TableEntry("leap_cli.commands.config", "Show and change settings, and where they come from.", SETUP),

@@ -2,6 +2,7 @@
 
 default_model = "LFM2.5-1.2B-Instruct"      # what is loaded when a command names no model
 keep_alive = "10m"                           # how long ``leap load`` keeps a model without use
+log = true                                   # keep prompts and answers for ``leap log``
 queue_url = "sqlite:///queue.db"             # in the data directory; or redis://…, postgresql://…
 jobs_url = "postgresql://…"                  # table and queue of jobs on a server that several machines share
 [jobs]
@@ -24,7 +25,7 @@ from typing import Any
 
 from .errors import LeapOptionsError, LeapSerializationError
 
-KEYS = ("default_model", "keep_alive", "queue_url", "jobs_url", "jobs", "tools", "options")
+KEYS = ("default_model", "keep_alive", "log", "aliases", "queue_url", "jobs_url", "jobs", "tools", "options")
 """What may stand at the top of the file."""
 JOBS_AT_ONCE = {"download": 2, "generate": 4, "batch": 1}
 """Defaults of ``jobs.download`` and so on, by kind of job."""

@@ -39,7 +39,7 @@ LEVELS = {
         loading
         in_process models.maintenance
         batch engine models.download search speech
-        anthropic llama host.client tasks tools sessions testing models.references transcription
+        anthropic llama host.client tasks tools sessions prompt_log testing models.references transcription
         constraints chat_format openai runner models.store models.trial
         functions models.manifests speech.spoken_file
         options responses

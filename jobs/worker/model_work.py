@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
 from leap_core.opening import HostUse, open_runner
 from leap_core.options import ModelLoadingOptions
+from leap_core.prompt_log.setting import logged
 from leap_core.runner.contract import ModelRunner
 
 from ..configuration import JobsConfiguration
@@ -66,7 +67,7 @@ class ModelWork:
 
     def _task(self, job: Job) -> partial[Ending]:
         host = HostUse.USE if job.parameters.get("host", True) else HostUse.NEVER
-        opening = partial(open_runner, host=host, variables=variables_of(job.parameters), on_warning=log)
+        opening = partial(_open_logged, host=host, variables=variables_of(job.parameters), kind=job.kind)
         if job.kind == SHARD:
             from .shards import shard
 
@@ -75,3 +76,11 @@ class ModelWork:
         if job.kind == BATCH:
             return partial(batch, open_model=opening)
         return partial(generate, load=partial(self._models.lend, open_model=opening))
+
+
+def _open_logged(
+    reference: str, options: ModelLoadingOptions, *, host: HostUse, variables: Mapping[str, str], kind: str
+) -> ModelRunner:
+    """The model, with what is asked of it in the log of this process's user while that is on."""
+    runner = open_runner(reference, options, host=host, variables=variables, on_warning=log)
+    return logged(runner, f"job {kind}", variables, log)

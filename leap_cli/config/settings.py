@@ -161,6 +161,7 @@ class Effective:
 GENERAL = (
     Setting("default_model", "The model that is used when a command names none.", Text(), "builtin", "LEAP_MODEL"),
     Setting("keep_alive", "How long `leap load` keeps a model without use, such as 10m.", LengthOfTime(), "10m"),
+    Setting("log", "Keep prompts and answers for `leap log`.", click.BOOL, False, "LEAP_LOG"),
     Setting(
         "queue_url",
         "Where jobs queue, such as redis://localhost; a file of leap's own by default.",

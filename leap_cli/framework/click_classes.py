@@ -159,7 +159,16 @@ class LeapGroup(LeapCommand, click.Group):
         """Alone it lists what it is about; where there is nothing to list it shows its help."""
         if not args and ctx.parent is not None and not ctx.resilient_parsing:
             args = ["list"] if "list" in self.commands else ["--help"]
+        elif self._begins_with_option_of_list(ctx, args):
+            args = ["list", *args]
         return super().parse_args(ctx, args)
+
+    def _begins_with_option_of_list(self, ctx: click.Context, args: list[str]) -> bool:
+        """``leap log --limit 5`` is ``leap log list --limit 5``."""
+        if ctx.parent is None or ctx.resilient_parsing or "list" not in self.commands or not args:
+            return False
+        own = [name for option in self.get_params(ctx) for name in option.opts]
+        return args[0].startswith("-") and args[0] not in own
 
 
 class CommandTable(LeapGroup):

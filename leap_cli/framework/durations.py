@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import time
+from datetime import datetime
 
 import click
 
@@ -62,3 +64,24 @@ class Duration(click.ParamType[float]):
         if not self._shortest <= seconds <= self._longest:
             self.fail(f"{value} is not from {in_words(self._shortest)} to {in_words(self._longest)}", param, ctx)
         return seconds
+
+
+class Since(click.ParamType[float]):
+    """An option's value in seconds since 1970: so long ago (``2h``, ``7d``), or a date (``2026-11-20``, with a time if
+    wanted)."""
+
+    name = "since"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        try:
+            return time.time() - seconds_of(str(value))
+        except ValueError:
+            pass
+        try:
+            return datetime.fromisoformat(str(value)).timestamp()
+        except (ValueError, OSError, OverflowError):
+            self.fail(
+                f"{value!r} is neither a length of time such as 2h or 7d nor a date such as 2026-11-20", param, ctx
+            )

@@ -125,6 +125,16 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "templates show": ("leap templates show capital --format json",),
     "templates edit": ("EDITOR=true leap templates edit capital",),
     "templates remove": ("leap templates remove capital",),
+    "log on": ("leap log on",),
+    "log status": ("leap generate 'Say hello.' && leap log status",),
+    "log list": (
+        "leap log list --since 7d",
+        "leap generate --json-schema 'age int' 'Ada is 36.' && leap log list --data --json-schema 'age int'",
+    ),
+    "log show": ("leap log show", "leap log show 1 --format json"),
+    "log search": ("leap log search hello",),
+    "log off": ("leap log off",),
+    "log clear": ("leap log clear --yes",),
     "jobs wait": ("leap jobs wait \"$(leap generate --background 'Say hello.')\"",),
     "jobs list": (
         "leap jobs list --state succeeded",

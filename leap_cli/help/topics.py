@@ -15,6 +15,7 @@ TOPICS = {
     "one-shot": "One prompt: files, saved prompts, raw prompts, several answers",
     "chat": "Conversations at a terminal and in a pipe",
     "sessions": "Conversations that are kept, found and continued",
+    "log": "A record of every prompt, for those who want one",
     "schemas": "Answers with a shape: JSON schemas, choices, expressions",
     "tasks": "Extract, translate, summarize, redact, classify, decide",
     "tools": "Functions and commands that a model may call",

@@ -94,6 +94,7 @@ WORDS: dict[str, str] = {
     "--session": "the session to go on with or to begin",
     "--show-calls": "show calls of tools and their results",
     "--skip-invalid": "leave out lines that cannot be used",
+    "--since": "only what is not older",
     "--slots": "requests of a model at once",
     "--speak": "answer aloud, into this file",
     "--stall": "how long a connection may be silent",

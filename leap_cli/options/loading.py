@@ -113,7 +113,7 @@ def warm_or_load(env: Environment, reference: str, options: ModelLoadingOptions,
     context = click.get_current_context(silent=True)
     use_host = context.meta.get(USE_HOST) if context is not None else None
     host = HostUse.DEMAND if use_host else HostUse.NEVER if quiet or use_host is False else HostUse.USE
-    return open_runner(
+    runner = open_runner(
         reference,
         options,
         host=host,
@@ -122,6 +122,16 @@ def warm_or_load(env: Environment, reference: str, options: ModelLoadingOptions,
         on_warning=Output(env).warning,
         load=partial(_load_here, env),
     )
+    return _logged(env, runner, "leap" if context is None else context.command_path.partition(" ")[2])
+
+
+def _logged(env: Environment, runner: ModelRunner, command: str) -> ModelRunner:
+    """The runner, with what is asked of it in the log where the user wants that."""
+    from leap_core.prompt_log.setting import log_is_on, logged
+
+    if not log_is_on(env.directories, env.variables):
+        return runner
+    return logged(runner, command, env.variables, Output(env).warning)
 
 
 def host_for_job() -> bool:

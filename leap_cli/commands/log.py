@@ -1,0 +1,246 @@
+"""``leap log``: prompts and answers that were logged, listed, shown, found and forgotten."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..display.log import listed, record_of, text_of_entry
+from ..exit_codes import ExitCode
+from ..framework.click_classes import leap_group
+from ..framework.confirmation import confirm_removal, removal_flags
+from ..framework.durations import Duration, Since
+from ..framework.environment import Environment
+from ..framework.output import Format, Output
+from ..framework.sizes import in_bytes
+from ..options.output_format import format_flag
+from ..options.value_types import ModelName
+
+if TYPE_CHECKING:
+    from leap_core.prompt_log.log import PromptLog
+
+SHOWN = 20
+"""Entries that are listed where nothing else is said."""
+
+limit_flag = click.option(
+    "--limit", type=click.IntRange(1), metavar="N", help=f"List at most this many entries, {SHOWN} by default."
+)
+model_flag = click.option(
+    "-m", "--model", type=ModelName(), metavar="MODEL", help="List what models answered whose names begin so."
+)
+since_flag = click.option(
+    "--since", type=Since(), metavar="TIME", help="List what was asked in the last 2h or 7d, or since a date."
+)
+json_flag = click.option("--json", "as_json", is_flag=True, hidden=True, help="Print json: the same as --format json.")
+
+
+@leap_group("log")
+def command() -> None:
+    """Prompts and answers that were logged: every one, of all commands, since leap log on. Off unless turned on.
+
+    An entry is called by its number.
+    """
+
+
+@command.command("list", short_help="List what was asked, newest first.")
+@limit_flag
+@model_flag
+@since_flag
+@click.option("--data", is_flag=True, help="Print only the JSON documents that answers were, one a line.")
+@click.option("--json-schema", metavar="SCHEMA", help="With --data: only documents of this schema.")
+@json_flag
+@format_flag
+@click.pass_obj
+def list_entries(
+    env: Environment,
+    /,
+    limit: int | None,
+    model: str | None,
+    since: float | None,
+    data: bool,
+    json_schema: str | None,
+    as_json: bool,
+    format: str,
+) -> ExitCode:
+    """List what was asked, newest first. With --data print the documents of answers with a schema, oldest first."""
+    output = Output(env, Format.JSON if as_json else format)
+    if json_schema is not None and not data:
+        raise click.UsageError("--json-schema is for --data")
+    if data:
+        from leap_core.prompt_log.documents import documents, forms_of
+
+        from ..options.constraints import read_schema_argument
+
+        schemas = None if json_schema is None else forms_of(read_schema_argument(json_schema, env))
+        if (log := _log(env)) is not None:
+            with log:
+                for document in documents(log, schemas, limit=limit, model=model, since=since):
+                    output.text(json.dumps(document, ensure_ascii=False) + "\n")
+        return ExitCode.DONE
+    log = _log(env)
+    entries, whole = [], 0
+    if log is not None:
+        with log:
+            entries = log.entries(limit=limit or SHOWN, model=model, since=since)
+            whole = log.count()
+    output.records(listed(entries, output.format), ["id", "age", "command", "model", "prompt", "answer"], name="id")
+    if output.format is Format.TEXT:
+        if not entries:
+            output.note(_nothing(env, whole))
+        elif len(entries) == (limit or SHOWN) < whole:
+            output.note(f"{whole} entries in all; --limit lists more")
+    return ExitCode.DONE
+
+
+@command.command(short_help="Print an entry whole.")
+@click.argument("id", metavar="[ENTRY]", type=click.IntRange(1), required=False)
+@json_flag
+@format_flag
+@click.pass_obj
+def show(env: Environment, /, id: int | None, as_json: bool, format: str) -> ExitCode:
+    """Print an entry whole, the newest by default."""
+    output = Output(env, Format.JSON if as_json else format)
+    log = _log(env)
+    entry = None
+    if log is not None:
+        with log:
+            entry = log.get(id)
+    if entry is None:
+        which = "the log is empty" if id is None else f"there is no entry {id} in the log"
+        raise click.UsageError(f"{which}; leap log list shows those there are")
+    if output.format is Format.TEXT:
+        output.record(record_of(entry), name="id")
+        output.text(text_of_entry(entry))
+    else:
+        output.record(entry.to_json(), name="id")
+    return ExitCode.DONE
+
+
+@command.command(short_help="Find entries by their words.")
+@click.argument("text", nargs=-1, required=True)
+@limit_flag
+@model_flag
+@since_flag
+@json_flag
+@format_flag
+@click.pass_obj
+def search(
+    env: Environment,
+    /,
+    text: tuple[str, ...],
+    limit: int | None,
+    model: str | None,
+    since: float | None,
+    as_json: bool,
+    format: str,
+) -> ExitCode:
+    """Find entries with all words of TEXT, or beginnings of words, in prompt or answer, best first.
+
+    Where no entry has them, those are found in which TEXT stands as it is, also inside of words.
+    """
+    output = Output(env, Format.JSON if as_json else format)
+    log = _log(env)
+    matches = []
+    if log is not None:
+        with log:
+            matches = log.search(" ".join(text), limit=limit or SHOWN, model=model, since=since)
+    rows = listed([match.entry for match in matches], output.format)
+    rows = [row | {"snippet": match.snippet} for row, match in zip(rows, matches, strict=True)]
+    output.records(rows, ["id", "age", "model", "snippet"], name="id")
+    if not matches and output.format is Format.TEXT:
+        output.note("no entry has these words")
+    return ExitCode.DONE
+
+
+@command.command(short_help="Tell whether prompts are logged, and where.")
+@format_flag
+@click.pass_obj
+def status(env: Environment, /, format: str) -> ExitCode:
+    """Tell whether prompts are logged, in which file, and how many are there."""
+    from leap_core.prompt_log.setting import log_file, log_is_on
+
+    output = Output(env, format)
+    file = log_file(env.directories)
+    log = _log(env)
+    count = 0
+    if log is not None:
+        with log:
+            count = log.count()
+    size = sum(path.stat().st_size for path in file.parent.glob(f"{file.name}*")) if file.is_file() else 0
+    text = output.format is Format.TEXT
+    is_on = log_is_on(env.directories, env.variables)
+    record: dict[str, Any] = {"state": "on" if is_on else "off", "file": str(file), "entries": count}
+    output.record(record | ({"size": in_bytes(size)} if text else {"bytes": size}), name="state")
+    return ExitCode.DONE
+
+
+@command.command(short_help="Log prompts and answers from now on.")
+@click.pass_obj
+def on(env: Environment, /) -> ExitCode:
+    """Log prompts and answers from now on: the same as leap config set log true."""
+    return _turn(env, on=True)
+
+
+@command.command(short_help="Log nothing from now on.")
+@click.pass_obj
+def off(env: Environment, /) -> ExitCode:
+    """Log nothing from now on: the same as leap config set log false. What was logged stays: see leap log clear."""
+    return _turn(env, on=False)
+
+
+@command.command(short_help="Forget what was logged.")
+@click.option("--older-than", type=Duration(), metavar="TIME", help="Forget only what was asked so long ago, as 30d.")
+@removal_flags
+@click.pass_obj
+def clear(env: Environment, /, older_than: float | None, yes: bool, dry_run: bool) -> ExitCode:
+    """Forget what was logged, for good: the text is wiped from the file."""
+    log = _log(env)
+    before = None if older_than is None else time.time() - older_than
+    if log is None:
+        Output(env).note("the log is empty")
+        return ExitCode.DONE
+    with log:
+        count = log.count(before)
+        entries = "1 entry" if count == 1 else f"{count} entries"
+        if count and confirm_removal(env, f"{entries} of the log", yes=yes, dry_run=dry_run):
+            log.clear(before)
+            Output(env).note(f"{entries} removed")
+        elif not count:
+            Output(env).note("there is nothing to remove")
+    return ExitCode.DONE
+
+
+def _log(env: Environment) -> PromptLog | None:
+    """The log; None where nothing was ever logged."""
+    from leap_core.prompt_log.log import PromptLog
+    from leap_core.prompt_log.setting import log_file
+
+    file = log_file(env.directories)
+    return PromptLog(file) if file.is_file() else None
+
+
+def _nothing(env: Environment, whole: int) -> str:
+    from leap_core.prompt_log.setting import log_is_on
+
+    if whole:
+        return "nothing that was logged is of this kind"
+    if log_is_on(env.directories, env.variables):
+        return "nothing was logged yet"
+    return "prompts are not logged; leap log on does that from now on"
+
+
+def _turn(env: Environment, *, on: bool) -> ExitCode:
+    from leap_core.prompt_log.setting import log_file
+
+    from ..config.writing import set_value
+
+    set_value(env.directories.config_file, "log", on)
+    output = Output(env)
+    file = log_file(env.directories)
+    output.note(f"prompts and answers are kept in {file}" if on else "prompts are not logged from now on")
+    if env.variables.get("LEAP_LOG"):
+        output.warning("$LEAP_LOG is set, and overrides the file")
+    return ExitCode.DONE

@@ -1,0 +1,130 @@
+"""``leap log``: what commands ask is logged where the user wants it, and nowhere else."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from leap_core.prompt_log.entry import Entry
+from leap_core.prompt_log.log import PromptLog
+
+
+@pytest.fixture
+def on(leap):
+    done = leap("log", "on")
+    assert (done.code, done.stdout) == (0, "")
+    return done
+
+
+def ask(leap, *args, answers=("ok",), stdin=""):
+    leap.script(*answers)
+    done = leap(*args, stdin=stdin)
+    assert done.code == 0, done.stderr
+    return done
+
+
+def rows(leap, *args) -> list[dict]:
+    done = leap("log", "list", "--json", *args)
+    assert done.code == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_it_is_off_until_it_is_turned_on(leap, leap_home):
+    ask(leap, "generate", "one")
+    assert not (leap_home / "log.db").exists()
+    assert "leap log on does that" in leap("log").stderr and leap("log", "status").stdout.startswith("state    off\n")
+    leap("config", "set", "log", "true")
+    ask(leap, "generate", "two")
+    leap.variables["LEAP_LOG"] = "0"
+    ask(leap, "generate", "three")
+    assert "$LEAP_LOG is set" in leap("log", "off").stderr
+    leap.variables["LEAP_LOG"] = "yes"
+    ask(leap, "generate", "four")
+    del leap.variables["LEAP_LOG"]
+    ask(leap, "generate", "five")
+    assert [row["prompt"] for row in rows(leap)] == ["four", "two"]
+
+
+def test_every_command_that_asks_a_model_is_logged(leap, on):
+    ask(leap, "generate", "-s", "S", "--temperature", "0.5", "one")
+    ask(leap, "chat", "--no-save", stdin="two\nthree\n", answers=("a", "b"))
+    ask(leap, "batch", "-", stdin='{"prompt": "four"}\n')
+    ask(leap, "extract", "--json-schema", "name", stdin="five", answers=('{"name": "Ann"}',))
+    logged = list(reversed(rows(leap)))
+    assert [row["command"] for row in logged] == ["generate", "chat", "chat", "batch", "extract"]
+    assert [row["prompt"] for row in logged][:4] == ["one", "two", "three", "four"]
+    assert (logged[0]["system"], logged[0]["options"], logged[0]["answer"]) == ("S", {"temperature": 0.5}, "ok")
+    assert [row["turns"] for row in logged][:3] == [0, 0, 2]
+    ask(leap, "generate", "--dry-run", "none")
+    assert len(rows(leap)) == 5
+
+
+def test_the_list(leap, on):
+    for n in range(23):
+        with PromptLog(leap.home / "log.db") as log:
+            log.add(Entry("generate", "builtin" if n else "other", f"prompt {n}", answer="yes", finish="stop"))
+    done = leap("log")
+    assert done.stdout.count("\n") == 21 and "23 entries in all; --limit lists more" in done.stderr
+    assert done.stdout.splitlines()[1].split() == ["23", "0s", "generate", "builtin", "prompt", "22", "yes"]
+    assert leap("log", "--limit", "1", "--format", "quiet").stdout == "23\n"
+    assert [row["id"] for row in rows(leap, "-m", "Oth")] == [1]
+    assert len(rows(leap, "--since", "1h", "--limit", "30")) == 23
+    assert rows(leap, "--since", "2100-01-01") == []
+    assert "neither a length of time" in leap("log", "list", "--since", "yesterday").stderr
+    assert "of this kind" in leap("log", "-m", "none").stderr
+
+
+def test_an_entry_whole_and_the_search(leap, on):
+    ask(leap, "generate", "-s", "Be brief.", "What is a café?", answers=("A place\nfor coffee.",))
+    shown = leap("log", "show").stdout
+    assert shown.startswith("id       1\n") and "# system\n\nBe brief.\n" in shown
+    assert shown.endswith("# prompt\n\nWhat is a café?\n\n# answer\n\nA place\nfor coffee.\n")
+    assert json.loads(leap("log", "show", "1", "--json").stdout)["answer"] == "A place\nfor coffee."
+    assert leap("log", "search", "CAFE", "--format", "quiet").stdout == "1\n"
+    assert json.loads(leap("log", "search", "coffee", "--json").stdout)[0]["snippet"] == "A place\nfor coffee."
+    assert "no entry has these words" in leap("log", "search", "tea").stderr
+    missing = leap("log", "show", "7")
+    assert missing.code == 2 and "there is no entry 7" in missing.stderr
+
+
+def test_the_documents_of_a_schema(leap, on):
+    leap("schemas", "add", "person", "name")
+    for name in ("Ann", "Bob"):
+        ask(leap, "generate", "--json-schema", "person", name, answers=(json.dumps({"name": name}),))
+    ask(leap, "generate", "--json-schema", "n int", "3", answers=('{"n": 3}',))
+    expected = '{"name": "Ann"}\n{"name": "Bob"}\n'
+    assert leap("log", "--data", "--json-schema", "person").stdout == expected
+    assert leap("log", "list", "--data").stdout == expected + '{"n": 3}\n'
+    assert leap("log", "--data", "--limit", "1").stdout == '{"n": 3}\n'
+    assert "--json-schema is for --data" in leap("log", "--json-schema", "person").stderr
+
+
+def test_what_is_cleared(leap, on):
+    with PromptLog(leap.home / "log.db") as log:
+        log.add(Entry("generate", "m", "old", asked=time.time() - 10 * 86400))
+        log.add(Entry("generate", "m", "new"))
+    refused = leap("log", "clear")
+    assert refused.code == 2 and "2 entries of the log would be removed: give --yes" in refused.stderr
+    assert "1 entry of the log would be removed" in leap("log", "clear", "--older-than", "7d", "--dry-run").stderr
+    assert "1 entry removed" in leap("log", "clear", "--older-than", "7d", "--yes").stderr
+    assert [row["prompt"] for row in rows(leap)] == ["new"]
+    assert leap("log", "clear", "--yes").code == 0 and rows(leap) == []
+    assert "nothing to remove" in leap("log", "clear", "--yes").stderr
+
+
+def test_the_status(leap, on):
+    ask(leap, "generate", "one")
+    status = json.loads(leap("log", "status", "--format", "json").stdout)
+    assert (status["state"], status["entries"]) == ("on", 1) and status["bytes"] > 0
+    assert status["file"] == str(leap.home / "log.db") and leap("config", "get", "log").stdout == "true\n"
+
+
+def test_a_log_that_cannot_be_used_costs_no_answer(leap, on, leap_home):
+    (leap_home / "log.db").write_bytes(b"this is no database" * 100)
+    leap.script("Paris.")
+    done = leap("generate", "x")
+    assert (done.code, done.stdout) == (0, "Paris.\n") and done.stderr.count("\n") == 2
+    assert "warning: this prompt is not in the log: the log of prompts " in done.stderr
+    assert leap("log").code == 1 and "cannot be used" in leap("log").stderr
