@@ -17,6 +17,7 @@ from ..errors import LeapSchemaError
 from .bounded_matching import CheckTakesTooLong, bounded_check, compiled
 from .keywords import with_own_keywords
 from .limits import check_length, check_limits
+from .plain_schemas import is_plain
 from .subschemas import transform, walk
 
 if TYPE_CHECKING:
@@ -94,6 +95,8 @@ def check_schema(document: Any) -> JsonSchema:
 
     def check(schema: Any, place: str = "") -> None:
         try:
+            if draft is Draft202012Validator and is_plain(schema):
+                return
             draft.check_schema(schema, format_checker=regex_checker())  # type: ignore[call-arg]
         except SchemaError as error:
             where = place + pointer(error.absolute_path)
