@@ -7,6 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from ..llama.context import LlamaContext
+from .pace import PromptPace
 from .request import Request
 from .slots import Slot
 
@@ -18,8 +19,6 @@ SCORED_AT_ONCE = 64
 """Most positions of a prompt in a step that says how likely its tokens are: each has logits of the whole vocabulary."""
 FEW = 16
 """Positions that count as decoding: the next token, and those that a constraint forced before it."""
-CHUNK_BESIDE_ANSWERS = 128
-"""Most prompt positions of a step while answers are running, so that none of them waits longer than that."""
 
 
 class Output(Enum):
@@ -82,9 +81,10 @@ class Part:
         return rows
 
 
-def plan_step(running: list[Slot], batch_size: int) -> list[list[Part]]:
-    """The decodes of the next step in order, at most ``batch_size`` positions together. llama.cpp reads either tokens
-    or embeddings in a decode, gives either logits or hidden states, and computes all with the same adapters."""
+def plan_step(running: list[Slot], batch_size: int, pace: PromptPace) -> list[list[Part]]:
+    """The decodes of the next step in order, at most ``batch_size`` positions together, and no more of prompts than
+    ``pace`` allows. llama.cpp reads either tokens or embeddings in a decode, gives either logits or hidden states, and
+    computes all with the same adapters."""
     answering: list[Slot] = []
     reading: list[Slot] = []
     for slot in sorted(running, key=lambda slot: slot.last_used):
@@ -97,7 +97,7 @@ def plan_step(running: list[Slot], batch_size: int) -> list[list[Part]]:
     for slot in answering:
         room -= _append(parts, slot, room)
     if parts:
-        room = min(room, CHUNK_BESIDE_ANSWERS)
+        room = min(room, pace.most_positions(len(parts), len(reading), batch_size))
     for slot in reading:
         room -= _append(parts, slot, room)
     groups: dict[tuple[bool, bool, bytes], list[Part]] = {}

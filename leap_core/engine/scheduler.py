@@ -22,13 +22,11 @@ from .admission import Admission
 from .batch_plan import Output, Part, plan_step
 from .compute_loop import compute_loop
 from .encoding import Encoder
+from .pace import LONG_STEP, PromptPace
 from .request import Request
 from .slots import Slot, SlotMemory
 from .snapshots import SnapshotStore
 from .threads import ThreadGovernor
-
-LONG_STEP = 32
-"""Prompt tokens in a step from which on it is worth being able to interrupt it."""
 
 
 class Scheduler:
@@ -41,6 +39,7 @@ class Scheduler:
         self.context_size = context_size
         self._admission = Admission(self._memory, snapshots, context.model.eog_tokens)
         self._governor = ThreadGovernor(threads)
+        self._pace = PromptPace()
         self._encoder = Encoder(self._governor.threads_for_long_step)
         self._eog = context.model.eog_tokens
         self._waiting: deque[Request] = deque()
@@ -116,13 +115,15 @@ class Scheduler:
         if not self._admissions_held:
             self._admission.admit(self._waiting, self._ticks)
         ready = self._encoder.encode_next(self._running(), self._fail)
-        for parts in plan_step(ready, self._context.batch_size):
+        for parts in plan_step(ready, self._context.batch_size, self._pace):
             started, computed = time.perf_counter(), time.process_time()
             if not self._decode(parts):
                 return  # the other decodes were planned for a memory that is different now
             size = sum(part.count for part in parts)
-            if size <= LONG_STEP:
-                seconds = time.perf_counter() - started
+            seconds = time.perf_counter() - started
+            if size > LONG_STEP:
+                self._pace.observe(size, seconds)
+            else:
                 self._governor.observe(size, seconds, time.process_time() - computed)
             for part in parts:
                 self._advance(part)
