@@ -1,6 +1,7 @@
 """Makes the model that the benchmarks run: LFM2-350M's shape and vocabulary size with random weights, at its cost.
 
 python benchmarks/make_model.py bench-q4_0.gguf --type q4_0
+python benchmarks/make_model.py encoder-q4_0.gguf --pooling cls
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from leap_core.testing.random_models import LFM2_350M, write_random_model
+from leap_core.testing.random_models import LFM2_350M, Encoder, write_random_model
 
 
 def main() -> None:
@@ -16,8 +17,10 @@ def main() -> None:
     parser.add_argument("path", type=Path)
     parser.add_argument("--type", choices=("q4_0", "q8_0", "f16"), default="q4_0")
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--pooling", choices=("cls", "mean", "none"), help="make it an encoder")
     arguments = parser.parse_args()
-    write_random_model(arguments.path, LFM2_350M, arguments.type, arguments.seed)
+    encoder = None if arguments.pooling is None else Encoder(arguments.pooling)
+    write_random_model(arguments.path, LFM2_350M, arguments.type, arguments.seed, encoder=encoder)
     print(f"{arguments.path}: {arguments.path.stat().st_size / 1e6:.0f} MB")
 
 

@@ -94,6 +94,15 @@ def load_local_for_embedding(model: LocalModel, options: ModelLoadingOptions) ->
         raise
 
 
+def load_as_made(model: LocalModel, options: ModelLoadingOptions) -> ModelRunner | EmbeddingRunner:
+    """Load files that were found for what the model was made for: to write, or to make vectors."""
+    from .models.gguf.header import read_gguf_header
+
+    if read_gguf_header(model.path).pooling is None:
+        return load_local(model, options)
+    return load_local_for_embedding(model, options)
+
+
 def _with_voice(model: LocalModel, options: ModelLoadingOptions) -> tuple[ModelLoadingOptions, str | None]:
     """The options with the vocoder that lies beside the model, or the reason why that one is left alone."""
     if options.audio_decoder_path is not None or model.audio_decoder_path is None:

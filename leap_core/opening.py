@@ -52,28 +52,70 @@ def open_runner(
     model here in another way. Raises what ``Leap.load`` raises, and LeapUnavailableError when the host is demanded and
     cannot answer.
     """
-    options, host = options or ModelLoadingOptions(), HostUse(host)
-    if host is HostUse.DEMAND and (names := _unknown_to_hosts(options)):
-        raise LeapUnavailableError(
-            f"the model host cannot load a model with {', '.join(names)}",
-            hint="load the model into this process (--no-host)",
-        )
-    if host is not HostUse.NEVER and not _unknown_to_hosts(options):
-        from .host.client.lookup import demanded_runner, warm_runner
+    from .host.client import lookup
 
-        if host is HostUse.DEMAND:
-            return demanded_runner(reference, options, variables=variables, cwd=cwd)
-        try:
-            warm = warm_runner(reference, options, variables=variables, cwd=cwd)
-        except LeapUnavailableError as error:
-            warm = None
-            if on_warning is not None:
-                on_warning(f"the model host is not used: {error.message}")
-        if warm is not None:
-            return warm
+    options = options or ModelLoadingOptions()
+    find = partial(lookup.warm_runner, reference, options, variables=variables, cwd=cwd)
+    demand = partial(lookup.demanded_runner, reference, options, variables=variables, cwd=cwd)
+    warm = _from_host(HostUse(host), options, find, demand, on_warning)
+    if warm is not None:
+        return warm
     if load is not None:
         return load(reference, options)
     return _load(reference, options, variables)
+
+
+def open_embedding_runner(
+    reference: str,
+    options: ModelLoadingOptions | None = None,
+    *,
+    host: HostUse | str = HostUse.USE,
+    variables: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    on_warning: Callable[[str], object] | None = None,
+    load: Callable[[str, ModelLoadingOptions], EmbeddingRunner] | None = None,
+) -> EmbeddingRunner:
+    """``open_runner`` for a model that makes vectors. ``options.context_size`` is the most tokens of a text."""
+    from .host.client import lookup
+
+    options = options or ModelLoadingOptions()
+    find = partial(lookup.warm_embedding_runner, reference, options, variables=variables, cwd=cwd)
+    demand = partial(lookup.demanded_embedding_runner, reference, options, variables=variables, cwd=cwd)
+    warm = _from_host(HostUse(host), options, find, demand, on_warning)
+    if warm is not None:
+        return warm
+    if load is not None:
+        return load(reference, options)
+    from .loading import load_local_for_embedding
+    from .models.references.resolving import resolve_local
+
+    return load_local_for_embedding(resolve_local(reference, variables=variables, cwd=cwd), options)
+
+
+def _from_host(
+    host: HostUse,
+    options: ModelLoadingOptions,
+    find: Callable[[], Value | None],
+    demand: Callable[[], Value],
+    on_warning: Callable[[str], object] | None,
+) -> Value | None:
+    """The host's runner, None where it is not used. Raises LeapUnavailableError when it is demanded and cannot be."""
+    unknown = _unknown_to_hosts(options)
+    if host is HostUse.DEMAND:
+        if unknown:
+            raise LeapUnavailableError(
+                f"the model host cannot load a model with {', '.join(unknown)}",
+                hint="load the model into this process (--no-host)",
+            )
+        return demand()
+    if host is HostUse.NEVER or unknown:
+        return None
+    try:
+        return find()
+    except LeapUnavailableError as error:
+        if on_warning is not None:
+            on_warning(f"the model host is not used: {error.message}")
+        return None
 
 
 HOST_OPTIONS = {
@@ -100,19 +142,6 @@ def _load(reference: str, options: ModelLoadingOptions, variables: Mapping[str, 
     from .models.references.resolving import resolve_local
 
     return load_local(resolve_local(reference, variables=variables), options)
-
-
-def open_embedding_runner(
-    reference: str,
-    options: ModelLoadingOptions | None = None,
-    *,
-    variables: Mapping[str, str] | None = None,
-) -> EmbeddingRunner:
-    """A model that is on this machine, loaded into this process to make vectors. Raises what ``Leap.load`` raises."""
-    from .loading import load_local_for_embedding
-    from .models.references.resolving import resolve_local
-
-    return load_local_for_embedding(resolve_local(reference, variables=variables), options or ModelLoadingOptions())
 
 
 @dataclass(frozen=True)
@@ -221,20 +250,26 @@ class Leap:
 
     @staticmethod
     def load_for_embedding(
-        reference: str | PathLike[str], options: ModelLoadingOptions | None = None
+        reference: str | PathLike[str],
+        options: ModelLoadingOptions | None = None,
+        *,
+        host: HostUse | str = HostUse.NEVER,
     ) -> EmbeddingRunner:
         """Load a model that is on this machine to make vectors of texts. ``options.context_size`` is the most tokens
-        of a text. Raises what ``load`` raises."""
-        return open_embedding_runner(fspath(reference), options)
+        of a text; ``host`` as in ``load``. Raises what ``load`` raises."""
+        return open_embedding_runner(fspath(reference), options, host=host)
 
     @staticmethod
     async def load_for_embedding_async(
-        reference: str | PathLike[str], options: ModelLoadingOptions | None = None
+        reference: str | PathLike[str],
+        options: ModelLoadingOptions | None = None,
+        *,
+        host: HostUse | str = HostUse.NEVER,
     ) -> EmbeddingRunner:
         """``load_for_embedding`` without blocking the event loop."""
         import asyncio  # here, because every start of a command would pay for it
 
-        return await asyncio.to_thread(Leap.load_for_embedding, reference, options)
+        return await asyncio.to_thread(Leap.load_for_embedding, reference, options, host=host)
 
 
 class LeapClient:

@@ -24,7 +24,10 @@ def lines_of(job: Job, database: Database) -> Iterator[str]:
         return iter(text.split("\n") if text is not None else ())
     if job.kind == BATCH and database.is_shared:
         return _stored_lines(job, database)
-    return _lines_in_file(Path(job.parameters["batch"]["output"]))
+    output = Path(job.parameters["batch"]["output"])
+    if output.suffix.lower() == ".npy":
+        raise LeapJobError(f"the results of the job {job.id} are an array, no lines", hint=f"numpy.load reads {output}")
+    return _lines_in_file(output)
 
 
 def write_lines(lines: Iterable[str], path: Path, job: Job) -> int:
@@ -96,10 +99,7 @@ def _stored_lines(job: Job, database: Database) -> Iterator[str]:
             return
         row = Row()
         if reader.keep_fields:
-            fields = with_names(parse_line(line.raw or b""))
-            if reader.template is None:
-                fields = {name: item for name, item in fields.items() if reader.is_own(name)}
-            row = Row(fields, columns)
+            row = Row(reader.own_fields(with_names(parse_line(line.raw or b""))), columns)
         result = Result.from_json(value)
         if result.succeeded or form != TEXT:
             yield result.render(form, row)

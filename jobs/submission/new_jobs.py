@@ -156,7 +156,8 @@ def batch_job(
 ) -> NewJob:
     """A job that answers the lines of a file, or ``rows``. All lines are checked now, and those of a pipe are kept
     until the job is removed; so is an output that has no name."""
-    from leap_core.batch.settings import KEPT, check_batch
+    from leap_core.batch.checking import check_batch
+    from leap_core.batch.settings import KEPT
 
     cwd = cwd or Path.cwd()
     name = Path(settings.source).name if rows is None else "standard input"
@@ -170,7 +171,7 @@ def batch_job(
         settings = replace(settings, source=kept)
     try:
         with check_batch(settings, default_model=default_model, variables=variables, cwd=cwd) as checked:
-            model, digest = checked.model, checked.input_digest
+            model, digest, embeds = checked.model, checked.input_digest, checked.embeds
     except BaseException:
         for file in filter(None, (kept, kept_output)):
             os.unlink(file)
@@ -185,6 +186,8 @@ def batch_job(
         parameters["kept"] = kept
     if kept_output is not None:
         parameters["kept_output"] = kept_output
+    if embeds:
+        parameters["embeds"] = True
     settings = replace(settings, model=_absolute_reference(model, variables, cwd), input_digest=digest)
     parameters["batch"] = settings.to_json()
     return NewJob(BATCH, parameters)

@@ -23,7 +23,8 @@ from ..table.worker_rows import WorkerRow
 from .new_jobs import BUILTIN
 
 if TYPE_CHECKING:
-    from leap_core.batch.settings import BatchSettings, CheckedBatch
+    from leap_core.batch.checking import CheckedBatch
+    from leap_core.batch.settings import BatchSettings
 
 MOST_BYTES = 32 * 1024 * 1024
 """Of a job's parameters, pictures and sound included. A batch has one such bound a line."""
@@ -126,6 +127,8 @@ def shared_batch(
         resources.enter_context(checked)
         label = label or f"{name} -> {Path(settings.output).name}"
         parameters: JsonObject = {"label": label, "host": host, "model": model.name}
+        if checked.embeds:
+            parameters["embeds"] = True
         fingerprint = json.dumps([model.digest, settings.loading], sort_keys=True)
         yield _as_rows(
             replace(checked, fingerprint=fingerprint),
@@ -145,16 +148,21 @@ def _checked(
     cwd: Path,
 ) -> tuple[CheckedBatch, SharedModel]:
     """The checked lines, and their model."""
-    from leap_core.batch.settings import check_batch
+    from leap_core.batch.checking import check_batch
+    from leap_core.batch.results import NPY
 
+    if settings.output_format == NPY:
+        raise LeapJobError("a batch on a server has lines as its results, no array", hint="-o FILE.jsonl")
     named = settings.model or default_model
     if named is not None:  # perhaps only a worker has it: the lines are checked all the same
-        model = shared_model(named, configuration, variables, cwd, workers)
-        settings = replace(settings, model=BUILTIN)
-        return check_batch(settings, default_model=None, variables=variables, cwd=cwd), model
-    checked = check_batch(settings, default_model=None, variables=variables, cwd=cwd)
+        checked = check_batch(replace(settings, model=BUILTIN), default_model=None, variables=variables, cwd=cwd)
+        if checked.embeds and settings.model is None:  # the default is to answer prompts
+            checked.close()
+            named = None
+    if named is None:
+        checked = check_batch(settings, default_model=None, variables=variables, cwd=cwd)
     try:
-        return checked, shared_model(checked.model, configuration, variables, cwd, workers)
+        return checked, shared_model(named or checked.model, configuration, variables, cwd, workers)
     except BaseException:
         checked.close()
         raise
@@ -167,7 +175,7 @@ def _as_rows(
     configuration: JobsConfiguration,
     max_workers: int | None,
 ) -> NewBatch:
-    from leap_core.batch.lines import key_of
+    from leap_core.batch.digests import key_of
 
     index = checked.lines
 

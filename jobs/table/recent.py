@@ -86,4 +86,3 @@ def counts(table: Path) -> dict[str, int]:
             return dict(connection.execute("SELECT state, COUNT(*) FROM jobs GROUP BY state ORDER BY state"))
     except sqlite3.Error:
         return {}
-

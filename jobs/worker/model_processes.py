@@ -20,7 +20,7 @@ from ..table.job import BATCH, Job
 
 KEEP_SECONDS = 60.0
 """How long a process stays whose model is not asked for."""
-ONE_MODEL = ("model", "loading", "variables", "host")
+ONE_MODEL = ("model", "embeds", "loading", "variables", "host")
 """Parameters of a job: those in which they are equal share a process, as long as the file is the same."""
 STOP_SECONDS = 5.0
 """How long a process may take to stop a cancelled job."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
-from leap_core.opening import HostUse, open_runner
+from leap_core.batch.answering import Runner
+from leap_core.opening import HostUse, open_embedding_runner, open_runner
 from leap_core.options import ModelLoadingOptions
 from leap_core.prompt_log.setting import logged
 from leap_core.runner.contract import ModelRunner
@@ -25,14 +27,14 @@ from .tasks import OpenModel, batch, generate
 
 
 class Models:
-    """The one model that generations in this process share, loaded when the first of them comes."""
+    """The one model that jobs in this process share, loaded when the first of them comes."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        self._runner: ModelRunner | None = None
+        self._runner: Runner | None = None
 
     @contextmanager
-    def lend(self, reference: str, options: ModelLoadingOptions, *, open_model: OpenModel) -> Iterator[ModelRunner]:
+    def lend(self, reference: str, options: ModelLoadingOptions, *, open_model: OpenModel) -> Iterator[Any]:
         """The worker gives a process attempts of one model only, so the first reference is everybody's."""
         with self._guard:
             if self._runner is None:
@@ -67,7 +69,10 @@ class ModelWork:
 
     def _task(self, job: Job) -> partial[Ending]:
         host = HostUse.USE if job.parameters.get("host", True) else HostUse.NEVER
-        opening = partial(_open_logged, host=host, variables=variables_of(job.parameters), kind=job.kind)
+        variables = variables_of(job.parameters)
+        opening: Callable[..., Runner] = partial(_open_logged, host=host, variables=variables, kind=job.kind)
+        if job.parameters.get("embeds"):
+            opening = partial(open_embedding_runner, host=host, variables=variables, on_warning=log)
         if job.kind == SHARD:
             from .shards import shard
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 
-from leap_core.batch.concurrent_answers import AnsweringThreads
+from leap_core.batch.answering import answering
 from leap_core.batch.line_index import LineIndex
 from leap_core.batch.results import Result
+from leap_core.batch.run import result_of
 from leap_core.batch.settings import BatchSettings
-from leap_core.errors import LeapError
-from leap_core.openai.errors import error_record
 
 from ..table.batch_rows import BatchLine, BatchRows, StoredResult
 from ..table.job import Ending, Fenced, State
@@ -85,17 +84,11 @@ def shard(attempt: Attempt, rows: BatchRows, load: Load) -> Ending:
     stored = StoredLines(lines, rows, batch)
     results = ShardResults(attempt, rows, batch, int(parameters["count"]), int(parameters["count"]) - len(lines))
     with load(parameters["model"], settings.loading_options()) as runner:
-        threads = AnsweringThreads(runner, settings.reader(), settings.concurrency, attempt.stop)
         work = ((n, stored) for n in range(len(lines)))
         answered = 0
-        with threads:
-            for n, custom_id, outcome in threads.answers(work, len(lines)):
-                line, created = lines[n], int(time.time())
-                if isinstance(outcome, LeapError):
-                    result = Result(line.key, custom_id, runner.model_id, created, error=error_record(outcome))
-                else:
-                    result = Result.of_answers((line.key, custom_id, runner.model_id, created), outcome)
-                results.add(line, result)
+        with answering(runner, settings.reader(), settings.concurrency, attempt.stop) as answers:
+            for n, custom_id, outcome in answers.answers(work, len(lines)):
+                results.add(lines[n], result_of(outcome, lines[n].key, custom_id, runner.model_id))
                 answered += 1
         results.flush()
     return Ending(State.SUCCEEDED if answered == len(lines) else State.CANCELLED)

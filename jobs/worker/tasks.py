@@ -28,14 +28,16 @@ from .attempt import Attempt
 from .speech import JobSpeech
 
 if TYPE_CHECKING:
-    from leap_core.batch.settings import BatchSettings, CheckedBatch
+    from leap_core.batch.answering import Runner
+    from leap_core.batch.checking import CheckedBatch
+    from leap_core.batch.settings import BatchSettings
 
 PROGRESS_SECONDS = 0.1
 
 Load = Callable[[str, ModelLoadingOptions], AbstractContextManager[ModelRunner]]
 """Lends a runner for a reference, for the length of a ``with``."""
-OpenModel = Callable[[str, ModelLoadingOptions], ModelRunner]
-"""Gives a runner that its receiver unloads."""
+OpenModel = Callable[[str, ModelLoadingOptions], "Runner"]
+"""Gives a runner that its receiver unloads, of the kind that the job needs."""
 
 
 def download(attempt: Attempt) -> Ending:
@@ -142,7 +144,8 @@ def _of_pieces(done: int, total: int) -> JsonObject:
 
 def batch(attempt: Attempt, open_model: OpenModel) -> Ending:
     """Answer the lines of a file; those that an earlier attempt answered are not asked again."""
-    from leap_core.batch.settings import BatchSettings, check_batch
+    from leap_core.batch.checking import check_batch
+    from leap_core.batch.settings import BatchSettings
 
     parameters = attempt.job.parameters
     settings = BatchSettings.from_json(parameters["batch"])
@@ -197,11 +200,13 @@ def _run_batch(attempt: Attempt, settings: BatchSettings, checked: CheckedBatch,
     finally:
         if journal is not None:
             journal.close()
-    result = {"output": settings.output, **_of_batch(ended), "skipped": checked.problem_count}
+    kept = "kept_output" in attempt.job.parameters
+    result = {"output": None if kept else settings.output, **_of_batch(ended), "skipped": checked.problem_count}
     attempt.progress(_of_batch(ended))
+    place = f"leap jobs output {attempt.job.id} prints the results" if kept else f"the results are in {settings.output}"
     attempt.note(
         f"{ended.succeeded} of {ended.total} lines answered ({ended.reused} of them before), {ended.failed} failed; "
-        f"the results are in {settings.output}"
+        f"{place}"
     )
     if ended.remark:
         attempt.note(ended.remark)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from ..input.pattern import INPUT
 from ..input.prompt import read_system
 from ..options.background import background_flags, policy_of, tell_id
 from ..options.constraints import constraint_flags, take_constraint
+from ..options.embedding import open_embedder
 from ..options.generation import generation_flags, generation_options
 from ..options.generation_details import generation_details
 from ..options.loading import (
@@ -35,8 +37,9 @@ from ..options.saved_prompts import chosen_template, template_flags
 from ..options.tasks import own_recipes
 
 if TYPE_CHECKING:
-    from leap_core.batch.settings import BatchSettings, CheckedBatch
-    from leap_core.runner.contract import ModelRunner
+    from leap_core.batch.answering import Runner
+    from leap_core.batch.checking import CheckedBatch
+    from leap_core.batch.settings import BatchSettings
 
 
 @leap_command("batch")
@@ -170,7 +173,8 @@ def command(
     The same command again goes on where it was ended, by Ctrl-C, a crash or a power failure: FILE.journal keeps what
     was answered. The exit code is 8 when some lines failed; they are tried again next time.
     """
-    from leap_core.batch.settings import STANDARD, BatchSettings, check_batch
+    from leap_core.batch.checking import check_batch
+    from leap_core.batch.settings import STANDARD, BatchSettings
 
     output = Output(env)
     shape = take_constraint(flags, env)
@@ -245,11 +249,13 @@ def _run(
 
     warn_of_problems(output, checked)
 
-    def load() -> ModelRunner:
+    def load() -> AbstractContextManager[Runner]:
         if verbose:
             from leap_core.llama.library import set_verbose
 
             set_verbose(True)
+        if checked.embeds:
+            return open_embedder(env, checked.model, **settings.loading)
         runner = warm_or_load(env, checked.model, settings.loading_options(), quiet=verbose)
         if not checked.named_model:
             output.note(builtin_note(env))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,17 +16,33 @@ from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
 from ..framework.interrupts import cancelling_on_interrupt
 from ..framework.output import Format, Output
-from ..input.prompt import read_text
+from ..input.prompt import read_lines, read_text
 from ..input.text_files import read_text_file
+from ..options.background import background_flags, policy_of, tell_id
 from ..options.embedding import BUILTIN_EMBED, embedding_model_flag, open_embedder, threads_flag
+from ..options.loading import host_flag, host_for_job
 from ..options.output_format import FormatChoice
 
 if TYPE_CHECKING:
     from numpy import float32
     from numpy.typing import NDArray
 
-DIGITS = 7
-"""Of a float32 in decimal."""
+    from jobs.client import Policy
+
+ARRAY = ".npy"
+ASKED = ("pooling", "dimensions", "prefix", "too_long")
+
+
+@dataclass(frozen=True)
+class Item:
+    """A text, and the name of the ``file`` that it is; None for other texts."""
+
+    text: str
+    file: str | None = None
+
+    def record(self, number: int) -> dict[str, Any]:
+        """What stands beside its vector."""
+        return {"index": number, **({"text": self.text} if self.file is None else {"file": self.file})}
 
 
 @leap_command("embed")
@@ -36,6 +55,7 @@ DIGITS = 7
 )
 @embedding_model_flag
 @threads_flag
+@host_flag
 @click.option(
     "--kind",
     type=click.Choice(["query", "document"]),
@@ -63,7 +83,8 @@ DIGITS = 7
     "--output",
     "target",
     type=click.Path(path_type=Path),
-    help="Write the vectors to this NumPy file (.npy) instead.",
+    metavar="FILE",
+    help="Write to this file: a NumPy array where it is called .npy, else a line of JSON for each text.",
 )
 @click.option(
     "--format",
@@ -71,6 +92,7 @@ DIGITS = 7
     default=Format.TEXT.value,
     help="Print a line of JSON for each text (text and jsonl), or one json document.",
 )
+@background_flags()
 @click.pass_obj
 def command(
     env: Environment,
@@ -83,22 +105,30 @@ def command(
     tokens: bool,
     target: Path | None,
     format: str,
+    background: bool,
+    priority: int,
+    job_retries: int,
     **options: Any,
 ) -> ExitCode:
     """Turn texts into vectors of unit length: each TEXT, each file, each line, or all of standard input.
 
-    Vectors of one model can be compared: the product of two is their cosine.
+    Vectors of one model can be compared: the product of two is their cosine. In the background each text is a line of a
+    batch, so a job that is interrupted goes on where it was; without -o leap jobs output prints the vectors.
     """
     output = Output(env, format)
-    if tokens and (target is not None or options["pooling"] or options["dimensions"]):
-        raise click.UsageError("--tokens goes without --output, --pooling and --dimensions")
+    if tokens and (background or target is not None or options["pooling"] or options["dimensions"]):
+        raise click.UsageError("--tokens goes without --background, --output, --pooling and --dimensions")
     items = _items(env, output, texts, files, lines)
+    if background:
+        policy = policy_of(priority, job_retries)
+        tell_id(output, _submit(env, output, items, model or BUILTIN_EMBED, target, cpu_threads, options, policy))
+        return ExitCode.DONE
     with (
         open_embedder(env, model or BUILTIN_EMBED, cpu_threads=cpu_threads) as runner,
         cancelling_on_interrupt() as stop,
     ):
         progress = _progress(output, len(items))
-        content = [text for _, text in items]
+        content = [item.text for item in items]
         common = {"kind": options["kind"], "prefix": options["prefix"], "too_long": options["too_long"]}
         rows: Any
         if tokens:
@@ -108,60 +138,110 @@ def command(
             rows = runner.embed(content, **common, **more, on_progress=progress, cancelled=stop)
         name = runner.model_id
     if target is not None:
-        _write(env, target, rows)
+        _write(env, target, items, rows)
         output.note(f"{len(rows)} vectors of {rows.shape[1]} numbers are in {target}")
-        return ExitCode.DONE
-    records = [
-        {"index": number, source: text, "embedding": _numbers(row)}
-        for number, ((source, text), row) in enumerate(zip(_shown(items, files), rows, strict=True))
-    ]
-    if output.format is Format.JSON:
+    elif output.format is Format.JSON:
+        records = list(_records(items, rows))
         output.document({"model": name, "kind": options["kind"], "data": records})
     else:
-        for record in records:
-            output.text(json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n")
+        for record in _records(items, rows):
+            output.text(_line(record))
     return ExitCode.DONE
 
 
 def _items(
     env: Environment, output: Output, texts: tuple[str, ...], files: tuple[str, ...], lines: str | None
-) -> list[tuple[str, str]]:
-    """Names of files (empty for other texts) and texts."""
-    items = [("", text) for text in texts if text != "-"]
-    items += [(name, read_text_file(name, env)) for name in files]
+) -> list[Item]:
+    items = [Item(text) for text in texts if text != "-"]
+    items += [Item(read_text_file(name, env), name) for name in files]
     if lines is not None:
-        content = read_text(env, output) if lines == "-" else read_text_file(lines, env)
-        items += [("", line) for line in content.splitlines() if line.strip()]
+        items += [Item(line) for line in read_lines(lines, env, output)]
     if "-" in texts or not (texts or files or lines):
-        items.append(("", read_text(env, output)))
+        items.append(Item(read_text(env, output)))
     if not items:
         raise click.UsageError("there is no text to embed")
     return items
 
 
-def _shown(items: list[tuple[str, str]], files: tuple[str, ...]) -> list[tuple[str, str]]:
-    """What stands beside each vector: the file's name, or the text."""
-    return [("file", name) if name else ("text", text) for name, text in items]
+def _submit(
+    env: Environment,
+    output: Output,
+    items: Sequence[Item],
+    model: str,
+    target: Path | None,
+    cpu_threads: int | None,
+    options: dict[str, Any],
+    policy: Policy,
+) -> str:
+    """The id of a job that makes the vectors."""
+    from jobs.client import JobsClient
+    from leap_core.batch.settings import KEPT, BatchSettings
+
+    if options["pooling"] is None:
+        _check_model(env, model)
+    asked = {"input_type": options["kind"], **{name: options[name] for name in ASKED if options[name] is not None}}
+    settings = BatchSettings(
+        source="-",
+        output=KEPT if target is None else str(env.cwd / target),
+        model=model,
+        loading={} if cpu_threads is None else {"cpu_threads": cpu_threads},
+        format="auto" if _is_array(target) else "plain",
+        input_format="jsonl",
+        keep_fields=True,
+        overwrite=True,
+    )
+    label = "1 text" if len(items) == 1 else f"{len(items)} texts"
+    rows = (_line({**item.record(number), "input": item.text, **asked}).encode() for number, item in enumerate(items))
+    with JobsClient(env.variables, on_warning=output.note) as jobs:
+        return jobs.batch(settings, rows=rows, host=host_for_job(), policy=policy, cwd=env.cwd, label=label)
+
+
+def _check_model(env: Environment, model: str) -> None:
+    """Raises LeapOptionsError for a model of this machine that makes no vectors."""
+    from leap_core.errors import LeapModelNotFoundError
+    from leap_core.models.gguf.header import read_gguf_header
+    from leap_core.models.references.resolving import resolve_local
+    from leap_core.runner.embedding import require_pooling
+
+    with suppress(LeapModelNotFoundError):  # perhaps a worker on another machine has it
+        local = resolve_local(model, variables=env.variables, cwd=env.cwd)
+        require_pooling(local.model_id, read_gguf_header(local.path).pooling)
 
 
 def _progress(output: Output, count: int) -> Any:
     return lambda done: output.progress(f"{done} of {count} texts") if count > 1 else None
 
 
+def _records(items: Sequence[Item], rows: Iterable[NDArray[float32]]) -> Iterator[dict[str, Any]]:
+    for number, (item, row) in enumerate(zip(items, rows, strict=True)):
+        yield {**item.record(number), "embedding": _numbers(row)}
+
+
 def _numbers(row: NDArray[float32]) -> Any:
-    """A vector (or several) as JSON has it, without digits that a float32 does not have."""
-    if row.ndim > 1:
-        return [_numbers(each) for each in row]
-    return [float(f"{number:.{DIGITS}g}") for number in row.tolist()]
+    """A vector (or several) as JSON has it."""
+    from leap_core.openai.embeddings import numbers_of
+
+    return [numbers_of(each) for each in row] if row.ndim > 1 else numbers_of(row)
 
 
-def _write(env: Environment, target: Path, rows: NDArray[float32]) -> None:
+def _line(record: dict[str, Any]) -> str:
+    return json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+def _is_array(target: Path | None) -> bool:
+    return target is not None and target.suffix.lower() == ARRAY
+
+
+def _write(env: Environment, target: Path, items: Sequence[Item], rows: NDArray[float32]) -> None:
     import numpy as np
 
     from leap_core.storage.atomic_files import cannot_write
 
     try:
         with (env.cwd / target).open("wb") as file:
-            np.save(file, rows)
+            if _is_array(target):
+                np.save(file, rows)
+            else:
+                file.writelines(_line(record).encode() for record in _records(items, rows))
     except OSError as error:
         raise cannot_write(target, error) from None

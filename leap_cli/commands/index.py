@@ -15,6 +15,7 @@ from ..framework.environment import Environment
 from ..framework.interrupts import cancelling_on_interrupt
 from ..framework.output import Format, Output
 from ..options.embedding import BUILTIN_EMBED, embedding_model_flag, full_reference, open_embedder, threads_flag
+from ..options.loading import host_flag
 from ..options.output_format import FormatChoice
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ def command() -> None:
     "--overlap", type=int, default=32, show_default=True, help="Let neighbouring passages share this many tokens."
 )
 @threads_flag
+@host_flag
 @click.pass_obj
 def make(
     env: Environment,
@@ -110,6 +112,7 @@ def make(
 @command.command("update", short_help="Bring indexes up to date with their files.")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @threads_flag
+@host_flag
 @click.pass_obj
 def update(env: Environment, /, names: tuple[str, ...], cpu_threads: int | None) -> ExitCode:
     """Read again what has changed in the files of indexes; all of them without a NAME."""

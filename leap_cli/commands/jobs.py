@@ -361,10 +361,15 @@ def _wait_with_progress(jobs: JobsClient, id: str, deadline: float | None, outpu
 
 
 def _print_answer(jobs: JobsClient, job: Job, output: Output, *, titled: bool) -> None:
-    if job.kind != "generate" or job.state.value != "succeeded":
+    results = "kept_output" in job.parameters
+    if (job.kind != "generate" and not results) or job.state.value != "succeeded":
         return
     if titled:
         output.note(f"{job.id}: {job.label}")
+    if results:
+        for line in jobs.output(job.id):
+            output.text(f"{line}\n")
+        return
     printer = EventPrinter(output)
     for event in jobs.events(job.id):
         printer.show(event)

@@ -42,7 +42,7 @@ from ..options.value_types import ModelName
 )
 @click.pass_obj
 def command(env: Environment, /, model: str | None, keep_alive: float | None, format: str, **wish: Any) -> None:
-    """Keep MODEL warm in a background process, which generate, chat, batch and jobs then use without being told.
+    """Keep MODEL warm in a background process, which generate, chat, search and jobs then use without being told.
 
     It returns when the model is ready. Loading a loaded model restarts its keep-alive timer. Without MODEL the default
     model is loaded. The model goes after --keep-alive without use (10m by default, or keep_alive in config.toml), or

@@ -127,7 +127,7 @@ def info(env: Environment, /, model: str, quant: str | None, format: str) -> Non
         header = GGUFHeader(local.path, 0, local.path.stat().st_size, {}, ())
     sampling = {key: value for key in SAMPLING_KEYS if (value := getattr(local.sampling, key)) is not None}
     files = [str(path) for _, path in files_of(local)]
-    record: dict[str, Any] = {"name": local.model_id, "kind": local.kind, **_of_header(header)}
+    record: dict[str, Any] = {"name": local.model_id, "kind": _kind(local.kind, header), **_of_header(header)}
     record |= {
         "parameters": header.parameter_count,
         "vocabulary": header.vocabulary_size,
@@ -143,6 +143,7 @@ def info(env: Environment, /, model: str, quant: str | None, format: str) -> Non
         "sampling": sampling,
         "parser": local.parser_name,
         "takes": media_taken(local),
+        "gives": _given(header),
     }
     if output.format is Format.TEXT:
         row = record | {
@@ -343,18 +344,18 @@ def _summary(model: InstalledModel) -> dict[str, Any]:
     from leap_core.models.gguf.header import GGUFHeader
     from leap_core.models.maintenance.inspection import header_or_error
 
-    state = model.state
+    state, kind = model.state, model.manifest.kind if model.manifest else "text"
     described: dict[str, Any] = {"architecture": None, "quantization": model.quantization or None, "context": None}
     if state == "ready" and model.path is not None:
         header = header_or_error(model.path)
         if isinstance(header, GGUFHeader):
-            described = _of_header(header)
+            described, kind = _of_header(header), _kind(kind, header)
         else:
             state = "unreadable"
     return {
         "name": model.name,
         "model": model.model,
-        "kind": model.manifest.kind if model.manifest else "text",
+        "kind": kind,
         **described,
         "size": in_bytes(model.size_bytes),
         "bytes": model.size_bytes,
@@ -363,6 +364,17 @@ def _summary(model: InstalledModel) -> dict[str, Any]:
         "source": model.source,
         "path": str(model.path) if model.path else None,
     }
+
+
+def _kind(kind: str, header: GGUFHeader) -> str:
+    """What a model is for: what its manifest says, but embedding where its file was made for that."""
+    return kind if header.pooling is None else "embedding"
+
+
+def _given(header: GGUFHeader) -> str:
+    """What comes of what a model takes."""
+    given = {None: "text", "none": "a vector for each token (late interaction)", "rank": "scores of pairs of texts"}
+    return given.get(header.pooling, f"a vector for each text ({header.pooling})")
 
 
 def _of_header(header: GGUFHeader) -> dict[str, Any]:

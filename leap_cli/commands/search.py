@@ -12,6 +12,7 @@ from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
 from ..framework.output import Format, Output
 from ..options.embedding import files_flag, limit_flag, rerank_flag, threads_flag
+from ..options.loading import host_flag
 from ..options.output_format import FormatChoice
 
 
@@ -30,6 +31,7 @@ from ..options.output_format import FormatChoice
 @files_flag
 @rerank_flag
 @threads_flag
+@host_flag
 @click.option(
     "--format",
     type=FormatChoice([each.value for each in Format]),

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from ..framework.output import Output
 
 if TYPE_CHECKING:
+    from leap_core.batch.checking import CheckedBatch
     from leap_core.batch.definition import Progress
-    from leap_core.batch.settings import CheckedBatch
 
 PAUSE_SECONDS = 0.1
 """Between two pictures of the progress."""

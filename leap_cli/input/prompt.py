@@ -13,6 +13,7 @@ from .pattern import Pattern
 from .text_files import MOST_BYTES, check_size, decode_text, read_text_file
 
 PATIENCE_SECONDS = 3.0
+STDIN = "standard input"
 
 
 def read_prompt(
@@ -53,16 +54,33 @@ def read_text(env: Environment, output: Output) -> str:
 
 def read_standard_input(env: Environment, output: Output) -> str:
     """All of standard input as text. Raises UsageError for what is none."""
+    data = _read_stdin(env, output, MOST_BYTES + 1)
+    check_size(data, STDIN)
+    return decode_text(data, STDIN)
+
+
+def read_lines(name: str, env: Environment, output: Output) -> list[str]:
+    """The lines of a file that are not blank, without their ends; ``-`` is standard input. There may be any number of
+    them. Raises UsageError naming the file, and what is wrong with it."""
+    source = STDIN if name == "-" else name
+    try:
+        data = _read_stdin(env, output) if name == "-" else (env.cwd / name).read_bytes()
+    except (OSError, ValueError) as error:
+        raise click.UsageError(f"cannot read {name}: {getattr(error, 'strerror', None) or error}") from None
+    if b"\0" in data:
+        raise click.UsageError(f"{source} is binary, and no lines of text")
+    return [line.rstrip("\r") for line in decode_text(data, source).split("\n") if line.strip()]
+
+
+def _read_stdin(env: Environment, output: Output, most: int = -1) -> bytes:
     waiting = threading.Timer(PATIENCE_SECONDS, output.note, ["waiting for standard input (</dev/null gives none)"])
     waiting.daemon = True
     if not env.stdin_is_terminal:
         waiting.start()
     try:
-        data = env.stdin.read(MOST_BYTES + 1)
+        return env.stdin.read(most)
     finally:
         waiting.cancel()
-    check_size(data, "standard input")
-    return decode_text(data, "standard input")
 
 
 def read_system(value: str, env: Environment) -> str:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..framework.environment import Environment
+from ..framework.output import Output
+from .loading import host_use
 from .value_types import ModelName
 
 if TYPE_CHECKING:
@@ -41,11 +43,21 @@ files_flag = click.option(
 
 @contextmanager
 def open_embedder(env: Environment, reference: str, **loading: Any) -> Iterator[EmbeddingRunner]:
-    """The model, loaded into this process until the block ends."""
+    """The warm host's model where it holds it so, else one of this process, until the block ends."""
+    from leap_core.opening import open_embedding_runner
     from leap_core.options import ModelLoadingOptions
 
-    runner_options = {name: value for name, value in loading.items() if value is not None}
-    with env.load_embedder(reference, ModelLoadingOptions(**runner_options), env) as runner:
+    loading_options = {name: value for name, value in loading.items() if value is not None}
+    runner = open_embedding_runner(
+        reference,
+        ModelLoadingOptions(**loading_options),
+        host=host_use(),
+        variables=env.variables,
+        cwd=env.cwd,
+        on_warning=Output(env).warning,
+        load=lambda reference, options: env.load_embedder(reference, options, env),
+    )
+    with runner:
         yield runner
 
 

@@ -19,6 +19,7 @@ from .loading_details import has_prompt_cache, loading_details, loading_fields, 
 from .value_types import ModelName
 
 if TYPE_CHECKING:
+    from leap_core.opening import HostUse
     from leap_core.options import ModelLoadingOptions
     from leap_core.runner.contract import ModelRunner
 
@@ -40,6 +41,13 @@ def loading_flags(function: Decorated) -> Decorated:
     return function
 
 
+host_flag = click.option(
+    "--host/--no-host",
+    default=None,
+    expose_value=False,
+    callback=lambda ctx, _option, value: ctx.meta.__setitem__(USE_HOST, value),
+    help="Demand the model that `leap load` keeps warm, or load it here; by default it is used where there is one.",
+)
 _OPTIONS = (
     click.option(
         "-m",
@@ -60,13 +68,7 @@ _OPTIONS = (
         metavar="N",
         help="Compute this many layers on a GPU; -1 is all.",
     ),
-    click.option(
-        "--host/--no-host",
-        default=None,
-        expose_value=False,
-        callback=lambda ctx, _option, value: ctx.meta.__setitem__(USE_HOST, value),
-        help="Demand the model that `leap load` keeps warm, or load it here; by default it is used where there is one.",
-    ),
+    host_flag,
     click.option("--verbose", is_flag=True, help="Show llama.cpp's log on stderr."),
 )
 
@@ -108,20 +110,18 @@ def warm_or_load(env: Environment, reference: str, options: ModelLoadingOptions,
     ``--host`` demands the host's and ``--no-host`` forbids it; both are found in click's context. ``quiet`` leaves the
     host aside unless it is demanded: llama.cpp's log is to be seen here.
     """
-    from leap_core.opening import HostUse, open_runner
+    from leap_core.opening import open_runner
 
-    context = click.get_current_context(silent=True)
-    use_host = context.meta.get(USE_HOST) if context is not None else None
-    host = HostUse.DEMAND if use_host else HostUse.NEVER if quiet or use_host is False else HostUse.USE
     runner = open_runner(
         reference,
         options,
-        host=host,
+        host=host_use(quiet=quiet),
         variables=env.variables,
         cwd=env.cwd,
         on_warning=Output(env).warning,
         load=partial(_load_here, env),
     )
+    context = click.get_current_context(silent=True)
     return _logged(env, runner, "leap" if context is None else context.command_path.partition(" ")[2])
 
 
@@ -132,6 +132,15 @@ def _logged(env: Environment, runner: ModelRunner, command: str) -> ModelRunner:
     if not log_is_on(env.directories, env.variables):
         return runner
     return logged(runner, command, env.variables, Output(env).warning)
+
+
+def host_use(*, quiet: bool = False) -> HostUse:
+    """What ``--host`` and ``--no-host`` say; see ``warm_or_load``."""
+    from leap_core.opening import HostUse
+
+    context = click.get_current_context(silent=True)
+    use_host = context.meta.get(USE_HOST) if context is not None else None
+    return HostUse.DEMAND if use_host else HostUse.NEVER if quiet or use_host is False else HostUse.USE
 
 
 def host_for_job() -> bool:

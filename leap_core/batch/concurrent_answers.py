@@ -16,7 +16,7 @@ from ..options import GenerationOptions
 from ..responses import Complete, GenerationFinishReason, require_complete
 from ..runner.contract import Generation, ModelRunner
 from ..tasks.task import RecipeTask
-from .line_index import InputChangedError, LineIndex
+from .line_index import InputChangedError, LineIndex, read_again
 from .lines import Request, RequestReader
 
 Answers: TypeAlias = "list[Complete]"
@@ -87,7 +87,8 @@ class AnsweringThreads:
                     return
                 n, lines = line
                 try:
-                    custom_id, request = self._read(n, lines)
+                    custom_id, request = read_again(self._reader, lines, n)
+                    assert isinstance(request, Request), "a line for vectors"
                     answers = self._answers_to(request, custom_id)
                 except LeapError as error:
                     if not self._ending():
@@ -100,21 +101,6 @@ class AnsweringThreads:
                         self._outcomes.put((n, custom_id, answers))
         finally:
             self._outcomes.put(None)
-
-    def _read(self, n: int, lines: LineIndex) -> tuple[str, Request]:
-        """The name and the request of a line."""
-        number = lines.number(n)
-        try:
-            request = self._reader.read(lines.raw(n))
-            custom_id = request.custom_id or f"line-{number}"
-            if request.digest(custom_id) == lines.digest(n):
-                return custom_id, request
-        except (LeapError, UnicodeError):
-            pass
-        raise InputChangedError(
-            f"line {number} of the input changed while the batch ran",
-            hint="what was answered is kept; the same command goes on with the new lines",
-        )
 
     def _answers_to(self, request: Request, custom_id: str) -> Answers | None:
         """The replies to one line, one after the other, so that the others restore the prompt of the first; None when

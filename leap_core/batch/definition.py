@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from .digests import key_of
 from .journal import Journal
 from .line_index import LineIndex
-from .lines import RequestReader, key_of
+from .lines import RequestReader
 from .output_file import Sink
 from .results import OPENAI
 from .spoken_lines import SpokenLines

@@ -16,7 +16,7 @@ NOWHERE = -1
 
 USUAL = re.compile(
     rb'\{"key":"([0-9a-f]{32})","custom_id":("(?:[^"\\]|\\.)*"),"model":"(?:[^"\\]|\\.)*","created":\d+,'
-    rb'"(response|error)":\{[^\0]*\}\}?\n'
+    rb'"(response|embedding|error)":\{[^\0]*\}\}?\n'
 )
 """A line as journals are written, which needs no parsing to be found; the others are parsed."""
 
@@ -83,7 +83,7 @@ def read_index(file: IO[bytes], offset: int, begun_field: str) -> tuple[str | No
         place, offset = offset, offset + len(line)
         usual = USUAL.fullmatch(line)
         if usual is not None:
-            index.add(usual[1].decode(), place, json.loads(usual[2]), usual[3] == b"response")
+            index.add(usual[1].decode(), place, json.loads(usual[2]), usual[3] != b"error")
             continue
         try:
             value: Any = json.loads(line)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from ..errors import LeapError, LeapSchemaError, LeapSerializationError
 from .input_rows import LONGEST_ROW, InputRows
-from .lines import RequestReader
+from .lines import Line, RequestReader
 from .quick_check import LineChecker
 
 DIGEST_BYTES = 16
@@ -80,15 +80,32 @@ class LineIndex:
         return rest
 
 
+def read_again(reader: RequestReader, lines: LineIndex, n: int) -> tuple[str, Line]:
+    """The name and the request of a line that was checked. Raises InputChangedError."""
+    number = lines.number(n)
+    try:
+        request = reader.read(lines.raw(n))
+        custom_id = request.custom_id or f"line-{number}"
+        if request.digest(custom_id) == lines.digest(n):
+            return custom_id, request
+    except (LeapError, UnicodeError):
+        pass
+    raise InputChangedError(
+        f"line {number} of the input changed while the batch ran",
+        hint="what was answered is kept; the same command goes on with the new lines",
+    )
+
+
 @dataclass
 class CheckedLines:
-    """The sound lines, what is wrong with the others (the first thousand of ``problem_count``), and the models that
-    the sound ones name (None: none)."""
+    """The sound lines, what is wrong with the others (the first thousand of ``problem_count``), the models that the
+    sound ones name (None: none), and whether they ask for vectors (``embeds``: the answers that there are)."""
 
     index: LineIndex
     problems: list[Problem] = field(default_factory=list)
     problem_count: int = 0
     models: set[str | None] = field(default_factory=set)
+    embeds: set[bool] = field(default_factory=set)
 
     def note(self, number: int, message: str) -> None:
         """Note a line that cannot be used."""
@@ -107,14 +124,15 @@ def check_lines(rows: InputRows, reader: RequestReader) -> CheckedLines:
             checked.note(number, f"longer than {LONGEST_ROW // 1024**2} MiB")
             continue
         try:
-            custom_id, digest, model = checker.check(raw, number)
+            line = checker.check(raw, number)
         except UnicodeEncodeError:
             checked.note(number, "a text has half of a surrogate pair")
         except LeapError as error:
             checked.note(number, _in_words(error))
         else:
-            index.add(number, offset, length, custom_id, digest)
-            checked.models.add(model)
+            index.add(number, offset, length, line.custom_id, line.digest)
+            checked.models.add(line.model)
+            checked.embeds.add(line.embeds)
     _refuse_doubles(checked, checker)
     return checked
 

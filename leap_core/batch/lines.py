@@ -6,18 +6,21 @@ A line is one of
     {"messages": [{"role": "user", "content": "…"}]}
     {"prompt": "…"}
     "a prompt"
+    {"custom_id": "a", "method": "POST", "url": "/v1/embeddings", "body": {"input": "…"}}
+    {"input": "…"}
 
 or, with a template, an object of its variables. The objects take a ``custom_id`` (or ``id``) too, else they are
 called by their line, and take the parameters of an OpenAI body beside the messages, and ``system``.
 
 A line with a ``task`` has its parameters and a ``text`` (or ``prompt``, or ``image``) instead; see ``tasks.reading``.
+One with an ``input`` asks for vectors.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -26,12 +29,16 @@ from typing import Any, NoReturn
 from ..errors import LeapSerializationError
 from ..functions import LeapFunction
 from ..messages import ChatMessage, ChatMessageRole
+from ..openai.embeddings import EMBEDDING_FIELDS, EMBEDDINGS_URL
 from ..openai.fields import REFUSE
 from ..openai.parameters import ANY_OBJECT, schema_text
 from ..openai.requests import KNOWN_FIELDS, read_chat
 from ..options import GenerationOptions
 from ..tasks.reading import read_task
 from ..tasks.task import OVERRIDES, RecipeTask
+from .digests import canonical, digest_of
+from .embedding_lines import EmbeddingLine, read_embedding_line
+from .input_rows import LONGEST_ROW
 from .line_media import MEDIA_FIELDS, mentions_media, messages_with_content, take_media, with_content
 from .line_template import LineTemplate
 
@@ -46,7 +53,9 @@ TASK_INPUTS = ("text", "prompt", "image")
 TASK_OPTIONS = {"model", "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "repeat_last_n", "seed"}
 TASK_OPTIONS |= {"frequency_penalty", "presence_penalty", "max_tokens", "max_completion_tokens", "logit_bias"}
 """Further fields of such a line."""
-KEY_CHARACTERS = 32
+ENVELOPE = ("custom_id", "method", "url", "body")
+"""Fields of a line of OpenAI's Batch format."""
+URLS = (CHAT_URL, EMBEDDINGS_URL)
 
 
 @dataclass(frozen=True)
@@ -84,6 +93,9 @@ class Request:
         return f'"options":{canonical(options)},"tools":{canonical(tools)}{several}{task}'
 
 
+Line = Request | EmbeddingLine
+
+
 @dataclass(frozen=True)
 class RequestReader:
     """Reads lines; ``options``, ``functions`` and ``system`` are the command's, and what a line says wins over them.
@@ -99,11 +111,11 @@ class RequestReader:
     recipes: Mapping[str, str] = field(default_factory=dict)
     """The texts of the user's own recipes of tasks, by name."""
 
-    def read(self, raw: bytes) -> Request:
+    def read(self, raw: bytes) -> Line:
         """Parse one line. Raises LeapSerializationError, LeapOptionsError or LeapSchemaError."""
         return self.read_value(parse_line(raw))
 
-    def read_value(self, value: JsonObject) -> Request:
+    def read_value(self, value: JsonObject) -> Line:
         """``read`` for a line that is parsed already."""
         if self.template is not None:
             return self._of_variables(value, self.template)
@@ -111,16 +123,23 @@ class RequestReader:
             return self._of_openai(value)
         if "task" in value:
             return self._of_task(value)
+        if asks_for_vectors(value):
+            known = {name: item for name, item in value.items() if not self.keep_fields or name in EMBEDDING_FIELDS}
+            return read_embedding_line({**known, **dict.fromkeys(ID_FIELDS)}, identifier_of(value))
         if not any(name in value for name in ("messages", "prompt", *MEDIA_FIELDS)):
             raise LeapSerializationError(
-                "expected body, messages, prompt, image or audio", hint="--pattern makes prompts of other fields"
+                "expected body, messages, prompt, input, image or audio",
+                hint="--pattern makes prompts of other fields",
             )
         custom_id = identifier_of(value)
         return self._of_fields(only_known(value) if self.keep_fields else dict(value), custom_id)
 
-    def is_own(self, name: str) -> bool:
-        """Whether a field of a line means nothing to leap, and is its user's own."""
-        return name not in OWN_FIELDS and name not in KNOWN_FIELDS
+    def own_fields(self, value: JsonObject) -> JsonObject:
+        """The fields of a line that mean nothing to leap, and are its user's own. With a template all of them are."""
+        if self.template is not None:
+            return value
+        known = {*ID_FIELDS, *EMBEDDING_FIELDS} if asks_for_vectors(value) else {*OWN_FIELDS, *KNOWN_FIELDS}
+        return {name: item for name, item in value.items() if name not in known}
 
     def _of_variables(self, value: JsonObject, template: LineTemplate) -> Request:
         prompt = template.fill(value)
@@ -172,17 +191,20 @@ class RequestReader:
         winning = GenerationOptions.from_json({name: options[name] for name in options if name in OVERRIDES})
         return Request(custom_id, read.messages, [], winning, read.model, task=task)
 
-    def _of_openai(self, value: JsonObject) -> Request:
+    def _of_openai(self, value: JsonObject) -> Line:
         for name in value:
-            if name not in ("custom_id", "method", "url", "body"):
+            if name not in ENVELOPE:
                 raise LeapSerializationError("there is no such field", path=name)
         if value.get("method", "POST") != "POST":
             raise LeapSerializationError(f"{value['method']!r} is not POST", path="method")
-        if value.get("url", CHAT_URL) != CHAT_URL:
-            raise LeapSerializationError(f"{value['url']!r} is not supported, only {CHAT_URL} is", path="url")
+        url = value.get("url", CHAT_URL)
+        if url not in URLS:
+            raise LeapSerializationError(f"{url!r} is not supported, only {' and '.join(URLS)} are", path="url")
         body = value["body"]
         if not isinstance(body, dict):
             raise LeapSerializationError("expected an object", path="body")
+        if url == EMBEDDINGS_URL:
+            return read_embedding_line(body, identifier_of(value))
         if "messages" not in body:
             raise LeapSerializationError("missing", path="body.messages")
         for name in ("prompt", "system", "schema"):
@@ -238,14 +260,19 @@ class RequestReader:
         )
 
 
-def digest_of(text: str) -> str:
-    """A name for a text: 32 hexadecimal digits. Raises UnicodeEncodeError for half of a surrogate pair."""
-    return hashlib.sha256(text.encode()).hexdigest()[:KEY_CHARACTERS]
+def first_line(path: Path) -> JsonObject:
+    """The first line of a file that is not blank; an empty object where it is none. Raises OSError."""
+    with path.open("rb") as file:
+        while (raw := file.readline(LONGEST_ROW)) and raw.isspace():
+            pass
+    with suppress(LeapSerializationError):
+        return parse_line(raw)
+    return {}
 
 
-def key_of(digest: str, fingerprint: str) -> str:
-    """A name for what a line asks of a model with this fingerprint: equal means same work. Journals keep it."""
-    return digest_of(digest + fingerprint)
+def asks_for_vectors(value: JsonObject) -> bool:
+    """Whether a line without an envelope has an input, and neither a prompt nor messages."""
+    return "input" in value and not any(name in value for name in ("messages", "prompt", "body"))
 
 
 def parse_line(raw: bytes) -> JsonObject:
@@ -307,11 +334,6 @@ def only_known(fields: JsonObject) -> JsonObject:
     """A line without the fields that are its user's own."""
     names = (*OWN_FIELDS, *MEDIA_FIELDS)
     return {name: value for name, value in fields.items() if name in names or name in KNOWN_FIELDS}
-
-
-def canonical(value: object) -> str:
-    """A JSON text that is equal for equal values."""
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
 @lru_cache(maxsize=256)

@@ -7,17 +7,26 @@ prompt and messages) are read once; plain text messages need no reading to be so
 from __future__ import annotations
 
 from json.encoder import encode_basestring as quoted
-from typing import Any
+from typing import Any, NamedTuple
 
-from .lines import CHAT_URL, RequestReader, canonical, digest_of, identifier_of, names_among, only_known, parse_line
+from .digests import canonical, digest_of
+from .lines import CHAT_URL, ENVELOPE, Request, RequestReader, identifier_of, names_among, only_known, parse_line
 
 JsonObject = dict[str, Any]
 
 MOST_PARAMETERS = 1024
 """Sets of parameters that are remembered."""
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
-ENVELOPE = {"custom_id", "method", "url", "body"}
 READ_HERE = {"custom_id", "id", "prompt", "messages", "system"}
+
+
+class CheckedLine(NamedTuple):
+    """The name of a line, its digest, the model that it names, and whether it asks for vectors."""
+
+    custom_id: str
+    digest: str
+    model: str | None
+    embeds: bool = False
 
 
 class LineChecker:
@@ -28,8 +37,8 @@ class LineChecker:
         self._known: dict[str, tuple[str, str | None]] = {}
         self._system = None if reader.system is None else _message("system", reader.system)
 
-    def check(self, raw: bytes, number: int) -> tuple[str, str, str | None]:
-        """The name, the digest and the model of a line. Raises what ``RequestReader.read`` raises, and
+    def check(self, raw: bytes, number: int) -> CheckedLine:
+        """What there is to know of a line. Raises what ``RequestReader.read`` raises, and
         UnicodeEncodeError for half of a surrogate pair."""
         value = parse_line(raw)
         quick = self._quickly(value, number)
@@ -38,12 +47,13 @@ class LineChecker:
             settings_json = self._known.get(key)
             if settings_json is not None:
                 text = f'{{"custom_id":{quoted(custom_id)},"messages":{messages},{settings_json[0]}}}'
-                return custom_id, digest_of(text), settings_json[1]
+                return CheckedLine(custom_id, digest_of(text), settings_json[1])
         request = self._reader.read_value(value)
-        if quick is not None and len(self._known) < MOST_PARAMETERS:
+        embeds = not isinstance(request, Request)
+        if isinstance(request, Request) and quick is not None and len(self._known) < MOST_PARAMETERS:
             self._known[quick[2]] = request.parameters, request.model
         custom_id = request.custom_id or f"line-{number}"
-        return custom_id, request.digest(custom_id), request.model
+        return CheckedLine(custom_id, request.digest(custom_id), request.model, embeds)
 
     def name_of(self, raw: bytes, number: int) -> str:
         """The name of a sound line."""
@@ -59,7 +69,7 @@ class LineChecker:
             return None
         fields, custom_id = value, identifier_of(value) or f"line-{number}"
         if "body" in value:
-            if value.keys() - ENVELOPE:
+            if not value.keys() <= set(ENVELOPE):
                 return None
             if value.get("method", "POST") != "POST" or value.get("url", CHAT_URL) != CHAT_URL:
                 return None

@@ -10,7 +10,7 @@ from .definition import BatchDefinition
 from .input_formats import DELIMITERS
 from .journal_index import NOWHERE
 from .lines import parse_line
-from .results import PLAIN, TEXT, Result, Row, table_header
+from .results import NPY, OPENAI, PLAIN, TEXT, Result, Row, table_header
 
 
 class ResultWriter:
@@ -78,10 +78,11 @@ class ResultWriter:
         self._early.pop(n, None)
         if not result.succeeded and batch.failures is None and batch.format == TEXT:
             return  # there is no text that could say so
-        if result.succeeded or batch.failures is None:
+        if result.succeeded or batch.failures is None or batch.format == NPY:
             batch.sink.write(self._rendered(n, result))
+        if result.succeeded or batch.failures is None:
             return
-        form = PLAIN if batch.format in (*DELIMITERS, TEXT) else batch.format
+        form = OPENAI if batch.format == OPENAI else PLAIN
         line = json.loads(result.render(form, self._row(n)))
         batch.failures.write(json.dumps({**line, "line": batch.lines.number(n)}, ensure_ascii=False))
 
@@ -93,7 +94,5 @@ class ResultWriter:
         batch = self._batch
         if not batch.reader.keep_fields:
             return Row()
-        fields = parse_line(batch.lines.raw(n))
-        if batch.reader.template is None:
-            fields = {name: value for name, value in fields.items() if batch.reader.is_own(name)}
+        fields = batch.reader.own_fields(parse_line(batch.lines.raw(n)))
         return Row(fields, batch.lines.rows.columns)

@@ -11,9 +11,10 @@ from dataclasses import replace
 
 from ..errors import LeapError, LeapGenerationError
 from ..openai.errors import error_record
-from ..runner.contract import ModelRunner
-from .concurrent_answers import AnsweringThreads, Answers
+from ..runner.embedding import EmbeddingRunner
+from .answering import Answer, Runner, answering
 from .definition import BatchDefinition, Progress
+from .embedding_answers import Embedded
 from .journal_index import NOWHERE
 from .result_writer import ResultWriter
 from .results import Result
@@ -23,7 +24,7 @@ from .spoken_lines import SpokenLines
 class Batch(BatchDefinition):
     """One batch that can be run."""
 
-    def run(self, load: Callable[[], AbstractContextManager[ModelRunner]], stop: threading.Event) -> Progress:
+    def run(self, load: Callable[[], AbstractContextManager[Runner]], stop: threading.Event) -> Progress:
         """Answer what is missing. ``load`` is called only if something is, and left when all is answered.
 
         Setting ``stop`` ends it early; then the progress says ``stopped``. Raises what ``load`` raises, OSError when a
@@ -40,7 +41,7 @@ class Batch(BatchDefinition):
         progress = Progress(total, succeeded=kept, reused=kept, dropped=dropped)
         with ExitStack() as resources:
             runner = resources.enter_context(load()) if kept < total else None
-            if runner is not None and self.spoken.directory is not None and not runner.speaks:
+            if runner is not None and self.spoken.directory is not None and not _speaks(runner):
                 raise LeapGenerationError(
                     f"the model {runner.model_id} does not speak",
                     hint="use a model that speaks, such as LFM2.5-Audio-1.5B",
@@ -66,18 +67,17 @@ class Batch(BatchDefinition):
 
     def _answer(
         self,
-        runner: ModelRunner,
+        runner: Runner,
         places: array[int],
         writer: ResultWriter,
         progress: Progress,
         stop: threading.Event,
     ) -> Progress:
-        threads = AnsweringThreads(runner, self.reader, self.concurrency, stop)
         started = time.monotonic()
         missing = places.count(NOWHERE)
         work = ((n, self.lines) for n in range(len(places)) if places[n] == NOWHERE)
-        with threads:
-            for n, custom_id, outcome in threads.answers(work, missing):
+        with answering(runner, self.reader, self.concurrency, stop) as answers:
+            for n, custom_id, outcome in answers.answers(work, missing):
                 result = self._result(runner, self.key(n), custom_id, outcome)
                 place = NOWHERE if self.journal is None else self.journal.append(result)
                 writer.add(n, result, place)
@@ -91,10 +91,24 @@ class Batch(BatchDefinition):
                 self.on_result(progress)
         return replace(progress, stopped=progress.finished < progress.total, seconds=time.monotonic() - started)
 
-    def _result(self, runner: ModelRunner, key: str, custom_id: str, outcome: Answers | LeapError) -> Result:
-        created = int(time.time())
-        if isinstance(outcome, LeapError):
-            return Result(key, custom_id, runner.model_id, created, error=error_record(outcome))
-        first, speech = self.spoken.take(outcome[0], custom_id, key)
-        others = [SpokenLines().take(answer, custom_id, key)[0] for answer in outcome[1:]]  # the first alone is heard
-        return Result.of_answers((key, custom_id, runner.model_id, created), [first, *others], speech)
+    def _result(self, runner: Runner, key: str, custom_id: str, outcome: Answer | LeapError) -> Result:
+        speech = None
+        if isinstance(outcome, list):
+            first, speech = self.spoken.take(outcome[0], custom_id, key)
+            others = [SpokenLines().take(answer, custom_id, key)[0] for answer in outcome[1:]]  # the first is heard
+            outcome = [first, *others]
+        return replace(result_of(outcome, key, custom_id, runner.model_id), speech=speech)
+
+
+def result_of(outcome: Answer | LeapError, key: str, custom_id: str, model: str) -> Result:
+    """What came of a line, as it is kept. ``key``: see ``key_of``; ``model``: the name of what answered."""
+    head = (key, custom_id, model, int(time.time()))
+    if isinstance(outcome, LeapError):
+        return Result(*head, error=error_record(outcome))
+    if isinstance(outcome, Embedded):
+        return Result(*head, embedding=Result.embedding_of(outcome))
+    return Result.of_answers(head, outcome)
+
+
+def _speaks(runner: Runner) -> bool:
+    return not isinstance(runner, EmbeddingRunner) and runner.speaks

@@ -1,4 +1,4 @@
-"""Everything that a batch was asked to be, as plain data, and the way from there to one that can be run."""
+"""Everything that a batch was asked to be, as plain data, and where it reads and writes."""
 
 from __future__ import annotations
 
@@ -6,36 +6,29 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from ..errors import LeapModelNotFoundError, LeapSerializationError
+from ..errors import LeapSerializationError
 from ..openai.parameters import functions_of
 from ..options import GenerationOptions, ModelLoadingOptions
 from ..speech.voices import CONVERSATION_PROMPT
 from ..storage.atomic_files import descriptor_of
-from .definition import Progress
 from .input_formats import INPUT_FORMATS, JSON_ARRAY, JSONL, TABLES, format_of
-from .input_rows import InputRows
 from .journal import Journal, is_journal_of, journal_path
-from .line_index import CheckedLines, LineIndex, Problem, check_lines
 from .line_template import LineTemplate
 from .lines import RequestReader
-from .model_fingerprint import fingerprint_of
 from .output_file import OutputFile, OutputStream, Sink
-from .results import AUTO, FORMATS, OPENAI, PLAIN
-from .run import Batch
-from .spoken_lines import SpokenLines
+from .results import AUTO, FORMATS, NPY, OPENAI, PLAIN
+from .vector_file import VectorFile
 
 JsonObject = dict[str, Any]
 
 STANDARD = "-"
 KEPT = ""
 """The output of a batch whose results are kept with its job."""
-BUILTIN = "builtin"
+NPY_ENDING = ".npy"
 DEFAULT_CONCURRENCY = 16
 MOST_CONCURRENCY = 256
-MOST_TOLD = 5
-"""Problems that an error message lists."""
 OF_ONE_PROCESS = ("/dev/", "/proc/")
 
 
@@ -130,6 +123,8 @@ class BatchSettings:
         """The form of the results: as given, by the output's extension, or plain where the input is plain."""
         if self.format != AUTO:
             return self.format
+        if self.output.lower().endswith(NPY_ENDING):
+            return NPY
         by_name = format_of(self.output)
         if by_name in TABLES:
             return by_name
@@ -156,6 +151,8 @@ class BatchSettings:
 
     def check_places(self) -> None:
         """Find out before any work that output and journal can be written. Raises LeapSerializationError."""
+        if self.output_format == NPY and not (self._is_regular and self.ordered):
+            raise LeapSerializationError("an array needs a file (-o FILE.npy), and the order of the input")
         if self.output != STANDARD:
             self._check_output(Path(self.output))
         if self.errors is not None:
@@ -204,174 +201,17 @@ class BatchSettings:
         output = Path(self.output) if self._is_regular else None
         return None if path is None else Journal(path, output, while_waiting=while_waiting)
 
-    def sink(self, write: Callable[[str], object], while_waiting: Callable[[], object] | None = None) -> Sink:
-        """The output; ``write`` is standard output's."""
+    def sink(
+        self, write: Callable[[str], object], count: int, while_waiting: Callable[[], object] | None = None
+    ) -> Sink:
+        """The output for ``count`` lines; ``write`` is standard output's."""
+        if self.output_format == NPY:
+            return VectorFile(Path(self.output), count)
         if self._is_regular:
             return OutputFile(Path(self.output), while_waiting=while_waiting)
         if self.output == STANDARD:
             return OutputStream(write)
         return OutputStream.of_device(self.output)
-
-
-@dataclass(frozen=True)
-class CheckedBatch:
-    """A batch whose lines were all read once. ``named_model``: whether the settings or the lines name the model.
-    ``problems``: the first of ``problem_count`` lines that cannot be used. Close it: the input stays open till then."""
-
-    settings: BatchSettings
-    reader: RequestReader
-    lines: LineIndex
-    problems: list[Problem]
-    problem_count: int
-    model: str
-    named_model: bool
-    fingerprint: str
-
-    @property
-    def input_digest(self) -> str:
-        """Equal for an equal input that is read with equal settings."""
-        return self.lines.whole_digest()
-
-    def open(
-        self,
-        journal: Journal | None,
-        write: Callable[[str], object],
-        on_result: Callable[[Progress], object],
-        run_id: str | None = None,
-        while_waiting: Callable[[], object] | None = None,
-    ) -> Batch:
-        """The batch, ready to run. Runs with one ``run_id`` are attempts of the same: only the first overwrites."""
-        errors = self.settings.errors
-        return Batch(
-            self.lines,
-            self.reader,
-            self.fingerprint,
-            self.settings.sink(write, while_waiting),
-            journal,
-            format=self.settings.output_format,
-            ordered=self.settings.ordered,
-            concurrency=self.settings.concurrency,
-            on_result=on_result,
-            overwrite=self.settings.overwrite,
-            run_id=run_id,
-            failures=None if errors is None else OutputFile(Path(errors), while_waiting=while_waiting),
-            spoken=SpokenLines(None if self.settings.speech is None else Path(self.settings.speech)),
-            header=self.settings.header,
-        )
-
-    def close(self) -> None:
-        """Close the input."""
-        self.lines.rows.close()
-
-    def __enter__(self) -> CheckedBatch:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-def check_batch(
-    settings: BatchSettings,
-    stdin: IO[bytes] | None = None,
-    *,
-    default_model: str | None,
-    variables: Mapping[str, str],
-    cwd: Path,
-) -> CheckedBatch:
-    """Check places, lines and model. ``stdin`` is read when the source is "-".
-
-    Raises LeapSerializationError that names the lines which cannot be used (unless they are to be skipped), and
-    LeapModelNotFoundError when there is no such model.
-    """
-    settings.check_places()
-    reader = settings.reader()
-    name = "standard input" if settings.source == STANDARD else settings.source
-    try:
-        rows = InputRows(settings.source, settings.source_format, stdin if settings.source == STANDARD else None)
-    except LeapSerializationError as error:
-        if settings.source_format == JSONL:
-            raise
-        raise LeapSerializationError(f"{name}: {error.message}", hint=error.hint) from None
-    try:
-        _check_columns(rows, reader)
-        checked = check_lines(rows, reader)
-        lines = checked.index
-        if checked.problem_count and not settings.skip_invalid:
-            raise _unusable(name, checked)
-        if settings.input_digest not in (None, lines.whole_digest()):
-            raise LeapSerializationError(
-                f"{name} changed since the batch was submitted",
-                hint="submit it again: what was answered is kept in the journal",
-            )
-        named = settings.model or default_model or _named_by(checked.models)
-        fingerprint = _fingerprint(settings, named, default_model, variables, cwd) if len(lines) else ""
-        if settings.speech is not None:  # a result without sound does not stand for one with it
-            fingerprint += " aloud"
-    except BaseException:
-        rows.close()
-        raise
-    return CheckedBatch(
-        settings,
-        reader,
-        lines,
-        checked.problems,
-        checked.problem_count,
-        named or BUILTIN,
-        named is not None,
-        fingerprint,
-    )
-
-
-def _check_columns(rows: InputRows, reader: RequestReader) -> None:
-    """Refuse a template that no row of a table could fill."""
-    if not rows.is_table or reader.template is None:
-        return
-    missing = reader.template.missing(rows.columns)
-    if missing:
-        raise LeapSerializationError(
-            f"the table has no column {', '.join(missing)}; it has {', '.join(rows.columns)}",
-            hint="--pattern '{column}' makes the prompts of columns",
-        )
-
-
-def _fingerprint(
-    settings: BatchSettings,
-    named: str | None,
-    default_model: str | None,
-    variables: Mapping[str, str],
-    cwd: Path,
-) -> str:
-    try:
-        return fingerprint_of(named or BUILTIN, settings.loading_options(), variables=variables, cwd=cwd)
-    except LeapModelNotFoundError as error:
-        if settings.model or default_model:
-            raise
-        raise LeapModelNotFoundError(
-            f"the lines ask for the model {named!r}: {error.message}", hint="-m MODEL answers every line with one model"
-        ) from None
-
-
-def _unusable(name: str, checked: CheckedLines) -> LeapSerializationError:
-    count, total = checked.problem_count, checked.problem_count + len(checked.index)
-    listed = "; ".join(str(problem) for problem in checked.problems[:MOST_TOLD])
-    more = f"; and {count - MOST_TOLD} more" if count > MOST_TOLD else ""
-    of = "1 line" if total == 1 else f"{total} lines"
-    return LeapSerializationError(
-        f"{name}: {count} of {of} cannot be used: {listed}{more}", hint="--skip-invalid leaves them out"
-    )
-
-
-def _named_by(models: set[str | None]) -> str | None:
-    """The model that all lines name, if any does."""
-    if not models - {None}:
-        return None
-    if len(models) > 1:
-        several = ", ".join(sorted(repr(model) for model in models - {None}))
-        others = ", and some name none" if None in models else ""
-        raise LeapSerializationError(
-            f"the lines name the models {several}{others}", hint="-m MODEL answers every line with one model"
-        )
-    return next(iter(models))
 
 
 def _check_account(output: Path, journal: Path) -> None:

@@ -15,7 +15,7 @@ from ..errors import LeapModelLoadingError, LeapOptionsError
 from ..llama.embedding_context import EmbeddingContext
 from ..llama.model import LlamaModel
 from ..options import ModelLoadingOptions
-from ..runner.embedding import EmbeddingKind, EmbeddingRunner, Pooling, TooLong
+from ..runner.embedding import NO_POOLING, EmbeddingKind, EmbeddingRunner, Pooling, TooLong, require_pooling
 from .embedding_prefixes import DOCUMENT_MARKER, QUERY_MARKER, prefixes_of
 from .loaded_model import Closing, LoadedModel, open_model
 
@@ -29,7 +29,6 @@ MOST_TOKENS = 2048
 """The same for models that read from left to right."""
 TEXTS_AT_ONCE = 32
 POLL_SECONDS = 0.05
-NONE = "none"
 
 Chosen = TypeVar("Chosen", bound=Enum)
 
@@ -76,7 +75,7 @@ class InProcessEmbeddingRunner(EmbeddingRunner):
 
     @property
     def pools(self) -> bool:
-        return self.model.pooling not in (None, NONE)
+        return self.model.pooling not in (None, NO_POOLING)
 
     def count_tokens(self, texts: Sequence[str], kind: EmbeddingKind | str = EmbeddingKind.DOCUMENT) -> list[int]:
         with self._loaded.in_use():
@@ -119,7 +118,7 @@ class InProcessEmbeddingRunner(EmbeddingRunner):
         kind = _choice("kind", kind, EmbeddingKind)
         with self._loaded.in_use():
             tokens = self._all_tokens(texts, kind, prefix, too_long)
-            vectors = self._compute(NONE, tokens, on_progress, cancelled)
+            vectors = self._compute(NO_POOLING, tokens, on_progress, cancelled)
             kept = [self._scored(ids, kind) for ids in tokens]
         return [_unit(rows[keep]) for rows, keep in zip(vectors, kept, strict=True)]
 
@@ -129,15 +128,7 @@ class InProcessEmbeddingRunner(EmbeddingRunner):
     def _pooling(self, pooling: Pooling | str | None) -> str:
         if pooling is not None:
             return _choice("pooling", pooling, Pooling).value
-        if self.model.pooling == NONE:
-            raise LeapOptionsError(
-                "pooling", f"{self._model_id} gives a vector for each token (embed_tokens), none for a text"
-            )
-        if self.model.pooling is None:
-            raise LeapOptionsError(
-                "pooling", f"{self._model_id} was not made for embeddings; say mean, cls or last to use it all the same"
-            )
-        return self.model.pooling
+        return require_pooling(self._model_id, self.model.pooling)
 
     def _all_tokens(
         self, texts: Sequence[str], kind: EmbeddingKind | str, prefix: str | None, too_long: TooLong | str

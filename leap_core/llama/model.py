@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import LeapGenerationError, LeapModelLoadingError
+from ..models.gguf.header import POOLINGS
 from .library import forget_errors, last_errors, library
 
-POOLINGS = ("none", "mean", "cls", "last", "rank")
-"""By llama.cpp's numbers."""
 LFM2_INFILL = ("<|fim_pre|>", "<|fim_suf|>", "<|fim_mid|>")
 """LFM2's own spelling, which llama.cpp does not know."""
 METADATA_BYTES = 4096

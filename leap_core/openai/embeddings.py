@@ -3,31 +3,50 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import LeapSerializationError
+from .fields import NOTE, BodyFields, Unknown
 
 if TYPE_CHECKING:
     from numpy import float32
     from numpy.typing import NDArray
 
+EMBEDDINGS_URL = "/v1/embeddings"
 MOST_TEXTS = 2048
 KINDS = ("query", "document")
+POOLINGS = ("mean", "cls", "last")
+TOO_LONG = ("refuse", "cut")
+EMBEDDING_FIELDS = frozenset(
+    ("model", "input", "encoding_format", "dimensions", "input_type", "pooling", "prefix", "too_long")
+)
+DIGITS = 9
+"""That tell every float32 from its neighbours."""
 
 JsonObject = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class EmbeddingRequest:
-    """``kind``: query or document (``input_type`` in the body)."""
+    """``kind``: query or document (``input_type`` in the body). ``pooling``, ``prefix`` and ``too_long`` are leap's own
+    fields; see ``EmbeddingRunner.embed``."""
 
-    model: str
+    model: str | None
     texts: tuple[str, ...]
     as_base64: bool = False
     dimensions: int | None = None
     kind: str = "document"
+    pooling: str | None = None
+    prefix: str | None = None
+    too_long: str = "refuse"
+
+    @property
+    def options(self) -> JsonObject:
+        """What ``EmbeddingRunner.embed`` takes beside the texts."""
+        names = ("kind", "dimensions", "pooling", "prefix", "too_long")
+        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True)
@@ -41,19 +60,25 @@ class RerankRequest:
     with_documents: bool = False
 
 
-def read_embedding_request(value: Any) -> EmbeddingRequest:
+def read_embedding_request(value: Any, unknown: Unknown = NOTE) -> EmbeddingRequest:
     """Raises LeapSerializationError naming the field."""
-    body = _object(value)
-    texts = body.get("input")
-    texts = [texts] if isinstance(texts, str) else texts
-    encoding = body.get("encoding_format", "float")
-    if encoding not in ("float", "base64"):
-        raise LeapSerializationError(f"{encoding!r} is neither float nor base64", path="encoding_format")
-    kind = body.get("input_type", "document")
-    if kind not in KINDS:
-        raise LeapSerializationError(f"{kind!r} is none of {', '.join(KINDS)}", path="input_type")
-    dimensions = _count(body, "dimensions")
-    return EmbeddingRequest(_model(body), _texts(texts, "input"), encoding == "base64", dimensions, kind)
+    body = BodyFields(value)
+    model = body.text("model")
+    if model == "":
+        raise LeapSerializationError("expected a model's name", path="model")
+    texts = body.take("input")
+    request = EmbeddingRequest(
+        model,
+        _texts([texts] if isinstance(texts, str) else texts, "input"),
+        _one_of(body, "encoding_format", ("float", "base64")) == "base64",
+        _whole("dimensions", body.take("dimensions")),
+        _one_of(body, "input_type", KINDS) or "document",
+        _one_of(body, "pooling", POOLINGS),
+        body.text("prefix"),
+        _one_of(body, "too_long", TOO_LONG) or "refuse",
+    )
+    body.finish(unknown)
+    return request
 
 
 def read_rerank_request(value: Any) -> RerankRequest:
@@ -68,14 +93,15 @@ def read_rerank_request(value: Any) -> RerankRequest:
     wishes = body.get("return_documents", False)
     if not isinstance(wishes, bool):
         raise LeapSerializationError("expected true or false", path="return_documents")
-    return RerankRequest(_model(body), query, _texts(documents, "documents"), _count(body, "top_n"), wishes)
+    most = _whole("top_n", body.get("top_n"))
+    return RerankRequest(_model(body), query, _texts(documents, "documents"), most, wishes)
 
 
-def embedding_reply(request: EmbeddingRequest, model: str, rows: NDArray[float32], tokens: int) -> JsonObject:
+def embedding_reply(vectors: Iterable[NDArray[float32]], as_base64: bool, model: str, tokens: int) -> JsonObject:
     """OpenAI's list of embeddings."""
     data = [
-        {"object": "embedding", "index": number, "embedding": _encoded(row) if request.as_base64 else row.tolist()}
-        for number, row in enumerate(rows)
+        {"object": "embedding", "index": number, "embedding": encoded(row) if as_base64 else numbers_of(row)}
+        for number, row in enumerate(vectors)
     ]
     return {"object": "list", "data": data, "model": model, "usage": {"prompt_tokens": tokens, "total_tokens": tokens}}
 
@@ -90,9 +116,21 @@ def rerank_reply(request: RerankRequest, model: str, ranked: Sequence[tuple[int,
     return {"model": model, "results": results, "usage": {"prompt_tokens": tokens, "total_tokens": tokens}}
 
 
-def _encoded(row: NDArray[float32]) -> str:
-    """Little-endian float32, as OpenAI's client reads it."""
+def encoded(row: NDArray[float32]) -> str:
+    """Little-endian float32 in base64, as OpenAI's client reads it."""
     return base64.b64encode(row.astype("<f4").tobytes()).decode("ascii")
+
+
+def decoded(text: str) -> NDArray[float32]:
+    """The row that was ``encoded``. Raises ValueError for what is none."""
+    import numpy as np
+
+    return np.frombuffer(base64.b64decode(text, validate=True), "<f4").astype(np.float32)
+
+
+def numbers_of(row: NDArray[float32]) -> list[float]:
+    """A vector as JSON has it, without digits that a float32 does not have."""
+    return [float(f"{number:.{DIGITS}g}") for number in row.tolist()]
 
 
 def _object(value: Any) -> JsonObject:
@@ -116,8 +154,14 @@ def _texts(value: Any, path: str) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _count(body: JsonObject, key: str) -> int | None:
-    value = body.get(key)
+def _whole(path: str, value: Any) -> int | None:
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-        raise LeapSerializationError("expected a whole number of 1 or more", path=key)
+        raise LeapSerializationError("expected a whole number of 1 or more", path=path)
+    return value
+
+
+def _one_of(body: BodyFields, name: str, choices: Sequence[str]) -> str | None:
+    value: str | None = body.take(name)
+    if value is not None and value not in choices:
+        raise LeapSerializationError(f"{value!r} is none of {', '.join(choices)}", path=name)
     return value

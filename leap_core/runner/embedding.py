@@ -9,6 +9,8 @@ from enum import Enum
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
+from ..errors import LeapOptionsError
+
 if TYPE_CHECKING:
     from numpy import float32
     from numpy.typing import NDArray
@@ -39,6 +41,21 @@ class TooLong(str, Enum):
     REFUSE = "refuse"
     CUT = "cut"
     """Its end is left out."""
+
+
+NO_POOLING = "none"
+
+
+def require_pooling(model_id: str, pooling: str | None) -> str:
+    """The pooling that a model's file names. Raises LeapOptionsError where it names none that makes one vector of a
+    text."""
+    if pooling == NO_POOLING:
+        raise LeapOptionsError("pooling", f"{model_id} gives a vector for each token (embed_tokens), none for a text")
+    if pooling is None:
+        raise LeapOptionsError(
+            "pooling", f"{model_id} was not made for embeddings; say mean, cls or last to use it all the same"
+        )
+    return pooling
 
 
 class EmbeddingRunner(ABC):

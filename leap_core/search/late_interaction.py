@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -19,15 +20,18 @@ def max_sim(query: NDArray[float32], document: NDArray[float32]) -> float:
     return float((query @ document.T).max(axis=1).sum())
 
 
-def rank(runner: EmbeddingRunner, query: str, documents: Sequence[str]) -> list[tuple[int, float]]:
+def rank(
+    runner: EmbeddingRunner, query: str, documents: Sequence[str], *, cancelled: threading.Event | None = None
+) -> list[tuple[int, float]]:
     """Numbers of the documents with their scores, best first: by MaxSim where the model gives a vector for each token,
-    else by the cosine of the texts' vectors."""
+    else by the cosine of the texts' vectors. Setting ``cancelled`` ends it with LeapGenerationError."""
     if not documents:
         return []
     if runner.pools:
-        vector = runner.embed([query], "query", too_long="cut")[0]
-        scores = (runner.embed(documents, "document", too_long="cut") @ vector).tolist()
+        vector = runner.embed([query], "query", too_long="cut", cancelled=cancelled)[0]
+        scores = (runner.embed(documents, "document", too_long="cut", cancelled=cancelled) @ vector).tolist()
     else:
-        (tokens,) = runner.embed_tokens([query], "query", too_long="cut")
-        scores = [max_sim(tokens, each) for each in runner.embed_tokens(documents, "document", too_long="cut")]
+        (tokens,) = runner.embed_tokens([query], "query", too_long="cut", cancelled=cancelled)
+        rows = runner.embed_tokens(documents, "document", too_long="cut", cancelled=cancelled)
+        scores = [max_sim(tokens, each) for each in rows]
     return sorted(enumerate(scores), key=lambda pair: -pair[1])

@@ -61,6 +61,10 @@ def update_index(
 
     Raises IndexBusyError, LeapOptionsError for paths that do not exist, and what the runner raises.
     """
+    if runner is not None and not runner.pools:
+        raise LeapOptionsError(
+            "model", f"{runner.model_id} makes no vectors of passages; name one that was made for embeddings"
+        )
     stop = stop or threading.Event()
     missing = [each for each in settings.paths if not os.path.exists(each)]
     path.parent.mkdir(parents=True, exist_ok=True)

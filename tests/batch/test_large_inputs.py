@@ -12,14 +12,16 @@ from dataclasses import replace
 
 import pytest
 
+from leap_core.batch.checking import check_batch
+from leap_core.batch.digests import key_of
 from leap_core.batch.input_rows import LONGEST_ROW, InputRows
 from leap_core.batch.journal import Journal
 from leap_core.batch.line_index import check_lines
-from leap_core.batch.lines import RequestReader, key_of
+from leap_core.batch.lines import RequestReader
 from leap_core.batch.output_file import OutputFile
 from leap_core.batch.quick_check import LineChecker
 from leap_core.batch.results import Result
-from leap_core.batch.settings import BatchSettings, check_batch
+from leap_core.batch.settings import BatchSettings
 from leap_core.errors import LeapSerializationError, LeapUnavailableError
 from leap_core.messages import ChatMessage
 from leap_core.responses import Complete, GenerationFinishReason
@@ -79,7 +81,7 @@ def test_quick_checks_agree_with_whole_ones():
             for number, raw in enumerate(texts, start=1):
                 request = reader.read(raw)
                 name = request.custom_id or f"line-{number}"
-                assert checker.check(raw, number) == (name, request.digest(name), request.model), raw
+                assert checker.check(raw, number) == (name, request.digest(name), request.model, False), raw
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 from PIL import Image as pillow
 
+from leap_core.batch.digests import key_of
 from leap_core.batch.line_index import check_lines
 from leap_core.batch.line_media import with_names
 from leap_core.batch.line_template import LineTemplate
-from leap_core.batch.lines import RequestReader, key_of
+from leap_core.batch.lines import RequestReader
 from leap_core.errors import LeapSerializationError
 from leap_core.functions import LeapFunction
 from leap_core.messages import Audio, Image, Text
@@ -116,7 +117,7 @@ def test_templates_that_cannot_be_used(text):
         (b'{"prompt": "\xff"}', "not UTF-8 text (byte 13)"),
         (b'{"prompt": "\\ud800"}', "half of a surrogate pair"),
         (b"[" * 100_000, "not JSON that can be used"),
-        ({"text": "a"}, "expected body, messages, prompt, image or audio (--pattern"),
+        ({"text": "a"}, "expected body, messages, prompt, input, image or audio (--pattern"),
         ({"prompt": ""}, "prompt: expected a text that is not empty"),
         ({"prompt": 3}, "prompt: expected a text"),
         ({"prompt": "a", "messages": ASK}, "either messages or a prompt"),
@@ -147,7 +148,13 @@ def test_templates_that_cannot_be_used(text):
         ({"prompt": "a", "response_format": {"type": "xml"}}, "response_format.type: 'xml' is not"),
         ({"custom_id": "a", "body": []}, "body: expected an object"),
         ({"custom_id": "a", "body": {}}, "body.messages: missing"),
-        ({"custom_id": "a", "url": "/v1/embeddings", "body": {}}, "url: '/v1/embeddings' is not supported"),
+        ({"custom_id": "a", "url": "/v1/files", "body": {}}, "url: '/v1/files' is not supported"),
+        ({"url": "/v1/embeddings", "body": {}}, "input: expected a text or a list of texts"),
+        ({"url": "/v1/embeddings", "body": {"input": "x", "messages": []}}, "messages: there is no such field"),
+        ({"input": "x", "temperature": 1}, "temperature: there is no such field"),
+        ({"input": "x", "input_type": "question"}, "input_type: 'question' is none of query, document"),
+        ({"input": "x", "pooling": "max"}, "pooling: 'max' is none of mean, cls, last"),
+        ({"input": [1]}, "input: expected a text or a list of texts"),
         ({"custom_id": "a", "method": "GET", "body": {}}, "method: 'GET' is not POST"),
         ({"custom_id": "a", "extra": 1, "body": {}}, "extra: there is no such field"),
     ],

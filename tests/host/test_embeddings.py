@@ -14,7 +14,7 @@ import pytest
 from starlette.applications import Starlette
 
 from leap_core.host.server.application import build_app
-from leap_core.host.server.embedding_endpoints import EmbeddingEndpoints, EmbeddingModels
+from leap_core.host.server.embedding_endpoints import EmbeddingModels
 from leap_core.host.server.generation_endpoints import GenerationEndpoints
 from leap_core.host.server.loaded_models import LoadedModels
 from leap_core.testing.hashed_words import HashedWordsRunner
@@ -106,7 +106,6 @@ def test_documents_are_ranked(app: Starlette) -> None:
 def test_the_last_two_models_stay_loaded(app: Starlette) -> None:
     loaded: list[str] = []
     models = EmbeddingModels(lambda local, _options: loaded.append(local.model_id) or HashedWordsRunner())
-    EmbeddingEndpoints(models)
     for name in ("Mine", "Second", "Mine", "Third", "Mine", "Second"):
         models.get(name)
     assert loaded == ["Mine-F16", "Second-F16", "Third-F16", "Second-F16"]

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,21 @@ def test_a_batch_is_shared_out_and_written_where_it_is_wanted(machines, tmp_path
         json.loads(line)["response"]["body"]["choices"] for line in (tmp_path / "alone.jsonl").read_text().splitlines()
     ]
     assert [line["response"]["body"]["choices"] for line in lines] == answers
+
+
+def test_vectors_of_another_machine(machines, tmp_path):
+    worker, laptop = machines("worker"), machines("laptop")
+    worker.start()
+    rows = [json.dumps({"id": n, "input": f"text {n}"}).encode() + b"\n" for n in range(40)]
+    asked = BatchSettings("40 texts", "-", model="builtin-embed", format="plain", input_format="jsonl")
+    with laptop.client() as jobs:
+        ended = jobs.wait(id := jobs.batch(asked, rows=rows, default_model="builtin"), 60)
+        assert ended.state is State.SUCCEEDED, ended.error
+        lines = [json.loads(line) for line in jobs.output(id)]
+        assert [line["custom_id"] for line in lines] == [str(n) for n in range(40)]
+        assert len(lines[7]["embedding"]) == 256
+        with pytest.raises(LeapJobError, match="no array"):
+            jobs.batch(replace(asked, output="v.npy", format="auto"), rows=rows)
 
 
 def test_one_output_has_one_batch_at_a_time(machines, tmp_path):

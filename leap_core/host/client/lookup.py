@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 from ...errors import LeapError, LeapUnavailableError
 from ...options import ModelLoadingOptions
 from .connection import ModelHost
+from .held_model import HeldModel
 
 if TYPE_CHECKING:
+    from .embedding_runner import RemoteEmbeddingRunner
     from .runner import RemoteModelRunner
 
 ATTEMPTS = 3
@@ -33,7 +35,7 @@ def warm_runner(
     """
     host = ModelHost.running(variables)
     state = None if host is None else _find(host, reference, options, cwd)
-    if host is None or state is None or state["differs"]:
+    if host is None or state is None or state["differs"] or _embeds(state):
         return None
     return _adapted(runner_of(host, state["model"]), options)
 
@@ -95,6 +97,16 @@ def demanded_runner(
     cwd: Path | None = None,
 ) -> RemoteModelRunner:
     """``warm_runner`` for those who want nothing else: LeapUnavailableError says why it cannot be had."""
+    host, state = _demanded(reference, options, variables, cwd)
+    if _embeds(state):
+        raise LeapUnavailableError(f"{state['model']['model']} makes embeddings and cannot answer a prompt")
+    return _adapted(runner_of(host, state["model"]), options)
+
+
+def _demanded(
+    reference: str, options: ModelLoadingOptions, variables: Mapping[str, str] | None, cwd: Path | None
+) -> tuple[ModelHost, dict[str, Any]]:
+    """The host, and what it says of a model that it holds as the options say."""
     host = ModelHost.running(variables)
     if host is None:
         raise LeapUnavailableError("no model host is running", hint=f"`leap load {reference}` starts one")
@@ -108,7 +120,7 @@ def demanded_runner(
             f"the model host holds {reference} with {state['differs']}",
             hint=f"`leap unload {reference}`, then `leap load` it so",
         )
-    return _adapted(runner_of(host, state["model"]), options)
+    return host, state
 
 
 def running_or_new_host(variables: Mapping[str, str] | None = None) -> ModelHost:
@@ -125,7 +137,47 @@ def runner_of(host: ModelHost, model: dict[str, Any]) -> RemoteModelRunner:
     """The runner of a model that the host's ``load`` or ``find`` described."""
     from .runner import RemoteModelRunner
 
-    return RemoteModelRunner(host, model, _load_again)
+    return RemoteModelRunner(HeldModel(host, model, _load_again))
+
+
+def warm_embedding_runner(
+    reference: str,
+    options: ModelLoadingOptions,
+    *,
+    variables: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> RemoteEmbeddingRunner | None:
+    """``warm_runner`` for vectors: None also for a model that the host holds to answer prompts."""
+    host = ModelHost.running(variables)
+    state = None if host is None else _find(host, reference, options, cwd)
+    if host is None or state is None or state["differs"] or not _embeds(state):
+        return None
+    return _embedding_runner_of(host, state["model"])
+
+
+def demanded_embedding_runner(
+    reference: str,
+    options: ModelLoadingOptions,
+    *,
+    variables: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> RemoteEmbeddingRunner:
+    """``warm_embedding_runner`` for those who want nothing else: LeapUnavailableError says why it cannot be had."""
+    host, state = _demanded(reference, options, variables, cwd)
+    if not _embeds(state):
+        raise LeapUnavailableError(f"the model host holds {reference} to answer prompts, not for embeddings")
+    return _embedding_runner_of(host, state["model"])
+
+
+def _embedding_runner_of(host: ModelHost, model: dict[str, Any]) -> RemoteEmbeddingRunner:
+    from .embedding_runner import RemoteEmbeddingRunner
+
+    return RemoteEmbeddingRunner(HeldModel(host, model, _load_again))
+
+
+def _embeds(state: Mapping[str, Any]) -> bool:
+    """Whether the model makes vectors. Hosts of earlier versions do not say, and hold none that does."""
+    return bool(state["model"].get("embedding"))
 
 
 def _adapted(runner: RemoteModelRunner, options: ModelLoadingOptions) -> RemoteModelRunner:

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from ...error_json import error_from_json
-from ...errors import (
-    LeapError,
-    LeapGenerationError,
-    LeapModelNotFoundError,
-    LeapOptionsError,
-    LeapUnavailableError,
-)
+from ...errors import LeapError, LeapGenerationError, LeapOptionsError
 from ...functions.parsers import PARSERS
 from ...messages import ChatMessage
 from ...options import GenerationOptions
@@ -25,6 +19,7 @@ from ...options.adapters import LoraAdapter, adapters_of
 from ...responses import Complete, MessageResponse
 from ...runner.contract import Generation, ModelRunner, RenderedPrompt
 from .connection import ModelHost
+from .held_model import HeldModel
 from .http import Answer
 
 if TYPE_CHECKING:
@@ -32,21 +27,16 @@ if TYPE_CHECKING:
 
 JsonObject = dict[str, Any]
 
-LoadAgain = Callable[[ModelHost, JsonObject], tuple[ModelHost, JsonObject]]
-
 STOP_SECONDS = 5.0
 COUNT_SECONDS = 60.0
 UNLOADED = "the model is unloaded"
 
 
 class RemoteModelRunner(ModelRunner):
-    """``model``: its description by the host. ``load_again`` has the model loaded once more, when the host has let it
-    go. ``unload`` only lets go of it: the host keeps it for others."""
+    """``unload`` only lets go of the model: the host keeps it for others."""
 
-    def __init__(self, host: ModelHost, model: JsonObject, load_again: LoadAgain) -> None:
-        self._host = host
+    def __init__(self, model: HeldModel) -> None:
         self._model = model
-        self._load_again = load_again
         self._guard = threading.RLock()  # a generation that is collected may let go of itself anywhere
         self._running: WeakSet[RemoteGeneration] = WeakSet()
         self._unloaded = False
@@ -54,15 +44,15 @@ class RemoteModelRunner(ModelRunner):
 
     @property
     def model_id(self) -> str:
-        return str(self._model["model"])
+        return str(self._model.description["model"])
 
     @property
     def context_size(self) -> int:
-        return int(self._model["context_size"])
+        return int(self._model.description["context_size"])
 
     @property
     def speaks(self) -> bool:
-        return bool(self._model.get("speaks"))
+        return bool(self._model.description.get("speaks"))
 
     def start(
         self,
@@ -80,8 +70,8 @@ class RemoteModelRunner(ModelRunner):
         options = options or GenerationOptions()
         if options.adapters is None and self._adapters is not None:
             options = replace(options, adapters=self._adapters)
-        answer = self._open(path, {**body, "stream": True, "leap": _extension(options)}, timeout=None)
-        generation = RemoteGeneration(self._host, answer)
+        answer = self._model.open(path, {**body, "stream": True, "leap": _extension(options)}, timeout=None)
+        generation = RemoteGeneration(self._model.host, answer)
         with self._guard:
             if not self._unloaded:
                 self._running.add(generation)
@@ -97,7 +87,7 @@ class RemoteModelRunner(ModelRunner):
     ) -> int:
         self._check_loaded()
         body = {**_chat(messages, functions), "add_bos_token": add_bos_token, "leap": {"events": True}}
-        with self._open("/leap/tokens", body, timeout=COUNT_SECONDS) as answer:
+        with self._model.open("/leap/tokens", body, timeout=COUNT_SECONDS) as answer:
             return int(answer.json()["tokens"])
 
     def render(
@@ -108,7 +98,7 @@ class RemoteModelRunner(ModelRunner):
     ) -> RenderedPrompt:
         self._check_loaded()
         body = {"prompt": prompt} if isinstance(prompt, str) else _chat(prompt, functions)
-        with self._open("/leap/prompt", {**body, "leap": _extension(options)}, timeout=COUNT_SECONDS) as answer:
+        with self._model.open("/leap/prompt", {**body, "leap": _extension(options)}, timeout=COUNT_SECONDS) as answer:
             value = answer.json()
         return RenderedPrompt(str(value["text"]), int(value["tokens"]))
 
@@ -122,23 +112,6 @@ class RemoteModelRunner(ModelRunner):
             running = list(self._running)
         for generation in running:
             generation.cut(LeapGenerationError("the model was unloaded during the generation"))
-
-    def _open(self, path: str, body: JsonObject, *, timeout: float | None) -> Answer:
-        try:
-            return self._host.open("POST", path, {"model": self._model["key"], **body}, timeout=timeout)
-        except (LeapModelNotFoundError, LeapUnavailableError):  # it went, or its host did, since it was last used
-            self._revive()
-        return self._host.open("POST", path, {"model": self._model["key"], **body}, timeout=timeout)
-
-    def _revive(self) -> None:
-        """Load the model again as it was, because this runner is still in use."""
-        try:
-            host, model = self._load_again(self._host, self._model)
-        except LeapError as error:
-            message = f"the model is no longer warm and cannot be loaded again: {error.message}"
-            raise LeapGenerationError(message, hint=error.hint) from None
-        with self._guard:
-            self._host, self._model = host, model
 
     def _check_loaded(self) -> None:
         if self._unloaded:

@@ -48,7 +48,7 @@ def build_app(
         Route("/v1/messages", generation.messages, methods=["POST"]),
         Route("/v1/messages/count_tokens", generation.count_tokens, methods=["POST"]),
         Route("/v1/audio/transcriptions", transcriptions(models), methods=["POST"]),
-        *EmbeddingEndpoints(embedding or EmbeddingModels(load_local_for_embedding)).routes(),
+        *EmbeddingEndpoints(models, embedding or EmbeddingModels(load_local_for_embedding)).routes(),
         *(more_routes or ()),
     ]
     handlers: dict[Any, Any] = {

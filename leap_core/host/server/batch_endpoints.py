@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,14 +18,16 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from ...batch.lines import CHAT_URL
+from ...batch.lines import CHAT_URL, URLS, first_line
 from ...batch.settings import BatchSettings
 from ...errors import LeapError, LeapSerializationError
 from ...json_fields import object_at, text_at
+from ...openai.embeddings import EMBEDDINGS_URL
 from ...openai.errors import status_of
+from .embedding_endpoints import check_name
 from .http_errors import Refused
 from .kept_files import LARGEST_FILE, KeptFiles, Records, new_id
-from .loaded_models import LoadedModels
+from .loaded_models import LoadedModel, LoadedModels
 from .request_bodies import read_json
 
 JsonObject = dict[str, Any]
@@ -145,11 +147,16 @@ class BatchEndpoints:
         input_id = text_at(body.get("input_file_id"), "input_file_id")
         self._files.get(input_id)
         endpoint = text_at(body.get("endpoint"), "endpoint")
-        if endpoint != CHAT_URL:
-            raise LeapSerializationError(f"{endpoint!r} is not supported, only {CHAT_URL} is", path="endpoint")
+        if endpoint not in URLS:
+            supported = " and ".join(URLS)
+            raise LeapSerializationError(f"{endpoint!r} is not supported, only {supported} are", path="endpoint")
+        line = await asyncio.to_thread(first_line, self._files.path(input_id))
+        if line.get("url", endpoint) != endpoint:
+            raise LeapSerializationError(f"the lines are for {line['url']!r}", path="endpoint")
         metadata = body.get("metadata")
         record: JsonObject = {
             "id": new_id("batch_"),
+            "endpoint": endpoint,
             "input_file_id": input_id,
             "metadata": None if metadata is None else object_at(metadata, "metadata"),
             "completion_window": body.get("completion_window") or WINDOW,
@@ -159,23 +166,21 @@ class BatchEndpoints:
             "job": None,
             "error": None,
         }
-        model = self._models.to_answer(None if len(self._models) == 1 else body.get("model"))
-        serving = model.load_request
         settings = BatchSettings(
             str(self._files.path(input_id)),
             str(self._files.path(record["output_file_id"])),
-            model=serving.reference,
-            loading={
-                name: value
-                for name in ("context_size", "cpu_threads", "n_gpu_layers")
-                if (value := getattr(serving, name)) is not None
-            },
             format="openai",
-            concurrency=model.options.slots,
             errors=str(self._files.path(record["error_file_id"])),
         )
+        cwd = Path.cwd()
+        if endpoint == EMBEDDINGS_URL:
+            named = text_at(object_at(line.get("body"), "body").get("model"), "body.model")
+            check_name(named)  # the other lines name the same, or the batch is refused
+        else:
+            model = self._models.to_answer(None if len(self._models) == 1 else body.get("model"))
+            settings, cwd = _answered_by(model, settings), model.load_request.cwd or cwd
         try:
-            record["job"] = await asyncio.to_thread(self._queue.submit, settings, serving.cwd or Path.cwd())
+            record["job"] = await asyncio.to_thread(self._queue.submit, settings, cwd)
         except LeapSerializationError as error:
             record["error"] = {"code": status_of(error)[2], "message": error.message, "param": None, "line": None}
         self._batches.write(record)
@@ -227,6 +232,14 @@ class BatchEndpoints:
             return BatchState("queued")
 
 
+def _answered_by(model: LoadedModel, settings: BatchSettings) -> BatchSettings:
+    """The settings with a model as the server holds it."""
+    serving = model.load_request
+    names = ("context_size", "cpu_threads", "n_gpu_layers")
+    loading = {name: value for name in names if (value := getattr(serving, name)) is not None}
+    return replace(settings, model=serving.reference, loading=loading, concurrency=model.options.slots)
+
+
 def _batch(record: JsonObject, state: BatchState | None) -> JsonObject:
     """OpenAI's batch object."""
     status = _status(record, state)
@@ -239,7 +252,7 @@ def _batch(record: JsonObject, state: BatchState | None) -> JsonObject:
     return {
         "id": record["id"],
         "object": "batch",
-        "endpoint": CHAT_URL,
+        "endpoint": record.get("endpoint", CHAT_URL),
         "errors": None if errors is None else {"object": "list", "data": [errors]},
         "input_file_id": record["input_file_id"],
         "completion_window": record["completion_window"],

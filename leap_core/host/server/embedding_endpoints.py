@@ -1,6 +1,7 @@
 """/v1/embeddings and /v1/rerank: vectors and late interaction, by models that are loaded when they are first asked for.
 
-They are named as `leap models list` names them; a request cannot name a file. The two that were used last stay loaded.
+They are named as `leap models list` names them; a request cannot name a file. The two that were used last stay loaded,
+beside those that the server was started with.
 """
 
 from __future__ import annotations
@@ -9,17 +10,20 @@ import asyncio
 import re
 import threading
 from collections.abc import Callable
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from ...errors import LeapModelNotFoundError
+from ...errors import LeapModelNotFoundError, LeapSerializationError
 from ...models.references.resolving import LocalModel, resolve_local
 from ...openai.embeddings import embedding_reply, read_embedding_request, read_rerank_request, rerank_reply
 from ...options import ModelLoadingOptions
 from ...runner.embedding import EmbeddingRunner
 from ...search.late_interaction import rank
+from .loaded_models import LoadedModel, LoadedModels
+from .long_work import finish
 from .request_bodies import read_body
 
 MOST_LOADED = 2
@@ -27,6 +31,12 @@ NAME = re.compile(r"[\w][\w.+-]*(:[\w.+-]+)?(/[\w][\w.+-]*(:[\w.+-]+)?)?")
 FILE_ENDINGS = (".gguf", ".json", ".bundle")
 
 Loader = Callable[[LocalModel, ModelLoadingOptions], EmbeddingRunner]
+
+
+def check_name(name: str) -> None:
+    """Raises LeapModelNotFoundError for what could be a path: a request cannot reach files."""
+    if not NAME.fullmatch(name) or name.lower().endswith(FILE_ENDINGS):
+        raise LeapModelNotFoundError(f"there is no model {name[:80]!r}", hint="name an installed model")
 
 
 class EmbeddingModels:
@@ -39,8 +49,7 @@ class EmbeddingModels:
 
     def get(self, name: str) -> EmbeddingRunner:
         """The model of this name, loaded now or before. Raises LeapModelNotFoundError, also for a path."""
-        if not NAME.fullmatch(name) or name.lower().endswith(FILE_ENDINGS):
-            raise LeapModelNotFoundError(f"there is no model {name[:80]!r}", hint="name an installed model")
+        check_name(name)
         local = resolve_local(name)
         key = str(local.path.resolve())
         with self._guard:
@@ -54,10 +63,10 @@ class EmbeddingModels:
 
 
 class EmbeddingEndpoints:
-    """The two endpoints over these models."""
+    """The two endpoints: over the models that the server ``held`` from its start, and others."""
 
-    def __init__(self, models: EmbeddingModels) -> None:
-        self._models = models
+    def __init__(self, held: LoadedModels, others: EmbeddingModels) -> None:
+        self._held, self._others = held, others
 
     def routes(self) -> list[Route]:
         return [
@@ -67,19 +76,43 @@ class EmbeddingEndpoints:
 
     async def embeddings(self, request: Request) -> Response:
         """A vector of unit length for each text."""
-        embedding_request = await read_body(request, read_embedding_request)
-        runner = await asyncio.to_thread(self._models.get, embedding_request.model)
-        tokens = await asyncio.to_thread(runner.count_tokens, embedding_request.texts, embedding_request.kind)
-        rows = await runner.embed_async(
-            embedding_request.texts, embedding_request.kind, dimensions=embedding_request.dimensions
-        )
-        reply = await asyncio.to_thread(embedding_reply, embedding_request, runner.model_id, rows, sum(tokens))
-        return JSONResponse(reply)
+        body = await read_body(request, read_embedding_request)
+
+        def work(runner: EmbeddingRunner, stop: threading.Event) -> Any:
+            counts = runner.count_tokens(body.texts, body.kind)
+            rows = runner.embed(body.texts, cancelled=stop, **body.options)
+            return embedding_reply(
+                rows, body.as_base64, runner.model_id, sum(min(count, runner.most_tokens) for count in counts)
+            )
+
+        return await self._answer(request, body.model, work)
 
     async def rerank(self, request: Request) -> Response:
         """The documents by how well they answer the query."""
-        rerank_request = await read_body(request, read_rerank_request)
-        runner = await asyncio.to_thread(self._models.get, rerank_request.model)
-        counts = await asyncio.to_thread(runner.count_tokens, [rerank_request.query, *rerank_request.documents])
-        ranked = await asyncio.to_thread(rank, runner, rerank_request.query, rerank_request.documents)
-        return JSONResponse(rerank_reply(rerank_request, runner.model_id, ranked, sum(counts)))
+        body = await read_body(request, read_rerank_request)
+
+        def work(runner: EmbeddingRunner, stop: threading.Event) -> Any:
+            counts = runner.count_tokens([body.query, *body.documents])
+            ranked = rank(runner, body.query, body.documents, cancelled=stop)
+            return rerank_reply(body, runner.model_id, ranked, sum(counts))
+
+        return await self._answer(request, body.model, work)
+
+    async def _answer(
+        self, request: Request, name: str | None, work: Callable[[EmbeddingRunner, threading.Event], Any]
+    ) -> Response:
+        if name is None:
+            raise LeapSerializationError("expected a model's name", path="model")
+        held = self._held_model(name)
+        if held is None:
+            runner = await asyncio.to_thread(self._others.get, name)
+            return JSONResponse(await finish(request, lambda stop: work(runner, stop)))
+        with held.embedder_in_use() as runner:
+            return JSONResponse(await finish(request, lambda stop: work(runner, stop)))
+
+    def _held_model(self, name: str) -> LoadedModel | None:
+        try:
+            model = self._held.named(name)
+        except LeapModelNotFoundError:
+            return None
+        return model if model.embeds else None

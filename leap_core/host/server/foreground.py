@@ -15,7 +15,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from ...errors import LeapOptionsError, LeapUnavailableError
-from ...loading import load_local, try_local
+from ...loading import load_as_made, try_local
 from ...media.fetching import UrlAccess
 from ..client.http import LOOPBACK
 from .access import LOOPBACK_NAMES, AccessCheck, for_local_pages
@@ -117,7 +117,7 @@ async def _serve(
         raise LeapUnavailableError(
             f"cannot listen on {address} port {port}: {error.strerror or error}", hint="choose another --port"
         ) from None
-    models = LoadedModels(load_local, try_local)
+    models = LoadedModels(load_as_made, try_local)
     server = Server.of(application(models, settings), most_connections=settings.most_connections)
     ending = asyncio.Event()
     on_signals(asyncio.get_running_loop(), ending.set)

@@ -19,13 +19,14 @@ from contextlib import suppress
 from ...background.process_identity import start_time
 from ...error_json import error_to_json
 from ...errors import LeapError, LeapUnavailableError
-from ...loading import load_local, try_local
+from ...loading import load_as_made, try_local
 from ...storage.directories import Directories
 from ...storage.locks import locked
 from ..client.http import LOOPBACK
 from ..rendezvous import HostFiles, HostState
 from .access import AccessCheck
 from .application import build_app
+from .embedder_endpoints import EmbedderEndpoints
 from .generation_endpoints import GenerationEndpoints
 from .loaded_models import LoadedModels
 from .management_endpoints import ManagementEndpoints
@@ -73,11 +74,11 @@ async def _run(files: HostFiles) -> None:
         listener.close()
         raise
     try:
-        models = LoadedModels(load_local, try_local)
+        models = LoadedModels(load_as_made, try_local)
         ending = asyncio.Event()
         answering = GenerationEndpoints(models, own_clients=True)
         management = ManagementEndpoints(models, answering, ending.set)
-        app = build_app(models, answering, management.routes())
+        app = build_app(models, answering, [*management.routes(), *EmbedderEndpoints(models).routes()])
         server = Server.of(RequestLog(AccessCheck(app, token=token, stamp=instance), answering.metrics))
         on_signals(asyncio.get_running_loop(), ending.set)
         serving = asyncio.create_task(server.serve([listener]))

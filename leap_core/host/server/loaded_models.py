@@ -16,18 +16,20 @@ from pathlib import Path
 from typing import Any
 
 from ...background.process_identity import resident_bytes
-from ...errors import LeapError, LeapModelLoadingError, LeapModelNotFoundError, LeapUnavailableError
+from ...errors import LeapError, LeapModelLoadingError, LeapModelNotFoundError, LeapOptionsError, LeapUnavailableError
 from ...models.references.resolving import LocalModel, resolve_local
 from ...models.store import hold
 from ...options import ModelLoadingOptions
 from ...options.adapters import LoraAdapter
 from ...runner.contract import ModelRunner
+from ...runner.embedding import EmbeddingRunner
 from .http_errors import Refused, queue_full, still_loading
 from .load_request import LoadRequest
 from .throughput import Throughput
 
 JsonObject = dict[str, Any]
-Loader = Callable[[LocalModel, ModelLoadingOptions], ModelRunner]
+Runner = ModelRunner | EmbeddingRunner
+Loader = Callable[[LocalModel, ModelLoadingOptions], Runner]
 Trial = Callable[[LocalModel, ModelLoadingOptions], object]
 """Finds out, without loading, whether a model can be loaded; raises LeapModelLoadingError."""
 log = logging.getLogger("leap.host")
@@ -49,7 +51,7 @@ class LoadedModel:
         self.options = load_request.options()
         self.queue = DEFAULT_QUEUE if load_request.queue is None else load_request.queue
         self.keep_alive = DEFAULT_KEEP_ALIVE if load_request.keep_alive is None else load_request.keep_alive
-        self.runner: ModelRunner | None = None
+        self.runner: Runner | None = None
         self.loading: asyncio.Task[None] | None = None
         self.unloading: asyncio.Task[None] | None = None
         self.throughput = Throughput()
@@ -77,7 +79,7 @@ class LoadedModel:
         """In what this model is not as wished, if in anything."""
         if _version_of(self.local.path) != self.version:
             return "an older version of its file"
-        context = self.runner.context_size if self.runner else self.options.context_size
+        context = _size_of_context(self.runner) if self.runner else self.options.context_size
         if load_request.context_size is not None and context is not None and load_request.context_size != context:
             return f"a context of {context} tokens, not {load_request.context_size}"
         for name, label in (("cpu_threads", "threads"), ("n_gpu_layers", "GPU layers"), ("slots", "slots")):
@@ -121,7 +123,27 @@ class LoadedModel:
     @contextmanager
     def in_use(self, *, answers: bool = True) -> Iterator[ModelRunner]:
         """Have the runner for one request, which ``answers`` or only asks something of the model. Raises Refused while
-        it cannot be had."""
+        it cannot be had, LeapOptionsError for a model that makes vectors."""
+        with self._in_use(answers) as runner:
+            if isinstance(runner, EmbeddingRunner):
+                raise LeapOptionsError("model", f"{self.name} makes embeddings and cannot answer a prompt")
+            yield runner
+
+    @property
+    def embeds(self) -> bool:
+        """Whether it is loaded, and makes vectors."""
+        return isinstance(self.runner, EmbeddingRunner)
+
+    @contextmanager
+    def embedder_in_use(self) -> Iterator[EmbeddingRunner]:
+        """``in_use`` for a request of vectors. Raises LeapOptionsError for a model that writes."""
+        with self._in_use(answers=False) as runner:
+            if not isinstance(runner, EmbeddingRunner):
+                raise LeapOptionsError("model", f"{self.name} is loaded to answer prompts, not for embeddings")
+            yield runner
+
+    @contextmanager
+    def _in_use(self, answers: bool) -> Iterator[Runner]:
         if self.runner is None:
             raise still_loading(self.name) if self.state == "loading" else self._gone()
         if self.active >= self.options.slots + self.queue:
@@ -153,8 +175,9 @@ class LoadedModel:
             "path": str(self.local.path),
             "size": _size_of(self.local.path),
             "memory": self.memory,
-            "context_size": self.runner.context_size if self.runner else None,
-            "speaks": self.runner.speaks if self.runner else None,
+            "context_size": _size_of_context(self.runner) if self.runner else None,
+            "speaks": self.runner.speaks if isinstance(self.runner, ModelRunner) else None,
+            "embedding": _of_embedder(self.runner) if isinstance(self.runner, EmbeddingRunner) else None,
             "slots": self.options.slots,
             "slots_in_use": min(self.active, self.options.slots),
             "waiting": max(0, self.active - self.options.slots),
@@ -323,6 +346,21 @@ class LoadedModels:
         names_in_use = {model.name.lower() for model in self}
         names = [name, *(f"{name}-{number}" for number in range(2, len(names_in_use) + 3))]
         return next(each for each in names if each.lower() not in names_in_use)
+
+
+def _size_of_context(runner: Runner) -> int:
+    """Tokens of prompt and answer together, or of a text that becomes a vector."""
+    return runner.most_tokens if isinstance(runner, EmbeddingRunner) else runner.context_size
+
+
+def _of_embedder(runner: EmbeddingRunner) -> JsonObject:
+    """What a client's runner must know of a model for vectors."""
+    return {
+        "fingerprint": runner.fingerprint.hex(),
+        "dimensions": runner.dimensions,
+        "most_tokens": runner.most_tokens,
+        "pools": runner.pools,
+    }
 
 
 def _in_full(load_request: LoadRequest) -> str:

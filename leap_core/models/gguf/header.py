@@ -51,6 +51,8 @@ SCALARS = {
 }
 TYPE_NAMES = {number: name for number, (name, _) in SCALARS.items()} | {STRING: "string", ARRAY: "array"}
 U32, U64 = Struct("<I"), Struct("<Q")
+POOLINGS = ("none", "mean", "cls", "last", "rank")
+"""llama.cpp's, by their numbers in files."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,15 @@ class GGUFHeader:
             for key, value in self.metadata.items()
             if key.startswith(start) and key.endswith(end) and isinstance(value, int)
         }
+
+    @property
+    def pooling(self) -> str | None:
+        """How vectors of tokens become one of the text: none, mean, cls, last or rank; None for a model that was not
+        made for embeddings."""
+        number = self._number(f"{self.architecture}.pooling_type") or 0
+        pooling = POOLINGS[number] if 0 <= number < len(POOLINGS) else POOLINGS[0]
+        causal = self.metadata.get(f"{self.architecture}.attention.causal") is not False
+        return None if causal and pooling == POOLINGS[0] else pooling
 
     @property
     def split_count(self) -> int:

@@ -1,0 +1,207 @@
+"""A batch whose lines were all read once, before any work: what is wrong with them, and which model answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from ..errors import LeapModelNotFoundError, LeapSerializationError
+from .definition import Progress
+from .input_formats import JSONL
+from .input_rows import InputRows
+from .journal import Journal
+from .line_index import CheckedLines, LineIndex, Problem, check_lines
+from .lines import RequestReader
+from .model_fingerprint import fingerprint_of
+from .output_file import OutputFile
+from .results import NPY
+from .run import Batch
+from .settings import STANDARD, BatchSettings
+from .spoken_lines import SpokenLines
+
+BUILTIN, BUILTIN_EMBED = "builtin", "builtin-embed"
+MOST_TOLD = 5
+"""Problems that an error message lists."""
+
+
+@dataclass(frozen=True)
+class CheckedBatch:
+    """A batch whose lines were all read once. ``named_model``: whether the settings or the lines name the model.
+    ``problems``: the first of ``problem_count`` lines that cannot be used. ``embeds``: the lines ask for vectors. Close
+    it: the input stays open till then."""
+
+    settings: BatchSettings
+    reader: RequestReader
+    lines: LineIndex
+    problems: list[Problem]
+    problem_count: int
+    model: str
+    named_model: bool
+    fingerprint: str
+    embeds: bool = False
+
+    @property
+    def input_digest(self) -> str:
+        """Equal for an equal input that is read with equal settings."""
+        return self.lines.whole_digest()
+
+    def open(
+        self,
+        journal: Journal | None,
+        write: Callable[[str], object],
+        on_result: Callable[[Progress], object],
+        run_id: str | None = None,
+        while_waiting: Callable[[], object] | None = None,
+    ) -> Batch:
+        """The batch, ready to run. Runs with one ``run_id`` are attempts of the same: only the first overwrites."""
+        errors = self.settings.errors
+        return Batch(
+            self.lines,
+            self.reader,
+            self.fingerprint,
+            self.settings.sink(write, len(self.lines), while_waiting),
+            journal,
+            format=self.settings.output_format,
+            ordered=self.settings.ordered,
+            concurrency=self.settings.concurrency,
+            on_result=on_result,
+            overwrite=self.settings.overwrite,
+            run_id=run_id,
+            failures=None if errors is None else OutputFile(Path(errors), while_waiting=while_waiting),
+            spoken=SpokenLines(None if self.settings.speech is None else Path(self.settings.speech)),
+            header=self.settings.header,
+        )
+
+    def close(self) -> None:
+        """Close the input."""
+        self.lines.rows.close()
+
+    def __enter__(self) -> CheckedBatch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def check_batch(
+    settings: BatchSettings,
+    stdin: IO[bytes] | None = None,
+    *,
+    default_model: str | None,
+    variables: Mapping[str, str],
+    cwd: Path,
+) -> CheckedBatch:
+    """Check places, lines and model. ``stdin`` is read when the source is "-".
+
+    Raises LeapSerializationError that names the lines which cannot be used (unless they are to be skipped), and
+    LeapModelNotFoundError when there is no such model.
+    """
+    settings.check_places()
+    reader = settings.reader()
+    name = "standard input" if settings.source == STANDARD else settings.source
+    try:
+        rows = InputRows(settings.source, settings.source_format, stdin if settings.source == STANDARD else None)
+    except LeapSerializationError as error:
+        if settings.source_format == JSONL:
+            raise
+        raise LeapSerializationError(f"{name}: {error.message}", hint=error.hint) from None
+    try:
+        _check_columns(rows, reader)
+        checked = check_lines(rows, reader)
+        lines = checked.index
+        if checked.problem_count and not settings.skip_invalid:
+            raise _unusable(name, checked)
+        if settings.input_digest not in (None, lines.whole_digest()):
+            raise LeapSerializationError(
+                f"{name} changed since the batch was submitted",
+                hint="submit it again: what was answered is kept in the journal",
+            )
+        embeds = _embeds(checked, settings, name)
+        default_model = None if embeds else default_model  # that one writes
+        named = settings.model or default_model or _named_by(checked.models)
+        model = named or (BUILTIN_EMBED if embeds else BUILTIN)
+        fingerprint = _fingerprint(settings, model, default_model, variables, cwd) if len(lines) else ""
+        if settings.speech is not None:  # a result without sound does not stand for one with it
+            fingerprint += " aloud"
+    except BaseException:
+        rows.close()
+        raise
+    return CheckedBatch(
+        settings,
+        reader,
+        lines,
+        checked.problems,
+        checked.problem_count,
+        model,
+        named is not None,
+        fingerprint,
+        embeds,
+    )
+
+
+def _embeds(checked: CheckedLines, settings: BatchSettings, name: str) -> bool:
+    """Whether the lines ask for vectors. Raises LeapSerializationError where some do and some do not."""
+    if len(checked.embeds) > 1:
+        raise LeapSerializationError(
+            f"{name}: some lines ask for vectors and some for answers", hint="make two batches of them"
+        )
+    embeds = True in checked.embeds
+    if embeds and settings.speech is not None:
+        raise LeapSerializationError("the lines ask for vectors, which cannot be spoken")
+    if not embeds and checked.embeds and settings.output_format == NPY:
+        raise LeapSerializationError("only vectors go into an array (.npy), and the lines ask for answers")
+    return embeds
+
+
+def _check_columns(rows: InputRows, reader: RequestReader) -> None:
+    """Refuse a template that no row of a table could fill."""
+    if not rows.is_table or reader.template is None:
+        return
+    missing = reader.template.missing(rows.columns)
+    if missing:
+        raise LeapSerializationError(
+            f"the table has no column {', '.join(missing)}; it has {', '.join(rows.columns)}",
+            hint="--pattern '{column}' makes the prompts of columns",
+        )
+
+
+def _fingerprint(
+    settings: BatchSettings,
+    model: str,
+    default_model: str | None,
+    variables: Mapping[str, str],
+    cwd: Path,
+) -> str:
+    try:
+        return fingerprint_of(model, settings.loading_options(), variables=variables, cwd=cwd)
+    except LeapModelNotFoundError as error:
+        if settings.model or default_model:
+            raise
+        raise LeapModelNotFoundError(
+            f"the lines ask for the model {model!r}: {error.message}", hint="-m MODEL answers every line with one model"
+        ) from None
+
+
+def _unusable(name: str, checked: CheckedLines) -> LeapSerializationError:
+    count, total = checked.problem_count, checked.problem_count + len(checked.index)
+    listed = "; ".join(str(problem) for problem in checked.problems[:MOST_TOLD])
+    more = f"; and {count - MOST_TOLD} more" if count > MOST_TOLD else ""
+    of = "1 line" if total == 1 else f"{total} lines"
+    return LeapSerializationError(
+        f"{name}: {count} of {of} cannot be used: {listed}{more}", hint="--skip-invalid leaves them out"
+    )
+
+
+def _named_by(models: set[str | None]) -> str | None:
+    """The model that all lines name, if any does."""
+    if not models - {None}:
+        return None
+    if len(models) > 1:
+        several = ", ".join(sorted(repr(model) for model in models - {None}))
+        others = ", and some name none" if None in models else ""
+        raise LeapSerializationError(
+            f"the lines name the models {several}{others}", hint="-m MODEL answers every line with one model"
+        )
+    return next(iter(models))

@@ -1,0 +1,184 @@
+"""A model for vectors that the host holds, as an EmbeddingRunner."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from ...error_json import error_from_json
+from ...errors import LeapError, LeapGenerationError, LeapOptionsError
+from ...openai.embeddings import decoded
+from ...runner.embedding import EmbeddingKind, EmbeddingRunner, Pooling, TooLong
+from .held_model import HeldModel
+from .http import Answer
+
+if TYPE_CHECKING:
+    from numpy import float32
+    from numpy.typing import NDArray
+
+JsonObject = dict[str, Any]
+
+TEXTS_AT_ONCE = 32
+MOST_CHARACTERS = 4_000_000
+"""Of the texts of a request."""
+LOOK_SECONDS = 0.05
+NUMBERED = re.compile(r"texts\[(\d+)\]")
+
+
+class RemoteEmbeddingRunner(EmbeddingRunner):
+    """``unload`` only lets go of the model: the host keeps it for others."""
+
+    def __init__(self, model: HeldModel) -> None:
+        self._model = model
+        self._unloaded = threading.Event()
+
+    @property
+    def model_id(self) -> str:
+        return str(self._model.description["model"])
+
+    @property
+    def fingerprint(self) -> bytes:
+        return bytes.fromhex(self._about["fingerprint"])
+
+    @property
+    def dimensions(self) -> int:
+        return int(self._about["dimensions"])
+
+    @property
+    def most_tokens(self) -> int:
+        return int(self._about["most_tokens"])
+
+    @property
+    def pools(self) -> bool:
+        return bool(self._about["pools"])
+
+    @property
+    def _about(self) -> JsonObject:
+        about: JsonObject = self._model.description["embedding"]
+        return about
+
+    def count_tokens(self, texts: Sequence[str], kind: EmbeddingKind | str = EmbeddingKind.DOCUMENT) -> list[int]:
+        counts: list[int] = []
+        for part in _parts(texts):
+            counts += self._ask("/leap/count", {"texts": part, "kind": _value(kind)})["tokens"]
+        return counts
+
+    def embed(
+        self,
+        texts: Sequence[str],
+        kind: EmbeddingKind | str = EmbeddingKind.DOCUMENT,
+        *,
+        pooling: Pooling | str | None = None,
+        dimensions: int | None = None,
+        prefix: str | None = None,
+        too_long: TooLong | str = TooLong.REFUSE,
+        on_progress: Callable[[int], object] | None = None,
+        cancelled: threading.Event | None = None,
+    ) -> NDArray[float32]:
+        import numpy as np
+
+        request = {
+            "kind": _value(kind),
+            "pooling": _value(pooling),
+            "dimensions": dimensions,
+            "prefix": prefix,
+            "too_long": _value(too_long),
+        }
+        rows = self._embed(texts, request, on_progress, cancelled)
+        return np.concatenate(rows) if rows else np.zeros((0, dimensions or self.dimensions), np.float32)
+
+    def embed_tokens(
+        self,
+        texts: Sequence[str],
+        kind: EmbeddingKind | str = EmbeddingKind.DOCUMENT,
+        *,
+        prefix: str | None = None,
+        too_long: TooLong | str = TooLong.REFUSE,
+        on_progress: Callable[[int], object] | None = None,
+        cancelled: threading.Event | None = None,
+    ) -> list[NDArray[float32]]:
+        request = {"kind": _value(kind), "prefix": prefix, "too_long": _value(too_long), "each_token": True}
+        return self._embed(texts, request, on_progress, cancelled)
+
+    def unload(self) -> None:
+        self._unloaded.set()
+
+    def _embed(
+        self,
+        texts: Sequence[str],
+        request: JsonObject,
+        on_progress: Callable[[int], object] | None,
+        cancelled: threading.Event | None,
+    ) -> list[NDArray[float32]]:
+        """The rows of each text."""
+        import numpy as np
+
+        done: list[NDArray[float32]] = []
+        for part in _parts(texts):
+            body = {"texts": part, **{name: value for name, value in request.items() if value is not None}}
+            answered = self._ask("/leap/embed", body, cancelled)
+            if "error" in answered:
+                raise _renumbered(error_from_json(answered["error"]), len(done))
+            rows = decoded(answered["vectors"])
+            rows = rows.reshape(sum(answered["rows"]), -1) if len(rows) else rows.reshape(0, self.dimensions)
+            done += np.split(rows, np.cumsum(answered["rows"])[:-1])
+            if on_progress is not None:
+                on_progress(len(done))
+        return done
+
+    def _ask(self, path: str, request: JsonObject, cancelled: threading.Event | None = None) -> JsonObject:
+        """What the host answers. When the call is cancelled or the model unloaded, the connection ends, and with it the
+        work there: LeapGenerationError."""
+        if self._unloaded.is_set():
+            raise LeapGenerationError("the model is unloaded", hint="load it again")
+        done = threading.Event()
+        with self._model.open(path, request, timeout=None) as answer:
+            threading.Thread(target=self._watch, args=(answer, done, cancelled), daemon=True).start()
+            try:
+                answered: JsonObject = answer.json()
+                return answered
+            except OSError:
+                if cancelled is not None and cancelled.is_set():
+                    raise LeapGenerationError("the embedding was cancelled") from None
+                if self._unloaded.is_set():
+                    raise LeapGenerationError("the model was unloaded during the embedding") from None
+                raise self._model.host.lost(LeapGenerationError, "during the embedding") from None
+            finally:
+                done.set()
+
+    def _watch(self, answer: Answer, done: threading.Event, cancelled: threading.Event | None) -> None:
+        """End the connection when nobody wants the answer any more."""
+        while not done.wait(LOOK_SECONDS):
+            if self._unloaded.is_set() or (cancelled is not None and cancelled.is_set()):
+                answer.shut()
+                return
+
+
+def _parts(texts: Sequence[str]) -> Iterator[list[str]]:
+    """As many texts as make a request."""
+    if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+        raise LeapOptionsError("texts", "must be a list of texts")
+    part: list[str] = []
+    for text in texts:
+        if part and (len(part) >= TEXTS_AT_ONCE or sum(map(len, part)) + len(text) > MOST_CHARACTERS):
+            yield part
+            part = []
+        part.append(text)
+    if part:
+        yield part
+
+
+def _value(choice: Enum | str | None) -> str | None:
+    return choice.value if isinstance(choice, Enum) else choice
+
+
+def _renumbered(error: LeapError, first: int) -> LeapError:
+    """An error about a text, which has its number in the request, with its number in the call."""
+    option = str(getattr(error, "option", ""))
+    match = NUMBERED.fullmatch(option)
+    if match is None:
+        return error
+    return LeapOptionsError(f"texts[{int(match[1]) + first}]", error.message.removeprefix(f"{option}: "))
