@@ -212,11 +212,14 @@ def _find(env: Environment, name: str, files: tuple[str, ...]) -> LeapFunction:
 
 
 def _source(function: LeapFunction) -> str:
+    from leap_core.tools.mcp_servers import McpTool
     from leap_core.tools.programs import Command, PythonFunction
 
     program = function.call
     if isinstance(program, Command):
         return "command"
+    if isinstance(program, McpTool):
+        return "mcp"
     if isinstance(program, PythonFunction):
         return "leap" if program.file is None else program.file.name
     return "declaration"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from ..errors import LeapSerializationError
 from .parameter_types import JsonObject
@@ -39,6 +40,17 @@ class Program(Protocol):
         ...
 
 
+@runtime_checkable
+class Service(Protocol):
+    """Answers calls in a process that is there already."""
+
+    def answer(
+        self, arguments: Mapping[str, Any], *, seconds: float, limit: int, cancelled: threading.Event | None = None
+    ) -> str:
+        """The result's text, ``limit`` characters at most. Raises LeapToolError."""
+        ...
+
+
 @dataclass(frozen=True)
 class LeapFunction:
     """A function that a model may call.
@@ -53,7 +65,7 @@ class LeapFunction:
     description: str
     parameters: Sequence[LeapFunctionParameter] = ()
     schema: Mapping[str, Any] | None = None
-    call: Callable[..., Any] | Program | None = field(default=None, compare=False, repr=False)
+    call: Callable[..., Any] | Program | Service | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not NAME.fullmatch(self.name):

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from ..errors import LeapSchemaError, LeapToolError
-from ..functions.declaration import LeapFunction, Program
+from ..functions.declaration import LeapFunction, Program, Service
 from ..messages import ChatMessage, ChatMessageRole, LeapFunctionCall
 from ..responses import MessageResponse
 from .child_process import call_function, cut_text, failure_text, result_text
 from .lifeline import Lifeline
 from .policy import ToolPolicy
 from .programs import PythonFunction
+from .stream_tail import StreamTail
 
 COMPLAINT_BYTES = 2000
 GRACE_SECONDS = 1.0
@@ -102,6 +103,9 @@ def _run(function: LeapFunction, call: LeapFunctionCall, policy: ToolPolicy, can
     target = function.call
     if target is None:
         raise LeapToolError(f"{function.name} is only declared; leap cannot run it")
+    if isinstance(target, Service):
+        text = target.answer(call.arguments, seconds=policy.timeout, limit=policy.output_limit + 1, cancelled=cancelled)
+        return cut_text(text.encode("utf-8", "replace"), policy.output_limit)
     if not callable(target):
         return run_program(target, call, policy, cancelled)
     if policy.isolated or (policy.isolated is None and PythonFunction.is_possible(target)):
@@ -160,7 +164,7 @@ def _communicate(
     most_output: int,
     cancelled: threading.Event | None,
 ) -> tuple[bytes, int, str]:
-    output, complaint = _Reader(most_output, keep_end=False), _Reader(COMPLAINT_BYTES, keep_end=True)
+    output, complaint = StreamTail(most_output, keep_end=False), StreamTail(COMPLAINT_BYTES, keep_end=True)
     output.on_full = lambda: _kill(process)
     threads = [
         threading.Thread(target=_write, args=(process.stdin, request), daemon=True),
@@ -178,7 +182,7 @@ def _communicate(
         process.wait()
         for thread in threads:
             thread.join(GRACE_SECONDS)
-    return bytes(output.data), code, complaint.data.decode("utf-8", "replace").strip()
+    return bytes(output.data), code, complaint.text
 
 
 def _wait(process: subprocess.Popen[bytes], timeout: float, cancelled: threading.Event | None) -> int:
@@ -189,28 +193,6 @@ def _wait(process: subprocess.Popen[bytes], timeout: float, cancelled: threading
         if cancelled is not None and cancelled.is_set():
             raise LeapToolError("it was interrupted")
     raise LeapToolError(f"it took longer than {timeout:g} s and was ended")
-
-
-class _Reader:
-    """Reads a stream to its end and keeps a bounded part of it."""
-
-    def __init__(self, limit: int, *, keep_end: bool) -> None:
-        self.data = bytearray()
-        self.on_full: Callable[[], object] | None = None
-        self._limit = limit
-        self._keep_end = keep_end
-
-    def read(self, stream: IO[bytes]) -> None:
-        with stream, suppress(OSError, ValueError):
-            while piece := stream.read1(65536):  # type: ignore[attr-defined]
-                self.data += piece
-                if len(self.data) >= self._limit:
-                    if self._keep_end:
-                        del self.data[: -self._limit]
-                    else:
-                        del self.data[self._limit :]
-                        if self.on_full is not None:
-                            self.on_full()
 
 
 def _write(stream: IO[bytes], data: bytes) -> None:

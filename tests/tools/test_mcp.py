@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
+import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from leap_core.errors import LeapToolError
 from leap_core.messages import LeapFunctionCall
 from leap_core.responses import FunctionCalls
 from leap_core.tools.execution import run_call
+from leap_core.tools.mcp_connections import connections
 from leap_core.tools.mcp_servers import server_of, tools_of
 from leap_core.tools.policy import ToolPolicy
 from leap_core.tools.sources import CommandRegistry
@@ -25,32 +28,94 @@ ROOT = Path(__file__).parent.parent.parent
 SERVER = shlex.join([sys.executable, str(Path(__file__).parent / "mcp_server.py")])
 
 
-@pytest.fixture
-def registry(tmp_path):
-    made = CommandRegistry(tmp_path / "tools.json")
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory):
+    made = CommandRegistry(tmp_path_factory.mktemp("mcp") / "tools.json")
     made.add_server("three", SERVER)
     return made
 
 
-def call(registry, name, seconds=30.0, **arguments):
+@pytest.fixture(autouse=True, scope="module")
+def none_left():
+    yield
+    connections.close()
+
+
+def is_running(process: int) -> bool:
+    """Whether a process runs, and is not only waited for."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{process}/status").read_text()
+    except FileNotFoundError:
+        return False
+
+
+def call(registry, name, seconds=100.0, **arguments):
     function = next(each for each in registry.functions() if each.name == name)
     return run_call(function, LeapFunctionCall(name, arguments), ToolPolicy(timeout=seconds))
 
 
 def test_the_tools_of_a_server_are_registered_under_its_name_and_called(registry):
-    assert [each.name for each in registry.functions()] == ["three_add", "three_shout", "three_fail"]
+    assert [each.name for each in registry.functions()] == ["three_add", "three_shout", "three_count", "three_fail"]
     assert registry.functions()[0].description == "Add two numbers."
     assert call(registry, "three_add", a=2, b=3).text == "5"
     assert call(registry, "three_shout", text="zoë").text == "ZOË"
     assert "there is no argument 'c'" in (call(registry, "three_add", a=1, b=2, c=3).error or "")
 
 
-def test_a_server_that_fails_is_one_clear_error(registry):
+def test_a_server_is_kept_while_it_answers_and_another_one_follows_it(registry):
+    """It was started anew for every call, and one that hung was left behind."""
     assert "Error executing tool fail" in (call(registry, "three_fail", how="raise").error or "")
+    first, process = call(registry, "three_count").text.split()
+    assert call(registry, "three_count").text == f"{int(first) + 1} {process}", "it remembers its calls"
+    done = []
+    threads = [
+        threading.Thread(target=lambda n=n: done.append(call(registry, "three_add", a=n, b=1))) for n in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(int(each.text) for each in done) == [1, 2, 3, 4]
     assert "the MCP server" in (call(registry, "three_fail", how="die").error or "")
+    count, successor = call(registry, "three_count").text.split()
+    assert (count, is_running(int(process))) == ("1", False) and successor != process
+
     begun = time.monotonic()
-    assert "longer than" in (call(registry, "three_fail", seconds=5.0, how="hang").error or "")
-    assert time.monotonic() - begun < 15
+    assert "longer than 2 s" in (call(registry, "three_fail", seconds=2.0, how="hang").error or "")
+    assert time.monotonic() - begun < 30
+    deadline = time.monotonic() + 60
+    while is_running(int(successor)):
+        assert time.monotonic() < deadline, "what hangs is ended"
+        time.sleep(0.02)
+    cancelled = threading.Event()
+    cancelled.set()
+    function = next(each for each in registry.functions() if each.name == "three_add")
+    interrupted = run_call(function, LeapFunctionCall("three_add", {"a": 1, "b": 2}), ToolPolicy(), cancelled)
+    assert interrupted.error == "it was interrupted"
+    assert call(registry, "three_shout", text="zoë").text == "ZOË"
+
+
+def test_a_long_result_is_cut(registry):
+    function = next(each for each in registry.functions() if each.name == "three_shout")
+    result = run_call(function, LeapFunctionCall("three_shout", {"text": "ä" * 500}), ToolPolicy(output_limit=100))
+    assert result.text.startswith("Ä" * 50) and "cut" in result.text and len(result.text) < 200
+
+
+def test_a_server_behind_a_url(tmp_path):
+    command = [*shlex.split(SERVER), "http"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            url = process.stdout.readline().strip()
+            registry = CommandRegistry(tmp_path / "tools.json")
+            assert registry.add_server("far", url) == ["far_add", "far_shout", "far_count", "far_fail"]
+            assert call(registry, "far_add", a=2, b=3).text == "5"
+            assert call(registry, "far_count").text == f"1 {process.pid}"
+            assert "Error executing tool fail" in (call(registry, "far_fail", how="raise").error or "")
+            process.kill()
+            process.wait()
+            assert "the MCP server" in (call(registry, "far_add", a=2, b=3).error or "")
+        finally:
+            process.kill()
 
 
 @pytest.mark.parametrize("target", ["/no/such/program", f"{SERVER} nonsense", "false", "http://127.0.0.1:9/mcp"])
@@ -61,13 +126,26 @@ def test_what_is_no_server_is_refused(target):
 
 def test_servers_are_added_used_and_removed_on_the_command_line(leap):
     done = leap("tools", "add", "three", "--mcp", SERVER)
-    assert done.code == 0 and "three_add, three_shout, three_fail" in done.stderr
+    assert done.code == 0 and "three_add, three_shout, three_count, three_fail" in done.stderr
     assert leap("tools", "add", "three", "--mcp", SERVER).code != 0
     assert leap("tools", "add", "three", "--mcp", SERVER, "--replace").code == 0
-    leap.script([FunctionCalls((LeapFunctionCall("three_add", {"a": 2, "b": 3}),))], "It is five.")
+    call = FunctionCalls((LeapFunctionCall("three_add", {"a": 2, "b": 3}),))
+    assert "three_add" in leap("tools", "list", "--format", "quiet").stdout
+    assert (
+        next(row for row in json.loads(leap("tools", "list", "--format", "json").stdout) if row["name"] == "three_add")[
+            "source"
+        ]
+        == "mcp"
+    )
+    leap.script([call], "It is five.")
     done = leap("generate", "-m", "builtin", "--tool", "three_add", "--allow-tool", "three_add", "2 and 3?")
     assert (done.code, "It is five." in done.stdout) == (0, True), done.stderr
     assert leap.runner.requests[1].messages[-1].text == "5"
+    leap.script([call], "It is five.", [call], "Five again.")
+    chat = ("chat", "-m", "builtin", "--tool", "three_add", "--allow-tool", "three_add")
+    done = leap(*chat, stdin="2 and 3?\nAgain?\n")
+    assert (done.code, "It is five." in done.stdout, "Five again." in done.stdout) == (0, True, True), done.stderr
+    assert [m.text for m in leap.runner.requests[-1].messages if m.role.value == "tool"] == ["5", "5"]
     assert leap("tools", "remove", "three").code == 0
     assert "three_add" not in leap("tools", "list").stdout
     assert leap("tools", "add", "x").code == 2

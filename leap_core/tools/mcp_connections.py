@@ -1,0 +1,188 @@
+"""Connections to MCP servers, each a process that is kept while its server answers: a server may remember its calls.
+
+A connection that hangs, dies or answers nonsense fails the calls that wait for it; the next call opens another one.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from ..errors import LeapToolError
+from ..storage.directories import packages_directory
+from .lifeline import Lifeline
+from .stream_tail import StreamTail
+
+JsonObject = dict[str, Any]
+
+CHILD = """
+import sys
+sys.path = {places!a} + [place for place in sys.path if place]
+from leap_core.tools.mcp_child import main
+main()
+"""
+COMPLAINT_BYTES = 2000
+LONGEST_ANSWER = 64 * 1024 * 1024
+POLL_SECONDS = 0.05
+OVER = "this program ends"
+LEAVE_SECONDS = 3.0
+"""For a server to end by itself, when this process ends."""
+
+
+class McpConnection:
+    """One process that speaks to ``server``. Any thread may ask. Raises LeapToolError when it cannot be started."""
+
+    def __init__(self, server: Mapping[str, Any]) -> None:
+        self._lifeline = Lifeline()
+        argv = [sys.executable, "-X", "utf8", "-c", CHILD.format(places=[str(packages_directory())])]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        try:
+            self._process = subprocess.Popen(argv, start_new_session=os.name == "posix", **pipes)  # type: ignore[call-overload]
+        except OSError as error:
+            self._lifeline.release()
+            raise LeapToolError(f"{sys.executable} cannot be started: {error.strerror}") from None
+        self._lifeline.tie(self._process.pid)
+        self._changed = threading.Condition()
+        self._answers: dict[int, JsonObject | None] = {}
+        self._asked = 0
+        self._unsent: queue.SimpleQueue[JsonObject | None] = queue.SimpleQueue()
+        self._end: str | None = None
+        self._closing, self._closed = threading.Lock(), False
+        self._complaint = StreamTail(COMPLAINT_BYTES, keep_end=True)
+        complaining = threading.Thread(target=self._complaint.read, args=(self._process.stderr,), daemon=True)
+        complaining.start()
+        threading.Thread(target=self._read, args=(complaining,), daemon=True).start()
+        threading.Thread(target=self._write, daemon=True).start()
+        self._unsent.put(dict(server))
+
+    @property
+    def is_usable(self) -> bool:
+        """False once it has failed."""
+        return self._end is None
+
+    def ask(self, question: JsonObject, seconds: float, cancelled: threading.Event | None = None) -> JsonObject:
+        """The answer to a question. Raises LeapToolError when it is an error, and when there is none in time."""
+        with self._changed:
+            number = self._asked = self._asked + 1
+            self._answers[number] = None
+        self._unsent.put({"id": number, **question})
+        try:
+            answer = self._wait(number, seconds, cancelled)
+        finally:
+            with self._changed:
+                del self._answers[number]
+        if answer.get("broken"):
+            self.close("the MCP server failed")
+        if "error" in answer:
+            raise LeapToolError(str(answer["error"]))
+        return answer
+
+    def leave(self, why: str) -> None:
+        """Ask nothing more, so that the process ends by itself; calls that wait fail."""
+        with self._changed:
+            self._end = self._end or why
+            self._changed.notify_all()
+        self._unsent.put(None)
+
+    def close(self, why: str, wait: float = 0.0) -> None:
+        """End the process and what it started. ``wait``: seconds for it to end by itself."""
+        self.leave(why)
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(wait)
+            with suppress(OSError):
+                if os.name == "posix" and self._process.returncode is None:
+                    os.killpg(self._process.pid, signal.SIGKILL)
+                else:
+                    self._process.kill()
+            self._process.wait()
+            self._lifeline.release()
+
+    def _wait(self, number: int, seconds: float, cancelled: threading.Event | None) -> JsonObject:
+        deadline = time.monotonic() + seconds
+        with self._changed:
+            while (answer := self._answers[number]) is None:
+                left = deadline - time.monotonic()
+                if self._end is not None:
+                    raise LeapToolError(self._end)
+                if left <= 0 or (cancelled is not None and cancelled.is_set()):
+                    break
+                self._changed.wait(left if cancelled is None else min(left, POLL_SECONDS))
+            others = [each for each in self._answers if each != number]
+        if answer is not None:
+            return answer
+        if not others or left <= 0:  # what was interrupted may go on there, but nothing waits for it
+            self.close("the MCP server was ended, because another call took too long")
+        raise LeapToolError(f"it took longer than {seconds:g} s and was ended" if left <= 0 else "it was interrupted")
+
+    def _write(self) -> None:
+        """Send what is asked, in a thread of its own: a process that hangs does not read."""
+        assert self._process.stdin is not None
+        with suppress(OSError, ValueError), self._process.stdin as stream:  # the reader finds out why
+            while (line := self._unsent.get()) is not None:
+                stream.write(json.dumps(line).encode() + b"\n")
+                stream.flush()
+
+    def _read(self, complaining: threading.Thread) -> None:
+        """Hand out the answers until the process has ended."""
+        end = ""
+        assert self._process.stdout is not None
+        with suppress(OSError, ValueError), self._process.stdout as stream:
+            while line := stream.readline(LONGEST_ANSWER):
+                answer = json.loads(line)
+                number = answer.pop("id", None)
+                with self._changed:
+                    if number is None:
+                        end = str(answer.get("error"))
+                        break
+                    if number in self._answers:
+                        self._answers[number] = answer
+                        self._changed.notify_all()
+        complaining.join(0 if end else POLL_SECONDS)
+        complaint = f": {self._complaint.text}" if self._complaint.text else ""
+        self.close(end or f"the MCP server gave no answer{complaint}")
+
+
+class McpConnections:
+    """The connections of this process, by server."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._open: dict[str, McpConnection] = {}
+        atexit.register(self.close)
+
+    def to(self, server: Mapping[str, Any]) -> McpConnection:
+        """The connection to a server, opened when it is first needed and after it has failed."""
+        key = json.dumps(server, sort_keys=True)
+        with self._guard:
+            connection = self._open.get(key)
+            if connection is None or not connection.is_usable:
+                connection = self._open[key] = McpConnection(server)
+            return connection
+
+    def close(self) -> None:
+        """End them all."""
+        with self._guard:
+            left, self._open = list(self._open.values()), {}
+        for connection in left:
+            connection.leave(OVER)
+        deadline = time.monotonic() + LEAVE_SECONDS
+        for connection in left:
+            connection.close(OVER, max(0.0, deadline - time.monotonic()))
+
+
+connections = McpConnections()
+"""Of this process: one connection a server, however many conversations use it."""
