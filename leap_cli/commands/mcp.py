@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +15,7 @@ from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
 from ..framework.error_boundary import outcome_of
+from ..input.media_files import read_bytes
 from ..options.loading import BUILTIN, default_model, warm_or_load
 from ..options.value_types import ModelName
 
@@ -21,7 +23,11 @@ if TYPE_CHECKING:
     from leap_core.runner.contract import ModelRunner
 
 MOST_JOBS = 50
-ABILITIES = ("generate", "extract", "count_tokens", "list_jobs", "job_result", "cancel_job")
+ABILITIES = (
+    *("generate", "extract", "count_tokens", "transcribe", "list_indexes", "search"),
+    *("list_jobs", "job_result", "cancel_job"),
+)
+MOST_PASSAGES = 50
 
 
 @leap_command("mcp")
@@ -34,7 +40,7 @@ ABILITIES = ("generate", "extract", "count_tokens", "list_jobs", "job_result", "
 )
 @click.pass_obj
 def command(env: Environment, /, model: str | None) -> ExitCode:
-    """Serve leap's abilities to an MCP client over standard input and output: generate, extract, count, jobs.
+    """Serve leap's abilities to an MCP client over standard input and output: text, data, sound, search, jobs.
 
     The model is loaded by the first call that needs it, or used warm where leap load keeps it. It needs leap-edge[mcp].
     """
@@ -74,6 +80,46 @@ class _Abilities:
         from leap_core.messages import ChatMessage
 
         return int(await _in_thread(lambda: self._open().get_prompt_tokens_size([ChatMessage("user", text)])))
+
+    async def transcribe(self, file: str) -> str:
+        """Write down what is said in a sound file of this machine (WAV, FLAC, OGG, MP3); the model must hear."""
+
+        def work() -> str:
+            from leap_core.media.conversion import naming_source
+            from leap_core.transcription.recognition import read_recording, transcribe
+
+            data = read_bytes(str(self._env.cwd / file), self._env)  # never -, which is where the protocol comes from
+            with naming_source(file):
+                recording = read_recording(data)
+            return "\n".join(piece.text for piece in transcribe(self._open(), recording) if piece.text)
+
+        return str(await _in_thread(work))
+
+    async def list_indexes(self) -> list[str]:
+        """List the indexes of files that can be searched."""
+
+        def work() -> list[str]:
+            from leap_core.search.indexes import Indexes
+
+            return Indexes.of(self._env.directories).names()
+
+        return list(await _in_thread(work))
+
+    async def search(self, index: str, question: str, limit: int = 5) -> list[dict[str, Any]]:
+        """Find the passages of an index that fit a question best: file, line, text."""
+
+        def work() -> list[dict[str, Any]]:
+            from ..answers.passages import find_passages
+
+            most = max(1, min(limit, MOST_PASSAGES))
+            with ExitStack() as stack:
+                hits = find_passages(self._env, stack, index, question, most=most)
+            return [
+                {"file": hit.passage.path, "line": hit.passage.first, "text": hit.passage.text, "score": hit.score}
+                for hit in hits
+            ]
+
+        return list(await _in_thread(work))
 
     async def list_jobs(self) -> list[dict[str, Any]]:
         """List the newest background jobs of leap: id, kind, state, progress."""
@@ -136,7 +182,10 @@ async def _in_thread(work: Callable[[], Any]) -> Any:
 
     from mcp.server.mcpserver.exceptions import ToolError
 
-    outcome = await asyncio.to_thread(outcome_of, work)
+    try:
+        outcome = await asyncio.to_thread(outcome_of, work)
+    except click.UsageError as error:
+        raise ToolError(error.format_message()) from None
     if isinstance(outcome, LeapError):
         raise ToolError(outcome.message if outcome.hint is None else f"{outcome.message} ({outcome.hint})")
     return outcome

@@ -25,6 +25,8 @@ JsonObject = dict[str, Any]
 Write = Callable[[JsonObject], None]
 
 NEEDS_PACKAGE = "MCP servers need the mcp package: pip install 'leap-edge[mcp]'"
+SPEAKING = ("MCPError", "FileNotFoundError")
+"""Errors whose message says enough."""
 TELLING_ITS_ID = 'echo $$ > "$0" && exec "$@"'
 """Writes the process's id into the file that is its first argument, and becomes the command that follows."""
 
@@ -137,6 +139,8 @@ def _reason(error: BaseException) -> str:
     """The innermost error: task groups wrap it."""
     while getattr(error, "exceptions", None):
         error = error.exceptions[0]  # type: ignore[attr-defined]
+    if type(error).__name__ in SPEAKING and str(error):
+        return str(error)
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 

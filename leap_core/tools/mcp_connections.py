@@ -126,7 +126,10 @@ class McpConnection:
             return answer
         if not others or left <= 0:  # what was interrupted may go on there, but nothing waits for it
             self.close("the MCP server was ended, because another call took too long")
-        raise LeapToolError(f"it took longer than {seconds:g} s and was ended" if left <= 0 else "it was interrupted")
+        if left > 0:
+            raise LeapToolError("it was interrupted")
+        said = self._complaint.text.partition("\n")[0]
+        raise LeapToolError(f"it took longer than {seconds:g} s and was ended" + (f": {said}" if said else ""))
 
     def _write(self) -> None:
         """Send what is asked, in a thread of its own: a process that hangs does not read."""

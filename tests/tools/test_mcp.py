@@ -16,6 +16,7 @@ import pytest
 from leap_core.errors import LeapToolError
 from leap_core.messages import LeapFunctionCall
 from leap_core.responses import FunctionCalls
+from leap_core.testing.sounds import clip_of
 from leap_core.tools.execution import run_call
 from leap_core.tools.mcp_connections import connections
 from leap_core.tools.mcp_servers import server_of, tools_of
@@ -152,18 +153,27 @@ def test_servers_are_added_used_and_removed_on_the_command_line(leap):
     assert leap("tools", "add", "x", "--command", "cat", "--mcp", "cat").code == 2
 
 
-def test_leap_is_a_server_itself(leap_home):
-    from mcp import Client, StdioServerParameters
+def leap_server(leap_home, model):
+    from mcp import StdioServerParameters
 
     environment = {"LEAP_HOME": str(leap_home), "PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}
-    parameters = StdioServerParameters(
-        command=sys.executable, args=["-m", "leap_cli", "mcp", "-m", "builtin"], env=environment
+    return StdioServerParameters(
+        command=sys.executable, args=["-m", "leap_cli", "mcp", "-m", model], env=environment, cwd=leap_home.parent
     )
+
+
+def test_leap_is_a_server_itself(leap_home):
+    from mcp import Client
+
+    parameters = leap_server(leap_home, "builtin")
 
     async def use() -> None:
         async with Client(parameters) as client:
             names = {tool.name for tool in (await client.list_tools()).tools}
-            assert {"generate", "extract", "count_tokens", "list_jobs", "job_result", "cancel_job"} == names
+            assert names == {
+                *("generate", "extract", "count_tokens", "transcribe", "list_indexes", "search"),
+                *("list_jobs", "job_result", "cancel_job"),
+            }
             asked = {"prompt": "What is the capital of France?", "temperature": 0, "max_tokens": 40}
             answer = await client.call_tool("generate", asked)
             assert "Paris" in answer.content[0].text and not answer.is_error
@@ -174,5 +184,28 @@ def test_leap_is_a_server_itself(leap_home):
             assert not (await client.call_tool("list_jobs", {})).is_error
             nothing = await client.call_tool("job_result", {"id": "nothing"})
             assert nothing.is_error and "there is no job" in nothing.content[0].text
+
+    asyncio.run(asyncio.wait_for(use(), 100))
+
+
+def test_leap_s_server_hears_and_searches(leap, leap_home):
+    from mcp import Client
+
+    clip_of("do", "mi", "so").write(leap_home.parent / "up.wav")
+    (leap_home.parent / "notes.md").write_text("# Cats\n\nA cat purrs when it is content.\n")
+    assert leap("index", "make", "animals", str(leap_home.parent / "notes.md"), "--words-only").code == 0
+
+    async def use() -> None:
+        async with Client(leap_server(leap_home, "builtin-audio")) as client:
+            assert (await client.call_tool("transcribe", {"file": "up.wav"})).content[0].text == "do mi so."
+            for file, part in (("-", "cannot read"), ("nothing.wav", "cannot read"), ("notes.md", "notes.md")):
+                refused = await client.call_tool("transcribe", {"file": file})
+                assert refused.is_error and part in refused.content[0].text
+            assert (await client.call_tool("list_indexes", {})).structured_content == {"result": ["animals"]}
+            hits = await client.call_tool("search", {"index": "animals", "question": "What does a cat do?"})
+            (hit,) = hits.structured_content["result"]
+            assert "purrs" in hit["text"] and hit["line"] >= 1
+            refused = await client.call_tool("search", {"index": "plants", "question": "Why?"})
+            assert refused.is_error and "plants" in refused.content[0].text
 
     asyncio.run(asyncio.wait_for(use(), 100))
