@@ -11,6 +11,7 @@ from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
 from ..framework.output import Format, Output
+from ..framework.wrapping import WordWrap
 from ..options.embedding import files_flag, limit_flag, rerank_flag
 from ..options.generation import generation_flags, generation_options
 from ..options.loading import load_model, loading_flags, model_reference, note_builtin
@@ -107,7 +108,8 @@ def command(
     for record in records:
         output.note(f"[{record['number']}] {record['file']}:{record['line']}")
         if show_sources:
-            output.aside("".join(f"    {line}\n" for line in str(record["text"]).splitlines()))
+            lines = "".join(f"    {line}\n" for line in str(record["text"]).splitlines())
+            output.aside(lines if output.aside_columns is None else WordWrap(output.aside_columns).feed(lines))
     return code
 
 

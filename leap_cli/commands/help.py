@@ -8,6 +8,7 @@ from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
 from ..framework.help_text import HelpContext
 from ..framework.output import Output
+from ..framework.wrapping import WordWrap
 from ..help.topics import TOPICS, text_of
 
 
@@ -46,8 +47,15 @@ def _print(topic: str, output: Output) -> None:
         text = text_of(topic)
     except FileNotFoundError as error:
         raise LeapError(str(error), hint="leap COMMAND --help explains each command") from None
-    if not output.shows_styles:
+    if output.columns is not None:
+        from ..help.guide_layout import laid_out
+
+        text = laid_out(text, output.columns, tuple(TOPICS))
+    if output.shows_styles:
+        stream = MarkdownStream(output.columns)
+        output.styled(stream.feed(text) + stream.end())
+    elif output.columns is not None:
+        wrap = WordWrap(output.columns)
+        output.text(wrap.feed(text) + wrap.end())
+    else:
         output.text(text)
-        return
-    stream = MarkdownStream(output.columns)
-    output.styled(stream.feed(text) + stream.end())

@@ -11,6 +11,7 @@ from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
 from ..framework.output import Format, Output
+from ..framework.wrapping import WordWrap
 from ..options.embedding import files_flag, limit_flag, rerank_flag, threads_flag
 from ..options.loading import host_flag
 from ..options.output_format import FormatChoice
@@ -81,7 +82,7 @@ def command(
         return ExitCode.DONE
     for record in records:
         heading = f"  {record['heading']}" if record["heading"] else ""
-        output.text(f"{_near(env, record['place'])}{heading}\n{_indented(record['text'])}\n\n")
+        output.text(f"{_near(env, record['place'])}{heading}\n{_indented(record['text'], output.columns)}\n\n")
     if not records:
         output.note("nothing fits")
     return ExitCode.DONE
@@ -93,5 +94,10 @@ def _near(env: Environment, place: str) -> str:
     return place[len(start) :] if place.startswith(start) else place
 
 
-def _indented(text: str) -> str:
-    return "\n".join(f"    {line}" for line in text.splitlines())
+def _indented(text: str, columns: int | None) -> str:
+    """The passage's lines, below its place; at a terminal broken between words."""
+    lines = "\n".join(f"    {line}" for line in text.splitlines())
+    if columns is None:
+        return lines
+    wrap = WordWrap(columns)
+    return wrap.feed(lines) + wrap.end()

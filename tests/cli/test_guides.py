@@ -1,0 +1,89 @@
+"""``leap help TOPIC`` at a terminal: paragraphs, tables and shell that fit, however narrow it is."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from leap_cli.answers.markdown import CODE
+from leap_cli.framework.wrapping import columns
+from leap_cli.help.guide_layout import laid_out
+from leap_cli.help.topics import TOPICS
+
+ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_every_guide_fits(leap, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    for topic in TOPICS:
+        done = leap("help", topic, terminal=True)
+        assert done.code == 0 and done.stderr == ""
+        for line in done.stdout.splitlines():
+            text = ESCAPES.sub("", line).strip()
+            assert columns(line) <= width or line.startswith(CODE) or " " not in text.strip(), (topic, line)
+            assert not text.startswith("|-") and "](" not in ESCAPES.sub("", line) or line.startswith(CODE), (
+                topic,
+                line,
+            )
+
+
+def test_a_pipe_gets_the_page_and_a_terminal_without_colours_no_escapes(leap, monkeypatch):
+    assert leap("help", "models").stdout.startswith("# Models\n") and "\n|---|---|\n" in leap("help", "models").stdout
+    monkeypatch.setenv("COLUMNS", "60")
+    leap.variables["NO_COLOR"] = "1"
+    shown = leap("help", "models", terminal=True).stdout
+    assert "\x1b" not in shown and max(map(len, shown.splitlines()[:30])) <= 60
+
+
+PAGE = """# A page
+
+The first line
+goes on here, and see [the jobs](jobs.md#all), [code](../src) or [the site](https://x.org).
+
+- one
+  more
+- two
+
+| name | what it is |
+|---|---|
+| `a` | one \\| two |
+| bb | three |
+
+```sh
+leap generate --json-schema 'name, age int' "Ada was 36."   # a comment
+```
+"""
+
+
+def test_a_page_that_has_room():
+    assert (
+        laid_out(PAGE, 80, ("jobs",))
+        == """# A page
+
+The first line goes on here, and see the jobs (`leap help jobs`), code or the site (https://x.org).
+
+- one more
+- two
+
+NAME  WHAT IT IS
+`a`     one | two
+bb    three
+
+```sh
+leap generate --json-schema 'name, age int' "Ada was 36."   # a comment
+```
+"""
+    )
+
+
+def test_a_table_and_a_line_of_shell_that_have_none():
+    shown = laid_out(PAGE, 15, ("jobs",))
+    assert "`a`\n    one | two\nbb\n    three\n" in shown
+    assert "# a comment\nleap generate \\\n    --json-schema \\\n" in shown
+
+
+def test_three_columns_name_what_stands_below_the_first():
+    table = "| key | default | meaning |\n|---|---|---|\n| `a` | | " + "long " * 20 + "|\n"
+    assert laid_out(table, 40, ()).splitlines()[:2] == ["`a`", "    meaning: " + ("long " * 20).strip()]
