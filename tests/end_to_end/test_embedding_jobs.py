@@ -45,7 +45,7 @@ def test_vectors_in_the_background_are_those_of_the_foreground(program, tmp_path
     assert program("jobs", "wait", second).returncode == 0
     np.testing.assert_array_equal(np.load(tmp_path / "v.npy"), np.array([row["embedding"] for row in own], np.float32))
     assert "an array" in program("jobs", "output", second).stderr
-    (results,) = leap_home.rglob("*.results.jsonl")
+    (results,) = leap_home.rglob("*.out")
     program("jobs", "remove", first, second)
     assert not list(results.parent.iterdir())
 

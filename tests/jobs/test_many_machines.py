@@ -19,7 +19,7 @@ from jobs.client import JobsClient
 from jobs.keeper.keeper import WorkerKeeper
 from jobs.table.job import Claim, Claimant, Fenced, NewJob, State
 from jobs.table.table import Table
-from leap_core.batch.settings import BatchSettings
+from leap_core.batch.settings import KEPT, BatchSettings
 from leap_core.builtin import model_path
 from leap_core.errors import LeapJobError, LeapModelNotFoundError, LeapUnavailableError
 from leap_core.models.references.aliases import BUILTINS
@@ -121,7 +121,7 @@ def test_vectors_of_another_machine(machines, tmp_path):
     worker, laptop = machines("worker"), machines("laptop")
     worker.start()
     rows = [json.dumps({"id": n, "input": f"text {n}"}).encode() + b"\n" for n in range(40)]
-    asked = BatchSettings("40 texts", "-", model="builtin-embed", format="plain", input_format="jsonl")
+    asked = BatchSettings("-", KEPT, model="builtin-embed", format="plain", input_format="jsonl")
     with laptop.client() as jobs:
         ended = jobs.wait(id := jobs.batch(asked, rows=rows, default_model="builtin"), 60)
         assert ended.state is State.SUCCEEDED, ended.error
