@@ -29,7 +29,11 @@ limit_flag = click.option(
     "--limit", type=click.IntRange(1), metavar="N", help=f"List at most this many entries, {SHOWN} by default."
 )
 model_flag = click.option(
-    "-m", "--model", type=ModelName(), metavar="MODEL", help="List what models answered whose names begin so."
+    "-m",
+    "--model",
+    type=ModelName(),
+    metavar="MODEL",
+    help="List only what this model answered, or those whose names begin so.",
 )
 since_flag = click.option(
     "--since", type=Since(), metavar="TIME", help="List what was asked in the last 2h or 7d, or since a date."
@@ -50,7 +54,7 @@ def command() -> None:
 @model_flag
 @since_flag
 @click.option("--data", is_flag=True, help="Print only the JSON documents that answers were, one a line.")
-@click.option("--json-schema", metavar="SCHEMA", help="With --data: only documents of this schema.")
+@click.option("--json-schema", metavar="SCHEMA", help="Print only documents of this schema; needs --data.")
 @json_flag
 @format_flag
 @click.pass_obj
@@ -192,7 +196,12 @@ def off(env: Environment, /) -> ExitCode:
 
 
 @command.command(short_help="Forget what was logged.")
-@click.option("--older-than", type=Duration(), metavar="TIME", help="Forget only what was asked so long ago, as 30d.")
+@click.option(
+    "--older-than",
+    type=Duration(),
+    metavar="TIME",
+    help="Forget only what was asked longer ago than this, such as 30d.",
+)
 @removal_flags
 @click.pass_obj
 def clear(env: Environment, /, older_than: float | None, yes: bool, dry_run: bool) -> ExitCode:
