@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
+from ..config.editing import edit_file
 from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_group
 from ..framework.environment import Environment
@@ -31,12 +34,18 @@ def command() -> None:
 @click.pass_obj
 def list_recipes(env: Environment, /, format: str) -> ExitCode:
     """List the recipes there are, and their files."""
-    from leap_core.tasks.recipe import recipes
+    from leap_core.errors import LeapOptionsError
+    from leap_core.tasks.recipe import recipe_of, recipe_paths
 
-    rows = [
-        {"name": each.name, "about": each.about, "file": str(each.path)} for each in recipes([recipes_directory(env)])
-    ]
-    Output(env, format).records(rows, ["name", "about", "file"], name="name")
+    output = Output(env, format)
+    rows = []
+    for name, path in sorted(recipe_paths([recipes_directory(env)]).items()):
+        own = path.parent == recipes_directory(env)
+        try:
+            rows.append({"name": name, "about": recipe_of(path).about, "own": own, "file": str(path)})
+        except LeapOptionsError as error:
+            output.warning(error.message)
+    output.records(rows, ["name", "about", "own", "file"], name="name")
     return ExitCode.DONE
 
 
@@ -45,11 +54,9 @@ def list_recipes(env: Environment, /, format: str) -> ExitCode:
 @click.pass_obj
 def show(env: Environment, /, name: str) -> ExitCode:
     """Print a recipe, to be changed and added."""
-    from leap_core.tasks.recipe import read_recipe
+    from leap_core.tasks.recipe import text_of_recipe
 
-    path = read_recipe(name, [recipes_directory(env)]).path
-    assert path is not None
-    Output(env).text(path.read_text(encoding="utf-8"))
+    Output(env).text(text_of_recipe(_path_of(name, env)))
     return ExitCode.DONE
 
 
@@ -58,15 +65,57 @@ def show(env: Environment, /, name: str) -> ExitCode:
 @click.option("--replace", is_flag=True, help="Replace a recipe of the same name.")
 @click.pass_obj
 def add(env: Environment, /, file: str, replace: bool) -> ExitCode:
-    """Check a recipe's FILE and keep it under its name."""
+    """Check a recipe's FILE and keep it under its name, which is a task's: extract.toml, translate.toml and so on."""
     from leap_core.storage.atomic_files import replace_text
+    from leap_core.tasks.reading import check_places
     from leap_core.tasks.recipe import recipe_of
 
     recipe = recipe_of(env.cwd / file)
+    check_places(recipe)
     target = recipes_directory(env) / f"{recipe.name}.toml"
     if target.exists() and not replace:
         raise click.UsageError(f"there is a recipe {recipe.name} already; --replace replaces it")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    replace_text(target, (env.cwd / file).read_text(encoding="utf-8"))
+    replace_text(target, recipe.source)
     Output(env).note(f"added {recipe.name} as {target}")
     return ExitCode.DONE
+
+
+@command.command("edit")
+@click.argument("name")
+@click.pass_obj
+def edit(env: Environment, /, name: str) -> ExitCode:
+    """Open your recipe, or a copy of leap's own, in $VISUAL, else $EDITOR. What you write is kept only when it can be
+    used."""
+    from leap_core.tasks.reading import check_places
+    from leap_core.tasks.recipe import parse_recipe, text_of_recipe
+
+    def check(text: str, draft: str) -> None:
+        check_places(parse_recipe(name, text, Path(draft)))
+
+    path = _path_of(name, env)
+    target = recipes_directory(env) / f"{name}.toml"
+    if edit_file(env, target, check, beginning=text_of_recipe(path)):
+        Output(env).note(f"saved {target}")
+    return ExitCode.DONE
+
+
+@command.command("remove")
+@click.argument("name")
+@click.pass_obj
+def remove(env: Environment, /, name: str) -> ExitCode:
+    """Forget your own recipe; leap's stands in its place again."""
+    path = _path_of(name, env)
+    if path.parent != recipes_directory(env):
+        raise click.UsageError(f"the recipe {name} is leap's own; there is none of yours to remove")
+    path.unlink()
+    return ExitCode.DONE
+
+
+def _path_of(name: str, env: Environment) -> Path:
+    """The file of a recipe: the user's, or leap's own. Raises UsageError."""
+    from leap_core.tasks.recipe import recipe_paths
+
+    paths = recipe_paths([recipes_directory(env)])
+    if name not in paths:
+        raise click.UsageError(f"there is no recipe {name}; known are {', '.join(sorted(paths))}")
+    return paths[name]

@@ -16,13 +16,14 @@ from leap_core.storage.atomic_files import replace_text
 from ..framework.environment import Environment
 
 
-def edit_file(env: Environment, file: Path, check: Callable[[str, str], object]) -> bool:
+def edit_file(env: Environment, file: Path, check: Callable[[str, str], object], *, beginning: str = "") -> bool:
     """Open a copy of the file in ``$VISUAL``, else ``$EDITOR``, and put it in the file's place; whether it differs.
 
     ``check`` is given the text and the copy's name and raises UsageError or LeapError for what cannot be
-    used; then nothing is changed and the copy is kept. Raises LeapError where the editor fails.
+    used; then nothing is changed and the copy is kept. ``beginning``: what the copy says where there is no file yet.
+    Raises LeapError where the editor fails.
     """
-    before = file.read_text("utf-8") if file.is_file() else ""
+    before = file.read_text("utf-8") if file.is_file() else beginning
     draft = file.with_name(f".{file.stem}-{os.getpid()}{file.suffix}")
     replace_text(draft, before)
     editor = env.variables.get("VISUAL") or env.variables.get("EDITOR") or ("notepad" if os.name == "nt" else "vi")

@@ -45,6 +45,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "recipes list": ("leap recipes list",),
     "recipes show": ("leap recipes show translate > translate.toml",),
     "recipes add": ("leap recipes add translate.toml",),
+    "recipes edit": ("EDITOR=true leap recipes edit translate",),
+    "recipes remove": ("leap recipes remove translate",),
     "download": (
         "leap download LFM2.5-350M:Q8_0 --dry-run",
         "leap download LiquidAI/LFM2-350M-GGUF:Q4_0 --background",

@@ -134,13 +134,14 @@ def read_task_of(fields: dict[str, Any], env: Environment) -> RecipeTask:
 
 
 def own_recipes(env: Environment, name: str = "*") -> dict[str, str]:
-    """The texts of the user's own recipes, or of the one of this name. Raises LeapOptionsError for what is none."""
-    paths = sorted(recipes_directory(env).glob(f"{name}.toml"))
+    """The texts of the user's own recipes, or of the one of this name. Raises LeapOptionsError where one cannot be
+    read."""
+    paths = sorted(path for path in recipes_directory(env).glob(f"{name}.toml") if not path.name.startswith("."))
     if not paths:
         return {}
-    from leap_core.tasks.recipe import recipe_of
+    from leap_core.tasks.recipe import text_of_recipe
 
-    return {path.stem: recipe_of(path).source for path in paths}
+    return {path.stem: text_of_recipe(path) for path in paths}
 
 
 def recipes_directory(env: Environment) -> Path:

@@ -108,16 +108,21 @@ def recipes(directories: Sequence[Path] = ()) -> list[Recipe]:
 
 def recipe_paths(directories: Sequence[Path] = ()) -> dict[str, Path]:
     """The file of each recipe, by its name."""
-    return {path.stem: path for directory in (SHIPPED, *reversed(directories)) for path in directory.glob("*.toml")}
+    places = (SHIPPED, *reversed(directories))
+    return {path.stem: path for place in places for path in place.glob("*.toml") if not path.name.startswith(".")}
 
 
 def recipe_of(path: Path) -> Recipe:
     """Read a file. Raises LeapOptionsError that names it."""
+    return parse_recipe(path.stem, text_of_recipe(path), path)
+
+
+def text_of_recipe(path: Path) -> str:
+    """The text of a file. Raises LeapOptionsError that names it."""
     try:
-        text = path.read_text("utf-8")
+        return path.read_text("utf-8")
     except (OSError, ValueError) as error:
         raise LeapOptionsError("recipe", f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
-    return parse_recipe(path.stem, text, path)
 
 
 @lru_cache(maxsize=64)
