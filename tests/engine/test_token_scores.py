@@ -10,7 +10,7 @@ import pytest
 from leap_core import Leap
 from leap_core.engine.token_scores import ScoreRecorder
 from leap_core.messages import ChatMessage
-from leap_core.options import GenerationOptions
+from leap_core.options import GenerationOptions, ModelLoadingOptions
 from leap_core.responses import Complete, MessageResponse
 
 
@@ -99,3 +99,42 @@ def test_a_model_that_was_trained_to_fill_in_gets_the_text_before_and_after_the_
             *_, end = infilling.start_text(prompt, GenerationOptions(max_tokens=3))
             assert end.stats.completion_tokens > 0
         monkeypatch.undo()
+
+
+@pytest.mark.parametrize("flash", [True, False])
+def test_they_are_those_of_llama_cpp_python(flash):
+    """The usual wrapper on the same tokens: each token of the answer, and the likeliest at its place."""
+    from leap_core.llama.library import library
+
+    library()  # which declines what this processor cannot do, for the wrapper too
+    import llama_cpp
+
+    with Leap.load("builtin", ModelLoadingOptions(flash_attention=flash), host="never") as runner:
+        prompt = runner.render([ChatMessage("user", "What is the capital of France?")]).text
+        *_, end = runner.start_text(prompt, GenerationOptions(temperature=0.0, top_logprobs=5, max_tokens=24))
+        path = str(runner.model.path)
+    assert isinstance(end, Complete) and len(end.logprobs) >= 5
+    peer = llama_cpp.Llama(path, n_ctx=512, logits_all=True, verbose=False, n_threads=1, flash_attn=flash)
+    try:
+        tokens = peer.tokenize(prompt.encode(), add_bos=False, special=True)
+        reply = peer.create_completion(tokens, max_tokens=len(end.logprobs), temperature=0.0, logprobs=5)
+        theirs = reply["choices"][0]["logprobs"]
+        assert b"".join(each.token for each in end.logprobs).decode() == reply["choices"][0]["text"]
+        for mine, logprob, top in zip(end.logprobs, theirs["token_logprobs"], theirs["top_logprobs"], strict=False):
+            assert mine.logprob == pytest.approx(logprob, abs=1e-3)
+            ours = {token.decode("utf-8", "ignore"): value for token, value in mine.top}
+            shared = sorted(ours.keys() & top.keys())
+            assert len(shared) >= 4, "parts of characters have no text there"
+            assert [ours[name] for name in shared] == pytest.approx([top[name] for name in shared], abs=1e-3)
+    finally:
+        peer.close()
+
+
+def test_under_a_constraint_they_are_exact_before_and_after_the_mask(runner):
+    """The mask leaves three tokens, whose own logarithms are known: after it they share all of the probability."""
+    own = [complete_of(runner, regex_constraint=char, logprobs=True).logprobs[0].logprob for char in "abc"]
+    score = complete_of(runner, regex_constraint="[abc]", logprobs=True).logprobs[0]
+    place = "abc".index(score.token.decode())
+    assert score.logprob == pytest.approx(own[place], abs=1e-6)
+    everything = math.log(sum(math.exp(each) for each in own))
+    assert score.allowed_logprob == pytest.approx(own[place] - everything, abs=1e-4)

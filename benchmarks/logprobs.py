@@ -1,0 +1,51 @@
+"""What probabilities cost: decoding one sequence with ``top_logprobs=5`` against the same without, side by side.
+
+    python benchmarks/logprobs.py bench-q4_0.gguf
+
+Two measures: tokens a second on the clock, and the processor's time a token, which other programs disturb less.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from harness import Row, alternate, answer, arguments, options, report, runner, user, words
+
+from leap_core.runner.contract import ModelRunner
+
+TOKENS = 128
+DEPTH = 256
+
+
+def sides(model: ModelRunner, top: int | None) -> tuple[Callable[[], float], Callable[[], float]]:
+    """Answers of one kind: their speed, and their processor time a token in milliseconds."""
+    asked = options(TOKENS, temperature=0.0) if top is None else options(TOKENS, temperature=0.0, top_logprobs=top)
+
+    def speed() -> float:
+        return answer(model, [user(words(DEPTH))], asked).decode_speed
+
+    def processor_time() -> float:
+        started = time.process_time()
+        answer(model, [user(words(DEPTH))], asked)
+        return (time.process_time() - started) * 1000 / TOKENS
+
+    return speed, processor_time
+
+
+def main() -> None:
+    given = arguments(__doc__ or "")
+    with runner(given.model, threads=given.threads) as model:
+        plain, scored = sides(model, None), sides(model, 5)
+        plain[0](), scored[0]()
+        with_speed, speed = alternate(given.repeat, scored[0], plain[0])
+        with_time, processor = alternate(given.repeat, scored[1], plain[1])
+    rows = [
+        Row("decoding, tokens a second", "top_logprobs=5", with_speed, "without", speed, ">= 0.95"),
+        Row("processor time a token, ms", "top_logprobs=5", with_time, "without", processor, "<= 1.05"),
+    ]
+    report(f"Probabilities, {given.model.name}, {given.threads} threads", rows)
+
+
+if __name__ == "__main__":
+    main()
