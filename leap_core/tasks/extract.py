@@ -95,6 +95,7 @@ def all_optional(schema: Mapping[str, Any]) -> JsonObject:
     }
     if isinstance(schema.get("properties"), dict):
         plain["properties"] = _each_optional(schema["properties"])
+        plain.setdefault("type", "object")  # else anything that is no object would do as well
         if not any(key in schema for key in COMBINED):
             plain.setdefault("additionalProperties", False)
     if isinstance(schema.get("items"), dict):

@@ -32,6 +32,8 @@ WITHOUT_FORMAT = {
     "redact": "a text",
     "recipes show": "a file",
     "recipes add": "nothing",
+    "recipes edit": "nothing",
+    "recipes remove": "nothing",
     "index make": "its name",
     "index update": "names, a line each",
     "index remove": "names, a line each",
