@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 
 import click
 
-from ..display.downloads import DownloadPrinter, show_plan
+from ..display.download_report import DownloadReport
 from ..exit_codes import ExitCode
 from ..framework.aliases import renamed_option
 from ..framework.click_classes import leap_command
 from ..framework.durations import Duration
 from ..framework.environment import Environment
+from ..framework.error_boundary import outcome_of
 from ..framework.interrupts import stopping_on_interrupt
 from ..framework.output import Format, Output
-from ..options.background import background_flags, policy_of, tell_id
+from ..options.background import background_flags, policy_of
 from ..options.output_format import FormatChoice
 from ..options.value_types import ModelName
 
 
 @leap_command("download")
-@click.argument("model", type=ModelName())
+@click.argument("models", metavar="MODEL...", nargs=-1, required=True, type=ModelName())
 @click.option("--quant", metavar="QUANT", help="Take this quantization, such as Q4_K_M; the same as MODEL:QUANT.")
 @click.option("--revision", metavar="REV", help="Fetch from this branch, tag or commit of the repository.")
 @click.option("--force", is_flag=True, help="Fetch the files again, even if they are here.")
@@ -58,7 +60,7 @@ from ..options.value_types import ModelName
 def command(
     env: Environment,
     /,
-    model: str,
+    models: tuple[str, ...],
     quant: str | None,
     revision: str | None,
     force: bool,
@@ -70,47 +72,49 @@ def command(
     background: bool,
     priority: int,
 ) -> ExitCode:
-    """Make sure that MODEL is on this machine, and print the path of its file.
+    """Make sure that each MODEL is on this machine, and print the path of its file.
 
     MODEL is a name of `leap models catalogue`, such as LFM2.5-1.2B-Instruct or LFM2.5-1.2B-Instruct:Q8_0, a
     repository (owner/repo[:QUANT]), a file in one (hf:owner/repo/file.gguf), or the URL of a GGUF file or manifest. A
     download that was interrupted, even by a power failure, goes on where it stopped.
+
+    Several are fetched one after the other; one that fails does not keep the others from coming, and the exit code is
+    that of the first that failed. With --background each is a job of its own.
     """
     from leap_core.models.download.download import Download, DownloadOptions
     from leap_core.models.hub.retries import DownloadStopped
 
     output = Output(env, format)
-    stop = threading.Event()
     options = DownloadOptions(force=force, connections=connections, retries=retries, stall_seconds=timeout)
+    report = DownloadReport(output, models)
     if background and not dry_run:
         from jobs.client import JobsClient
 
         with JobsClient(env.variables, on_warning=output.note) as jobs:
-            id = jobs.download(
-                model,
-                quantization=quant,
-                revision=revision,
-                options=vars(options),
-                policy=policy_of(priority, 0),  # the download itself bears the failures that --retries says
-                cwd=env.cwd,
-            )
-        tell_id(output, id)
-        return ExitCode.DONE
-    show = DownloadPrinter(output)
-    download = Download(options, on_event=show, stop=stop, variables=env.variables, cwd=env.cwd)
+            for model in models:
+                submit = partial(
+                    jobs.download,
+                    model,
+                    quantization=quant,
+                    revision=revision,
+                    options=vars(options),
+                    policy=policy_of(priority, 0),  # the download itself bears the failures that --retries says
+                    cwd=env.cwd,
+                )
+                report.take_job(model, outcome_of(submit))
+        return report.end()
+    stop = threading.Event()
     with stopping_on_interrupt(stop.set):
-        try:
+        for model in models:
+            show = report.printer(model)
+            download = Download(options, on_event=show, stop=stop, variables=env.variables, cwd=env.cwd)
             if dry_run:
-                show_plan(output, download.plan(model, quant, revision))
-                return ExitCode.DONE
-            installed = download.run(model, quant, revision)
-        except DownloadStopped:
-            output.note("stopped; the same command goes on from here")
-            return ExitCode.INTERRUPTED
-    if output.format is Format.JSON:
-        output.document({"model": installed.model_id, "path": str(installed.path), "kind": installed.kind})
-    elif output.format is not Format.JSONL:
-        output.text(f"{installed.path}\n")
-    if output.format is Format.TEXT and show.usable:
-        output.note(f'next: leap -m {installed.model_id} "…", or leap models default {installed.model_id}')
-    return ExitCode.DONE
+                report.take_plan(model, outcome_of(partial(download.plan, model, quant, revision)))
+                continue
+            outcome = outcome_of(partial(download.run, model, quant, revision))
+            if isinstance(outcome, DownloadStopped):
+                report.end()
+                output.note("stopped; the same command goes on from here")
+                return ExitCode.INTERRUPTED
+            report.take(model, outcome, usable=show.usable)
+    return report.end()

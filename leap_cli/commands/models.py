@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +13,14 @@ from ..display.media import media_taken
 from ..exit_codes import ExitCode
 from ..framework.aliases import renamed_option
 from ..framework.click_classes import leap_group
+from ..framework.durations import age
 from ..framework.environment import Environment
 from ..framework.output import Format, Output
 from ..framework.sizes import in_bytes
 from ..options.output_format import FormatChoice
 from ..options.value_types import InstalledModelName, ModelName
 from .manifests import manifest
+from .model_aliases import alias
 
 if TYPE_CHECKING:
     from leap_core.models.gguf.header import GGUFHeader
@@ -38,17 +41,27 @@ def command() -> None:
 
 
 @command.command("list", short_help="List the installed models.")
+@click.option(
+    "--sort",
+    type=click.Choice(["name", "size", "used"]),
+    default="name",
+    show_default=True,
+    help="Put first what comes first by name, is largest, or was used last.",
+)
 @format_option
 @click.pass_obj
-def list_models(env: Environment, /, format: str) -> None:
-    """List the installed models, unfinished downloads included."""
+def list_models(env: Environment, /, sort: str, format: str) -> None:
+    """List the installed models, unfinished downloads included. USED is when one was last loaded, or else installed."""
     output = Output(env, format)
     models = _store(env).installed()
-    output.records(
-        [_summary(model) for model in models],
-        ["name", "kind", "architecture", "quantization", "context", "size", "state", "in_use"],
-        name="name",
-    )
+    if sort != "name":
+        models.sort(key=lambda model: model.size_bytes if sort == "size" else model.used or 0.0, reverse=True)
+    records = [_summary(model) for model in models]
+    if output.format is Format.TEXT:
+        now = time.time()
+        records = [each | {"used": each["used"] and f"{age(now - each['used'])} ago"} for each in records]
+    columns = ["name", "kind", "architecture", "quantization", "context", "size", "used", "state", "in_use"]
+    output.records(records, columns, name="name")
     if not models and output.format is Format.TEXT:
         output.note("no model is installed; `leap models catalogue` lists those that leap knows by name")
 
@@ -297,6 +310,7 @@ def import_file(env: Environment, /, file: Path, name: str | None, quant: str | 
 
 
 command.add_command(manifest)
+command.add_command(alias)
 
 
 def _store(env: Environment) -> Store:
@@ -360,6 +374,7 @@ def _summary(model: InstalledModel) -> dict[str, Any]:
         "size": in_bytes(model.size_bytes),
         "bytes": model.size_bytes,
         "state": state,
+        "used": model.used,
         "in_use": model.in_use,
         "source": model.source,
         "path": str(model.path) if model.path else None,

@@ -73,6 +73,12 @@ def models(context: click.Context, prefix: str) -> Iterator[Item]:
         yield CompletionItem("", type="file")
 
 
+def aliases(context: click.Context, _prefix: str) -> Iterator[Item]:
+    """The user's own names for models."""
+    names = _aliases(context.ensure_object(Environment))
+    return (CompletionItem(name, help=f"alias of {model}") for name, model in names.items())
+
+
 def installed_models(context: click.Context, _begun: str) -> Iterator[Item]:
     """The directories of the store."""
     return (CompletionItem(name) for name in _installed(context.ensure_object(Environment)))
@@ -80,7 +86,7 @@ def installed_models(context: click.Context, _begun: str) -> Iterator[Item]:
 
 def quantizations(context: click.Context, _begun: str) -> Iterator[Item]:
     """Those of the model that the command names, or all that leap knows."""
-    model = context.params.get("model")
+    model = context.params.get("model") or next(iter(context.params.get("models") or ()), None)
     return _quantizations(context.ensure_object(Environment), model if isinstance(model, str) else None)
 
 
@@ -243,6 +249,7 @@ BY_PLACE: dict[str, Source] = {
     "--tool": tools,
     "--allow-tool": tools,
     "--tool-choice": tool_choices,
+    "models alias NAME": aliases,
     "templates show NAME": templates,
     "templates add NAME": templates,
     "templates edit NAME": templates,

@@ -17,6 +17,7 @@ import click
 from ..framework.durations import Duration
 from ..framework.environment import Environment
 from ..framework.option_defaults import TABLE, check_shape, option_key, option_variable, options_of, split_variable
+from .writing import parts_of
 
 DEFAULT, MISSING = "default", object()
 POLICIES = click.Choice(["allow", "ask", "deny"])
@@ -209,6 +210,8 @@ def find(key: str) -> Setting:
             if setting.key == parts[2]:
                 return Setting(key, setting.meaning, setting.type)
     canonical = key.replace("-", "_")
+    if parts[0] == "aliases" and len(parts) > 1:
+        return Setting(key, "The model that this name stands for.", Text())
     options = list(option_settings()) if parts[0] == TABLE or len(parts) > 1 else []
     for setting in options:
         if setting.key.replace("-", "_") == canonical:
@@ -281,7 +284,7 @@ def origin_of(setting: Setting, env: Environment, table: Mapping[str, Any]) -> s
 def look_up(table: Mapping[str, Any], key: str) -> Any:
     """The value at a key in dots, or MISSING."""
     value: Any = table
-    for part in key.split("."):
+    for part in parts_of(key):
         if not isinstance(value, Mapping) or part not in value:
             return MISSING
         value = value[part]

@@ -22,7 +22,7 @@ def set_value(path: Path, key: str, value: Any) -> None:
     def change(document: TOMLDocument) -> None:
         import tomlkit
 
-        *tables, name = key.split(".")
+        *tables, name = parts_of(key)
         table: Any = document
         for part in tables:
             if part not in table:
@@ -36,6 +36,12 @@ def set_value(path: Path, key: str, value: Any) -> None:
 
     drop_broken_line(path, key)
     _change(path, change)
+
+
+def parts_of(key: str) -> list[str]:
+    """The names of a key in dots; an alias of a model may have dots in its own."""
+    table, _, name = key.partition(".")
+    return [table, name] if table == "aliases" and name else key.split(".")
 
 
 def drop_broken_line(path: Path, key: str) -> None:
@@ -62,7 +68,7 @@ def unset_value(path: Path, key: str) -> None:
     """Take one value out, and the tables that are empty then."""
 
     def change(document: TOMLDocument) -> None:
-        *parents, name = key.split(".")
+        *parents, name = parts_of(key)
         tables: list[Any] = [document]
         for part in parents:
             tables.append(tables[-1][part])

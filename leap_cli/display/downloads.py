@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..framework.output import Format, Output
 from ..framework.sizes import in_bytes
@@ -17,10 +17,12 @@ SHORTEST_NAME = 12
 
 
 class DownloadPrinter:
-    """Shows events: a bar on a terminal, one line for what deserves it, JSON lines where they were asked for."""
+    """Shows events: a bar on a terminal, one line for what deserves it, JSON lines where they were asked for.
+    ``model``: the one of several that these events are of."""
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: Output, model: str | None = None) -> None:
         self._output = output
+        self._named = {} if model is None else {"reference": model}
         self.usable = True
         """Whether nothing has come to light that keeps the model from running."""
 
@@ -29,7 +31,7 @@ class DownloadPrinter:
 
         self.usable = self.usable and not isinstance(event, Unusable)
         if self._output.format is Format.JSONL:
-            self._output.event(event.to_json())
+            self._output.event({**self._named, **event.to_json()})
         elif isinstance(event, Progress):
             self._output.progress(bar(event, shutil.get_terminal_size().columns - 1))
         elif isinstance(event, Notice):
@@ -59,13 +61,9 @@ def _left(eta: float | None) -> str:
     return f" {hours}:{minutes:02d}:{seconds:02d}" if hours else f" {minutes}:{seconds:02d}"
 
 
-def show_plan(output: Output, plan: DownloadPlan | None) -> None:
-    if plan is None:
-        output.note("this is on this machine already; nothing would be fetched")
-        return
-    for notice in plan.notices:
-        output.note(notice)
-    records = [
+def plan_records(plan: DownloadPlan) -> list[dict[str, Any]]:
+    """The files that a download would fetch, as records."""
+    return [
         {
             "file": file.name,
             "role": file.role,
@@ -77,6 +75,3 @@ def show_plan(output: Output, plan: DownloadPlan | None) -> None:
         }
         for file in plan.files
     ]
-    output.records(records, ["file", "role", "size", "destination"], name="destination")
-    if output.format is Format.TEXT:
-        output.note(f"{in_bytes(plan.total_bytes)} in all; nothing was fetched")

@@ -113,6 +113,13 @@ class InstalledModel:
     def in_use(self) -> bool:
         return is_locked(self.directory / USE_LOCK)
 
+    @property
+    def used(self) -> float | None:
+        """When it was last loaded, or else installed, in seconds since 1970; None where that is not known."""
+        with suppress(OSError):
+            return (self.directory / USE_LOCK).stat().st_mtime
+        return None
+
     def recorded(self, path: Path) -> dict[str, object]:
         """What was written down about a file when it was fetched: size, sha256, url; empty when nothing was."""
         return self._records.get(path.name, {})
@@ -266,6 +273,8 @@ def hold(path: Path) -> Hold:
         with suppress(OSError, Busy):
             lock = locked(directory / USE_LOCK, shared=True, wait=GLANCE_SECONDS)
             lock.__enter__()
+            with suppress(OSError):
+                os.utime(directory / USE_LOCK)  # when it was last used
             return Hold(lock)
     return Hold(None)
 

@@ -120,6 +120,13 @@ def test_models_that_are_here_come_first(words, leap_home):
     assert words("leap models remove ") == words("leap models verify ") == ["alpha-Q8_0", "Zeta-Q4_0"]
 
 
+def test_aliases(words, leap):
+    leap("models", "alias", "mine", "builtin")
+    assert words("leap models alias m") == ["mine"] and "mine" in words("leap generate -m mi")
+    assert words("leap models list --sort ") == ["name", "size", "used"]
+    assert words("leap download builtin LFM2.5-350M ")[:1] == ["mine"]
+
+
 def test_models_of_the_users_catalogue(words, leap_home):
     leap_home.mkdir(exist_ok=True)
     (leap_home / "catalogue.json").write_text(

@@ -54,6 +54,28 @@ def wait_for(condition: Callable[[], object]) -> None:
         time.sleep(0.002)
 
 
+def test_several_models_each_with_its_own_result(program: Program, hub, content, target):
+    other = random.Random(4).randbytes(1_000)
+    hub.add_file("me/Other-GGUF", "Other-Q8_0.gguf", other)
+    names = ("me/None-GGUF", NAME, "me/Other-GGUF")
+    planned = program("download", *names, "--dry-run", "--format", "json")
+    assert planned.returncode == 4 and not target.exists()
+    plans = json.loads(planned.stdout)
+    assert [each.get("file") for each in plans] == [None, FILE, "Other-Q8_0.gguf"]
+    done = program("download", *names)
+    paths = done.stdout.splitlines()
+    assert done.returncode == 4 and paths[0] == str(target) and Path(paths[1]).read_bytes() == other
+    assert len(paths) == 2 and "leap: error: me/None-GGUF: " in done.stderr
+    again = program("download", NAME, "me/Other-GGUF", "--format", "json")
+    assert again.returncode == 0
+    assert [each["reference"] for each in json.loads(again.stdout)] == [NAME, "me/Other-GGUF"]
+    jobs = program("download", *names, "--background").stdout.split()
+    assert len(set(jobs)) == 3
+    waited = program("jobs", "wait", *jobs)
+    program("jobs", "worker", "--stop")
+    assert waited.returncode == 4 and waited.stderr.count("leap: error: the job ") == 1
+
+
 def test_stdout_is_the_path_and_a_pipe_sees_no_bar(program: Program, hub, content, target):
     done = program("download", NAME)
     assert (done.returncode, done.stdout) == (0, f"{target}\n")
