@@ -6,7 +6,9 @@ import re
 import sys
 from pathlib import Path
 
+from leap_cli.config.settings import commands
 from leap_cli.exit_codes import ExitCode
+from leap_cli.framework.option_defaults import options_of
 from leap_core import __version__
 
 ROOT = Path(__file__).parent.parent
@@ -46,3 +48,14 @@ def test_links_lead_somewhere():
 
 def test_the_version_is_one():
     assert f'\nversion = "{__version__}"\n' in (ROOT / "pyproject.toml").read_text("utf-8")
+
+
+def test_pages_use_no_former_spelling():
+    options = [(path, option) for path, command in commands() for option in options_of(command)]
+    former = {(path, name) for path, option in options for name in getattr(option, "formerly", ())}
+    former |= {(path, name) for path, option in options if option.hidden for name in option.opts}
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        for line in re.findall(r"\bleap [^`|\n]*", page.read_text("utf-8")):
+            for path, name in former:
+                begins = line.startswith(f"leap {path} ")
+                assert not (begins and re.search(rf"[\s\[]{name}(?![\w-])", line)), f"{page.name}: {line}"

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from ..framework.help_text import broken_shell
 from ..framework.wrapping import columns as columns_of
+from ..framework.wrapping import wrapped
 
 GAP, INDENT = 2, "    "
 SHELL = ("sh", "console", "bash")
@@ -69,17 +70,17 @@ def _joined(block: list[str]) -> list[str]:
 
 
 def _code(block: list[str], language: str, columns: int) -> list[str]:
-    """Code as it stands, but for lines of shell that are too long."""
+    """Code as it stands; in lines that are too long comments go above, and shell goes on after a backslash."""
     lines = []
     for line in block:
-        if language not in SHELL or columns_of(line) <= columns or _opens_quote(line):
-            lines.append(line)
-            continue
-        if comment := _COMMENT.match(line):
-            lines.append(f"# {comment[2]}")
+        if columns_of(line) > columns and language in (*SHELL, "toml") and (comment := _COMMENT.match(line)):
+            lines += wrapped(f"# {comment[2]}", columns, "# ").split("\n")
             line = comment[1]
-        first, *others = broken_shell(line, columns)
-        lines += [first, *(INDENT + other for other in others)]
+        if columns_of(line) > columns and language in SHELL and not _opens_quote(line):
+            first, *others = broken_shell(line, columns)
+            lines += [first, *(INDENT + other for other in others)]
+        else:
+            lines.append(line)
     return [f"```{language}", *lines, "```"]
 
 
