@@ -79,11 +79,6 @@ class Scheduler:
         """Sequences that run now."""
         return len(self._running())
 
-    @property
-    def requests_waiting(self) -> int:
-        """Sequences that wait for a slot."""
-        return len(self._waiting)
-
     def _running(self) -> list[Slot]:
         return [slot for slot in self._memory.slots if slot.request is not None]
 

@@ -24,8 +24,6 @@ TRIALS = {
 }
 """By kind of file: the module and the function ``(path, beside, stage) -> facts`` that tries it."""
 
-Stage = Callable[[str], None]
-
 
 def main() -> None:
     """Try the one file of this process."""

@@ -36,11 +36,6 @@ class Detokenizer:
         self._layers = layers
         self._waveform = Waveform(vocoder.window())
 
-    @property
-    def samples_a_frame(self) -> int:
-        """Samples that each frame adds to the whole."""
-        return COLUMNS_A_FRAME * self._waveform.hop
-
     def reset(self) -> None:
         """Begin a new stream."""
         self._layers.clear()

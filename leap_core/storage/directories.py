@@ -93,28 +93,3 @@ def private_directory(path: Path) -> Path:
         if stat.S_IMODE(status.st_mode) != 0o700:
             path.chmod(0o700)
     return path
-
-
-def config_dir() -> Path:
-    """``Directories.config`` of this process's environment; the functions below likewise."""
-    return Directories.from_environment().config
-
-
-def data_dir() -> Path:
-    return Directories.from_environment().data
-
-
-def models_dir() -> Path:
-    return Directories.from_environment().models
-
-
-def cache_dir() -> Path:
-    return Directories.from_environment().cache
-
-
-def logs_dir() -> Path:
-    return Directories.from_environment().logs
-
-
-def run_dir() -> Path:
-    return Directories.from_environment().run

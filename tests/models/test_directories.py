@@ -9,7 +9,6 @@ import pytest
 
 from leap_core.errors import LeapError
 from leap_core.models.hub.foreign_caches import ForeignCaches
-from leap_core.storage import directories
 from leap_core.storage.directories import Directories
 
 
@@ -19,7 +18,7 @@ def test_everything_lies_below_leap_home(tmp_path: Path, monkeypatch: pytest.Mon
         assert path == tmp_path / "home" or tmp_path / "home" in path.parents
     assert not (tmp_path / "home").exists()
     monkeypatch.setenv("LEAP_HOME", str(tmp_path / "home"))
-    assert directories.models_dir() == found.models
+    assert Directories.from_environment().models == found.models
 
 
 def test_without_leap_home_the_system_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

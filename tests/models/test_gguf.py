@@ -54,7 +54,6 @@ def test_reads_what_gguf_py_wrote(sound: Path) -> None:
     assert header.quantization == "Q8_0"
     assert header.chat_template == "{{ messages }}"
     assert header.tokenizer_pre == "lfm2"
-    assert header.special_token_ids == {"bos": 1, "eos": 7}
     assert header.vocabulary_size == 3000
     assert header.metadata["tokenizer.ggml.tokens"] == SkippedArray("string", 3000)
     assert header.metadata["lfm2.attention.head_count_kv"] == [0, 8, 0, 8]

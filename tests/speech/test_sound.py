@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from leap_core.errors import LeapGenerationError
 from leap_core.speech.detokenizer import Detokenizer
 from leap_core.speech.speaker import Speaker
-from leap_core.speech.vocoder import Vocoder
+from leap_core.speech.vocoder import COLUMNS_A_FRAME, Vocoder
 from leap_core.speech.waveform import Waveform, hann_window
 from leap_core.testing.random_vocoder import TINY, write_random_vocoder
 
@@ -40,7 +40,7 @@ def test_llama_cpp_sounds_as_numpy_does(speaker: Speaker, oracle: Speaker) -> No
     stream = frames(60)
     reference = sound(oracle.borrow_detokenizer(), [stream])
     detokenizer = speaker.borrow_detokenizer()
-    assert len(reference) == 60 * detokenizer.samples_a_frame
+    assert len(reference) == 60 * COLUMNS_A_FRAME * detokenizer._waveform.hop
     assert difference(sound(detokenizer, [stream]), reference) < 1e-5
 
 
@@ -109,7 +109,7 @@ def test_ten_minutes_do_not_fail_or_grow(speaker: Speaker) -> None:
         assert np.isfinite(samples).all()
         if start == 1200:
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert total + len(detokenizer.end()) == len(stream) * detokenizer.samples_a_frame
+    assert total + len(detokenizer.end()) == len(stream) * COLUMNS_A_FRAME * detokenizer._waveform.hop
     assert before is not None
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 8 * 1024  # KiB
 

@@ -50,10 +50,6 @@ class Answer:
         except ValueError:
             raise ConnectionError("the connection ended within the answer") from None
 
-    def set_timeout(self, seconds: float | None) -> None:
-        """How long the host may be silent."""
-        self._socket.settimeout(seconds)
-
     def shut(self) -> None:
         """End the connection: its reader wakes up, and the host notices."""
         with suppress(OSError):

@@ -129,16 +129,6 @@ class GGUFHeader:
         return None if tokens is None else len(tokens)
 
     @property
-    def special_token_ids(self) -> dict[str, int]:
-        """Token ids by role: bos, eos, eot, padding, unknown and so on, as far as the file names them."""
-        start, end = "tokenizer.ggml.", "_token_id"
-        return {
-            key[len(start) : -len(end)]: value
-            for key, value in self.metadata.items()
-            if key.startswith(start) and key.endswith(end) and isinstance(value, int)
-        }
-
-    @property
     def pooling(self) -> str | None:
         """How vectors of tokens become one of the text: none, mean, cls, last or rank; None for a model that was not
         made for embeddings."""
@@ -146,11 +136,6 @@ class GGUFHeader:
         pooling = POOLINGS[number] if 0 <= number < len(POOLINGS) else POOLINGS[0]
         causal = self.metadata.get(f"{self.architecture}.attention.causal") is not False
         return None if causal and pooling == POOLINGS[0] else pooling
-
-    @property
-    def split_count(self) -> int:
-        """The number of files that this model is split into; 1 for a whole one."""
-        return self._number("split.count") or 1
 
     @property
     def is_projector(self) -> bool:
@@ -161,10 +146,6 @@ class GGUFHeader:
     def parameter_count(self) -> int:
         """Elements of all tensors."""
         return sum(tensor.elements for tensor in self.tensors)
-
-    @cached_property
-    def tensor_bytes(self) -> int:
-        return sum(tensor.size_bytes for tensor in self.tensors)
 
     @cached_property
     def _commonest_type(self) -> str:

@@ -19,8 +19,6 @@ from ..trial.subject import Subject
 from ..trial.trying import error_of, problem_after_fetching, verdict_on
 from ..trial.verdict import CRASH, HANG
 
-MODES = ("auto", "hard link", "reflink", "copy")
-
 
 def import_model(
     path: Path,
