@@ -21,6 +21,7 @@ from dataclasses import replace
 from leap_core import __version__
 from leap_core.background.process_identity import start_time
 from leap_core.errors import LeapError, LeapUnavailableError
+from leap_core.storage.atomic_files import replacing
 from leap_core.storage.locks import Busy, locked
 
 from ..configuration import DEFAULT_NAME, JobsConfiguration
@@ -85,9 +86,8 @@ class Worker:
     def _write_state(self) -> None:
         pid = os.getpid()
         state = {"pid": pid, "started": time.time(), "version": __version__, "process": start_time(pid)}
-        fresh = self.configuration.worker_state.with_suffix(".new")
-        fresh.write_text(json.dumps(state), encoding="utf-8")
-        os.replace(fresh, self.configuration.worker_state)
+        with replacing(self.configuration.worker_state, durable=False) as file:
+            file.write(json.dumps(state).encode())
 
     def _work(self) -> bool:
         """Whether the worker was drained."""

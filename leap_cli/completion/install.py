@@ -51,11 +51,12 @@ def install(place: Place, shell: str) -> bool:
 
     Raises LeapError where something cannot be written.
     """
+    from leap_core.storage.atomic_files import replacing
+
     try:
         place.script.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = place.script.with_name(f".{place.script.name}.{os.getpid()}")
-        unfinished.write_text(SCRIPTS[shell], encoding="utf-8")
-        os.replace(unfinished, place.script)
+        with replacing(place.script) as file:
+            file.write(SCRIPTS[shell].encode())
         if place.start_file is None:
             return False
         place.start_file.parent.mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
 
-from ..storage.atomic_files import descriptor_of
+from ..storage.atomic_files import descriptor_of, replacing
 from ..storage.locks import Busy, locked
 from .appending import append_whole
 from .journal import being_written
@@ -105,16 +105,10 @@ class OutputFile:
     def _replace(self, lines: Iterator[str]) -> None:
         fresh = self.path.with_name(f".{self.path.name}.new")
         self._lock(fresh)  # so that the file is locked under its name at any time
-        try:
-            with fresh.open("wb") as file:
-                for line in lines:
-                    file.write(line.encode() + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
+        with replacing(self.path, unfinished=fresh) as file:
+            for line in lines:
+                file.write(line.encode() + b"\n")
             shutil.copymode(self.path, fresh)
-            os.replace(fresh, self.path)
-        finally:
-            fresh.unlink(missing_ok=True)
 
 
 class OutputStream:

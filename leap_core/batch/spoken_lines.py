@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..messages import Speech
 from ..responses import Complete
+from ..storage.atomic_files import replacing
 
 UNHEARD = "the model spoke, and no directory was named for what it says"
 SAFE = re.compile(r"[\w-][\w.-]{0,99}")
@@ -39,14 +37,5 @@ class SpokenLines:
 
 def _write(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, unfinished = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(unfinished, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(unfinished)
-        raise
+    with replacing(path, mode=0o600) as file:
+        file.write(data)

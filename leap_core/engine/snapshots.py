@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import queue
 import struct
-import tempfile
 import threading
 import time
 from array import array
@@ -24,6 +23,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from ..options import CacheOptions
+from ..storage.atomic_files import replacing
 
 MAGIC = b"leap snapshot 1\n"
 HEAD = struct.Struct("<16s16sI")
@@ -163,16 +163,10 @@ class SnapshotStore:
         head = HEAD.pack(self._scope, name, positions)
         digest = blake2b(head, digest_size=32)
         digest.update(state)
-        handle, temporary = tempfile.mkstemp(dir=self._directory, prefix=UNFINISHED)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(MAGIC + digest.digest() + head)
-                file.write(state)
-            os.replace(temporary, self._path(name))
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(temporary)
-            raise
+        unfinished = self._directory / f"{UNFINISHED}{os.urandom(8).hex()}"
+        with replacing(self._path(name), unfinished=unfinished, mode=0o600, durable=False) as file:
+            file.write(MAGIC + digest.digest() + head)
+            file.write(state)
 
     def _evict(self) -> None:
         """Keep all scopes of the directory together within the bounds, least recently used first out."""

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ..errors import LeapUnavailableError
+from ..storage.atomic_files import replacing
 from ..storage.directories import Directories
 from ..storage.locks import Busy, is_locked, locked
 
@@ -146,18 +147,9 @@ def _check_private(status: os.stat_result, path: Path, others: int, name: str) -
 
 
 def _write_private(path: Path, text: str) -> None:
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    with suppress(FileNotFoundError):
-        fresh.unlink()
     try:
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(descriptor)
-        os.replace(fresh, path)
+        with replacing(path, mode=0o600) as file:
+            file.write(text.encode("ascii"))
     except OSError as error:
-        with suppress(OSError):
-            fresh.unlink()
         reason = error.strerror or os.strerror(error.errno or errno.EIO)
         raise OSError(error.errno, reason, str(path)) from None

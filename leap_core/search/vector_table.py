@@ -8,12 +8,11 @@ ones by the signs first, and the best of those exactly.
 from __future__ import annotations
 
 import json
-import os
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..storage.atomic_files import replacing
 from .index_file import IndexFile
 
 if TYPE_CHECKING:
@@ -155,18 +154,12 @@ def _write(path: Path, index: IndexFile) -> None:
     head = {"format": FORMAT, "change": change, "model": model, "count": len(ids), "dimensions": width}
     text = json.dumps(head)
     text += " " * (-(len(text) + 1) % 64) + "\n"  # so that the arrays lie on even addresses
-    fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
-    try:
-        with fresh.open("wb") as file:
-            file.write(text.encode())
-            file.write(np.array(ids, np.int64).tobytes())
-            for start in range(0, len(ids), BLOCK):
-                signs = np.packbits(vectors[start : start + BLOCK] > mean, axis=1)
-                padding = _sign_bytes(width) - signs.shape[1]
-                file.write(np.pad(signs, ((0, 0), (0, padding))).tobytes())
-            file.write(mean.tobytes())
-            file.write(vectors.tobytes())
-        os.replace(fresh, path)
-    finally:
-        with suppress(OSError):
-            fresh.unlink()
+    with replacing(path, durable=False) as file:
+        file.write(text.encode())
+        file.write(np.array(ids, np.int64).tobytes())
+        for start in range(0, len(ids), BLOCK):
+            signs = np.packbits(vectors[start : start + BLOCK] > mean, axis=1)
+            padding = _sign_bytes(width) - signs.shape[1]
+            file.write(np.pad(signs, ((0, 0), (0, padding))).tobytes())
+        file.write(mean.tobytes())
+        file.write(vectors.tobytes())

@@ -7,12 +7,12 @@ never meet, and each is held against its own digest before it is used: a damaged
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 
+from ..storage.atomic_files import replacing
 from .repacking import write_depthformer, write_detokenizer
 from .tensor_file import TensorFile
 from .vocoder import Vocoder
@@ -44,17 +44,11 @@ def _kept(directory: Path, kind: str, source: str, write: Callable[[Path, str], 
             os.utime(path)
             return path
     directory.mkdir(parents=True, exist_ok=True)
-    handle, unfinished = tempfile.mkstemp(dir=directory, prefix=f".{kind}-")
-    os.close(handle)
-    try:
-        write(Path(unfinished), source)
-        digest = _digest(Path(unfinished))
-        os.replace(unfinished, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(unfinished)
-        raise
-    _replace_text(digest_path, digest)
+    with replacing(path, mode=0o600, durable=False) as file:
+        write(Path(file.name), source)
+        digest = _digest(Path(file.name))
+    with replacing(digest_path, mode=0o600, durable=False) as file:
+        file.write(digest.encode())
     _remove_oldest(directory)
     return path
 
@@ -74,13 +68,6 @@ def _digest(path: Path) -> str:
         while piece := file.read(READ_BYTES):
             digest.update(piece)
     return digest.hexdigest()
-
-
-def _replace_text(path: Path, text: str) -> None:
-    handle, unfinished = tempfile.mkstemp(dir=path.parent, prefix=".digest-")
-    with os.fdopen(handle, "w") as file:
-        file.write(text)
-    os.replace(unfinished, path)
 
 
 def _remove_oldest(directory: Path) -> None:

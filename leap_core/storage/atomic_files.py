@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from ..errors import LeapError
 from .locks import locked
@@ -39,20 +39,38 @@ def replace_text(path: Path, text: str) -> None:
     target = Path(os.path.realpath(path))
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, unfinished = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
+        with replacing(target, mode=0o600) as file:
+            file.write(text.encode())
             if target.exists():
-                os.chmod(unfinished, target.stat().st_mode & 0o777)
-            os.replace(unfinished, target)
-        except BaseException:
-            os.unlink(unfinished)
-            raise
+                os.chmod(file.name, target.stat().st_mode & 0o777)
     except OSError as error:
         raise cannot_write(path, error) from None
+
+
+@contextmanager
+def replacing(
+    path: Path, *, unfinished: Path | None = None, mode: int = 0o666, durable: bool = True
+) -> Iterator[IO[bytes]]:
+    """A file whose content takes the place of ``path`` when the block ends, in one step; after an error it is removed.
+
+    ``unfinished``: its own name until then, where one that a killed process left is written over; else a random one
+    beside ``path``. ``mode``: its rights, less the process's umask. ``durable``: the content is on the disk before it
+    gets its name. Raises OSError.
+    """
+    own = path.with_name(f".{path.name}.{os.urandom(4).hex()}") if unfinished is None else unfinished
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0) | (os.O_EXCL if unfinished is None else os.O_TRUNC)
+    descriptor = os.open(own, flags, mode)
+    try:
+        with open(own, "wb", opener=lambda _name, _flags: descriptor) as file:
+            yield file
+            if durable:
+                file.flush()
+                os.fsync(descriptor)
+        os.replace(own, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(own)
+        raise
 
 
 def sync_directory(directory: Path) -> None:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ...storage.atomic_files import sync_directory
+from ...storage.atomic_files import replacing, sync_directory
 from ..hub.api import RemoteFile
 from ..store import PART, STATE
 
@@ -173,9 +173,9 @@ class PartFile:
     def _write_state(self) -> None:
         header = json.dumps(self._identity()).encode() + b"\n"
         fresh = self.state_path.with_name(self.state_path.name + ".new")
-        fresh.write_bytes(header + self._blocks)
-        self._close_state()
-        os.replace(fresh, self.state_path)
+        with replacing(self.state_path, unfinished=fresh, durable=False) as file:
+            file.write(header + self._blocks)
+            self._close_state()
         self._header_size = len(header)
         self._state = os.open(self.state_path, os.O_RDWR | _BINARY)
 

@@ -16,7 +16,6 @@ repositories.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -27,6 +26,7 @@ from urllib.parse import urljoin, urlsplit
 
 from ...errors import LeapSerializationError
 from ...options import JsonObject, SamplingDefaults
+from ...storage.atomic_files import replacing
 from ..file_names import AUDIO_DECODER, AUDIO_TOKENIZER, PROJECTOR
 from .checks import ADAPTERS, FILE_KEYS, KINDS, LOAD_KEYS, SAMPLING_KEYS, SCHEMA_VERSION, TEXT, Problem, check_manifest
 
@@ -127,12 +127,8 @@ def is_manifest(path: Path) -> bool:
 
 def write_manifest(manifest: Manifest, path: Path) -> None:
     """Write it atomically: a reader sees the old one or the whole new one, also after a power failure."""
-    fresh = path.with_name(f".{path.name}.new")
-    with fresh.open("w", encoding="utf-8", errors="backslashreplace") as file:  # paths that are no text, as JSON has it
-        file.write(manifest.dumps())
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(fresh, path)
+    with replacing(path, unfinished=path.with_name(f".{path.name}.new")) as file:
+        file.write(manifest.dumps().encode("utf-8", "backslashreplace"))  # paths that are no text, as JSON has it
 
 
 def parse_manifest(text: str | bytes, source: str = "manifest") -> Manifest:

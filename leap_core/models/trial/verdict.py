@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+from ...storage.atomic_files import replacing
 
 SOUND, REFUSED, CRASH, HANG, MEMORY = "sound", "refused", "crash", "hang", "memory"
 """Runs; llama.cpp says no; ends the process; computes beyond the limit; needs more memory than the limit."""
@@ -61,14 +62,8 @@ class Verdicts:
             self._forget_oldest()
 
     def _write(self, key: str, text: str) -> None:
-        handle, fresh = tempfile.mkstemp(dir=self.directory, prefix=".new-")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
-                file.write(text)
-            os.replace(fresh, self._file(key))
-        except BaseException:
-            os.unlink(fresh)
-            raise
+        with replacing(self._file(key), mode=0o600, durable=False) as file:
+            file.write(text.encode("utf-8", "backslashreplace"))
 
     def _forget_oldest(self) -> None:
         with os.scandir(self.directory) as entries:
