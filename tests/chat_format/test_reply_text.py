@@ -78,4 +78,4 @@ def test_the_text_ends_before_the_first_stop_string(text: str, stops: list[str],
         if not stopper.met:
             found += stopper.finish()
         assert found == expected
-        assert stopper.met == (expected != text)
+        assert (stopper.met is not None) == (expected != text)

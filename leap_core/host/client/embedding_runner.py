@@ -177,8 +177,6 @@ def _value(choice: Enum | str | None) -> str | None:
 
 def _renumbered(error: LeapError, first: int) -> LeapError:
     """An error about a text, which has its number in the request, with its number in the call."""
-    option = str(getattr(error, "option", ""))
-    match = NUMBERED.fullmatch(option)
-    if match is None:
+    if not isinstance(error, LeapOptionsError) or (match := NUMBERED.fullmatch(error.option)) is None:
         return error
-    return LeapOptionsError(f"texts[{int(match[1]) + first}]", error.message.removeprefix(f"{option}: "))
+    return LeapOptionsError(f"texts[{int(match[1]) + first}]", error.reason)
