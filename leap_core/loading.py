@@ -19,7 +19,7 @@ def load_local(model: LocalModel, options: ModelLoadingOptions) -> ModelRunner:
 
     A vocoder beside the model that belongs to a generation which this version cannot speak with leaves the model mute;
     one that the options name is an error. Raises LeapModelLoadingError."""
-    from .in_process.runner import InProcessRunner
+    from .in_process.early_opening import EarlyOpening
     from .models.store import hold
 
     try_local(model, options)
@@ -34,7 +34,10 @@ def load_local(model: LocalModel, options: ModelLoadingOptions) -> ModelRunner:
     if projector is not None:
         options = replace(options, mm_proj_path=projector)
     held = hold(model.path)
+    opening = EarlyOpening(model.path, options)
     try:
+        from .in_process.runner import InProcessRunner
+
         return InProcessRunner(
             model.path,
             model.model_id,
@@ -43,8 +46,10 @@ def load_local(model: LocalModel, options: ModelLoadingOptions) -> ModelRunner:
             parser_name=model.parser_name,
             hold=held,
             mute=mute,
+            opening=opening,
         )
     except BaseException:
+        opening.close()
         held.close()
         raise
 

@@ -18,6 +18,7 @@ from ..runner.contract import Generation, ModelRunner, RenderedPrompt
 from ..runner.hidden_states import HiddenStates
 from ..speech.voices import asks_to_speak, is_interleaved
 from .adapters import ModelAdapters
+from .early_opening import EarlyOpening
 from .generation import InProcessGeneration
 from .hidden_state_reader import HiddenStateReader
 from .loaded_model import Closing, LoadedModel, context_size_for, open_context, open_model, open_scheduler
@@ -41,8 +42,8 @@ class InProcessRunner(ModelRunner):
     ``path``: a GGUF that ``models.gguf.read_gguf_header`` found sound. ``defaults``: sampling that the manifest or the
     catalogue recommends. ``parser_name``: how the model writes calls, "auto" to tell by its vocabulary. ``hold`` is
     closed with the model: what keeps the file from being removed meanwhile. The options' ``mm_proj_path`` names the
-    projector of a model that sees or hears. ``mute``: why the model has no voice although one lies beside it. Raises
-    LeapModelLoadingError.
+    projector of a model that sees or hears. ``mute``: why the model has no voice although one lies beside it.
+    ``opening``: of the same file, where it has begun. Raises LeapModelLoadingError.
     """
 
     def __init__(
@@ -55,12 +56,13 @@ class InProcessRunner(ModelRunner):
         parser_name: str = AUTO,
         hold: Closing | None = None,
         mute: str | None = None,
+        opening: EarlyOpening | None = None,
     ) -> None:
         self._model_id = model_id
         self._options = options = options.with_extras()
         own = TEXT_DEFAULTS if options.audio_decoder_path else SamplingDefaults()
         self._defaults = (defaults or SamplingDefaults()).over(own).over(RUNTIME_DEFAULTS)
-        self.model = open_model(path, options)
+        self.model = open_model(path, options) if opening is None else opening.take()
         parts: list[Closing] = [self.model]
         self.media: ReadsMedia = NoProjector(model_id, path)
         self._voice: ModelVoice | None = None
