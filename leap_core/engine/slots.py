@@ -19,6 +19,9 @@ BOUNDARY_SPACING = 256
 """A long history in one prompt gets checkpoints after its first message, its latest ones, and this many tokens apart:
 each costs a decode that ends exactly there."""
 
+LEAST_KEPT = 32
+"""Positions that are computed anew as fast as a decode ends at a checkpoint among them."""
+
 
 class Slot:
     """One llama.cpp sequence: the keys of the positions it holds, its checkpoints, and the request that uses it."""
@@ -116,7 +119,7 @@ class SlotMemory:
 
 def checkpoints_for(prompt: Prompt, start: int) -> list[int]:
     """The boundaries of a prompt after ``start`` at which to keep checkpoints."""
-    boundaries = [b for b in prompt.boundaries if start < b < len(prompt)]
+    boundaries = [b for b in prompt.boundaries if max(start, LEAST_KEPT - 1) < b < len(prompt)]
     kept = set(boundaries[-LATEST_BOUNDARIES:])
     kept.update(b for b in prompt.boundaries[:1] if b in boundaries)
     last = start
