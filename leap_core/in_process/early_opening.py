@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..llama.library import set_variables
 from ..options import ModelLoadingOptions
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ class EarlyOpening:
     """Begins at once to open the checked GGUF at ``path``. Who begins it takes the model or closes the opening."""
 
     def __init__(self, path: Path, options: ModelLoadingOptions) -> None:
+        set_variables()  # before anything imports numpy
         self._path, self._options = path, options
         self._model: LlamaModel | None = None
         self._error: BaseException | None = None
@@ -34,6 +36,9 @@ class EarlyOpening:
 
     def take(self) -> LlamaModel:
         """The model, which is then the caller's to close. Raises what opening it raised."""
+        import jinja2.sandbox  # noqa: F401  the model's users import both, and here they cost nothing
+        import numpy  # noqa: F401
+
         self._thread.join()
         model, self._model = self._model, None
         if model is None:

@@ -11,7 +11,9 @@ import threading
 from collections import deque
 from typing import Any
 
+from ..models.trial.fingerprint import engine_version
 from .amx import decline_amx
+from .bindings import bindings
 
 LAST_LINES = 40
 LONGEST_REASON = 500
@@ -54,17 +56,20 @@ def forget_errors() -> None:
     _lines.clear()
 
 
+def set_variables() -> None:
+    """Without the first an abort inside ggml tries to start a debugger; without the second, which numpy reads when it
+    is imported, numpy's threads and llama.cpp's spin against each other on small machines."""
+    os.environ.setdefault("GGML_NO_BACKTRACE", "1")
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
 def library() -> Any:
     """The ``llama_cpp.llama_cpp`` module, with the backend initialised."""
     global _library, _log_callback
     with _guard:
         if _library is None:
-            # Without it an abort inside ggml tries to start a debugger; numpy's threads and llama.cpp's spin against
-            # each other on small machines.
-            os.environ.setdefault("GGML_NO_BACKTRACE", "1")
-            os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-            from llama_cpp import llama_cpp
-
+            set_variables()
+            llama_cpp = bindings("llama_cpp")
             _log_callback = llama_cpp.llama_log_callback(_receive_log)
             llama_cpp.llama_log_set(_log_callback, ctypes.c_void_p(0))
             atexit.register(_keep_log_out_of_python)
@@ -80,8 +85,7 @@ def multimodal_library() -> Any:
     library()
     with _guard:
         if _multimodal is None:
-            from llama_cpp import mtmd_cpp
-
+            mtmd_cpp = bindings("mtmd_cpp")
             mtmd_cpp.mtmd_log_set(_log_callback, ctypes.c_void_p(0))
             mtmd_cpp.mtmd_helper_log_set(_log_callback, ctypes.c_void_p(0))
             _multimodal = mtmd_cpp
@@ -109,6 +113,4 @@ def _keep_log_out_of_python() -> None:
 
 def state_version() -> str:
     """What a saved state depends on besides the model: the llama.cpp build and the width of a pointer."""
-    import llama_cpp
-
-    return f"llama-cpp-python {llama_cpp.__version__} {sys.byteorder} {ctypes.sizeof(ctypes.c_void_p) * 8}"
+    return f"llama-cpp-python {engine_version()} {sys.byteorder} {ctypes.sizeof(ctypes.c_void_p) * 8}"
