@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import socket
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import httpx
 
@@ -70,3 +74,13 @@ def test_slow_and_leaving_clients_leave_nothing_behind(serve):
     assert settled(lambda: threading.active_count() <= before + 40), "threads of the loop's pool may stay"
     text = httpx.get(f"http://127.0.0.1:{server.port}/metrics", headers=HEADERS).text
     assert 'leap_slots_in_use{model="builtin"} 0.0' in text and 'leap_queue{model="builtin"} 0.0' in text
+
+
+def test_a_server_under_load():
+    """A short form of ``python scripts/load_server.py``; how long /health took is told there, and not judged here."""
+    script = Path(__file__).parent.parent.parent / "scripts" / "load_server.py"
+    given = ("--connections", "16", "--cancelled", "6", "--at-once", "8", "--seconds", "1", "--health", "60")
+    done = subprocess.run([sys.executable, str(script), *given], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads(done.stdout)
+    assert report["soak"]["answers"] >= 8 and report["after"]["memory_kb"] < report["before"]["memory_kb"] + 65536

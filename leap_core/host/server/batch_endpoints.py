@@ -127,25 +127,25 @@ class BatchEndpoints:
 
     async def file(self, request: Request) -> Response:
         """One file's object."""
-        return JSONResponse(self._files.get(request.path_params["id"]))
+        return JSONResponse(await asyncio.to_thread(self._files.get, request.path_params["id"]))
 
     async def remove_file(self, request: Request) -> Response:
         """Remove a file."""
         id = request.path_params["id"]
-        self._files.remove(id)
+        await asyncio.to_thread(self._files.remove, id)
         return JSONResponse({"id": id, "object": "file", "deleted": True})
 
     async def content(self, request: Request) -> Response:
         """A file's bytes."""
         id = request.path_params["id"]
-        self._files.get(id)
+        await asyncio.to_thread(self._files.get, id)
         return FileResponse(self._files.path(id), media_type="application/octet-stream")
 
     async def create(self, request: Request) -> Response:
         """Have the lines of a file answered."""
         body = object_at(await read_json(request), "body")
         input_id = text_at(body.get("input_file_id"), "input_file_id")
-        self._files.get(input_id)
+        await asyncio.to_thread(self._files.get, input_id)
         endpoint = text_at(body.get("endpoint"), "endpoint")
         if endpoint not in URLS:
             supported = " and ".join(URLS)
@@ -183,24 +183,28 @@ class BatchEndpoints:
             record["job"] = await asyncio.to_thread(self._queue.submit, settings, cwd)
         except LeapSerializationError as error:
             record["error"] = {"code": status_of(error)[2], "message": error.message, "param": None, "line": None}
-        self._batches.write(record)
-        return JSONResponse(await self._described(record))
+        await asyncio.to_thread(self._batches.write, record)
+        return JSONResponse(await asyncio.to_thread(self._described, record))
 
     async def list_batches(self, request: Request) -> Response:
         """The batches, the newest first."""
-        records = await asyncio.to_thread(self._batches.all)
-        return _listed(request, [await self._described(record) for record in records[:MOST_LISTED]])
+
+        def described() -> list[JsonObject]:
+            return [self._described(record) for record in self._batches.all()[:MOST_LISTED]]
+
+        return _listed(request, await asyncio.to_thread(described))
 
     async def batch(self, request: Request) -> Response:
         """One batch, and how far it is."""
-        return JSONResponse(await self._described(self._batches.get(request.path_params["id"])))
+        record = await asyncio.to_thread(self._batches.get, request.path_params["id"])
+        return JSONResponse(await asyncio.to_thread(self._described, record))
 
     async def cancel(self, request: Request) -> Response:
         """End a batch. What was answered by then can be fetched."""
-        record = self._batches.get(request.path_params["id"])
+        record = await asyncio.to_thread(self._batches.get, request.path_params["id"])
         if record["job"] is not None and "final" not in record:
             await asyncio.to_thread(self._queue.cancel, record["job"])
-        return JSONResponse(await self._described(record))
+        return JSONResponse(await asyncio.to_thread(self._described, record))
 
     async def list_jobs(self, _request: Request) -> Response:
         """The newest jobs of all kinds."""
@@ -211,12 +215,11 @@ class BatchEndpoints:
         await asyncio.to_thread(self._queue.cancel, request.path_params["id"])
         return JSONResponse({"cancelling": request.path_params["id"]})
 
-    async def _described(self, record: JsonObject) -> JsonObject:
+    def _described(self, record: JsonObject) -> JsonObject:
+        """The batch's object. Waits for the disk, and keeps how the batch ended."""
         if "final" in record:
             return dict(record["final"])
-        state = None
-        if record["job"] is not None:
-            state = await asyncio.to_thread(self._state, record["job"])
+        state = None if record["job"] is None else self._state(record["job"])
         value = _batch(record, state)
         if value["status"] in FINAL:
             for name, title in (("output_file_id", "output"), ("error_file_id", "errors")):
