@@ -26,6 +26,8 @@ from .aliases import former_names
 from .environment import Environment
 
 TABLE = "options"
+VARIABLES = ("LEAP_API_KEY", "LEAP_HOME", "LEAP_JOBS_URL", "LEAP_LOG", "LEAP_MODEL", "LEAP_REGISTRY", "LEAP_TRY_MODELS")
+"""Those that belong to no option of a command."""
 
 
 class OptionDefaults(UserDict[str, Any]):
@@ -54,6 +56,7 @@ class OptionDefaults(UserDict[str, Any]):
         values: dict[str, Any] = {}
         by_name = _by_name(self._command)
         self._warn_of_variables(by_name)
+        self._warn_of_shared(shared, by_name, file)
         for name in configured:
             if name not in by_name:
                 raise click.UsageError(f"{file}: {_unknown(name, self._path, by_name)}")
@@ -91,6 +94,15 @@ class OptionDefaults(UserDict[str, Any]):
         for name in self._env.variables:
             if name.startswith(begin) and name not in variables:
                 self.warnings.append(f"${name} is the variable of no option{_meant(name, variables)}")
+            elif name.startswith("LEAP_") and name not in VARIABLES and (near := _near(name, VARIABLES)):
+                self.warnings.append(f"${name} is no variable of leap; did you mean {near}?")
+
+    def _warn_of_shared(self, shared: Mapping[str, Any], by_name: Mapping[str, click.Option], file: Path) -> None:
+        """Options for all commands that none has, and that look like one of this command's."""
+        for name in shared:
+            near = None if name in by_name else _near(name, by_name)
+            if near and name not in _names_of_all():
+                self.warnings.append(f"{file}: there is no option {TABLE}.{name}; did you mean {near}?")
 
     def _read(self, file: Path) -> dict[str, Any]:
         """The file's content; nothing where a command that repairs it meets one that is no TOML."""
@@ -179,6 +191,27 @@ def _long_flag(option: click.Option) -> str:
 
 def _unknown(name: str, path: str, by_name: dict[str, click.Option]) -> str:
     return f"there is no option {option_key(path)}.{name}{_meant(name, by_name)}"
+
+
+def _near(name: str, known: Iterable[str]) -> str | None:
+    """The name that was meant, where it is next to certain that this one is a misspelling."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(name, list(known), 1, 0.85)), None)
+
+
+def _names_of_all() -> set[str]:
+    """The options of all commands, in the spelling of the configuration. Imports them."""
+    context = click.get_current_context(silent=True)
+    names: set[str] = set()
+    waiting = [] if context is None else [context.find_root().command]
+    while waiting:
+        command = waiting.pop()
+        names.update(_by_name(command))
+        if isinstance(command, click.Group):
+            below = click.Context(command)
+            waiting += filter(None, (command.get_command(below, name) for name in command.list_commands(below)))
+    return names
 
 
 def _meant(name: str, names: Iterable[str]) -> str:

@@ -346,3 +346,19 @@ def test_misspelt_keys_and_variables_are_named(leap):
     assert done.code == 0 and done.stderr.count("\n") == 2
     assert "there is no setting 'defualt_model'; did you mean default_model?" in done.stderr
     assert "did you mean LEAP_GENERATE_TEMPERATURE?" in done.stderr
+
+
+def test_misspelt_options_of_all_commands_and_general_variables_are_named(leap, file):
+    file.write_text("[options]\ntemprature = 0.2\nlimit = 3\n")
+    leap.variables |= {"LEAP_HOM": "x", "LEAP_BATCH_FORMAT": "plain", "LEAP_OF_ANOTHER_PROGRAM": "y"}
+    leap.script("a")
+    done = leap("generate", "-m", "some", "x")
+    assert (done.code, done.stdout) == (0, "a\n")
+    assert done.stderr.splitlines() == [
+        "leap: warning: $LEAP_HOM is no variable of leap; did you mean LEAP_HOME?",
+        f"leap: warning: {file}: there is no option options.temprature; did you mean temperature?",
+    ]
+    file.write_text("[options]\nfile = 'of generate'\n")
+    (leap.home.parent / "a.txt").write_text("words")
+    assert leap("index", "make", "notes", "a.txt", "--words-only").code == 0
+    assert "options.file" not in leap("search", "notes", "words").stderr
