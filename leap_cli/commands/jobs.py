@@ -21,6 +21,7 @@ from ..framework.output import Format, Output
 from ..options.output_format import format_flag
 from ..options.value_types import JobId
 from .job_workers import worker, workers
+from .jobs_watch import watch
 
 if TYPE_CHECKING:
     from jobs.client import JobsClient
@@ -296,6 +297,7 @@ def stats(env: Environment, /, format: str) -> None:
         output.note(f"a worker runs (process {pid})" if statistics["worker"]["running"] else "no worker runs")
 
 
+command.add_command(watch)
 command.add_command(worker)
 command.add_command(workers)
 

@@ -115,16 +115,8 @@ class Output:
             self._progress_shown = True
 
     def _table(self, records: list[Mapping[str, Any]], columns: Sequence[str]) -> None:
-        if not records:
-            return
-        rows = [[column.replace("_", " ").upper() for column in columns]]
-        rows += [[_cell(record.get(column)) for column in columns] for record in records]
-        widths = [max(columns_of(row[n]) for row in rows) for n in range(len(columns))]
-        if self.columns is not None:
-            widths = fitting_widths(widths, self.columns)
-        lines = ("  ".join(fitted_cell(cell, width) for cell, width in zip(row, widths, strict=False)) for row in rows)
-        self.text("".join(line.rstrip() + "\n" for line in lines))
-        hidden = columns[len(widths) :]
+        lines, hidden = table_lines(records, columns, self.columns)
+        self.text("".join(f"{line}\n" for line in lines))
         if hidden:
             self.note(f"not shown for lack of room: {', '.join(hidden)} (--format json has all)")
 
@@ -155,6 +147,22 @@ class Output:
         with suppress(OSError, ValueError):  # ValueError: the stream was closed
             self._err.write(text)
             self._err.flush()
+
+
+def table_lines(
+    records: Sequence[Mapping[str, Any]], columns: Sequence[str], width: int | None
+) -> tuple[list[str], Sequence[str]]:
+    """The lines of a table with a heading, in at most ``width`` columns of a terminal, and the ``columns`` for which
+    there was no room; no lines without records."""
+    if not records:
+        return [], ()
+    rows = [[column.replace("_", " ").upper() for column in columns]]
+    rows += [[_cell(record.get(column)) for column in columns] for record in records]
+    widths = [max(columns_of(row[n]) for row in rows) for n in range(len(columns))]
+    if width is not None:
+        widths = fitting_widths(widths, width)
+    lines = ("  ".join(fitted_cell(cell, room) for cell, room in zip(row, widths, strict=False)) for row in rows)
+    return [line.rstrip() for line in lines], columns[len(widths) :]
 
 
 def one_line(text: str) -> str:

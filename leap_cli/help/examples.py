@@ -139,6 +139,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "log off": ("leap log off",),
     "log clear": ("leap log clear --yes",),
     "jobs wait": ("leap jobs wait \"$(leap generate --background 'Say hello.')\"",),
+    "jobs watch": (
+        "leap jobs watch",
+        "leap jobs watch \"$(leap generate --background 'Say hello.')\" --format jsonl",
+    ),
     "jobs list": (
         "leap jobs list --state succeeded",
         "leap jobs list --format jsonl",
