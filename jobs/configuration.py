@@ -84,7 +84,7 @@ class JobsConfiguration:
     @property
     def table(self) -> Path:
         """The SQLite file of the table of jobs."""
-        return self.directories.data / "jobs.db"
+        return self.directories.jobs_file
 
     @property
     def table_place(self) -> Path | str:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-COMMANDS = ROOT / "leap_cli" / "commands"
 WORDING = {"partition", "rpartition", "startswith", "endswith", "removeprefix", "split", "find", "index"}
 
 
@@ -17,16 +16,6 @@ def nodes(*folders: str | Path) -> Iterator[tuple[str, ast.AST]]:
         for path in sorted((ROOT / folder).rglob("*.py")):
             for node in ast.walk(ast.parse(path.read_text("utf-8"))):
                 yield f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}", node
-
-
-def test_commands_catch_no_library_error():
-    """The error boundary does; where an error is one result of many, the library returns it."""
-    caught = [
-        where
-        for where, node in nodes(COMMANDS)
-        if isinstance(node, ast.ExceptHandler) and node.type is not None and "Leap" in ast.unparse(node.type)
-    ]
-    assert caught == []
 
 
 def test_no_decision_hangs_on_the_wording_of_an_error():

@@ -256,3 +256,15 @@ def test_the_commands_import_only_light_rooms_of_the_core_at_the_top():
         and not i.late
     ]
     assert wrong == []
+
+
+def test_commands_catch_no_library_error():
+    """The error boundary does; where an error is one result of many, the library or ``outcome_of`` returns it."""
+    handlers = [
+        f"{name}:{node.lineno}"
+        for name, _, tree in modules()
+        for node in ast.walk(tree)
+        if name.startswith("leap_cli.commands") and isinstance(node, ast.ExceptHandler) and node.type is not None
+        if "Leap" in ast.unparse(node.type)
+    ]
+    assert handlers == []

@@ -22,6 +22,7 @@ from huey.storage import PostgresStorage, SqliteStorage
 
 from leap_core.configuration import POSTGRESQL, QUEUE_SCHEMES, REDIS, SQLITE
 from leap_core.errors import LeapSerializationError, LeapUnavailableError
+from leap_core.storage.sqlite import Cause, cause_of
 
 from ..table.job import KINDS
 from ..table.postgres import redacted, without_password
@@ -211,7 +212,7 @@ def _open_file(path: Path, settings: dict[str, Any], *, check: bool = False) -> 
         # Not durable: a message that a loss of power takes away is replaced by the worker's own look into the table.
         return SqliteHuey(filename=str(path), timeout=BUSY_SECONDS, fsync=False, **settings)
     except sqlite3.OperationalError as error:
-        hint = "make room" if "full" in str(error) or "disk I/O" in str(error) else None
+        hint = "make room" if cause_of(error) is Cause.FULL else None
         raise LeapUnavailableError(f"the queue {path} cannot be opened: {error}", hint=hint) from None
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 from leap_core.errors import LeapError
+from leap_core.storage.sqlite import transaction
 
 from . import schema
 from .contract import Changes, Database, Row, Values
@@ -70,20 +71,8 @@ class SqliteDatabase:
             self.connection.executemany(sql, values).close()
 
     def transaction(self, action: Callable[[], T]) -> T:
-        with self._transaction():
+        with self._guard, schema.wrap_sqlite_errors(self.path), transaction(self.connection):
             return action()
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        with self._guard, schema.wrap_sqlite_errors(self.path):
-            self.connection.execute("BEGIN IMMEDIATE").close()
-            try:
-                yield
-                self.connection.execute("COMMIT").close()
-            except BaseException:
-                with suppress(sqlite3.OperationalError):  # a full disk has rolled it back already
-                    self.connection.execute("ROLLBACK").close()
-                raise
 
     def announce(self, message: str, job: str = "") -> None:
         """Nothing to do: looking into the file is cheap."""

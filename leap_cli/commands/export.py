@@ -105,7 +105,7 @@ def _sessions(reference: str, env: Environment) -> dict[Session, Sequence[ChatMe
 
 def _jobs(reference: str, env: Environment) -> Sequence[Job]:
     """Those whose ids begin so."""
-    if not (env.directories.data / "jobs.db").exists() or not reference:
+    if not env.directories.jobs_file.exists() or not reference:
         return []
     from jobs.client import JobsClient
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
+
+from leap_core.errors import LeapError
 
 from ..config.editing import edit_file
 from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_group
 from ..framework.environment import Environment
+from ..framework.error_boundary import outcome_of
 from ..framework.output import Format, Output
 from ..options.output_format import FormatChoice
 from ..options.tasks import recipes_directory
@@ -34,17 +38,17 @@ def command() -> None:
 @click.pass_obj
 def list_recipes(env: Environment, /, format: str) -> ExitCode:
     """List the recipes there are, and their files."""
-    from leap_core.errors import LeapOptionsError
     from leap_core.tasks.recipe import recipe_of, recipe_paths
 
     output = Output(env, format)
     rows = []
     for name, path in sorted(recipe_paths([recipes_directory(env)]).items()):
         own = path.parent == recipes_directory(env)
-        try:
-            rows.append({"name": name, "about": recipe_of(path).about, "own": own, "file": str(path)})
-        except LeapOptionsError as error:
-            output.warning(error.message)
+        recipe = outcome_of(partial(recipe_of, path))
+        if isinstance(recipe, LeapError):
+            output.warning(recipe.message)
+        else:
+            rows.append({"name": name, "about": recipe.about, "own": own, "file": str(path)})
     output.records(rows, ["name", "about", "own", "file"], name="name")
     return ExitCode.DONE
 

@@ -183,7 +183,7 @@ def jobs(*states: str) -> Source:
         try:
             place = JobsConfiguration.from_environment(env.variables).table_place
         except LeapError:  # a broken config.toml: the command says so
-            place = env.directories.data / "jobs.db"
+            place = env.directories.jobs_file
         for job in newest(place, states):
             yield CompletionItem(job.id, help=f"{job.state}: {job.kind} {job.label}")
 

@@ -17,7 +17,7 @@ MOST_CLOCK_SECONDS = 5.0
 
 def databases(env: Environment) -> Iterator[Check]:
     """The files of sessions and jobs. Damage is a problem: what they hold cannot be used."""
-    for name, path in (("jobs", env.directories.data / "jobs.db"), ("sessions", env.directories.sessions_file)):
+    for name, path in (("jobs", env.directories.jobs_file), ("sessions", env.directories.sessions_file)):
         if path.is_file():
             yield _sound(name, path)
 
@@ -38,7 +38,7 @@ def worker(env: Environment) -> Check:
     """The process that works on jobs, and what waits for it."""
     from jobs.table.recent import counts
 
-    table = env.directories.data / "jobs.db"
+    table = env.directories.jobs_file
     try:
         from jobs.configuration import JobsConfiguration
         from jobs.keeper.starting import is_running

@@ -17,7 +17,7 @@ from ..llama.model import LlamaModel
 from ..options import ModelLoadingOptions
 from ..runner.embedding import NO_POOLING, EmbeddingKind, EmbeddingRunner, Pooling, TooLong, require_pooling
 from .embedding_prefixes import DOCUMENT_MARKER, QUERY_MARKER, prefixes_of
-from .loaded_model import Closing, LoadedModel, open_model
+from .loaded_model import Closing, ModelParts, open_model
 
 if TYPE_CHECKING:
     from numpy import float32
@@ -54,7 +54,7 @@ class InProcessEmbeddingRunner(EmbeddingRunner):
         self._prefixes = prefixes_of(self.model)
         self._contexts = _Contexts(self.model, self._most_tokens, options)
         self._queue = EmbeddingQueue(options.cpu_threads or usable_cores())
-        self._loaded = LoadedModel(self._queue, self._contexts, self.model, *([hold] if hold else []))
+        self._loaded = ModelParts(self._queue, self._contexts, self.model, *([hold] if hold else []))
         self._loaded.unload_with(self)
 
     @property

@@ -31,7 +31,7 @@ class Closing(Protocol):
     def close(self) -> None: ...
 
 
-class LoadedModel:
+class ModelParts:
     """Owns ``parts`` (what computes, then what it computes with) and closes them in this order, once.
 
     ``in_use`` keeps them alive meanwhile. All methods are for any thread.
@@ -81,7 +81,7 @@ _unloading: set[threading.Thread] = set()
 _exiting = False
 
 
-def _unload_in_thread(loaded: LoadedModel) -> None:
+def _unload_in_thread(loaded: ModelParts) -> None:
     """A thread of its own, because the finalizer may run in the compute thread, which ``unload`` waits for."""
     if _exiting:
         return

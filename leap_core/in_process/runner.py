@@ -21,7 +21,7 @@ from .adapters import ModelAdapters
 from .early_opening import EarlyOpening
 from .generation import InProcessGeneration
 from .hidden_state_reader import HiddenStateReader
-from .loaded_model import Closing, LoadedModel, context_size_for, open_context, open_model, open_scheduler
+from .loaded_model import Closing, ModelParts, context_size_for, open_context, open_model, open_scheduler
 from .prompt_maker import MadePrompt, PromptMaker
 from .reads_media import NoProjector, ReadsMedia
 from .spoken_history import SpokenHistory
@@ -96,7 +96,7 @@ class InProcessRunner(ModelRunner):
         self.scheduler = open_scheduler(context, options, self._context_size)
         self._hidden = HiddenStateReader(self.model, self._context_size, options)
         parts[:0] = [self._hidden, context]
-        self._loaded = LoadedModel(self.scheduler, *parts, *([hold] if hold else []))
+        self._loaded = ModelParts(self.scheduler, *parts, *([hold] if hold else []))
         self._loaded.unload_with(self)
 
     @property

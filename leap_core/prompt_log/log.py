@@ -177,15 +177,8 @@ class PromptLog:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._guard, database.wrap_sqlite_errors(self.path, WHAT):
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection
-                self._connection.execute("COMMIT")
-            except BaseException:
-                with suppress(sqlite3.Error):  # SQLite itself may have rolled back already
-                    self._connection.execute("ROLLBACK")
-                raise
+        with self._guard, database.wrap_sqlite_errors(self.path, WHAT), database.transaction(self._connection):
+            yield self._connection
 
 
 def _conditions(model: str | None, since: float | None) -> tuple[list[str], list[Any]]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import LeapError, LeapOptionsError
-from ..storage.sqlite import connect, wrap_sqlite_errors
+from ..storage.sqlite import connect, transaction, wrap_sqlite_errors
 from .chunking import CHUNK_TOKENS, OVERLAP_TOKENS, Chunk
 
 if TYPE_CHECKING:
@@ -238,14 +238,8 @@ class IndexFile:
     @contextmanager
     def changing(self) -> Iterator[None]:
         """One transaction."""
-        with wrap_sqlite_errors(self.path, "the index"):
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-            except BaseException:
-                self._connection.execute("ROLLBACK")
-                raise
-            self._connection.execute("COMMIT")
+        with wrap_sqlite_errors(self.path, "the index"), transaction(self._connection):
+            yield
 
     def _rows(self, query: str, values: Sequence[Any] = ()) -> Iterator[sqlite3.Row | Mapping[str, Any]]:
         with wrap_sqlite_errors(self.path, "the index"):

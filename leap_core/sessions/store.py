@@ -12,7 +12,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -334,18 +334,8 @@ class SessionStore:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        with self._guard, database.wrap_sqlite_errors(self.path, WHAT):
-            if self._connection.in_transaction:  # part of a larger one
-                yield
-                return
-            self._connection.execute("BEGIN IMMEDIATE").close()
-            try:
-                yield
-                self._connection.execute("COMMIT").close()
-            except BaseException:
-                with suppress(sqlite3.OperationalError):  # a full disk has rolled it back already
-                    self._connection.execute("ROLLBACK").close()
-                raise
+        with self._guard, database.wrap_sqlite_errors(self.path, WHAT), database.transaction(self._connection):
+            yield
 
 
 def _is_damaged(row: sqlite3.Row) -> bool:

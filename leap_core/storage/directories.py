@@ -75,6 +75,11 @@ class Directories:
         return self.data / "leap.db"
 
     @property
+    def jobs_file(self) -> Path:
+        """The table of jobs, where it is no server's."""
+        return self.data / "jobs.db"
+
+    @property
     def run(self) -> Path:
         """The directory for sockets, locks and tokens of running processes. Created, and private to the user (0700)."""
         return private_directory(self.run_path)

@@ -11,7 +11,8 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
+from enum import Enum
 from pathlib import Path
 
 from ..errors import LeapError
@@ -95,15 +96,69 @@ def wrap_sqlite_errors(path: Path, what: str) -> Iterator[None]:
         yield
     except sqlite3.DatabaseError as error:
         if isinstance(error, (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError)):
-            raise  # a mistake of ours
-        hint = None
-        if "full" in str(error) or "disk I/O" in str(error):
-            hint = "make room; nothing that was written before is lost"
-        elif "readonly" in str(error):
-            hint = "the disk is full or read-only: what is there can be read, and nothing written"
-        elif "not a database" in str(error) or "malformed" in str(error):
-            hint = "move the file away to begin with an empty one"
+            raise  # a bug in leap
+        hint = HINTS.get(cause_of(error))
         raise LeapError(f"{what} {path} cannot be used: {error}", hint=hint) from None
+
+
+class Cause(Enum):
+    """Why SQLite cannot do what it was told."""
+
+    FULL = "full"
+    READ_ONLY = "read-only"
+    DAMAGED = "damaged"
+    LOCKED = "locked"
+    OTHER = "other"
+
+
+CODES = {
+    5: Cause.LOCKED,  # SQLITE_BUSY
+    6: Cause.LOCKED,
+    8: Cause.READ_ONLY,
+    10: Cause.FULL,  # SQLITE_IOERR: what a disk without room gives for the write-ahead log
+    11: Cause.DAMAGED,  # SQLITE_CORRUPT
+    13: Cause.FULL,
+    26: Cause.DAMAGED,  # SQLITE_NOTADB
+}
+"""Primary result codes: https://www.sqlite.org/rescode.html"""
+WORDINGS = {
+    "full": Cause.FULL,
+    "disk I/O": Cause.FULL,
+    "readonly": Cause.READ_ONLY,
+    "not a database": Cause.DAMAGED,
+    "malformed": Cause.DAMAGED,
+    "locked": Cause.LOCKED,
+}
+"""Python 3.10 does not tell the code, so that the text is the only handle there."""
+HINTS = {
+    Cause.FULL: "make room; nothing that was written before is lost",
+    Cause.READ_ONLY: "the disk is full or read-only: what is there can be read, and nothing written",
+    Cause.DAMAGED: "move the file away to begin with an empty one",
+}
+
+
+def cause_of(error: sqlite3.Error) -> Cause:
+    """Why an operation failed."""
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is not None:
+        return CODES.get(code & 0xFF, Cause.OTHER)
+    return next((cause for words, cause in WORDINGS.items() if words in str(error)), Cause.OTHER)
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """The statements of the block count all or not at all; within another transaction they are a part of it."""
+    if connection.in_transaction:
+        yield
+        return
+    connection.execute("BEGIN IMMEDIATE").close()
+    try:
+        yield
+        connection.execute("COMMIT").close()
+    except BaseException:
+        with suppress(sqlite3.OperationalError):  # a full disk has rolled it back already
+            connection.execute("ROLLBACK").close()
+        raise
 
 
 VERSION_AT = 60
@@ -131,7 +186,7 @@ def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
             connection.execute("PRAGMA journal_mode=WAL").close()
             return
         except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > deadline:
+            if cause_of(error) is not Cause.LOCKED or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
 
@@ -144,8 +199,7 @@ def _version(connection: sqlite3.Connection) -> int:
 def _migrate(connection: sqlite3.Connection, path: Path, migrations: Sequence[str]) -> None:
     if _version(connection) == len(migrations):
         return
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with transaction(connection):
         version = _version(connection)
         if version > len(migrations):
             raise LeapError(f"{path} was made by a newer leap", hint="use that version, or another LEAP_HOME")
@@ -154,10 +208,6 @@ def _migrate(connection: sqlite3.Connection, path: Path, migrations: Sequence[st
                 if statement.strip():
                     connection.execute(statement)
         connection.execute(f"PRAGMA user_version={len(migrations)}")
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")
 
 
 def damage(path: Path) -> str | None:
