@@ -20,7 +20,7 @@ from leap_core.options import ModelLoadingOptions
 MOST_TOKENS = 512
 SIZES = (512, 64)
 """Tokens of a text."""
-TOKENS = 4096
+TOKENS = 2048
 """Of all texts of a measurement together."""
 
 
@@ -35,7 +35,6 @@ def text_of(size: int, seed: int, runner: InProcessEmbeddingRunner) -> str:
 def main() -> None:
     given = arguments(__doc__ or "")
     options = ModelLoadingOptions(cpu_threads=given.threads, context_size=MOST_TOKENS)
-    rows = []
     with InProcessEmbeddingRunner(given.model, "benchmark", options) as runner:
         pooling = runner.model.pooling or "mean"
         by_hand = EmbeddingContext(
@@ -65,10 +64,12 @@ def main() -> None:
             leap()
             sides = [leap, hand, *([bench] if given.llama_cpp else [])]
             ours, *others = alternate(given.repeat, *sides)
-            for name, theirs in zip(("calls by hand", "llama-bench"), others, strict=False):
-                rows.append(Row(f"texts of {size} tokens, tokens/s", "leap", ours, name, theirs, ">= 0.9"))
+            rows = [
+                Row(f"texts of {size} tokens, tokens/s", "leap", ours, name, theirs, ">= 0.9")
+                for name, theirs in zip(("calls by hand", "llama-bench"), others, strict=False)
+            ]
+            report(f"Embeddings, {given.model.name}, {pooling}, {given.threads} threads", rows)
         by_hand.close()
-    report(f"Embeddings, {given.model.name}, {pooling}, {given.threads} threads", rows)
 
 
 if __name__ == "__main__":

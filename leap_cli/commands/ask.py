@@ -12,7 +12,7 @@ from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
 from ..framework.output import Format, Output
 from ..framework.wrapping import WordWrap
-from ..options.embedding import files_flag, limit_flag, rerank_flag
+from ..options.embedding import files_flag, limit_flag, question_of, rerank_flag
 from ..options.generation import generation_flags, generation_options
 from ..options.loading import load_model, loading_flags, model_reference, note_builtin
 from ..options.output_format import FormatChoice
@@ -72,7 +72,7 @@ def command(
 
     output = Output(env, format)
     options = generation_options(flags)
-    words = " ".join(question)
+    words = question_of(question)
     with ExitStack() as stack:
         hits = find_passages(env, stack, name, words, most=limit, files=files, rerank=rerank, threads=cpu_threads)
     if strict and not hits:
@@ -80,20 +80,22 @@ def command(
         return ExitCode.DONE
     note_builtin(env, model, output)
     loading = {"context_size": context_size, "cpu_threads": cpu_threads, "n_gpu_layers": n_gpu_layers}
-    with load_model(env, reference := model_reference(env, model), loading, verbose=verbose) as runner:
+    with load_model(env, model_reference(env, model), loading, verbose=verbose) as runner:
         room = runner.context_size - (options.max_tokens or ROOM_FOR_ANSWER)
         messages, sources = prompt_of(
             words,
             hits,
             lambda messages: runner.get_prompt_tokens_size(messages) <= room,
-            model_id=reference,
+            model_id=runner.model_id,
             strict=strict,
         )
+        if hits and not sources:
+            output.warning(f"no passage has room in the {runner.context_size} tokens of the context")
         if strict and not sources:
             _answer_nothing(output)
             return ExitCode.DONE
         if not sources:
-            output.warning("no passage fits, so the model answers from what it knows")
+            output.warning("the model answers from what it knows")
         conversation = runner.create_conversation_from_history(messages[:-1])
         records = [_record(source) for source in sources]
         more = {"sources": records}

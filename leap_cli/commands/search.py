@@ -12,7 +12,7 @@ from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
 from ..framework.output import Format, Output
 from ..framework.wrapping import WordWrap
-from ..options.embedding import files_flag, limit_flag, rerank_flag, threads_flag
+from ..options.embedding import files_flag, limit_flag, question_of, rerank_flag, threads_flag
 from ..options.loading import host_flag
 from ..options.output_format import FormatChoice
 
@@ -61,7 +61,15 @@ def command(
     output = Output(env, format)
     with ExitStack() as stack:
         hits = find_passages(
-            env, stack, name, " ".join(question), most=limit, mode=mode, files=files, rerank=rerank, threads=cpu_threads
+            env,
+            stack,
+            name,
+            question_of(question),
+            most=limit,
+            mode=mode,
+            files=files,
+            rerank=rerank,
+            threads=cpu_threads,
         )
     records: list[dict[str, Any]] = [
         {

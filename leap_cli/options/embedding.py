@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,14 @@ limit_flag = click.option(
 files_flag = click.option(
     "--files", multiple=True, metavar="PATTERN", help="Search only files whose path fits, such as '*.md' or 'docs/*'."
 )
+
+
+def question_of(words: Sequence[str]) -> str:
+    """The question that the words make. Raises UsageError for an empty one."""
+    question = " ".join(words)
+    if not question.strip():
+        raise click.UsageError("the question is empty")
+    return question
 
 
 @contextmanager

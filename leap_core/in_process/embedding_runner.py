@@ -77,6 +77,10 @@ class InProcessEmbeddingRunner(EmbeddingRunner):
     def pools(self) -> bool:
         return self.model.pooling not in (None, NO_POOLING)
 
+    @property
+    def is_late(self) -> bool:
+        return self.model.pooling == NO_POOLING
+
     def count_tokens(self, texts: Sequence[str], kind: EmbeddingKind | str = EmbeddingKind.DOCUMENT) -> list[int]:
         with self._loaded.in_use():
             kind = _choice("kind", kind, EmbeddingKind)

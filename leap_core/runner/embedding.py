@@ -84,8 +84,12 @@ class EmbeddingRunner(ABC):
     @property
     @abstractmethod
     def pools(self) -> bool:
-        """Whether ``embed`` works without ``pooling``. False for models of late interaction, made for
-        ``embed_tokens``."""
+        """Whether ``embed`` works without ``pooling``."""
+
+    @property
+    @abstractmethod
+    def is_late(self) -> bool:
+        """Whether the model was made for late interaction: a vector for each token."""
 
     @abstractmethod
     def count_tokens(self, texts: Sequence[str], kind: EmbeddingKind | str = EmbeddingKind.DOCUMENT) -> list[int]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Iterator, Sequence
+import stat
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from html.parser import HTMLParser
@@ -50,25 +52,34 @@ def kind_of(path: Path) -> str | None:
     return KIND_OF.get(ending) or (NAMES.get(path.name.lower()) if not ending else None)
 
 
-def files_below(paths: Sequence[Path], patterns: Sequence[str] = ()) -> Iterator[Path]:
+def files_below(
+    paths: Sequence[Path],
+    patterns: Sequence[str] = (),
+    on_unreadable: Callable[[OSError], object] = lambda _error: None,
+) -> Iterator[Path]:
     """The files to index, in a fixed order: those named, and those below directories whose kind is known, without
-    hidden ones and what tools made. ``patterns``: only those whose path or name fits one (``*.md``, ``docs/*``)."""
+    hidden ones and what tools made. ``patterns``: only those whose path or name fits one (``*.md``, ``docs/*``).
+    ``on_unreadable`` hears of directories that cannot be listed."""
     for path in paths:
         if path.is_dir():
-            yield from (file for file in _walk(path) if _fits(file, path, patterns))
+            yield from (file for file in _walk(path, on_unreadable) if _fits(file, path, patterns))
         else:
             yield path
 
 
-def _walk(directory: Path) -> Iterator[Path]:
-    with os.scandir(directory) as scan:
-        entries = sorted(scan, key=lambda entry: entry.name)
+def _walk(directory: Path, on_unreadable: Callable[[OSError], object]) -> Iterator[Path]:
+    try:
+        with os.scandir(directory) as scan:
+            entries = sorted(scan, key=lambda entry: entry.name)
+    except OSError as error:
+        on_unreadable(error)
+        return
     for entry in entries:
         if entry.name.startswith("."):
             continue
         if entry.is_dir(follow_symlinks=False):
             if entry.name not in SKIPPED_DIRECTORIES:
-                yield from _walk(Path(entry.path))
+                yield from _walk(Path(entry.path), on_unreadable)
         elif entry.is_file() and kind_of(Path(entry.name)) is not None:
             yield Path(entry.path)
 
@@ -80,18 +91,26 @@ def _fits(file: Path, below: Path, patterns: Sequence[str]) -> bool:
 
 def read_document(path: Path) -> tuple[str, list[TextLine]]:
     """A file's kind and its lines. Raises UnreadableDocumentError, or OSError."""
-    if path.stat().st_size > LARGEST_FILE:
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):  # a pipe would be waited for
+        raise UnreadableDocumentError(f"{path} is no file")
+    if status.st_size > LARGEST_FILE:
         raise UnreadableDocumentError(f"{path} is larger than {LARGEST_FILE // 1024**2} MiB")
     kind = kind_of(path) or TEXT
     if kind == PDF:
         return kind, _pdf_pages(path)
     data = path.read_bytes()
-    if b"\0" in data[:8192] and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
+    if b"\0" in data and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise UnreadableDocumentError(f"{path} is not text")
     text = _decoded(data)
     if kind == HTML:
         return kind, _html_lines(text)
-    return kind, [TextLine(number, line) for number, line in enumerate(text.splitlines(), 1)]
+    return kind, [TextLine(number, line) for number, line in enumerate(_lines(text), 1)]
+
+
+def _lines(text: str) -> list[str]:
+    """As editors count them: a form feed, among others, ends no line."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
 
 
 def _decoded(data: bytes) -> str:
@@ -109,20 +128,24 @@ class _PlainText(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.lines: list[TextLine] = []
-        self._hidden = 0
+        self._hidden: list[str] = []
         self._words: list[str] = []
         self._number = 1
         self._heading = ""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._hidden += tag in HIDDEN_TAGS
+        if self._hidden == ["head"] and (tag == "body" or tag in BLOCK_TAGS):
+            self._hidden = []  # the end of the head need not be written
+        if tag in HIDDEN_TAGS:
+            self._hidden.append(tag)
         if tag in BLOCK_TAGS:
             self.end_line()
         if len(tag) == 2 and tag[0] == "h" and tag[1].isdigit():
             self._heading = "#" * int(tag[1]) + " "
 
     def handle_endtag(self, tag: str) -> None:
-        self._hidden -= tag in HIDDEN_TAGS and self._hidden > 0
+        if tag in self._hidden:
+            del self._hidden[self._hidden.index(tag) :]
         if tag in BLOCK_TAGS:
             self.end_line()
 
@@ -151,11 +174,13 @@ def _html_lines(text: str) -> list[TextLine]:
 def _pdf_pages(path: Path) -> list[TextLine]:
     try:
         from pypdf import PdfReader
-        from pypdf.errors import PyPdfError
     except ImportError:
         raise UnreadableDocumentError(f"{path}: PDF needs a library", hint="pip install leap-edge[pdf]") from None
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # what is wrong with a file is told once, here
     try:
         pages = [page.extract_text() for page in PdfReader(path).pages]
-    except (PyPdfError, ValueError, KeyError, TypeError, AttributeError, RecursionError, IndexError) as error:
-        raise UnreadableDocumentError(f"{path} cannot be read as PDF: {error}") from None
+    except OSError:
+        raise
+    except Exception as error:  # of damaged files it raises nearly anything
+        raise UnreadableDocumentError(f"{path} cannot be read as PDF: {error or type(error).__name__}") from None
     return [TextLine(number, line) for number, page in enumerate(pages, 1) for line in [*page.splitlines(), ""]]

@@ -37,6 +37,7 @@ MIGRATIONS = (
     CREATE INDEX chunks_without_vector ON chunks (id) WHERE vector IS NULL;
     CREATE VIRTUAL TABLE words USING fts5 (heading, text, tokenize = 'porter unicode61 remove_diacritics 2')
     """,
+    "CREATE INDEX chunks_by_digest ON chunks (digest) WHERE vector IS NOT NULL",
 )
 SETTINGS, FINGERPRINT, CHANGE = "settings", "fingerprint", "change"
 
@@ -148,8 +149,8 @@ class IndexFile:
         return {row["path"]: IndexedFile(**row) for row in self._rows("SELECT * FROM files ORDER BY id")}
 
     def put_file(self, file: IndexedFile, chunks: Sequence[tuple[Chunk, bytes]]) -> None:
-        """Add or replace a file with its chunks and their digests; a chunk that was there before keeps its vector.
-        ``file.id`` is not looked at."""
+        """Add or replace a file with its chunks and their digests; a chunk that was there before keeps its vector, also
+        one that stands in another file: it may have been moved. ``file.id`` is not looked at."""
         with self.changing():
             kept = self._forget(file.path)
             values = (file.path, file.kind, file.size, file.modified, file.digest)
@@ -157,7 +158,8 @@ class IndexFile:
             number = self._connection.execute(query, values).lastrowid
             for chunk, digest in chunks:
                 query = "INSERT INTO chunks (file, first, last, digest, vector) VALUES (?, ?, ?, ?, ?)"
-                row = (number, chunk.first, chunk.last, digest, kept.get(digest))
+                vector = kept.get(digest) or self._vector_of(digest)
+                row = (number, chunk.first, chunk.last, digest, vector)
                 id = self._connection.execute(query, row).lastrowid
                 query = "INSERT INTO words (rowid, heading, text) VALUES (?, ?, ?)"
                 self._connection.execute(query, (id, chunk.heading, chunk.text))
@@ -181,6 +183,11 @@ class IndexFile:
         self._connection.executemany("DELETE FROM words WHERE rowid = ?", [(row["id"],) for row in rows])
         self._connection.execute("DELETE FROM files WHERE path = ?", (path,))
         return {row["digest"]: row["vector"] for row in rows if row["vector"] is not None}
+
+    def _vector_of(self, digest: bytes) -> bytes | None:
+        query = "SELECT vector FROM chunks WHERE digest = ? AND vector IS NOT NULL LIMIT 1"
+        row = next(iter(self._rows(query, (digest,))), None)
+        return None if row is None else bytes(row["vector"])
 
     # -- vectors
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import LeapError, LeapGenerationError, LeapOptionsError
+from ..storage.atomic_files import text_of
 from ..storage.locks import Busy, locked
 from .chunking import count_words, cut
 from .documents import UnreadableDocumentError, files_below, read_document
@@ -67,7 +68,7 @@ def update_index(
         )
     stop = stop or threading.Event()
     missing = [each for each in settings.paths if not os.path.exists(each)]
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         with locked(path.with_suffix(".lock"), wait=False), IndexFile(path) as index:
             before = index.settings
@@ -99,7 +100,13 @@ def _update_files(
 ) -> Update:
     update = Update()
     indexed = index.files()
-    paths = list(dict.fromkeys(files_below([Path(each) for each in settings.paths], settings.patterns)))
+
+    def skip(error: OSError) -> None:
+        update.skipped[text_of(str(error.filename))] = str(error.strerror)
+
+    roots = [Path(each) for each in settings.paths]
+    update.skipped |= {text_of(str(root)): "it is not there any more" for root in roots if not root.exists()}
+    paths = list(dict.fromkeys(files_below(roots, settings.patterns, skip)))
     count, tokens = _counter(settings, runner)
     for number, path in enumerate(paths):
         if stop.is_set():
@@ -107,6 +114,8 @@ def _update_files(
         on_progress("reading", number, len(paths))
         before = indexed.get(str(path))
         try:
+            if text_of(str(path)) != str(path):
+                raise UnreadableDocumentError("its name is no text")
             status = path.stat()
             if before is not None and (before.size, before.modified) == (status.st_size, status.st_mtime_ns):
                 update.unchanged += 1
@@ -125,7 +134,8 @@ def _update_files(
         except FileNotFoundError:
             continue  # it is removed below
         except (UnreadableDocumentError, OSError) as error:
-            update.skipped[str(path)] = error.message if isinstance(error, LeapError) else str(error.strerror)
+            reason = error.message if isinstance(error, LeapError) else str(error.strerror)
+            update.skipped[text_of(str(path))] = reason
             if before is not None:
                 index.remove_file(str(path))
     on_progress("reading", len(paths), len(paths))

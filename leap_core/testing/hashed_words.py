@@ -45,6 +45,10 @@ class HashedWordsRunner(EmbeddingRunner):
     def pools(self) -> bool:
         return True
 
+    @property
+    def is_late(self) -> bool:
+        return False
+
     def count_tokens(self, texts: Sequence[str], kind: EmbeddingKind | str = EmbeddingKind.DOCUMENT) -> list[int]:
         return [2 + len(WORD.findall(text)) for text in texts]
 

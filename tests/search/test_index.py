@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-import random
 import sqlite3
-import subprocess
-import sys
 import threading
-import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -18,11 +15,14 @@ from leap_core.errors import LeapError, LeapOptionsError
 from leap_core.search.documents import read_document
 from leap_core.search.index_file import IndexFile, IndexSettings
 from leap_core.search.indexes import Indexes, IndexNotFoundError
+from leap_core.search.late_interaction import rank
 from leap_core.search.searching import Searcher
 from leap_core.search.updating import IndexBusyError, update_index
 from leap_core.search.vector_table import VectorTable, open_table, table_path
 from leap_core.storage.locks import locked
 from leap_core.testing.hashed_words import HashedWordsRunner
+
+from .torture import torture
 
 
 def found(path: Path, question: str, runner=None, **options) -> list[str]:
@@ -115,6 +115,53 @@ def test_files_can_be_chosen_by_patterns(update, index_path, runner) -> None:
 def test_a_reranker_orders_anew(update, index_path, runner) -> None:
     update()
     assert found(index_path, "handle head", runner, reranker=HashedWordsRunner(256))[0] == "hammer.txt"
+
+
+def test_a_moved_file_keeps_its_vectors(update, folder, runner, index_path) -> None:
+    update()
+    runner.calls.clear()
+    (folder / "fruit.md").rename(folder / "moved.md")
+    done = update()
+    assert (done.added, done.removed, done.embedded, runner.calls) == (1, 1, 0, [])
+    assert found(index_path, "yellow bananas", runner, mode="vectors")[0] == "moved.md"
+
+
+def test_odd_files_are_left_out_or_read(tmp_path, runner) -> None:
+    folder = tmp_path / "odd"
+    folder.mkdir()
+    os.mkfifo(folder / "pipe.txt")
+    (folder / "late.txt").write_bytes(b"x" * 9000 + b"\0")
+    (folder / "latin.txt").write_bytes("Grün".encode("latin-1"))
+    (folder / "lines.txt").write_text("one\ftwo\r\nthree\u2028four\n")
+    (folder / "Straße 你好.md").write_text("# Ünïcode\n\nwords")
+    (folder / "page.html").write_text("<title>t</title><head><meta a><body><p>body words</body>")
+    (folder / "broken").symlink_to(folder / "nowhere.txt")
+    (folder / "link.txt").symlink_to(folder / "latin.txt")
+    (folder / "loop").symlink_to(folder)
+    paths = [str(folder), str(folder / "pipe.txt")]
+    with suppress(OSError):  # systems whose names are text have no such file
+        Path(os.fsdecode(os.fsencode(str(folder)) + b"/\xff.txt")).write_text("no name")
+    done = update_index(tmp_path / "i.db", IndexSettings(tuple(paths)), runner)
+    reasons = {Path(path).name: reason for path, reason in done.skipped.items()}
+    assert reasons.pop("\\udcff.txt", "its name is no text") == "its name is no text"
+    assert set(reasons) == {"late.txt", "pipe.txt"} and "is no file" in reasons["pipe.txt"]
+    assert [line.text for line in read_document(folder / "lines.txt")[1]] == ["one\ftwo", "three\u2028four"]
+    assert [line.text for line in read_document(folder / "page.html")[1] if line.text] == ["t", "body words"]
+    assert set(found(tmp_path / "i.db", "Grün Ünïcode body words", runner)) >= {"latin.txt", "link.txt", "page.html"}
+    (tmp_path / "gone").mkdir()
+    settings = IndexSettings((str(folder), str(tmp_path / "gone")))
+    update_index(tmp_path / "i.db", settings, runner)
+    (tmp_path / "gone").rmdir()
+    assert "not there any more" in update_index(tmp_path / "i.db", settings, runner).skipped[str(tmp_path / "gone")]
+
+
+def test_a_model_that_makes_no_vectors_of_texts_is_refused(folder, index_path, runner, monkeypatch) -> None:
+    monkeypatch.setattr(HashedWordsRunner, "pools", False)
+    with pytest.raises(LeapOptionsError, match="makes no vectors of passages"):
+        update_index(index_path, IndexSettings((str(folder),)), runner)
+    assert not index_path.exists()
+    with pytest.raises(LeapOptionsError, match="orders nothing"):
+        rank(runner, "a", ["b"])
 
 
 def test_what_cannot_be_indexed_is_named(update, folder) -> None:
@@ -211,49 +258,5 @@ def _index_with(path: Path, rows) -> IndexFile:
     return index
 
 
-SCRIPT = """
-import sys, time
-from pathlib import Path
-from leap_core.search.index_file import IndexSettings
-from leap_core.search.updating import update_index
-from leap_core.testing.hashed_words import HashedWordsRunner
-class Slow(HashedWordsRunner):
-    def embed(self, texts, kind="document", **options):
-        print("texts", flush=True)
-        time.sleep(0.002)
-        return super().embed(texts, kind, **options)
-update_index(Path(sys.argv[1]), IndexSettings((sys.argv[2],), tokens=64, overlap=8), Slow())
-"""
-
-
-def content(path: Path) -> list[tuple]:
-    connection = sqlite3.connect(path)
-    query = """SELECT c.id, f.path, c.first, c.last, w.heading, w.text, c.vector
-               FROM chunks c JOIN files f ON f.id = c.file JOIN words w ON w.rowid = c.id ORDER BY c.id"""
-    rows = connection.execute(query).fetchall()
-    connection.close()
-    return rows
-
-
 def test_killed_at_any_moment_it_ends_as_if_undisturbed(tmp_path) -> None:
-    chance = random.Random(4)
-    pages = tmp_path / "pages"
-    pages.mkdir()
-    for number in range(300):
-        text = "\n\n".join(" ".join(f"w{chance.randrange(500)}" for _ in range(40)) for _ in range(6))
-        (pages / f"page-{number:03}.txt").write_text(text)
-    command = [sys.executable, "-c", SCRIPT]
-    done = subprocess.run([*command, str(tmp_path / "calm.db"), str(pages)], check=True, stdout=subprocess.PIPE)
-    calls = len(done.stdout.splitlines())
-    for _ in range(8):
-        with subprocess.Popen([*command, str(tmp_path / "killed.db"), str(pages)], stdout=subprocess.PIPE) as process:
-            assert process.stdout is not None
-            for _ in range(chance.randint(1, max(2, calls // 8))):
-                process.stdout.readline()
-            time.sleep(chance.uniform(0, 0.02))
-            process.kill()
-    done = subprocess.run([*command, str(tmp_path / "killed.db"), str(pages)], check=True, stdout=subprocess.PIPE)
-    assert done.stdout  # there was something left to do
-    calm = content(tmp_path / "calm.db")
-    assert len(calm) > 1000 and all(row[-1] is not None for row in calm)
-    assert content(tmp_path / "killed.db") == calm
+    assert torture(tmp_path, files=120, kills=6)["chunks"] > 500

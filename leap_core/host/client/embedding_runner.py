@@ -56,6 +56,10 @@ class RemoteEmbeddingRunner(EmbeddingRunner):
         return bool(self._about["pools"])
 
     @property
+    def is_late(self) -> bool:
+        return bool(self._about["is_late"])
+
+    @property
     def _about(self) -> JsonObject:
         about: JsonObject = self._model.description["embedding"]
         return about

@@ -360,6 +360,7 @@ def _of_embedder(runner: EmbeddingRunner) -> JsonObject:
         "dimensions": runner.dimensions,
         "most_tokens": runner.most_tokens,
         "pools": runner.pools,
+        "is_late": runner.is_late,
     }
 
 
