@@ -30,7 +30,7 @@ from .bell import ring
 
 BUSY_SECONDS = 5
 CONNECT_SECONDS = 5
-LISTEN_SECONDS = 15
+LISTEN_SECONDS, POSTGRES_LISTEN_SECONDS = 15, 60
 """How long one look into an empty queue of a server lasts; a message ends it at once."""
 MOST_RUN = 32
 """Messages of a kind that are run one by one; beyond that the rest is dropped, for all of them say the same."""
@@ -229,7 +229,7 @@ def _open(name: str, path: Path, url: str | None, *, check: bool) -> Huey:
             from huey import PostgresHuey
 
             settings |= {"create_tables": False, "connect_timeout": CONNECT_SECONDS, "application_name": "leap queue"}
-            return PostgresHuey(dsn=url, read_timeout=LISTEN_SECONDS, **settings)
+            return PostgresHuey(dsn=url, read_timeout=POSTGRES_LISTEN_SECONDS, **settings)
     except LeapUnavailableError:
         raise
     except Exception as error:

@@ -34,8 +34,8 @@ STUCK_SECONDS = 15
 have stopped."""
 MIGRATION_LOCK = 0x6C656170
 """The number of the advisory lock under which the schema is changed: "leap"."""
-SLOW_POLL_SECONDS = 1.0
-"""How long ``Changes`` trusts that it hears of everything."""
+KEEPALIVES = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+"""Of libpq: how a connection is noticed whose server vanished without a word."""
 
 
 class PostgresDatabase:
@@ -73,6 +73,7 @@ class PostgresDatabase:
                     "row_factory": psycopg.rows.dict_row,
                     "connect_timeout": CONNECT_SECONDS,
                     "application_name": "leap",
+                    **KEEPALIVES,
                 },
                 open=True,
             )
@@ -169,7 +170,7 @@ class PostgresDatabase:
 
     def _connect_alone(self) -> Any:
         return self._psycopg.connect(
-            self._url, autocommit=True, connect_timeout=CONNECT_SECONDS, application_name="leap listens"
+            self._url, autocommit=True, connect_timeout=CONNECT_SECONDS, application_name="leap listens", **KEEPALIVES
         )
 
     def _execute(self, sql: str, values: Values) -> Any:
@@ -226,8 +227,7 @@ class Notifications:
         self._connection: Any = None
 
     def wait(self, seconds: float) -> Sequence[str]:
-        """As ``Changes.wait``; it returns after a second at most, for a lost connection tells nothing."""
-        seconds = min(seconds, SLOW_POLL_SECONDS)
+        """As ``Changes.wait``. A lost connection tells nothing: callers look into the table now and then."""
         try:
             if self._connection is None:
                 self._connection = self._connect()

@@ -101,12 +101,13 @@ class TableReader:
 
     def waiting(self, worker: Claimant) -> tuple[frozenset[str], float | None]:
         """The kinds of which this worker could begin a job now, and in how many seconds the next one is due."""
-        values = self._claim_values(worker)
-        kinds = self.database.rows(f"SELECT DISTINCT kind FROM jobs WHERE {CLAIMABLE}", values)
-        next_one = self.database.rows(
-            "SELECT MIN(run_after)-leap_now() AS seconds FROM jobs WHERE state='queued' AND run_after>leap_now()"
+        rows = self.database.rows(
+            f"SELECT DISTINCT kind, CAST(NULL AS DOUBLE PRECISION) AS due FROM jobs WHERE {CLAIMABLE} UNION ALL "
+            "SELECT NULL, MIN(run_after)-leap_now() FROM jobs WHERE state='queued' AND run_after>leap_now()",
+            self._claim_values(worker),
         )
-        return frozenset(row["kind"] for row in kinds), next_one[0]["seconds"]
+        kinds = frozenset(row["kind"] for row in rows if row["kind"] is not None)
+        return kinds, next(row["due"] for row in rows if row["kind"] is None)
 
     def lacking(self, worker: Claimant) -> Sequence[tuple[str, str]]:
         """The models that this worker would need for jobs that wait: SHA-256, and where it may fetch it."""

@@ -238,12 +238,12 @@ class Table(TableReader):
             lost = f"(worker=:worker OR {lost})" if self.database.is_shared else "1=1"
         values = {"worker": worker or "", "error": given_up, "most": most_interruptions}
 
+        running = f"SELECT id FROM jobs WHERE state='running' AND owner IS NOT NULL AND {lost}"
+        if not self.database.rows(f"{running} LIMIT 1", values):
+            return []
+
         def recover() -> list[str]:
-            rows = self.database.rows(
-                f"SELECT id FROM jobs WHERE state='running' AND owner IS NOT NULL AND {lost} "
-                f"{self.database.skip_locked}",
-                values,
-            )
+            rows = self.database.rows(f"{running} {self.database.skip_locked}", values)
             ids = [str(row["id"]) for row in rows]
             for id in ids:
                 self.database.change(

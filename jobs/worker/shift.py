@@ -28,14 +28,16 @@ from .slots import Slots
 from .tasks import download
 
 STOP_SECONDS = 5.0
-LOCAL_SWEEP_SECONDS, SHARED_SWEEP_SECONDS = 1.0, 5.0
+LOCAL_SWEEP_SECONDS = 1.0
 """Between two looks into the table for what no message told."""
+SHARED_SWEEP_SECONDS = 5.0, 10.0
+"""The same on a server: a sixth of the lease, within these bounds."""
+HEAR_SECONDS = 10.0
+"""How long one wait for what a server tells lasts; a message ends it at once."""
 SHORTEST_SWEEP_SECONDS = 0.05
 BEAT_SWEEPS = 5
 """Sweeps of a file between two signs of life."""
-RECOVER_SWEEPS = 2
-"""Sweeps of a server between two looks for leases that have run out."""
-RARELY = 12
+RARELY = 6
 """Sweeps between two looks that are seldom needed."""
 FORGET_OUTPUT_SECONDS = 3600.0
 """Between two looks for output that was kept long enough."""
@@ -71,7 +73,9 @@ class Shift:
         self._has_work = True
         self._forget_due = float("-inf")
         self.draining = False
-        self.sweep_seconds = SHARED_SWEEP_SECONDS if self._shared else LOCAL_SWEEP_SECONDS
+        least, most = SHARED_SWEEP_SECONDS
+        shared_seconds = min(most, max(least, configuration.lease_seconds / 6))
+        self._longest_sweep = self.sweep_seconds = shared_seconds if self._shared else LOCAL_SWEEP_SECONDS
 
     @property
     def _claimant(self) -> Claimant:
@@ -119,20 +123,22 @@ class Shift:
         self._table.close()
         self._output.close()
 
+    def look_after_processes(self) -> None:
+        """Let go of models that no job asks for, and kill processes that hang. Called each second or so."""
+        self._processes.look_after()
+
     def sweep(self) -> bool:
         """Do what no message told of, and mend what got lost. True when there is work, or will be."""
         self._sweeps += 1
         rarely = self._sweeps % RARELY == 1
         self._forget_output()
-        self._processes.look_after()
         bound_log(self._configuration.worker_log)
         if (self._shared or self._sweeps % BEAT_SWEEPS == 1) and self._workers.beat(self._configuration.worker_id):
             self._drain()
         if self.draining:
             return not self._slots.is_idle
         if self._shared:
-            if self._sweeps % RECOVER_SWEEPS == 0:
-                self._table.recover(MOST_INTERRUPTIONS)
+            self._table.recover(MOST_INTERRUPTIONS)
             if rarely:
                 self._workers.forget_dead(FORGET_SECONDS)
                 self._see_models()
@@ -160,9 +166,9 @@ class Shift:
         kinds, seconds = self._table.waiting(self._claimant)
         self._wake(kinds)
         self._has_work = bool(kinds) or (not self._shared and self._table.unfinished() > 0)
-        longest = SHARED_SWEEP_SECONDS if self._shared else LOCAL_SWEEP_SECONDS
-        self._next_due = now + (math.inf if seconds is None else seconds)
-        self.sweep_seconds = max(SHORTEST_SWEEP_SECONDS, min(longest, longest if seconds is None else seconds))
+        due = math.inf if seconds is None else seconds
+        self._next_due = now + due
+        self.sweep_seconds = max(SHORTEST_SWEEP_SECONDS, min(self._longest_sweep, due))
         return self._has_work
 
     def _see_models(self) -> None:
@@ -203,14 +209,16 @@ class Shift:
         """Look for work when the server tells of some: the queue's message may have gone to another worker."""
         changes = self._table.database.listen()
         while not self._ending.is_set():
-            for message in changes.wait(1.0):
+            for message in changes.wait(HEAR_SECONDS):
                 if self._ending.is_set():
                     break
-                with suppress(Exception):
+                try:
                     if message == "queued":
-                        self._wake(self._table.waiting(self._claimant)[0])
+                        self._look_for_work()
                     elif message == "drain" and self._workers.beat(self._configuration.worker_id):
                         self._drain()
+                except Exception as error:  # a server that went away: the sweep looks again
+                    log(f"looking for work: {type(error).__name__}: {error}")
         changes.close()
 
     def _wake(self, kinds: frozenset[str]) -> None:

@@ -29,7 +29,7 @@ from ..table.table import Table
 from .log import log
 from .shift import Shift
 
-LOOK_SECONDS = 0.5
+LOOK_SECONDS, SHARED_LOOK_SECONDS = 0.5, 1.0
 LOCK_SECONDS = 1.0
 """How long to try for the lock: a process that looks whether a worker runs holds it for a moment."""
 
@@ -106,7 +106,8 @@ class Worker:
         identity = None if table is None else os.stat(table).st_ino
         idle_since = time.monotonic()
         swept = float("-inf")
-        while not self.stop.wait(min(LOOK_SECONDS, shift.sweep_seconds)):
+        look_seconds = LOOK_SECONDS if table is not None else SHARED_LOOK_SECONDS
+        while not self.stop.wait(min(look_seconds, shift.sweep_seconds)):
             try:
                 if table is not None and os.stat(table).st_ino != identity:
                     return
@@ -116,6 +117,7 @@ class Worker:
                     return
             except OSError as error:
                 log(f"{self.configuration.worker_state}: {error.strerror}")
+            shift.look_after_processes()
             now = time.monotonic()
             if now - swept < shift.sweep_seconds:
                 continue
