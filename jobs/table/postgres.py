@@ -7,6 +7,7 @@ statement is repeated: each says which state it starts from, so a second time do
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import time
@@ -23,7 +24,7 @@ T = TypeVar("T")
 
 NAMED = re.compile(r"(?<!:):([a-z_][a-z_0-9]*)")
 MOST_CONNECTIONS = 4
-CONNECT_SECONDS = 10
+CONNECT_SECONDS, LEAST_CONNECT_SECONDS = 10, 2
 RETRY_SECONDS = 30.0
 """How long a statement is repeated while the server cannot be reached, such as during its restart."""
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 1.0
@@ -184,7 +185,7 @@ class PostgresDatabase:
         if current is not None:
             yield current
             return
-        with self._pool.connection() as connection:
+        with self._pool.connection(timeout=min(CONNECT_SECONDS, self._patience)) as connection:
             self._local.connection = connection
             try:
                 yield connection
@@ -203,7 +204,7 @@ class PostgresDatabase:
                 raise self._unusable(error) from None
             except self._lost as error:
                 if time.monotonic() + pause > deadline or _is_refusal(error):
-                    raise self._unusable(error) from None
+                    raise self._unusable(self._reason(error)) from None
                 time.sleep(pause)
                 pause = min(LONGEST_PAUSE_SECONDS, pause * 2)
             except self._psycopg.errors.DeadlockDetected:
@@ -212,6 +213,16 @@ class PostgresDatabase:
                 if isinstance(error, (self._psycopg.errors.InsufficientPrivilege, self._psycopg.DataError)):
                     raise self._unusable(error) from None
                 raise
+
+    def _reason(self, error: Exception) -> Exception:
+        """Why there is no connection: a pool only says that it has waited."""
+        reason = error
+        if isinstance(error, self._lost[-1]):
+            try:
+                self._psycopg.connect(self._url, connect_timeout=LEAST_CONNECT_SECONDS).close()
+            except self._psycopg.Error as found:
+                reason = LeapError(str(found))
+        return reason
 
     def _unusable(self, error: Exception) -> LeapUnavailableError:
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
@@ -251,6 +262,13 @@ def without_password(url: str) -> str:
     return re.sub(r"(?<=//)([^/@:]*)(:[^@]*)?@", r"\1@", url.partition("?")[0])
 
 
+def without_secrets(url: str) -> str:
+    """The URL with its parameters, and without passwords: what may be written down."""
+    parameters = [each for each in url.partition("?")[2].split("&") if each]
+    kept = [each for each in parameters if each.partition("=")[0] not in ("password", "sslpassword")]
+    return without_password(url) + ("?" + "&".join(kept) if kept else "")
+
+
 def redacted(text: str) -> str:
     """A message of libpq or of a driver without any password that a URL in it holds."""
     text = re.sub(r"(\w+://[^\s:/@]*):[^\s@]*@", r"\1:***@", text)
@@ -279,4 +297,5 @@ def _packages() -> tuple[Any, Any]:
         raise LeapUnavailableError(
             f"jobs on PostgreSQL need psycopg: {error}", hint="pip install 'leap-edge[postgres]'"
         ) from None
+    logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())  # else it writes to standard error
     return psycopg, psycopg_pool

@@ -54,10 +54,12 @@ def worker(
     if sum((foreground, stop, drain, only_status, print_unit is not None)) > 1:
         raise click.UsageError("--foreground, --end, --drain, --status and --print-unit exclude each other")
     if print_unit is not None:
+        from jobs.configuration import JobsConfiguration
         from jobs.keeper.service_files import unit_file
         from leap_core.storage.directories import absolute_home
 
-        output.text(unit_file(print_unit, absolute_home(env.variables), name))
+        jobs_url = JobsConfiguration.from_environment(env.variables).jobs_url
+        output.text(unit_file(print_unit, absolute_home(env.variables), name, jobs_url))
         return
     configuration = _configuration(env, name)
     if foreground:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ..display.jobs import EventPrinter, done, exit_code_of_job, table_row
+from ..display.jobs import EventPrinter, doing, exit_code_of_job, table_row
 from ..exit_codes import ExitCode
 from ..framework.aliases import renamed_option
 from ..framework.click_classes import leap_group
@@ -101,7 +101,7 @@ def status(env: Environment, /, ids: tuple[str, ...], watch: bool, format: str) 
                 if output.format is Format.JSONL:
                     output.event(job.to_json())
                 elif not job.state.is_final:
-                    output.progress(f"{job.id} {job.kind} {job.state.value} {done(job) or ''}")
+                    output.progress(doing(job))
             ended.append(job)
             if output.format in (Format.TEXT, Format.QUIET):
                 _show(output, [job], jobs)
@@ -358,8 +358,7 @@ def _wait_with_progress(jobs: JobsClient, id: str, deadline: float | None, outpu
         except TimeoutError:
             if left <= PROGRESS_SECONDS:
                 raise
-        job = jobs.get(id)
-        output.progress(" ".join(filter(None, [job.id, job.kind, job.state.value, done(job)])))
+        output.progress(doing(jobs.get(id)))
 
 
 def _print_answer(jobs: JobsClient, job: Job, output: Output, *, titled: bool) -> None:

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ..exit_codes import ExitCode
+from ..framework.durations import in_words
 from ..framework.error_boundary import EXIT_CODES
 from ..framework.output import Format, Output
 from ..framework.sizes import in_bytes
@@ -37,6 +38,7 @@ def table_row(job: Job) -> dict[str, Any]:
         "what": job.label,
         "state": "stopping" if job.cancel_requested and job.state.value == "running" else job.state.value,
         "done": done(job),
+        "left": time_left(job),
         "attempt": job.attempt if job.attempt > 1 else None,
         "submitted": _clock(job.created),
         "started": _clock(job.started),
@@ -55,6 +57,18 @@ def done(job: Job) -> str | None:
     if unit == "bytes":
         return f"{job.percent or 0:.0f} % of {in_bytes(total or count)}"
     return f"{count} of {total} {unit}" if total is not None else f"{count} {unit}"
+
+
+def time_left(job: Job) -> str | None:
+    """Until the end of a batch that runs, as far as can be told."""
+    seconds = (job.progress or {}).get("eta")
+    return None if seconds is None or job.state.value != "running" else in_words(float(seconds))
+
+
+def doing(job: Job) -> str:
+    """One line on how a job is."""
+    left = time_left(job)
+    return " ".join(filter(None, [job.id, job.kind, job.state.value, done(job), left and f"({left} left)"]))
 
 
 def _clock(moment: float | None) -> str | None:

@@ -1,0 +1,83 @@
+"""The password of a server is written nowhere: not in messages, logs, command lines, rows or unit files."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobs.keeper.service_files import unit_file
+from jobs.table.job import NewJob, State
+from jobs.table.postgres import without_secrets
+from jobs.table.table import Table
+from leap_cli.display.jobs import doing
+from leap_core.builtin import model_path
+from leap_core.options import GenerationOptions
+
+from . import processes
+from .machines import Machine
+
+SECRET, PROMPT = "geheim", "parrots of Peru"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.skipif(not model_path().is_file(), reason="the built-in model has not been trained yet")
+def test_a_password_and_a_prompt_are_written_where_they_belong_only(own_postgres, tmp_path, leap):
+    url = own_postgres.get_uri().replace("postgres:@", f"postgres:{SECRET}@")
+    assert SECRET in url
+    machine = Machine(tmp_path / "machine", url)
+    leap.variables.update(LEAP_JOBS_URL=url, LEAP_HOME=str(machine.home))
+    told: list[str] = []
+
+    def run(*arguments: str) -> str:
+        done = leap(*arguments)
+        told.extend((done.stdout, done.stderr))
+        return done.stdout
+
+    try:
+        machine.start()
+        with machine.client() as jobs:
+            id = jobs.generate(PROMPT, options=GenerationOptions(max_tokens=2))
+            assert jobs.wait(id, 60).state is State.SUCCEEDED
+            rows = [str(jobs.table.database.rows(f"SELECT * FROM {name}")) for name in ("jobs", "workers", "events")]
+        told += processes.of_home(machine.home).values()
+        in_json = ["config", "get", "jobs_url", "--format", "json"]  # as text it is the value itself
+        for arguments in (["doctor"], ["config", "list"], in_json, ["jobs", "workers"]):
+            run(*arguments)
+        assert f"LEAP_JOBS_URL={without_secrets(url)}" in run("jobs", "worker", "--print-unit")
+        run("jobs", "worker", "--print-unit", "launchd")
+        own_postgres.stop()
+        time.sleep(2.0)  # the worker notices, and says so
+        run("doctor")
+    finally:
+        own_postgres.start()
+        machine.stop()
+    logs = [path.read_text() for path in (machine.home / "logs").iterdir()]
+    assert any(logs) and not [text for text in (*told, *rows, *logs) if SECRET in text]
+    assert not [text for text in logs if PROMPT in text], "prompts stay in the database"
+    shutil.rmtree(machine.home)
+
+
+def test_addresses_keep_what_is_no_secret():
+    address = "postgresql://me:a@db/jobs?sslmode=verify-full&password=b&sslrootcert=/ca.pem&sslpassword=c"
+    assert without_secrets(address) == "postgresql://me@db/jobs?sslmode=verify-full&sslrootcert=/ca.pem"
+    assert without_secrets("postgresql://db/jobs") == "postgresql://db/jobs"
+    unit = unit_file("systemd", None, "second", address)
+    assert "sslmode=verify-full" in unit and "EnvironmentFile=" in unit and "me:" not in unit
+    assert "EnvironmentFile" not in unit_file("systemd", None)
+    assert "<string>postgresql://db/jobs</string>" in unit_file("launchd", "/h", None, "postgresql://db/jobs")
+
+
+def test_what_is_left_of_a_batch_is_told(tmp_path: Path):
+    with Table(tmp_path / "jobs.db") as table:
+        (id,) = table.add([NewJob("batch", {"label": "x"})])
+        job = table.get(id)
+    assert job is not None
+    progress = {"done": 30, "total": 120, "unit": "lines", "eta": 90.0}
+    running = replace(job, state=State.RUNNING, progress=progress)
+    assert doing(running) == f"{id} batch running 30 of 120 lines (1m 30s left)"
+    assert doing(job) == f"{id} batch queued"
