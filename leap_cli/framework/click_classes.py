@@ -91,6 +91,9 @@ class LeapCommand(click.Command):
 
                 Output(ctx.ensure_object(Environment)).warning(warning)
             return rest
+        except (click.BadOptionUsage, click.NoSuchOption) as error:
+            error.ctx = error.ctx or ctx  # click's parser does not always say whose option it is
+            raise
         except click.BadParameter as error:
             name = str(error.param.name) if error.param is not None else ""
             if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT_MAP:

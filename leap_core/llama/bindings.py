@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
@@ -15,6 +16,12 @@ from types import ModuleType
 from typing import Any
 
 PACKAGE = "llama_cpp"
+_settings: list[Callable[[], object]] = []
+
+
+def keep(setting: Callable[[], object]) -> None:
+    """Make a setting of llama.cpp's again whenever the package is imported whole: it makes its own, as of the log."""
+    _settings.append(setting)
 
 
 def bindings(name: str) -> Any:
@@ -44,6 +51,8 @@ class _Package(ModuleType):
                 assert self.__spec__ is not None and self.__spec__.loader is not None
                 try:
                     self.__spec__.loader.exec_module(self)
+                    for setting in _settings:
+                        setting()
                 except BaseException:
                     self._begun = False
                     raise

@@ -9,11 +9,12 @@ import re
 import sys
 import threading
 from collections import deque
+from functools import partial
 from typing import Any
 
 from ..models.trial.fingerprint import engine_version
 from .amx import decline_amx
-from .bindings import bindings
+from .bindings import bindings, keep
 
 LAST_LINES = 40
 LONGEST_REASON = 500
@@ -71,7 +72,9 @@ def library() -> Any:
             set_variables()
             llama_cpp = bindings("llama_cpp")
             _log_callback = llama_cpp.llama_log_callback(_receive_log)
-            llama_cpp.llama_log_set(_log_callback, ctypes.c_void_p(0))
+            set_log = partial(llama_cpp.llama_log_set, _log_callback, ctypes.c_void_p(0))
+            set_log()
+            keep(set_log)
             atexit.register(_keep_log_out_of_python)
             decline_amx(llama_cpp._lib)
             llama_cpp.llama_backend_init()
