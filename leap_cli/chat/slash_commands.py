@@ -16,6 +16,7 @@ import click
 from leap_core.messages import ChatMessageRole
 
 from ..answers.show import describe
+from ..framework.help_text import WIDEST, HelpFormatter
 from ..framework.output import one_line
 from ..input.prompt import read_system
 from ..options.tools import choose_tools
@@ -55,10 +56,13 @@ def show_help(talk: TypedConversation, name: str) -> None:
             raise click.UsageError(f"there is no command /{command_name}; /help lists them")
         chosen = [BY_NAME[command_name]]
     rows = [(f"/{command.name} {command.takes}".rstrip(), command.meaning) for command in chosen]
-    width = max(len(usage) for usage, _ in rows)
-    talk.output.text("".join(f"{usage:<{width}}  {meaning}\n" for usage, meaning in rows))
+    formatter = HelpFormatter(width=talk.output.columns or WIDEST)
+    formatter.write_dl(rows)
     if not name:
-        talk.output.text(KEYS)
+        formatter.write_paragraph()
+        for line in KEYS:
+            formatter.write_text(line)
+    talk.output.text(formatter.getvalue())
 
 
 def change_system(talk: TypedConversation, text: str) -> None:
@@ -209,8 +213,8 @@ COMMANDS = (
 BY_NAME = {command.name: command for command in COMMANDS} | {
     alias: command for alias in ("exit", "bye") for command in COMMANDS if command.name == "quit"
 }
-KEYS = """
-Enter sends; Alt-Enter, or a backslash at the line's end, begins a new line.
-Ctrl-X Ctrl-E opens what is typed in $VISUAL or $EDITOR.
-Ctrl-C stops an answer, or clears the line; Ctrl-D leaves; TAB completes.
-"""
+KEYS = (
+    "Enter sends; Alt-Enter, or a backslash at the line's end, begins a new line.",
+    "Ctrl-X Ctrl-E opens what is typed in $VISUAL or $EDITOR.",
+    "Ctrl-C stops an answer, or clears the line; Ctrl-D leaves; TAB completes.",
+)

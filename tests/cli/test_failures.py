@@ -141,3 +141,8 @@ def test_nobody_to_tell_is_no_second_error(leap):
     env = leap.environment(b"", terminal=False, stdin_terminal=False)
     env.stderr = FailingOutput(OSError(errno.ENOSPC, "No space left on device"))
     assert main(["frobnicate"], env) == 2
+
+
+def test_an_option_without_its_value_names_the_command(leap):
+    done = leap("batch", "-", "--errors")
+    assert done.code == 2 and "leap batch --help lists what can be given" in done.stderr

@@ -325,3 +325,10 @@ def test_the_json_is_openai_s(leap, talk):
         {"role": "user", "content": "one"},
         {"role": "assistant", "content": "a"},
     ]
+
+
+def test_the_list_of_commands_fits_a_narrow_terminal(leap, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    leap.script("a")
+    done = leap("chat", "-m", "some", stdin="/help\n/quit\n", terminal=True, stdin_terminal=True)
+    assert "/attach [FILE|none]\n    Send a text" in done.stdout and max(map(len, done.stdout.splitlines())) <= 40

@@ -45,7 +45,8 @@ def test_a_package_that_is_there_already_stays() -> None:
 def test_the_log_stays_silent_when_the_package_comes_later() -> None:
     code = (
         "from leap_core import Leap; from leap_core.builtin import model_path; "
-        "from leap_core.llama.library import library; library(); import llama_cpp; llama_cpp.Llama; r = Leap.load(str(model_path()), host='never'); "
+        "from leap_core.llama.library import library; library(); "
+        "import llama_cpp; llama_cpp.Llama; r = Leap.load(str(model_path()), host='never'); "
         "list(r.create_conversation().generate_response('hi')); r.unload()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
