@@ -1,0 +1,114 @@
+"""What revision b2e8342 left on the disk is used, or passed over without harm: its prompt cache and its host's state.
+
+The files are written here as that revision wrote them (its ``llama/snapshots.py`` and ``host/files.py``). Its jobs,
+sessions and journals are in the tests of those.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+from array import array
+from collections.abc import Iterator
+from hashlib import blake2b
+from pathlib import Path
+
+import pytest
+
+from leap_core.background.process_identity import start_time
+from leap_core.engine.snapshots import SnapshotStore
+from leap_core.errors import LeapUnavailableError
+from leap_core.host.client.connection import ModelHost
+from leap_core.host.client.lookup import end_host
+from leap_core.opening import HostUse, open_runner
+from leap_core.options import CacheOptions
+from leap_core.testing import ScriptedModelRunner
+
+SCOPE = bytes(range(16))
+KEYS = [7, 300, 5, -2] * 8
+STATE = os.urandom(3000)
+
+
+def write_snapshot(directory: Path) -> Path:
+    name = blake2b(SCOPE + array("q", KEYS).tobytes(), digest_size=16).digest()
+    body = struct.pack("<16s16sI", SCOPE, name, len(KEYS)) + STATE
+    path = directory / SCOPE.hex() / f"{name.hex()}.snapshot"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"leap snapshot 1\n" + blake2b(body, digest_size=32).digest() + body)
+    return path
+
+
+def test_a_snapshot_is_restored(tmp_path: Path):
+    write_snapshot(tmp_path)
+    store = SnapshotStore(CacheOptions.on_disk(tmp_path), SCOPE)
+    assert store.has_on_disk(KEYS)
+    assert list(store.find([*KEYS, 1, 2], [len(KEYS)], above=0)) == [(len(KEYS), STATE)]
+    assert list(store.find([*KEYS, 1, 2], [len(KEYS)], b"an adapter's 16 b", above=0)) == []
+    store.close()
+
+
+def test_a_snapshot_that_was_cut_is_a_miss_and_goes(tmp_path: Path):
+    path = write_snapshot(tmp_path)
+    path.write_bytes(path.read_bytes()[:-1])
+    store = SnapshotStore(CacheOptions.on_disk(tmp_path), SCOPE)
+    assert list(store.find(KEYS, [len(KEYS)], above=0)) == [] and not path.exists()
+    store.close()
+
+
+def write_host_files(run: Path, pid: int) -> None:
+    run.mkdir(mode=0o700, parents=True, exist_ok=True)
+    state = {"pid": pid, "process_started": start_time(pid), "port": 9, "instance": "x" * 22, "protocol": 1}
+    for name, text in (("host.token", "t" * 43), ("host.json", json.dumps(state))):
+        (run / name).write_text(text)
+        (run / name).chmod(0o600)
+
+
+def test_the_state_of_a_host_that_is_gone_is_removed(leap_home: Path):
+    run = leap_home / "run"
+    write_host_files(run, os.getpid())
+    (run / "host.alive").touch()
+    assert ModelHost.running() is None
+    assert not (run / "host.json").exists() and not (run / "host.token").exists()
+
+
+HOST = """
+import sys
+from pathlib import Path
+from leap_core.storage.locks import locked
+with locked(Path(sys.argv[1])):
+    print("alive", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def old_host(leap_home: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that holds the lock of a host with the protocol of that revision."""
+    run = leap_home / "run"
+    run.mkdir(mode=0o700, parents=True)
+    command = [sys.executable, "-c", HOST, str(run / "host.alive")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "alive\n"
+        write_host_files(run, process.pid)
+        yield process
+        process.kill()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="ends a process by signals")
+def test_a_host_that_still_runs_is_passed_over_and_can_be_ended(leap_home: Path, old_host: subprocess.Popen[str]):
+    with pytest.raises(LeapUnavailableError, match="another version of leap") as caught:
+        open_runner("builtin", host=HostUse.DEMAND)
+    assert caught.value.hint == "`leap unload --all` ends it"
+    warnings: list[str] = []
+    here = ScriptedModelRunner([])
+    assert open_runner("builtin", on_warning=warnings.append, load=lambda *_: here) is here
+    assert len(warnings) == 1 and "another version of leap" in warnings[0] and old_host.poll() is None
+
+    ending = end_host()
+    assert ending.models == () and "another version of leap" in str(ending.forced_because)
+    assert old_host.wait(60) in (-signal.SIGTERM, -signal.SIGKILL)
+    assert not (leap_home / "run" / "host.json").exists() and ModelHost.running() is None
