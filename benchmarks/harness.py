@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import statistics
 import string
@@ -14,7 +15,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,8 @@ class Row:
     right_name: str
     right: float
     target: str
+    load: float = field(default_factory=lambda: os.getloadavg()[0])
+    """Of the machine, over the minute before both sides were measured to their end."""
 
     @property
     def ratio(self) -> float:
@@ -128,10 +131,10 @@ class Row:
 
 def report(title: str, rows: Sequence[Row]) -> None:
     """Print a Markdown table."""
-    print(f"\n{title}\n\n| claim | one side | other side | ratio | target |\n|---|---|---|---|---|")
+    print(f"\n{title}\n\n| claim | one side | other side | ratio | target | load |\n|---|---|---|---|---|---|")
     for row in rows:
         sides = f"{row.left_name}: {row.left:.4g} | {row.right_name}: {row.right:.4g}"
-        print(f"| {row.claim} | {sides} | {row.ratio:.3f} | {row.target} |", flush=True)
+        print(f"| {row.claim} | {sides} | {row.ratio:.3f} | {row.target} | {row.load:.1f} |", flush=True)
 
 
 def llama_bench(directory: Path, model: Path, *flags: str) -> list[dict[str, Any]]:

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 NO_KV_SLOT, ABORTED = 1, 2
+QUANTIZED = {"q4_0", "q8_0"}
+TYPES_HINT = (
+    "quantized values need flash attention, quantized keys a head whose width 32 divides; kv_type_k and kv_type_v f16 "
+    "always work"
+)
 GGML_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q8_0": 8, "bf16": 30}
 
 
@@ -61,7 +66,7 @@ class LlamaContext:
             reason = last_errors() or "no reason given"
             raise LeapModelLoadingError(
                 f"llama.cpp cannot make a context of {cells} tokens for {model.path.name}: {reason}",
-                hint="try a smaller context size or fewer slots",
+                hint=TYPES_HINT if {kv_type_k, kv_type_v} & QUANTIZED else "try a smaller context size or fewer slots",
             )
         self.cells = int(lib.llama_n_ctx(self.pointer))
         self._memory = lib.llama_get_memory(self.pointer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import openai
 import pytest
@@ -57,5 +58,18 @@ def test_a_served_model_and_its_adapters(program, start, files):
         plain, adapted = said("m"), said("m+poet")
         assert plain != adapted and said("m") == plain and said("m+poet") == adapted
         assert [model.id for model in client.models.list()] == ["m", "m+poet"]
+        body = {"model": "m+poet", "messages": [{"role": "user", "content": "hello"}], "temperature": 0}
+        line = {"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": {**body, "max_tokens": 10}}
+        file = client.files.create(file=("in.jsonl", json.dumps(line).encode() + b"\n"), purpose="batch")
+        batch = client.batches.create(input_file_id=file.id, endpoint=line["url"], completion_window="24h")
+        deadline = time.monotonic() + 100
+        while batch.status not in ("completed", "failed", "cancelled", "expired"):
+            assert time.monotonic() < deadline, batch
+            time.sleep(0.1)
+            batch = client.batches.retrieve(batch.id)
+        assert batch.status == "completed", batch
+        answer = json.loads(client.files.content(batch.output_file_id).text)["response"]["body"]
+        assert answer["choices"][0]["message"]["content"] == adapted
+    program("jobs", "worker", "--stop")
     wrong = program("load", "m.gguf", "--kv-type-k", "q8_0", "--lora", "none.gguf")
     assert wrong.returncode != 0 and "there is no adapter" in wrong.stderr

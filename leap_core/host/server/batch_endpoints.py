@@ -178,7 +178,8 @@ class BatchEndpoints:
             check_name(named)  # the other lines name the same, or the batch is refused
         else:
             model = self._models.to_answer(None if len(self._models) == 1 else body.get("model"))
-            settings, cwd = _answered_by(model, settings), model.load_request.cwd or cwd
+            name = body.get("model") or object_at(line.get("body", {}), "body").get("model")
+            settings, cwd = _answered_by(model, name, settings), model.load_request.cwd or cwd
         try:
             record["job"] = await asyncio.to_thread(self._queue.submit, settings, cwd)
         except LeapSerializationError as error:
@@ -235,11 +236,15 @@ class BatchEndpoints:
             return BatchState("queued")
 
 
-def _answered_by(model: LoadedModel, settings: BatchSettings) -> BatchSettings:
-    """The settings with a model as the server holds it."""
+def _answered_by(model: LoadedModel, name: object, settings: BatchSettings) -> BatchSettings:
+    """The settings with a model as the server holds it, and with the adapters behind its ``name``."""
     serving = model.load_request
-    names = ("context_size", "cpu_threads", "n_gpu_layers")
+    names = ("context_size", "cpu_threads", "n_gpu_layers", "chat_template")
     loading = {name: value for name in names if (value := getattr(serving, name)) is not None}
+    loading |= serving.details or {}
+    adapters = model.named_adapters(name if isinstance(name, str) else None)
+    if adapters is not None:
+        loading["adapters"] = [adapter.to_json() for adapter in adapters]
     return replace(settings, model=serving.reference, loading=loading, concurrency=model.options.slots)
 
 

@@ -46,9 +46,9 @@ class LoadedModel:
         self.name = name
         self.local = local
         self.load_request = load_request
-        self.version = _version_of(local.path)
         self.references: set[str] = set()
         self.options = load_request.options()
+        self.version = self._version()
         self.queue = DEFAULT_QUEUE if load_request.queue is None else load_request.queue
         self.keep_alive = DEFAULT_KEEP_ALIVE if load_request.keep_alive is None else load_request.keep_alive
         self.runner: Runner | None = None
@@ -77,7 +77,7 @@ class LoadedModel:
 
     def differs(self, load_request: LoadRequest) -> str | None:
         """In what this model is not as wished, if in anything."""
-        if _version_of(self.local.path) != self.version:
+        if self._version() != self.version:
             return "an older version of its file"
         context = _size_of_context(self.runner) if self.runner else self.options.context_size
         if load_request.context_size is not None and context is not None and load_request.context_size != context:
@@ -93,6 +93,10 @@ class LoadedModel:
             if getattr(wished, name) != getattr(self.options, name):
                 return f"another {name}" if name != "adapters" else "other adapters"
         return None
+
+    def _version(self) -> list[object]:
+        adapters = self.options.adapters or self.local.adapters
+        return [_version_of(path) for path in (self.local.path, *(adapter.path for adapter in adapters))]
 
     @property
     def adapters(self) -> dict[str, LoraAdapter]:
