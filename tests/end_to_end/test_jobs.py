@@ -180,7 +180,7 @@ def test_work_outlives_the_terminal_and_everybody_in_it(start, program, long_bat
 
 @pytest.fixture
 def hub(variables, tmp_path) -> Iterator[FakeHub]:
-    with FakeHub(bytes_per_second=1_500_000) as hub:
+    with FakeHub(bytes_per_second=400_000) as hub:
         variables |= {"HF_HOME": str(tmp_path / "hf"), **hub.environment}
         yield hub
 
@@ -192,11 +192,13 @@ def test_a_download_survives_its_worker_and_its_cancellation(program, submit, hu
     until(lambda: (status(program, id)["progress"] or {}).get("done", 0) > 1_000_000)
     os.kill(processes.named(leap_home, "jobs.worker")[0], signal.SIGKILL)
     until(lambda: not processes.of_home(leap_home))
+    hub.bytes_per_second = 100_000
     program("jobs", "worker")
     until(lambda: status(program, id)["attempt"] == 2 and (status(program, id)["progress"] or {}).get("done", 0))
     assert program("jobs", "cancel", id).returncode == 0
     shown = status(program, id)
     assert shown["state"] == "cancelled" and not (leap_home / "models" / "LFM2-350M-Q4_K_M" / FILE).exists()
+    hub.bytes_per_second = None
     assert program("jobs", "retry", id).returncode == 0 and program("jobs", "wait", id).returncode == 0
     path = status(program, id)["result"]["path"]
     assert Path(path).read_bytes() == data
