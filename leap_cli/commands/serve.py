@@ -12,7 +12,7 @@ from ..framework.output import Output
 from ..options.host_loading import host_loading
 from ..options.loading import BUILTIN, default_model, telling_the_default
 from ..options.loading_details import loading_details
-from ..options.value_types import ModelName
+from ..options.value_types import GpuLayers, ModelName
 
 
 @leap_command("serve")
@@ -52,7 +52,7 @@ from ..options.value_types import ModelName
 )
 @click.option("--threads", "cpu_threads", type=int, metavar="N", help="Compute with this many CPU threads.")
 @click.option(
-    "--gpu-layers", "n_gpu_layers", type=int, metavar="N", help="Compute this many layers on a GPU; -1 is all."
+    "--gpu-layers", "n_gpu_layers", type=GpuLayers(), metavar="N", help="Compute this many layers on a GPU, or auto."
 )
 @loading_details
 @click.option("--slots", type=click.IntRange(1, 256), metavar="N", help="Make this many answers at once; 8 by default.")

@@ -86,7 +86,7 @@ def command(
     model: str | None,
     context_size: int | None,
     cpu_threads: int | None,
-    n_gpu_layers: int,
+    n_gpu_layers: int | str,
     verbose: bool,
     format: str,
     target: str | None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..framework.environment import Environment
+from .loading import note_missing_gpu
 from .loading_details import has_prompt_cache, loading_fields, prompt_cache
 
 
@@ -13,7 +14,8 @@ def host_loading(env: Environment, wish: dict[str, Any]) -> dict[str, Any]:
     LeapOptionsError for a value out of its range, before a host is started."""
     from leap_core.options import ModelLoadingOptions
 
-    request = {name: value for name, value in wish.items() if value is not None}
+    note_missing_gpu(env, wish.get("n_gpu_layers"))
+    request = {name: value for name, value in wish.items() if value not in (None, "auto")}
     fields = loading_fields(env)
     options = ModelLoadingOptions(**{k: v for k, v in request.items() if k != "queue"}, **fields)
     if options.chat_template is not None:

@@ -16,7 +16,7 @@ from ..framework.environment import Environment
 from ..framework.output import Output
 from .background import refuse_typed
 from .loading_details import has_prompt_cache, loading_details, loading_fields, prompt_cache
-from .value_types import ModelName
+from .value_types import GpuLayers, ModelName
 
 if TYPE_CHECKING:
     from leap_core.opening import HostUse
@@ -63,10 +63,10 @@ _OPTIONS = (
     click.option(
         "--gpu-layers",
         "n_gpu_layers",
-        type=int,
-        default=0,
+        type=GpuLayers(),
+        default="auto",
         metavar="N",
-        help="Compute this many layers on a GPU; -1 is all.",
+        help="Compute this many layers on a GPU; -1 is all, auto (default) as many as fit.",
     ),
     host_flag,
     click.option("--verbose", is_flag=True, help="Show llama.cpp's log on stderr."),
@@ -112,6 +112,7 @@ def warm_or_load(env: Environment, reference: str, options: ModelLoadingOptions,
     """
     from leap_core.opening import open_runner
 
+    note_missing_gpu(env, options.n_gpu_layers)
     runner = open_runner(
         reference,
         options,
@@ -123,6 +124,18 @@ def warm_or_load(env: Environment, reference: str, options: ModelLoadingOptions,
     )
     context = click.get_current_context(silent=True)
     return _logged(env, runner, "leap" if context is None else context.command_path.partition(" ")[2])
+
+
+def note_missing_gpu(env: Environment, layers: int | str | None) -> None:
+    """Say that layers were demanded of a GPU, and this llama.cpp computes on none."""
+    if layers in (None, 0, "auto"):
+        return
+    from leap_core.llama.gpu import has_gpu_support
+
+    if not has_gpu_support():
+        Output(env).note(
+            f"this llama.cpp is built without a GPU: --gpu-layers {layers} is not heeded (see leap doctor)"
+        )
 
 
 def _logged(env: Environment, runner: ModelRunner, command: str) -> ModelRunner:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import click
 from click.shell_completion import CompletionItem
 
@@ -58,3 +60,21 @@ class JobId(click.ParamType[str]):
         from ..completion.candidates import fitting, jobs
 
         return fitting(jobs(*self._states)(ctx, incomplete), incomplete)
+
+
+class GpuLayers(click.ParamType):  # type: ignore[type-arg]
+    """Layers on a GPU: a number, -1 for all, or ``auto`` for as many as fit."""
+
+    name = "layers"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        text = str(value).strip().lower()
+        if text == "auto":
+            return text
+        if isinstance(value, bool) or not re.fullmatch(r"-?[0-9]{1,6}", text) or int(text) < -1:
+            self.fail(f"{value!r} is neither a number of layers, -1 for all, nor auto", param, ctx)
+        return int(text)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        meanings = {"auto": "as many as fit", "-1": "all", "0": "none"}
+        return [CompletionItem(each, help=help) for each, help in meanings.items() if each.startswith(incomplete)]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..llama.library import set_variables
 from ..options import ModelLoadingOptions
+from .gpu_layers import gpu_layers_for
 
 if TYPE_CHECKING:
     from ..llama.model import LlamaModel
@@ -30,7 +31,8 @@ class EarlyOpening:
             from ..llama.model import LlamaModel
 
             options = self._options.with_extras()
-            self._model = LlamaModel(self._path, n_gpu_layers=options.n_gpu_layers, use_mmap=options.use_mmap)
+            layers = gpu_layers_for(self._path, options)
+            self._model = LlamaModel(self._path, n_gpu_layers=layers, use_mmap=options.use_mmap)
         except BaseException as error:
             self._error = error
 

@@ -19,6 +19,7 @@ from ..llama.context import LlamaContext
 from ..llama.library import state_version
 from ..llama.model import LlamaModel
 from ..options import ModelLoadingOptions
+from .gpu_layers import gpu_layers_for
 
 LARGEST_DEFAULT_CONTEXT = 8192
 CELLS_PER_SLOT = 2048
@@ -131,14 +132,14 @@ def open_scheduler(context: LlamaContext, options: ModelLoadingOptions, context_
 
 def _snapshot_scope(model: LlamaModel, options: ModelLoadingOptions) -> bytes:
     """What a saved state depends on besides the prompt: the model file, the memory's layout, llama.cpp's build."""
-    layout = f"{options.kv_type_k} {options.kv_type_v} {options.flash_attention} {options.n_gpu_layers} unified"
+    layout = f"{options.kv_type_k} {options.kv_type_v} {options.flash_attention} {model.n_gpu_layers} unified"
     parts = b"\0".join([model.fingerprint, state_version().encode(), layout.encode()])
     return blake2b(parts, digest_size=16).digest()
 
 
 def open_model(path: Path, options: ModelLoadingOptions) -> LlamaModel:
     """The weights of a checked GGUF. Raises LeapModelLoadingError."""
-    return LlamaModel(path, n_gpu_layers=options.n_gpu_layers, use_mmap=options.use_mmap)
+    return LlamaModel(path, n_gpu_layers=gpu_layers_for(path, options), use_mmap=options.use_mmap)
 
 
 def context_size_for(model: LlamaModel, name: str, size: int | None) -> int:

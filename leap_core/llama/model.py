@@ -33,6 +33,7 @@ class LlamaModel:
         self._lib = library()
         self._guard = threading.Lock()
         self.path = path
+        self.n_gpu_layers = n_gpu_layers
         params = self._lib.llama_model_default_params()
         params.n_gpu_layers = n_gpu_layers
         params.load_mode = self._lib.LLAMA_LOAD_MODE_MMAP if use_mmap else self._lib.LLAMA_LOAD_MODE_NONE

@@ -59,19 +59,19 @@ class ModelLoadingOptions:
     """How a model is loaded.
 
     ``context_size``: most tokens of one sequence (None: the model's own, at most 8,192). ``slots``: sequences that run
-    at once. ``cpu_threads``: None takes the physical cores this process may use. ``n_gpu_layers``: layers on a GPU
-    (-1 = all, 0 = none). ``use_mmap``: map the file instead of reading it. ``chat_template``: Jinja text that replaces
-    the model's. ``flash_attention``; ``kv_type_k``, ``kv_type_v``: f32, f16, bf16, q8_0 or q4_0. ``batch_size``: most
-    prompt tokens computed in one step. ``random_seed``: seed of generations that give none. ``mm_proj_path`` is the
-    projector of a model that sees or hears (None: the one beside the model); ``media_cache_bytes``: most memory for
-    pictures and sound that were encoded already. The audio paths are companions of models that speak. ``adapters``:
-    LoRA adapters of generations that name none. ``extras`` is a JSON text: an object of options by these names, which
-    win over the fields.
+    at once. ``cpu_threads``: None takes the physical cores this process may use. ``n_gpu_layers``: layers on a GPU (-1
+    = all, 0 = none, "auto" = as many as fit into its free memory). ``use_mmap``: map the file instead of reading it.
+    ``chat_template``: Jinja text that replaces the model's. ``flash_attention``; ``kv_type_k``, ``kv_type_v``: f32,
+    f16, bf16, q8_0 or q4_0. ``batch_size``: most prompt tokens computed in one step. ``random_seed``: seed of
+    generations that give none. ``mm_proj_path`` is the projector of a model that sees or hears (None: the one beside
+    the model); ``media_cache_bytes``: most memory for pictures and sound that were encoded already. The audio paths are
+    companions of models that speak. ``adapters``: LoRA adapters of generations that name none. ``extras`` is a JSON
+    text: an object of options by these names, which win over the fields.
     """
 
     context_size: int | None = None
     cpu_threads: int | None = None
-    n_gpu_layers: int = 0
+    n_gpu_layers: int | str = 0
     use_mmap: bool = True
     chat_template: str | None = None
     random_seed: int | None = None
@@ -112,7 +112,8 @@ class ModelLoadingOptions:
             ("media_cache_bytes", 0),
         ):
             check_integer(name, getattr(self, name), low)
-        check_integer("n_gpu_layers", self.n_gpu_layers, -1)
+        if self.n_gpu_layers != "auto":
+            check_integer("n_gpu_layers", self.n_gpu_layers, -1)
         check_integer("random_seed", self.random_seed, 0)
         for name, most in (("slots", 256), ("cpu_threads", 512)):
             if (getattr(self, name) or 0) > most:

@@ -199,7 +199,7 @@ def _find(host: ModelHost, reference: str, options: ModelLoadingOptions, cwd: Pa
         cwd=None if cwd is None else str(cwd),
         context_size=options.context_size,
         cpu_threads=options.cpu_threads,
-        n_gpu_layers=options.n_gpu_layers or None,
+        n_gpu_layers=None if options.n_gpu_layers in (0, "auto") else options.n_gpu_layers,
         chat_template=options.chat_template,
         details={name: value for name, value in options.details().items() if name != "adapters"} or None,
     )

@@ -38,7 +38,7 @@ class LoadRequest:
         return ModelLoadingOptions(
             context_size=self.context_size,
             cpu_threads=self.cpu_threads,
-            n_gpu_layers=self.n_gpu_layers or 0,
+            n_gpu_layers="auto" if self.n_gpu_layers is None else self.n_gpu_layers,
             slots=self.slots or DEFAULT_SLOTS,
             chat_template=self.chat_template,
             cache_options=self._cache_options(),
