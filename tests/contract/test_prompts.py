@@ -14,7 +14,7 @@ from leap_core import (
     LeapOptionsError,
 )
 
-from .conftest import GREEDY
+from .conftest import GREEDY, Scripted
 
 ASKED = [ChatMessage("system", "Be brief."), ChatMessage("user", "What is the capital of France?")]
 
@@ -63,3 +63,13 @@ def test_nothing_is_rendered_or_begun_after_unload(subject, runner):
         runner.render(ASKED)
     with pytest.raises(LeapGenerationError):
         runner.start_text("Hello")
+
+
+def test_the_tokens_of_a_text_spell_it(subject, runner):
+    if isinstance(subject, Scripted):
+        with pytest.raises(LeapGenerationError, match="cannot tell"):
+            runner.tokenize("Hi")
+        return
+    tokens = runner.tokenize("not sure, 10 日本")
+    assert len(tokens) > 3 and runner.detokenize(tokens) == "not sure, 10 日本"
+    assert len(runner.tokenize("<|im_end|>", parse_special=True)) == 1 < len(runner.tokenize("<|im_end|>"))

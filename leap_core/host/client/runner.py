@@ -106,6 +106,18 @@ class RemoteModelRunner(ModelRunner):
         self._check_loaded()
         self._adapters = adapters_of(adapters)
 
+    def tokenize(self, text: str, *, parse_special: bool = False) -> list[int]:
+        self._check_loaded()
+        with self._model.open(
+            "/tokenize", {"content": text, "parse_special": parse_special}, timeout=COUNT_SECONDS
+        ) as answer:
+            return [int(token) for token in answer.json()["tokens"]]
+
+    def detokenize(self, tokens: Sequence[int]) -> str:
+        self._check_loaded()
+        with self._model.open("/detokenize", {"tokens": list(tokens)}, timeout=COUNT_SECONDS) as answer:
+            return str(answer.json()["content"])
+
     def unload(self) -> None:
         with self._guard:
             self._unloaded = True
