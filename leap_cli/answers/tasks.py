@@ -156,7 +156,9 @@ def _show_prompts(
             name: value for name, value in model.options().to_json().items() if name != "inject_schema_into_prompt"
         }
         sampling = ", ".join(f"{name} {value}" for name, value in fields.items()) or "as the model's card says"
-        prompts = "1 prompt" if count == 1 else f"{count} prompts, and those that depend on their answers"
+        prompts = "1 prompt" if count == 1 else f"{count} prompts"
+        if count > 1 and task.task.name == "summarize":
+            prompts += ", and then those of their summaries"
         output.note(f"{each.name}: {prompts}; recipe {task.recipe.name} for {model.wording.models[0]}; {sampling}")
 
 
