@@ -15,7 +15,7 @@ from .vector_table import table_path
 
 NAME = re.compile(r"[^\W_][\w.+-]{0,99}")
 ENDING = ".db"
-BESIDE = (".db-wal", ".db-shm", ".lock")
+BESIDE = (".db-wal", ".db-shm", ".vectors.new", ".lock")
 
 
 class IndexNotFoundError(LeapNotFoundError):

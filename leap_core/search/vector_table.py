@@ -1,25 +1,30 @@
 """All vectors of an index in one file that is mapped into memory, and the search for the nearest.
 
-The file is made of the index and can be made again: a line of JSON, the ids (int64), the signs of the numbers after
-their mean is taken off (bits), the mean (float32) and the vectors (float16). Small tables are searched exactly; large
+The file is made of the index and can be made again: a line of JSON, the vectors (float16), the ids (int64), the signs
+of the numbers after their mean is taken off (bits), and the mean (float32). Small tables are searched exactly; large
 ones by the signs first, and the best of those exactly.
 """
 
 from __future__ import annotations
 
+import io
+import itertools
 import json
+import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from ..storage.atomic_files import replacing
+from ..storage.locks import locked
 from .index_file import IndexFile
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-FORMAT = 1
+FORMAT = 2
+HEAD_BYTES = 256
 BLOCK = 16_384
 EXACT_NUMBERS = 40_000_000
 """Up to so many numbers all are compared: about 40,000 vectors of 1,024."""
@@ -96,12 +101,22 @@ def table_path(index: Path) -> Path:
 
 
 def open_table(index: IndexFile) -> VectorTable | None:
-    """The index's vectors, made anew where the index has changed; None when it has none."""
+    """The index's vectors, made anew where the index has changed; None when it has none. Where the file cannot be
+    written they are held in memory."""
+    import numpy as np
+
     path = table_path(index.path)
     table = _mapped(path, index)
     if table is None:
-        _write(path, index)
-        table = _mapped(path, index)
+        try:
+            _write(path, index)
+            table = _mapped(path, index)
+        except OSError:
+            table = None
+        if table is None:
+            stream = io.BytesIO()
+            _fill(stream, index)
+            table = _read(np.frombuffer(stream.getbuffer(), np.uint8), index)
     return table if table is not None and len(table.ids) else None
 
 
@@ -109,57 +124,87 @@ def _mapped(path: Path, index: IndexFile) -> VectorTable | None:
     import numpy as np
 
     try:
-        with path.open("rb") as file:
-            line = file.readline(1000)
-            start = file.tell()
-        head = json.loads(line)
+        return _read(np.memmap(path, np.uint8, "r"), index)
+    except (OSError, ValueError):
+        return None
+
+
+def _read(data: NDArray[np.uint8], index: IndexFile) -> VectorTable | None:
+    """The arrays, None where they are not of the index as it is now."""
+    import numpy as np
+
+    try:
+        head = json.loads(data[:HEAD_BYTES].tobytes())
         if (head["format"], head["change"], head["model"]) != (FORMAT, index.change, index.fingerprint):
             return None
         count, width = head["count"], head["dimensions"]
-        if count == 0:
-            return VectorTable(*(np.zeros((0, 1), kind) for kind in ("i8", "f2", "u1", "f4")))
-        data = np.memmap(path, np.uint8, "r", offset=start)
-        sizes = [count * 8, count * _sign_bytes(width), width * 4, count * width * 2]
+        sizes = [HEAD_BYTES, _padded(count * width * 2), count * 8, count * _sign_bytes(width), width * 4]
         if len(data) != sum(sizes):
             return None
-        parts = np.split(data, np.cumsum(sizes)[:-1])
+        _, vectors, ids, signs, mean = np.split(data, np.cumsum(sizes)[:-1])
         return VectorTable(
-            ids=parts[0].view(np.int64),
-            vectors=parts[3].view(np.float16).reshape(count, width),
-            signs=parts[1].reshape(count, -1),
-            mean=parts[2].view(np.float32),
+            ids=ids.view(np.int64),
+            vectors=vectors[: count * width * 2].view(np.float16).reshape(count, width),
+            signs=signs.reshape(count, -1) if count else signs.reshape(0, 8),
+            mean=mean.view(np.float32),
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         return None
 
 
 def _sign_bytes(width: int) -> int:
-    return -(-width // 64) * 8
+    return _padded(-(-width // 8))
+
+
+def _padded(size: int) -> int:
+    """Arrays begin at multiples of eight bytes."""
+    return -(-size // 8) * 8
 
 
 def _write(path: Path, index: IndexFile) -> None:
+    fresh = path.with_name(f"{path.name}.new")
+    with locked(fresh):
+        if _mapped(path, index) is not None:
+            return  # another process has made it meanwhile
+        try:
+            with fresh.open("w+b") as file:
+                _fill(file, index)
+            os.replace(fresh, path)
+        finally:
+            with suppress(OSError):
+                fresh.unlink()
+
+
+def _fill(file: BinaryIO, index: IndexFile) -> None:
+    """Write the table a block at a time: vectors, ids, then the signs, for which the mean must be known."""
     import numpy as np
 
     change, model = index.change, index.fingerprint
-    ids, blobs = [], []
-    for id, blob in index.vectors():
-        ids.append(id)
-        blobs.append(blob)
-    width = len(blobs[0]) // 2 if blobs else 0
-    vectors = np.frombuffer(b"".join(blobs), np.float16).reshape(len(ids), width)
-    mean = np.zeros(width, np.float32)
+    file.write(bytes(HEAD_BYTES))
+    ids: list[int] = []
+    width, mean = 0, np.zeros(0, np.float64)
+    rows = index.vectors()
+    while block := list(itertools.islice(rows, BLOCK)):
+        data = b"".join(blob for _, blob in block)
+        width = len(data) // 2 // len(block)
+        vectors = np.frombuffer(data, np.float16).reshape(len(block), width)
+        mean = (mean if len(mean) else np.zeros(width)) + vectors.astype(np.float32).sum(axis=0)
+        ids += [id for id, _ in block]
+        file.write(data)
+    size = len(ids) * width * 2
+    file.write(bytes(_padded(size) - size))
+    file.write(np.array(ids, np.int64).tobytes())
+    mean = (mean / max(1, len(ids))).astype(np.float32)
+    place = file.tell()
     for start in range(0, len(ids), BLOCK):
-        mean += vectors[start : start + BLOCK].astype(np.float32).sum(axis=0)
-    mean /= max(1, len(ids))
+        file.seek(HEAD_BYTES + start * width * 2)
+        vectors = np.frombuffer(file.read(min(BLOCK, len(ids) - start) * width * 2), np.float16).reshape(-1, width)
+        signs = np.packbits(vectors > mean, axis=1)
+        file.seek(place)
+        file.write(np.pad(signs, ((0, 0), (0, _sign_bytes(width) - signs.shape[1]))).tobytes())
+        place = file.tell()
+    file.seek(place)
+    file.write(mean.tobytes())
     head = {"format": FORMAT, "change": change, "model": model, "count": len(ids), "dimensions": width}
-    text = json.dumps(head)
-    text += " " * (-(len(text) + 1) % 64) + "\n"  # so that the arrays lie on even addresses
-    with replacing(path, durable=False) as file:
-        file.write(text.encode())
-        file.write(np.array(ids, np.int64).tobytes())
-        for start in range(0, len(ids), BLOCK):
-            signs = np.packbits(vectors[start : start + BLOCK] > mean, axis=1)
-            padding = _sign_bytes(width) - signs.shape[1]
-            file.write(np.pad(signs, ((0, 0), (0, padding))).tobytes())
-        file.write(mean.tobytes())
-        file.write(vectors.tobytes())
+    file.seek(0)
+    file.write(json.dumps(head).encode().ljust(HEAD_BYTES - 1) + b"\n")

@@ -216,6 +216,19 @@ def test_a_lost_or_damaged_vector_file_is_made_again(update, index_path, runner)
         assert found(index_path, "yellow bananas", runner, mode="vectors")[0] == "fruit.md"
 
 
+def test_vectors_that_cannot_be_written_are_held_in_memory(update, index_path, runner, monkeypatch) -> None:
+    update()
+    written = found(index_path, "yellow bananas", runner, mode="vectors")
+    table_path(index_path).unlink()
+
+    def full(_path, _index):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("leap_core.search.vector_table._write", full)
+    assert found(index_path, "yellow bananas", runner, mode="vectors") == written
+    assert update().unchanged == 4 and not table_path(index_path).exists()
+
+
 @pytest.mark.parametrize("count", [1, 7, 3000])
 def test_the_nearest_vectors_are_the_nearest(count: int) -> None:
     chance = np.random.default_rng(count)
