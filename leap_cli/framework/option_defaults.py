@@ -38,6 +38,8 @@ class OptionDefaults(UserDict[str, Any]):
         self._command, self._path, self._env, self._repairs = command, path, env, repairs
         self.origins: dict[str, str] = {}
         """Where each value comes from, by the parameter's name."""
+        self.for_all: set[str] = set()
+        """The parameters whose values are those of every command that has such an option."""
         self.warnings: list[str] = []
         """What looks like a setting and is none."""
 
@@ -75,6 +77,7 @@ class OptionDefaults(UserDict[str, Any]):
                 self.origins[parameter] = where
             elif name in shared:
                 where = f"{file}: {TABLE}.{name}"
+                self.for_all.add(parameter)
                 check_shape(shared[name], option, where)
                 values[parameter] = _as_list(shared[name], option)
                 self.origins[parameter] = where

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ..framework.environment import Environment
+from ..framework.option_defaults import OptionDefaults
 from ..framework.output import Output
 from ..input.prompt import read_standard_input
 from ..input.text_files import read_text_file
@@ -86,6 +87,9 @@ def take_flags(flags: dict[str, Any]) -> TaskFlags:
     """Take the flags out of ``flags``. Raises UsageError or LeapOptionsError."""
     from leap_core.options import GenerationOptions
 
+    defaults = click.get_current_context().default_map
+    if isinstance(defaults, OptionDefaults) and "temperature" in defaults.for_all & _not_typed("temperature"):
+        flags["temperature"] = None  # meant for answers in general; a task is asked as its recipe says
     loading = {name: flags.pop(name) for name in LOADING}
     overrides = GenerationOptions(**{name: flags.pop(name) for name in SAMPLING})
     taken = TaskFlags(**{name: flags.pop(name) for name in OWN}, loading=loading, overrides=overrides)
@@ -147,6 +151,11 @@ def own_recipes(env: Environment, name: str = "*") -> dict[str, str]:
 def recipes_directory(env: Environment) -> Path:
     """Where the user's own recipes stand."""
     return env.directories.config / "recipes"
+
+
+def _not_typed(name: str) -> set[str]:
+    source = click.get_current_context().get_parameter_source(name)
+    return {name} if source is click.core.ParameterSource.DEFAULT_MAP else set()
 
 
 def _texts_of(name: str, flags: TaskFlags, env: Environment) -> list[tuple[str, str]]:

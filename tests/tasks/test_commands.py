@@ -161,6 +161,21 @@ def test_the_users_recipe_is_asked_and_shown(leap, leap_home):
     assert runner.requests[0].options.top_k == 3
 
 
+def test_a_temperature_for_all_commands_leaves_the_recipes_alone(leap, leap_home):
+    leap_home.mkdir(parents=True)
+    config = leap_home / "config.toml"
+
+    def temperature(*args: str) -> float | None:
+        runner = leap.script("Ja")
+        assert leap("translate", "--to", "de", *args, stdin="Yes").code == 0
+        return runner.requests[0].options.temperature
+
+    config.write_text("[options]\ntemperature = 0.9\nmax_tokens = 7\n")
+    assert temperature() == 0.0 and temperature("--temperature", "0.5") == 0.5
+    config.write_text("[options.translate]\ntemperature = 0.8\n")
+    assert temperature() == 0.8
+
+
 def test_recipes_are_added_edited_and_removed(leap, leap_home, tmp_path):
     own = leap_home / "recipes" / "translate.toml"
     shipped = leap("recipes", "show", "translate").stdout
