@@ -246,6 +246,23 @@ def test_the_command_line_over_a_server(machines, leap, jobs_url, tmp_path):
     assert leap("jobs", "worker", "--name", "second", "--stop").code == 0
 
 
+def test_a_task_over_a_server(machines, leap, jobs_url, leap_home):
+    """Header, recipe and texts go along; what comes back is what the command prints."""
+    recipe = leap_home / "recipes" / "classify.toml"
+    recipe.parent.mkdir(parents=True, exist_ok=True)
+    recipe.write_text('[[wording]]\nmodels = ["*"]\nsystem = "One of {labels}"\n')
+    machines("one").start()
+    flags = ["classify", "-m", "builtin", "--labels", "x,y", "--lines", "--format", "csv"]
+    leap.variables["LEAP_JOBS_URL"] = jobs_url
+    submitted = leap(*flags, "--background", stdin="Hello!\nBye!\n")
+    assert submitted.code == 0, submitted.stderr
+    id = submitted.stdout.strip()
+    assert leap("jobs", "wait", id).code == 0
+    head, *rows = leap("jobs", "output", id).stdout.splitlines()
+    assert head == "source,answer,x,y" and [row.split(",")[0] for row in rows] == ["-:1", "-:2"]
+    assert leap("jobs", "remove", id).code == 0
+
+
 def test_a_name_needs_a_server(leap):
     done = leap("jobs", "worker", "--name", "second")
     assert done.code == 2 and "needs jobs_url" in done.stderr
