@@ -45,19 +45,19 @@ def set_option(talk: TypedConversation, text: str) -> None:
         return
     if not value:
         raise click.UsageError("/set takes a name and a value, such as /set temperature 0.3")
-    dialogue, given = talk.dialogue, None if value == NONE else value
+    dialogue, setting = talk.dialogue, None if value == NONE else value
     if name in NUMBERS and name not in UNSEEN:
-        field, number = number_from_text(name, given)
+        field, number = number_from_text(name, setting)
         dialogue.options = replace(dialogue.options, **{field: number})
     elif name in SHAPE_NAMES:
-        shape = {} if given is None else shape_from_text(SHAPE_NAMES[name], given, talk.env)
+        shape = {} if setting is None else shape_from_text(SHAPE_NAMES[name], setting, talk.env)
         dialogue.options = replace(dialogue.options, **{**NO_SHAPE, **shape})
     elif name == "stop":
-        dialogue.options = replace(dialogue.options, stop=() if given is None else (given,))
+        dialogue.options = replace(dialogue.options, stop=() if setting is None else (setting,))
     elif name == "think":
-        _set_thinking(talk, given)
+        _set_thinking(talk, setting)
     elif name == "chain-limit":
-        dialogue.tools = limit_rounds(dialogue.tools, _rounds(given), talk.env)
+        dialogue.tools = limit_rounds(dialogue.tools, _rounds(setting), talk.env)
     else:
         names = _names()
         near = get_close_matches(name, names, 1)
@@ -69,9 +69,9 @@ def show(talk: TypedConversation, name: str) -> None:
     """``/show [PART]``: what answers are made with, one part a line."""
     if name and name.lower() not in PARTS:
         raise click.UsageError(f"there is no {name!r} to show; there are {', '.join(PARTS)}")
-    chosen = (name.lower(),) if name else PARTS
-    width = max(map(len, chosen))
-    rows = ((part, _described(talk, part)) for part in chosen)
+    parts = (name.lower(),) if name else PARTS
+    width = max(map(len, parts))
+    rows = ((part, _described(talk, part)) for part in parts)
     talk.output.text("".join(f"{part:<{width}}  {value}\n" for part, value in rows))
 
 

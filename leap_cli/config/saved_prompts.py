@@ -186,16 +186,16 @@ def write_template(env: Environment, template: PromptTemplate) -> Path:
 
 def read_parameters(values: tuple[str, ...]) -> dict[str, str]:
     """``NAME=VALUE`` of every ``-p``. Raises UsageError."""
-    given: dict[str, str] = {}
+    values_by_name: dict[str, str] = {}
     for text in values:
         name, equals, value = text.partition("=")
         if not equals:
             raise click.UsageError(f"-p takes NAME=VALUE, such as -p language=French, and not {text!r}")
         _check_variable(name, "-p")
-        if name in given:
+        if name in values_by_name:
             raise click.UsageError(f"-p gives {name} twice")
-        given[name] = value
-    return given
+        values_by_name[name] = value
+    return values_by_name
 
 
 def _table_of(table: dict[str, Any], name: str, path: str) -> dict[str, Any]:

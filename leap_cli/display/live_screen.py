@@ -52,8 +52,8 @@ class LiveScreen:
     def draw(self, lines: Sequence[str]) -> None:
         """Show these lines, each cut to the width; those beyond the height are left out."""
         width, height = self.size
-        shown = [fitted_cell(line, width - 1).rstrip() + CLEAR_LINE for line in lines[:height]]
-        self._write(HOME + "\r\n".join(shown) + CLEAR_BELOW)
+        rows = [fitted_cell(line, width - 1).rstrip() + CLEAR_LINE for line in lines[:height]]
+        self._write(HOME + "\r\n".join(rows) + CLEAR_BELOW)
 
     def key(self, seconds: float) -> str | None:
         """The key that was pressed within so many seconds, or None."""

@@ -21,13 +21,13 @@ class Pattern:
     text: str = INPUT
     values: Mapping[str, str] = field(default_factory=dict)
 
-    def fill(self, asked: str) -> str:
-        """The text with ``asked`` in the place of ``{input}``, or after it where it has none; empty where the place has
-        no text. What a value says is not looked at again."""
+    def fill(self, question: str) -> str:
+        """The text with ``question`` in the place of ``{input}``, or after it where it has none; empty where the place
+        has no text. What a value says is not looked at again."""
         if INPUT in self.text:
-            return self._filled({**self.values, "input": asked}) if asked else ""
+            return self._filled({**self.values, "input": question}) if question else ""
         text = self._filled(self.values)
-        return f"{text}\n\n{asked}" if asked else text
+        return f"{text}\n\n{question}" if question else text
 
     def fill_variables(self) -> str:
         """The text with its variables filled in; ``{input}`` stands as it is."""

@@ -60,10 +60,10 @@ def chosen_template(*, of_lines: bool = False) -> FilledTemplate | None:
 
 def _take(context: click.Context, option: click.Parameter, value: Any) -> None:
     """Both flags come before every option whose default they may be, in either order."""
-    given = context.meta.setdefault(GIVEN, {})
-    given[option.name] = value
-    if len(given) == 2 and not context.resilient_parsing:
-        _use(context, given["template"], tuple(text_argument(text, "--param") for text in given["param"]))
+    flags = context.meta.setdefault(GIVEN, {})
+    flags[option.name] = value
+    if len(flags) == 2 and not context.resilient_parsing:
+        _use(context, flags["template"], tuple(text_argument(text, "--param") for text in flags["param"]))
 
 
 def _use(context: click.Context, name: str | None, values: tuple[str, ...]) -> None:

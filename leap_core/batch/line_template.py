@@ -51,8 +51,8 @@ class LineTemplate:
             raise LeapSerializationError(f"the template needs {', '.join(missing)}")
         values = {INPUT: variables.get(PROMPT), **self._defaults, **variables}
         text = "".join(literal + ("" if name is None else _text(values[name])) for literal, name in self._pieces)
-        asked = _text(values[INPUT]) if self._is_followed and values[INPUT] is not None else ""
-        return f"{text}\n\n{asked}" if asked else text
+        question = _text(values[INPUT]) if self._is_followed and values[INPUT] is not None else ""
+        return f"{text}\n\n{question}" if question else text
 
     def missing(self, names: Container[str]) -> list[str]:
         """The variables that have no value where a line has these names."""
