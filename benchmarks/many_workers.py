@@ -19,6 +19,7 @@ import tempfile
 import threading
 import time
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 from jobs.table.batch_rows import BatchLine, BatchRows, StoredResult
@@ -129,7 +130,7 @@ def fill(url: str, lines: int) -> None:
         for n in range(0, lines, 1024):
             count = min(1024, lines - n)
 
-            def rows(first: int = n, count: int = count):  # type: ignore[no-untyped-def]
+            def rows(first: int = n, count: int = count) -> Iterator[BatchLine]:
                 return (
                     BatchLine(k + 1, f"{first + k:032x}", f"{first + k:032x}", b'{"prompt": "x"}') for k in range(count)
                 )

@@ -95,7 +95,7 @@ def speak(scheduler: Scheduler, speaker: Speaker, pattern: str, frames: int) -> 
     options = GenerationOptions(temperature=0.0, top_k=1, top_p=1.0, min_p=0.0, repetition_penalty=1.0)
     tokens = frames * (pattern.count("t") + pattern.count("f")) // pattern.count("f")
     request = Request(Prompt.of_tokens(PROMPT), Sampler(options, PROMPT), max_tokens=tokens)
-    request.speech = Speech(timed, Pattern(pattern), CodeSampler(0.8, 64, 1))  # type: ignore[arg-type]
+    request.speech = Speech(timed, Pattern(pattern), CodeSampler(0.8, 64, 1))
     listener = Listener(speaker)
     computed = 0.0
     scheduler.submit(request)

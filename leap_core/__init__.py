@@ -116,7 +116,7 @@ _MODULES = {
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
-__all__ = ["__version__", *sorted(_HOME)]  # noqa: PLE0604
+__all__ = ["__version__", *sorted(_HOME)]
 
 if TYPE_CHECKING:
     from .schemas.response_types import Guide as Guide, parse_result as parse_result, schema_of as schema_of

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 T = TypeVar("T")
 Row = Mapping[str, Any]
 Values = Mapping[str, object]
+NO_VALUES: Values = {}
 
 
 class Changes(Protocol):

@@ -14,7 +14,7 @@ from leap_core.errors import LeapError
 from leap_core.storage.sqlite import transaction
 
 from . import schema
-from .contract import Changes, Database, Row, Values
+from .contract import NO_VALUES, Changes, Database, Row, Values
 
 LEAST_FREE_PAGES = 256
 """Of 4 KiB: less is not worth a copy of the file."""
@@ -49,7 +49,7 @@ class SqliteDatabase:
     def id(self) -> str:
         return str(self.rows("SELECT id FROM table_id")[0]["id"])
 
-    def rows(self, sql: str, values: Values = {}) -> Sequence[Row]:  # noqa: B006 - it is not changed
+    def rows(self, sql: str, values: Values = NO_VALUES) -> Sequence[Row]:
         with self._guard, schema.wrap_sqlite_errors(self.path):
             cursor = self.connection.execute(sql, values)
             try:
@@ -58,7 +58,7 @@ class SqliteDatabase:
                 cursor.close()
         return [dict(zip(row.keys(), row, strict=True)) for row in rows]
 
-    def change(self, sql: str, values: Values = {}) -> int:  # noqa: B006 - it is not changed
+    def change(self, sql: str, values: Values = NO_VALUES) -> int:
         with self._guard, schema.wrap_sqlite_errors(self.path):
             cursor = self.connection.execute(sql, values)
             try:

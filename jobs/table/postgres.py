@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from leap_core.errors import LeapError, LeapUnavailableError
 
-from .contract import Changes, Row, Values
+from .contract import NO_VALUES, Changes, Row, Values
 from .postgres_schema import MIGRATIONS, PREPARE
 
 T = TypeVar("T")
@@ -122,10 +122,10 @@ class PostgresDatabase:
             return 0
         return int(self.rows("SELECT version FROM schema_version")[0]["version"])
 
-    def rows(self, sql: str, values: Values = {}) -> Sequence[Row]:  # noqa: B006 - it is not changed
+    def rows(self, sql: str, values: Values = NO_VALUES) -> Sequence[Row]:
         return self._repeated(lambda: self._execute(sql, values).fetchall())
 
-    def change(self, sql: str, values: Values = {}) -> int:  # noqa: B006 - it is not changed
+    def change(self, sql: str, values: Values = NO_VALUES) -> int:
         return self._repeated(lambda: int(self._execute(sql, values).rowcount))
 
     def change_many(self, sql: str, values: Iterable[Values]) -> None:

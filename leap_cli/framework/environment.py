@@ -148,7 +148,7 @@ def _working_directory() -> Path:
 def _output_stream(stream: Any, descriptor: int) -> TextIO:
     if stream is None:
         os.open(os.devnull, os.O_RDWR)  # so that no file of ours gets the standard descriptor
-        return ClosedOutput() if descriptor == 1 else open(os.devnull, "w")  # type: ignore[return-value]  # noqa: SIM115
+        return ClosedOutput() if descriptor == 1 else open(os.devnull, "w")  # type: ignore[return-value]
     if stream.isatty():
         stream.reconfigure(errors="replace")
     else:

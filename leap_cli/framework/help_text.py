@@ -9,6 +9,7 @@ import inspect
 import re
 import shutil
 from collections.abc import Iterable
+from typing import Any
 
 import click
 
@@ -128,7 +129,7 @@ def meaning(option: click.Option, ctx: click.Context) -> str:
     return f"{option.help or ''}{repeated}" + (f"  [{'; '.join(notes)}]" if notes else "")
 
 
-def range_in_words(kind: click.ParamType) -> str:  # type: ignore[type-arg]
+def range_in_words(kind: click.ParamType[Any, Any]) -> str:
     """``1 to 256``, ``1 or more``; nothing for a type without a range."""
     if not isinstance(kind, (click.IntRange, click.FloatRange)):
         return ""

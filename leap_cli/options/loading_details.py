@@ -22,12 +22,12 @@ KV_TYPES = click.Choice(["f32", "f16", "bf16", "q8_0", "q4_0"])
 """leap_core.options.loading has the same names; importing that would make every start slower."""
 
 
-def _keep(ctx: click.Context, option: click.Parameter, value: object) -> None:
+def _keep(ctx: click.Context, option: click.Parameter, value: Any) -> None:
     if value is None or value == ():
         return
     label = option.opts[0]
     if option.name == "lora":
-        value = [text_argument(each, label) for each in value]  # type: ignore[attr-defined]
+        value = [text_argument(each, label) for each in value]
     elif option.name == "chat_template":
         value = text_argument(str(value), label)
     ctx.meta.setdefault(DETAILS, {})[option.name] = value

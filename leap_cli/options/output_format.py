@@ -12,7 +12,7 @@ from ..framework.output import Format
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 
-class FormatChoice(click.Choice):  # type: ignore[type-arg]
+class FormatChoice(click.Choice[str]):
     """The formats of data; ``human`` is another name of text."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
