@@ -64,6 +64,9 @@ class ServedBatches:
                 "kind": row.kind,
                 "state": row.state.value,
                 "percent": row.percent,
+                "done": (row.progress or {}).get("done"),
+                "total": (row.progress or {}).get("total"),
+                "unit": (row.progress or {}).get("unit"),
                 "label": row.label,
                 "cancelling": row.cancel_requested,
             }

@@ -20,6 +20,7 @@ from ..framework.environment import Environment
 from ..framework.output import Format, Output
 from ..options.output_format import format_flag
 from ..options.value_types import JobId
+from .job_page import page
 from .job_workers import worker, workers
 from .jobs_watch import watch
 
@@ -300,6 +301,7 @@ def stats(env: Environment, /, format: str) -> None:
 command.add_command(watch)
 command.add_command(worker)
 command.add_command(workers)
+command.add_command(page)
 
 
 def _client(env: Environment, *, autostart: bool = True) -> JobsClient:

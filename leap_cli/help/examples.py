@@ -88,6 +88,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "cache clear": ("leap cache clear --older-than 30d",),
     "unload": ("leap unload --all",),
     "serve": ("leap serve builtin --port 8080",),
+    "jobs page": ("leap jobs page --open",),
     "mcp": ("leap mcp -m builtin </dev/null",),
     "tools add": ("leap tools add greet --command 'echo hello'",),
     "tools list": ("leap tools list --tools-file tools.py",),

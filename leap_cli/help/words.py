@@ -72,6 +72,7 @@ WORDS: dict[str, str] = {
     "--name": "the name that something is given",
     "--older-than": "only what was untouched for so long",
     "--ordered": "write results in the order of the input",
+    "--open": "show a page in the web browser",
     "--output": "the file that results are written to",
     "--param": "the value of a template's variable",
     "--pattern": "the prompt of each line, made of its fields",

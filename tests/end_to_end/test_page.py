@@ -1,103 +1,25 @@
-"""The page for people, in a real headless browser that is driven over WebDriver."""
+"""The page for people, in a real headless browser."""
 
 from __future__ import annotations
 
-import shutil
-import socket
+import json
 import subprocess
-import time
-from collections.abc import Callable, Iterator
-from typing import Any
+import sys
+from collections.abc import Iterator
 
 import httpx
 import pytest
 
-DRIVER, BROWSER = shutil.which("chromedriver"), shutil.which("chromium") or shutil.which("chromium-browser")
-ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
-SOON = 60.0
+from .browser import BROWSER, DRIVER, Browser, open_browser
+from .conftest import ROOT
 
 pytestmark = pytest.mark.skipif(not (DRIVER and BROWSER), reason="needs chromium and chromedriver (apt install both)")
 
 
-class Browser:
-    """One session of a browser."""
-
-    def __init__(self, port: int) -> None:
-        self._http = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=SOON)
-        arguments = [
-            "--headless=new",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-dev-shm-usage",
-            "--window-size=900,900",
-        ]
-        options = {"binary": BROWSER, "args": arguments}
-        capabilities = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
-        made = self._post("/session", {"capabilities": {"alwaysMatch": capabilities}})
-        self._session = f"/session/{made['sessionId']}"
-
-    def _post(self, path: str, body: dict[str, Any]) -> Any:
-        answer = self._http.post(path, json=body)
-        value = answer.json()["value"]
-        assert answer.status_code == 200, value
-        return value
-
-    def open(self, url: str) -> None:
-        self._post(f"{self._session}/url", {"url": url})
-
-    def run(self, script: str) -> Any:
-        return self._post(f"{self._session}/execute/sync", {"script": script, "args": []})
-
-    def type(self, selector: str, text: str) -> None:
-        self._post(f"{self._session}/element/{self._find(selector)}/value", {"text": text})
-
-    def click(self, selector: str) -> None:
-        self._post(f"{self._session}/element/{self._find(selector)}/click", {})
-
-    def text(self, selector: str) -> str:
-        return str(self.run(f"return document.querySelector('{selector}')?.textContent || ''"))
-
-    def wait(self, is_so: Callable[[], object]) -> None:
-        deadline = time.monotonic() + SOON
-        while not is_so():
-            assert time.monotonic() < deadline, self.log()
-            time.sleep(0.05)
-
-    def log(self) -> list[str]:
-        """What the page complained of."""
-        entries = self._post(f"{self._session}/se/log", {"type": "browser"})
-        return [entry["message"] for entry in entries if entry["level"] in ("SEVERE", "WARNING")]
-
-    def close(self) -> None:
-        self._http.delete(self._session)
-        self._http.close()
-
-    def _find(self, selector: str) -> str:
-        found = self._post(f"{self._session}/element", {"using": "css selector", "value": selector})
-        return str(found[ELEMENT])
-
-
 @pytest.fixture
-def browser(tmp_path) -> Iterator[Browser]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    driver = subprocess.Popen([str(DRIVER), f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + SOON
-        while True:
-            try:
-                httpx.get(f"http://127.0.0.1:{port}/status")
-                break
-            except httpx.HTTPError:
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
-        opened = Browser(port)
+def browser() -> Iterator[Browser]:
+    with open_browser() as opened:
         yield opened
-        opened.close()
-    finally:
-        driver.kill()
-        driver.wait()
 
 
 def test_a_prompt_is_answered_and_a_job_is_cancelled(browser, start, program, tmp_path):
@@ -118,6 +40,7 @@ def test_a_prompt_is_answered_and_a_job_is_cancelled(browser, start, program, tm
     browser.click("#send")
     browser.wait(lambda: "Paris" in browser.text("#answer"))
     browser.wait(lambda: " tokens, " in browser.text("#counts"))
+    browser.wait(lambda: "at most 0.0" not in browser.text("#most") and "at most" in browser.text("#most"))
 
     id = program("generate", "--background", "-m", "builtin", "--max-tokens", "2000", "Count to 300.").stdout.strip()
     browser.wait(lambda: id in browser.text("#jobs"))
@@ -137,3 +60,35 @@ def test_a_prompt_is_answered_and_a_job_is_cancelled(browser, start, program, tm
     assert foreign == []
     complaints = [line for line in browser.log() if "401" not in line]
     assert complaints == []
+
+
+def test_the_page_of_jobs_shows_a_batch_and_cancels_it(browser, start, program, tmp_path):
+    process = start("jobs", "page")
+    address = process.stdout.readline().decode().strip()
+    url, _, key = address.partition("/#key=")
+    assert httpx.get(url + "/leap/jobs").status_code == 401 and len(key) > 15
+    lines = [json.dumps({"prompt": f"Count to {n + 100}.", "max_tokens": 200}) for n in range(300)]
+    (tmp_path / "in.jsonl").write_text("\n".join(lines))
+    done = program("batch", "in.jsonl", "-o", "out.jsonl", "-m", "builtin", "--background", "--concurrency", "1")
+    id = done.stdout.strip()
+
+    browser.open(address)
+    browser.wait(lambda: id in browser.text("#jobs"))
+    assert browser.text("#state") == "no model is served here"
+    assert browser.run("return location.hash") == "", "the key does not stay in the address"
+    assert browser.run("return [...document.querySelectorAll('.of-models')].every(part => part.hidden)")
+    browser.wait(lambda: " of 300 " in browser.text("#jobs"))
+    assert browser.run("return document.querySelector('progress').ariaLabel") == f"Progress of job {id}"
+    browser.run(f"document.querySelector('button[data-job=\"{id}\"]')?.click()")
+    browser.wait(lambda: "cancelled" in browser.text("#jobs"))
+    program("jobs", "worker", "--end")
+    assert browser.log() == []
+
+
+def test_the_pictures_of_the_page_are_made_by_a_script(variables, tmp_path):
+    script = ROOT / "scripts" / "picture_page.py"
+    done = subprocess.run([sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in tmp_path.glob("*.png")) == ["page-dark.png", "page-light.png"]
+    light, dark = ((tmp_path / f"page-{scheme}.png").read_bytes() for scheme in ("light", "dark"))
+    assert light.startswith(b"\x89PNG") and dark.startswith(b"\x89PNG") and light != dark

@@ -19,6 +19,7 @@ from leap_cli.help.examples import EXAMPLES  # noqa: E402
 
 ELSEWHERE = {
     "transcribe": "needs a model that hears; test_media.py makes one",
+    "jobs page": "runs until Ctrl-C; test_page.py starts it",
     "serve": "runs until Ctrl-C; test_host.py starts and ends it",
     "say": "needs a model that speaks; test_speech.py brings one along",
     "download": "needs a hub; test_download.py brings one along",

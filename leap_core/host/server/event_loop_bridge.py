@@ -15,6 +15,11 @@ from ...runner.contract import Generation
 Item: TypeAlias = MessageResponse | LeapError
 
 
+MOST_BEGINNING = 8
+"""Requests that are prepared at once. Each is a thread, and the event loop takes turns with all that want to run."""
+_beginning = threading.BoundedSemaphore(MOST_BEGINNING)
+
+
 class GenerationBridge:
     """Runs ``begin`` and then what it returns. Everything but ``begin`` is called on the event loop."""
 
@@ -76,7 +81,12 @@ class GenerationBridge:
 
     def _run(self) -> None:
         try:
-            generation = self._begin()
+            with _beginning:
+                if self._abandoned:
+                    self._on_loop(self._settle, None)
+                    self._end(None)
+                    return
+                generation = self._begin()
         except BaseException as error:
             self._on_loop(self._settle, error)
             self._end(None)

@@ -108,6 +108,7 @@ def _abilities(model: LoadedModel) -> dict[str, Any]:
         "function_call_parser": model.local.parser_name,
         "sampling": {name: value for name, value in vars(model.local.sampling).items() if value is not None},
         "queue": model.queue,
+        "tokens_generated": model.throughput.total,
     }
 
 

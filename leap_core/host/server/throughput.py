@@ -12,6 +12,8 @@ class Throughput:
     """Tokens of all answers, over the time in which at least one was being generated. Used from one thread."""
 
     def __init__(self) -> None:
+        self.total = 0
+        """Tokens of all answers so far."""
         self._answers = 0
         self._busy_since = 0.0
         self._tokens = 0
@@ -26,6 +28,7 @@ class Throughput:
     def add(self, tokens: int) -> None:
         """Some tokens came."""
         self._tokens += tokens
+        self.total += tokens
 
     def end(self) -> None:
         """An answer ended."""

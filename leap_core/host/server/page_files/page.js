@@ -1,8 +1,14 @@
 "use strict";
 const REFRESH_MS = 2000, POINTS = 150; // five minutes
 const byId = (id) => document.getElementById(id);
+const fromAddress = new URLSearchParams(location.hash.slice(1)).get("key"); // never sent to a server
+if (fromAddress) {
+  sessionStorage.setItem("leap-key", fromAddress);
+  history.replaceState(null, "", location.pathname);
+}
 let key = sessionStorage.getItem("leap-key") || "", running = null;
 const speeds = [];
+let counted = null; // tokens of all answers, and when they were counted
 
 async function ask(path, options = {}) {
   const headers = { "Content-Type": "application/json", ...(key ? { Authorization: `Bearer ${key}` } : {}) };
@@ -33,6 +39,7 @@ function row(cells) {
 }
 
 function showModels(models) {
+  for (const part of document.querySelectorAll(".of-models")) part.hidden = models.length === 0;
   byId("models").replaceChildren(...models.map((model) => row([
     model.model, model.state, `${model.slots_in_use} of ${model.slots}`, model.waiting, model.tokens_per_second, model.context_size,
   ])));
@@ -40,12 +47,27 @@ function showModels(models) {
   if ([...choice.options].map((option) => option.value).join() !== names.join()) {
     choice.replaceChildren(...names.map((name) => new Option(name, name)));
   }
-  speeds.push(models.reduce((sum, model) => sum + (model.slots_in_use ? model.tokens_per_second || 0 : 0), 0));
+  const now = performance.now(), total = models.reduce((sum, model) => sum + model.tokens_generated, 0);
+  if (counted) speeds.push(Math.max(0, total - counted.total) / Math.max(0.001, (now - counted.now) / 1000));
+  counted = { now, total };
   if (speeds.length > POINTS) speeds.shift();
   const most = Math.max(1, ...speeds);
   const points = speeds.map((speed, n) => `${(600 * (POINTS - speeds.length + n)) / (POINTS - 1)},${118 - (114 * speed) / most}`);
   byId("speed").firstElementChild.setAttribute("points", points.join(" "));
-  byId("most").textContent = `At most ${most.toFixed(1)} tokens a second.`;
+  const last = speeds.length ? speeds[speeds.length - 1] : 0;
+  byId("most").textContent = `Now ${last.toFixed(1)} tokens a second; at most ${Math.max(0, ...speeds).toFixed(1)}.`;
+}
+
+function progress(job) {
+  if (job.percent == null) return job.done == null ? "–" : `${job.done} ${job.unit || ""}`;
+  const bar = document.createElement("progress"), text = document.createElement("span"), cell = document.createElement("div");
+  bar.max = 100;
+  bar.value = job.percent;
+  bar.setAttribute("aria-label", `Progress of job ${job.id}`);
+  const count = job.total && job.unit !== "bytes" ? `${job.done} of ${job.total} ${job.unit || ""}` : `${Math.round(job.percent)} %`;
+  text.textContent = count;
+  cell.append(bar, " ", text);
+  return cell;
 }
 
 function showJobs(jobs) {
@@ -59,8 +81,7 @@ function showJobs(jobs) {
     button.dataset.job = job.id;
     button.setAttribute("aria-label", `Cancel job ${job.id}`);
     button.onclick = () => ask(`leap/jobs/${job.id}/cancel`, { method: "POST" }).then(refresh).catch(tell);
-    const percent = job.percent == null ? "–" : `${job.percent} %`;
-    return row([job.id, job.kind, job.cancelling && !ended ? "cancelling" : job.state, percent, job.label, ended ? "" : button]);
+    return row([job.id, job.kind, job.cancelling && !ended ? "cancelling" : job.state, progress(job), job.label, ended ? "" : button]);
   }));
   if (focused) document.querySelector(`button[data-job="${focused}"]`)?.focus();
 }
@@ -72,7 +93,8 @@ async function refresh() {
   try {
     const props = await (await ask("props")).json();
     showModels(props.models);
-    byId("state").textContent = props.models.length ? "ready" : "loading …";
+    const states = new Set(props.models.map((model) => model.state));
+    byId("state").textContent = states.has("loading") ? "loading …" : props.models.length ? "ready" : "no model is served here";
     if (hasJobs && props.jobs) showJobs((await (await ask("leap/jobs")).json()).jobs);
   } catch (error) { tell(error); }
 }

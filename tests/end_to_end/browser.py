@@ -1,0 +1,110 @@
+"""A real headless browser, driven over WebDriver: for the test of the page and the pictures of it."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+
+DRIVER, BROWSER = shutil.which("chromedriver"), shutil.which("chromium") or shutil.which("chromium-browser")
+ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
+SOON = 60.0
+
+
+class Browser:
+    """One session of a browser."""
+
+    def __init__(self, port: int) -> None:
+        self._http = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=SOON)
+        arguments = [
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--window-size=900,900",
+        ]
+        options = {"binary": BROWSER, "args": arguments}
+        capabilities = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
+        made = self._post("/session", {"capabilities": {"alwaysMatch": capabilities}})
+        self._session = f"/session/{made['sessionId']}"
+
+    def _post(self, path: str, body: dict[str, Any]) -> Any:
+        answer = self._http.post(path, json=body)
+        value = answer.json()["value"]
+        assert answer.status_code == 200, value
+        return value
+
+    def open(self, url: str) -> None:
+        self._post(f"{self._session}/url", {"url": url})
+
+    def run(self, script: str) -> Any:
+        return self._post(f"{self._session}/execute/sync", {"script": script, "args": []})
+
+    def type(self, selector: str, text: str) -> None:
+        self._post(f"{self._session}/element/{self._find(selector)}/value", {"text": text})
+
+    def click(self, selector: str) -> None:
+        self._post(f"{self._session}/element/{self._find(selector)}/click", {})
+
+    def text(self, selector: str) -> str:
+        return str(self.run(f"return document.querySelector('{selector}')?.textContent || ''"))
+
+    def wait(self, is_so: Callable[[], object]) -> None:
+        deadline = time.monotonic() + SOON
+        while not is_so():
+            assert time.monotonic() < deadline, self.log()
+            time.sleep(0.05)
+
+    def log(self) -> list[str]:
+        """What the page complained of."""
+        entries = self._post(f"{self._session}/se/log", {"type": "browser"})
+        return [entry["message"] for entry in entries if entry["level"] in ("SEVERE", "WARNING")]
+
+    def colours(self, scheme: str) -> None:
+        """Prefer ``light`` or ``dark``, as a person's system would."""
+        feature = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+        self._post(f"{self._session}/goog/cdp/execute", {"cmd": "Emulation.setEmulatedMedia", "params": feature})
+
+    def picture(self) -> bytes:
+        """The whole page as PNG."""
+        command = {"cmd": "Page.captureScreenshot", "params": {"captureBeyondViewport": True}}
+        return base64.b64decode(self._post(f"{self._session}/goog/cdp/execute", command)["data"])
+
+    def close(self) -> None:
+        self._http.delete(self._session)
+        self._http.close()
+
+    def _find(self, selector: str) -> str:
+        found = self._post(f"{self._session}/element", {"using": "css selector", "value": selector})
+        return str(found[ELEMENT])
+
+
+@contextmanager
+def open_browser() -> Iterator[Browser]:
+    """A browser of its own, which ends with the context."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    driver = subprocess.Popen([str(DRIVER), f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + SOON
+        while True:
+            try:
+                httpx.get(f"http://127.0.0.1:{port}/status")
+                break
+            except httpx.HTTPError:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+        browser = Browser(port)
+        yield browser
+        browser.close()
+    finally:
+        driver.kill()
+        driver.wait()
