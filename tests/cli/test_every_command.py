@@ -47,6 +47,7 @@ WITHOUT_FORMAT = {
     "cache clear": "nothing",
     "mcp": "speaks its own protocol",
     "serve": "one URL",
+    "jobs page": "one URL",
     "tools add": "nothing",
     "tools remove": "nothing",
     "tools call": "what the tool puts out",
