@@ -93,10 +93,10 @@ class JobWatcher:
                 job = self.table.find(id)
                 if job.state.is_final:
                     return job
+                self.ensure_worker(job)
                 left = LOOK_SECONDS if deadline is None else deadline - time.monotonic()
                 if left <= 0:
                     raise TimeoutError(f"the job {id} is still {job.state.value} after {timeout:g} s")
-                self.ensure_worker(job)
                 changes.wait(min(left, LOOK_SECONDS))
 
     def as_they_end(self, ids: Iterable[str], timeout: float | None = None) -> Iterator[Job]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from leap_core.options import GenerationOptions
 
 from . import processes
 from .machines import Machine
+from .waiting import until
 
 SECRET, PROMPT = "geheim", "parrots of Peru"
 
@@ -51,7 +51,7 @@ def test_a_password_and_a_prompt_are_written_where_they_belong_only(own_postgres
         assert f"LEAP_JOBS_URL={without_secrets(url)}" in run("jobs", "worker", "--print-unit")
         run("jobs", "worker", "--print-unit", "launchd")
         own_postgres.stop()
-        time.sleep(2.0)  # the worker notices, and says so
+        until(lambda: machine.log)  # the worker notices, and says so
         run("doctor")
     finally:
         own_postgres.start()

@@ -45,11 +45,11 @@ def test_eight_who_submit_at_once(leap_home, each):
         subprocess.Popen([sys.executable, "-c", SUBMITTER, str(each)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
         for _ in range(8)
     ]
-    ids = [id for submitter in submitters for id in submitter.communicate(timeout=100)[0].split()]
+    ids = [id for submitter in submitters for id in submitter.communicate(timeout=300)[0].split()]
     assert all(submitter.returncode == 0 for submitter in submitters)
     assert len(set(ids)) == len(ids) == 8 * each
     with JobsClient() as jobs:
-        deadline = time.monotonic() + 100
+        deadline = time.monotonic() + 300
         while jobs.table.unfinished() and time.monotonic() < deadline:
             jobs.ensure_worker()
             time.sleep(0.1)

@@ -31,6 +31,7 @@ from leap_core.storage.locks import is_locked
 from leap_core.testing.hub import FakeHub
 
 from . import processes
+from .waiting import until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 REPO = "LiquidAI/LFM2-350M-GGUF"
@@ -124,10 +125,7 @@ class Torture:
             assert path.read_bytes() == content[path.name]
         jobs.stop_worker()
         self._leap(variables, "unload", "--all")
-        deadline = time.monotonic() + 10
-        while (left := processes.of_home(self.home / "leap")) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert left == {}, "orphans"
+        until(lambda: not processes.of_home(self.home / "leap"))  # no orphans
         assert not is_running(jobs.configuration)
         locks = [path for path in self.home.rglob("*") if path.name.endswith((".lock", ".journal"))]
         assert not [path for path in locks if is_locked(path)], "a lock is left"
