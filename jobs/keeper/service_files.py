@@ -16,7 +16,8 @@ Description=leap's worker for background jobs
 
 [Service]
 ExecStart={python} -m leap_cli jobs worker --foreground{name}
-{environment}Restart=always
+{environment}# A worker that was drained stays ended.
+Restart=on-failure
 RestartSec=2
 KillSignal=SIGTERM
 TimeoutStopSec=20
@@ -42,7 +43,7 @@ LAUNCHD = """\
         <string>jobs</string><string>worker</string><string>--foreground</string>{name}
     </array>
 {environment}    <key>RunAtLoad</key><true/>
-    <key>KeepAlive</key><true/>
+    <key>KeepAlive</key><dict><key>SuccessfulExit</key><false/></dict>
 </dict>
 </plist>
 """

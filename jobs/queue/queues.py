@@ -32,6 +32,9 @@ BUSY_SECONDS = 5
 CONNECT_SECONDS = 5
 LISTEN_SECONDS, POSTGRES_LISTEN_SECONDS = 15, 60
 """How long one look into an empty queue of a server lasts; a message ends it at once."""
+MOST_SENT = 8
+"""Messages of a kind that are sent to a server at once: a worker that takes one looks for more jobs by itself, and each
+message is a transaction there."""
 MOST_RUN = 32
 """Messages of a kind that are run one by one; beyond that the rest is dropped, for all of them say the same."""
 
@@ -172,7 +175,7 @@ def message_id(id: str, attempt: int) -> str:
 def _enqueue(huey: Huey, tasks: list[Any]) -> None:
     """All of them; in SQLite in one transaction, because each costs a wait for the disk."""
     if len(tasks) == 1 or not isinstance(huey.storage, SqliteStorage):
-        for task in tasks:
+        for task in tasks[:MOST_SENT]:
             huey.enqueue(task)
         return
     rows = [(huey.storage.name, huey.serialize_task(task), task.priority or 0) for task in tasks]

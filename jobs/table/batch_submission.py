@@ -61,6 +61,7 @@ def add_batch(table: Table, batch: NewBatch) -> str:
             shard = {**batch.job.parameters, "first": first, "last": last, "count": count, "shard": number}
             job = replace(batch.job, kind=SHARD, parameters=shard)
             table.insert(new_id(), job, parent=id, max_workers=batch.max_workers)
+        database.announce("queued")
         database.change(
             "UPDATE jobs SET progress=:progress WHERE id=:id",
             {"id": id, "progress": dumps(progress_of_batch(database, id))},

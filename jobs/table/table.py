@@ -48,7 +48,13 @@ class Table(TableReader):
     def add(self, jobs: Iterable[NewJob]) -> Sequence[str]:
         """Queue jobs, all or none; their ids."""
         rows = [(new_id(), job) for job in jobs]
-        return self.database.transaction(lambda: [self.insert(id, job) for id, job in rows])
+
+        def add() -> list[str]:
+            ids = [self.insert(id, job) for id, job in rows]
+            self.database.announce("queued")
+            return ids
+
+        return self.database.transaction(add)
 
     def insert(
         self,
@@ -59,7 +65,7 @@ class Table(TableReader):
         max_workers: int | None = None,
         output: str | None = None,
     ) -> str:
-        """Queue a job under this id, or another where it is taken, within a transaction; the id."""
+        """Queue a job under this id, or another where it is taken, within a transaction that announces it; the id."""
         values = {
             "kind": job.kind,
             "parameters": dumps(job.parameters),
@@ -85,7 +91,6 @@ class Table(TableReader):
             if row is not None and dumps(row.parameters) == values["parameters"]:
                 break  # the connection was lost after this had been committed
             id = new_id()
-        self.database.announce("queued")
         return id
 
     def claim(self, id: str, attempt: int, worker: Claimant | str) -> Job | None:
