@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from leap_core.messages import ChatMessage, ChatMessageRole
+from leap_core.messages import ChatMessage, ChatMessageContent, ChatMessageRole, Text
 from leap_core.options import GenerationOptions
 from leap_core.responses import Complete
 from leap_core.runner.streams import Stream
 
 from ..answers.tool_use import respond
+from ..input.pattern import Pattern
 from ..options.thinking import Thinking
 from ..options.tools import Tools
 
@@ -36,6 +37,7 @@ class Dialogue:
         log: SessionRecorder,
         show: Show,
         thinking: Thinking | None = None,
+        pattern: Pattern | None = None,
     ) -> None:
         self.conversation = conversation
         self.options = options
@@ -44,6 +46,8 @@ class Dialogue:
         self.show = show
         self.thinking = thinking
         """Where reasoning is shown; None where the model is not asked to reason."""
+        self.pattern = pattern
+        """What the first message is put into."""
         self.last: Complete | None = None
         """How the newest answer ended."""
         conversation.register_functions(tools.functions)
@@ -51,6 +55,14 @@ class Dialogue:
     @property
     def history(self) -> list[ChatMessage]:
         return self.conversation.history
+
+    def say(self, text: str, attached: Sequence[ChatMessageContent] = ()) -> Complete:
+        """Answer what the user says; the first message that is answered goes into the pattern."""
+        filled = text if self.pattern is None else self.pattern.fill(text)
+        parts = [*attached, Text(filled)] if filled or not attached else attached
+        complete = self.answer(ChatMessage(ChatMessageRole.USER, parts))
+        self.pattern = None
+        return complete
 
     def answer(self, message: ChatMessage | None) -> Complete:
         """Answer ``message``, or the history as it is. Where that fails the history, and what is kept of it, are as

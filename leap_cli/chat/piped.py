@@ -29,10 +29,10 @@ def answer_lines(dialogue: Dialogue, env: Environment, first: str = "") -> None:
     """Answer ``first``, then each line that is not blank. The first failure ends the run, because no one can correct
     the input; its error begins with the line's number."""
     if first:
-        _go_on(env, dialogue.answer(ChatMessage(ChatMessageRole.USER, first)))
+        _go_on(env, dialogue.say(first))
     for number, line in _lines(env):
         with _naming(number):
-            complete = dialogue.answer(ChatMessage(ChatMessageRole.USER, line))
+            complete = dialogue.say(line)
         _go_on(env, complete)
 
 

@@ -85,7 +85,7 @@ class TypedConversation:
 
     def send(self, text: str) -> None:
         """Answer this message, and what is attached to it."""
-        self.dialogue.answer(ChatMessage(ChatMessageRole.USER, [*self.attached, Text(text)]))
+        self.dialogue.say(text, self.attached)
         self.attached = []
 
     def send_instead(self, place: int, text: str) -> None:

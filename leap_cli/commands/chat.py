@@ -7,23 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leap_core.messages import ChatMessage
 from leap_core.responses import Complete
 from leap_core.speech.voices import CONVERSATION_PROMPT
 
 from ..answers.reasoning_only import ReasoningOnly
-from ..config.saved_prompts import FilledTemplate
 from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
 from ..framework.output import Output
+from ..input.pattern import INPUT
 from ..input.prompt import read_system
 from ..input.text_files import attach
 from ..options.constraints import constraint_flags, is_shaped, take_constraint
 from ..options.generation import generation_flags, generation_options
 from ..options.generation_details import generation_details
 from ..options.loading import load_model, loading_flags, note_builtin
-from ..options.media import media_flags, take_media, with_media
+from ..options.media import media_flags, take_media
 from ..options.saved_prompts import chosen_template, template_flags
 from ..options.sessions import session_flags, session_model, take_session
 from ..options.speech import speech_flags, take_speech
@@ -110,8 +109,10 @@ def command(
     options = generation_options({**flags, **shape, "tool_choice": tools.choice}, enable_thinking=thinking is not None)
     if system is not None:
         system = read_system(system, env)
-    first = _first_message(prompt, files, chosen_template(), env)
-    if first and jsonl:
+    template = chosen_template()
+    pattern = None if template is None or template.pattern.text == INPUT else template.pattern
+    first = _first_message(prompt, files, env)
+    if jsonl and (first or pattern is not None):
         raise click.UsageError("--jsonl takes its messages from standard input; leave PROMPT, -f and --template out")
     loading = {"context_size": context_size, "cpu_threads": cpu_threads, "n_gpu_layers": n_gpu_layers}
 
@@ -148,14 +149,12 @@ def command(
         if target and system is None and session.session is None and loaded is None:
             system = CONVERSATION_PROMPT
         conversation = session.conversation(runner, system)
-        dialogue = Dialogue(conversation, options, tools, session, show, thinking)
+        dialogue = Dialogue(conversation, options, tools, session, show, thinking, pattern)
         try:
             if target:
                 SpokenOutput(target, env, output).check(runner)
             if media:
-                question = with_media(media.read(env, output), first or "")
-                assert isinstance(question, ChatMessage)
-                dialogue.answer(question)
+                dialogue.say(first, media.read(env, output))
                 first = ""
             if media.reads_stdin:
                 return ExitCode.DONE
@@ -182,10 +181,7 @@ def _refuse_logprobs(flags: dict[str, Any]) -> None:
     flags["top_logprobs"] = None
 
 
-def _first_message(
-    words: tuple[str, ...], files: tuple[str, ...], template: FilledTemplate | None, env: Environment
-) -> str:
+def _first_message(words: tuple[str, ...], files: tuple[str, ...], env: Environment) -> str:
     """What is said before anything is typed; empty where that is nothing."""
     parts = [*(attach(file, env) for file in files), " ".join(words)]
-    text = "\n\n".join(part for part in parts if part.strip())
-    return text if template is None or not text else template.pattern.fill(text)
+    return "\n\n".join(part for part in parts if part.strip())

@@ -9,6 +9,7 @@ import pytest
 
 from leap_cli.input.pattern import Pattern, names_in
 from leap_core.batch.line_template import LineTemplate
+from leap_core.errors import LeapGenerationError
 
 
 @pytest.fixture
@@ -50,6 +51,22 @@ def test_variables_are_filled_alike_in_generate_chat_and_batch(leap, tmp_path):
     assert prompts(leap, "batch", "-", "-t", "tr", "-p", "language=French", stdin='{"prompt": "Hello."}\n') == [wanted]
     (request,) = prompts(leap, "generate", "-t", "tr", "-p", "tone={input} {language}", "-p", "language=a=b", "x")
     assert request[1] == "To a=b, {input} {language}: x"
+
+
+def test_the_first_message_of_a_chat_goes_into_the_pattern_wherever_it_comes_from(leap):
+    leap("templates", "add", "tr", "To {language}: {input}")
+    begin = ["chat", "--no-save", "-t", "tr", "-p", "language=French"]
+    piped = prompts(leap, *begin, stdin="one\ntwo\n", answers=2)
+    assert piped[1] == ["To French: one", "ok", "two"]
+    words = prompts(leap, *begin, "one", stdin="two\n", answers=2)
+    assert words[1] == ["To French: one", "ok", "two"]
+    typed = prompts(leap, *begin, stdin="/show\none\ntwo\n", stdin_terminal=True, answers=2)
+    assert typed[1] == ["To French: one", "ok", "two"]
+    runner = leap.script([LeapGenerationError("broken")], "ok")
+    assert leap(*begin, stdin="one\ntwo\n", stdin_terminal=True).code == 0
+    assert [each.messages[-1].text for each in runner.requests] == ["To French: one", "To French: two"]
+    refused = leap(*begin, "--jsonl", stdin="{}\n")
+    assert refused.code == 2 and "--template out" in refused.stderr
 
 
 def test_a_line_of_a_batch_brings_values_and_they_go_before_all_others(leap, tmp_path):
