@@ -9,6 +9,7 @@ import json
 import pytest
 
 from leap_core.errors import LeapGenerationError
+from leap_core.testing import ScriptedModelRunner
 
 NAME = ("--json-schema", "name, age int")
 BROKEN = [LeapGenerationError("broken")]
@@ -112,6 +113,9 @@ def test_a_dry_run_shows_the_prompt_and_asks_nothing(leap, texts):
         runner = leap.script()
         done = leap(*command, "--dry-run", "a.txt")
         assert (done.code, runner.requests) == (0, []) and "Ann, 3" in done.stdout
+        runner = leap.script('{"address": []}')
+        leap(*command, "a.txt")  # classify and decide fail here: this runner knows no probabilities
+        assert ScriptedModelRunner().render(runner.requests[0].messages).text + "\n" == done.stdout
         assert f"recipe {command[0]} for" in done.stderr
 
 
