@@ -93,7 +93,7 @@ def documents(count: int, seed: int = 1) -> Iterator[tuple[str, object]]:
         chance = random.Random(f"{seed} {n}")
         sentences = [_sentence(chance) for _ in range(chance.choice([1, 1, 2, 3]))]
         if n % 40 == 7:
-            sentences += [_sentence(chance) for _ in range(140)]
+            sentences += [_sentence(chance) for _ in range(90)]
         if chance.random() < 0.25:
             sentences.insert(chance.randrange(len(sentences) + 1), chance.choice(HOSTILE))
         yield "\n".join(sentences), chance.choice(SCHEMAS)
