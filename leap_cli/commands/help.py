@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import click
 
-from ..framework.click_classes import leap_command
+from ..framework.click_classes import HelpContext, leap_command
 from ..framework.environment import Environment
-from ..framework.help_text import HelpContext
 from ..framework.output import Output
 from ..framework.wrapping import WordWrap
 from ..help.topics import TOPICS, text_of

@@ -10,16 +10,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import click
 
 from .environment import Environment
-from .help_text import HelpContext, HelpFormatter, row_of
 from .text_arguments import check_texts
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+
+    from .help_text import HelpFormatter
 
 OTHER_VERBS = {
     "ls": ("list",),
@@ -56,6 +57,15 @@ class HelpGuide(Protocol):
 
     def topic(self, path: str) -> str:
         """The guide that tells more about it."""
+
+
+class HelpContext(click.Context):
+    """A context whose help is laid out as ``help_text`` says, which is not imported before."""
+
+    def make_formatter(self) -> HelpFormatter:
+        from .help_text import HelpFormatter
+
+        return HelpFormatter(width=self.terminal_width, max_width=self.max_content_width)
 
 
 class LeapCommand(click.Command):
@@ -102,6 +112,8 @@ class LeapCommand(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Many options stand under headings."""
+        from .help_text import row_of
+
         options = [parameter for parameter in self.get_params(ctx) if isinstance(parameter, click.Option)]
         rows = {str(option.name): row for option in options if (row := row_of(option, ctx)) is not None}
         guide = _guide(ctx)
@@ -116,10 +128,9 @@ class LeapCommand(click.Command):
             return
         examples = guide.examples(path)
         if examples:
-            assert isinstance(formatter, HelpFormatter)
             with formatter.section("Examples"):
                 for line in examples:
-                    formatter.write_example(line)
+                    cast("HelpFormatter", formatter).write_example(line)
         formatter.write_paragraph()
         formatter.write_text(f"More: leap help {guide.topic(path)}")
 
@@ -303,8 +314,7 @@ class CommandTable(LeapGroup):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """A line a command, the group's name before its first; above it where there is little room."""
         width, group_width = max(map(len, self.table)), max(map(len, self.groups))
-        assert isinstance(formatter, HelpFormatter)
-        if formatter.is_narrow:
+        if cast("HelpFormatter", formatter).is_narrow:
             for group in self.groups:
                 with formatter.section(group):
                     formatter.write_dl([(name, e.summary) for name, e in self.table.items() if e.group == group])

@@ -98,12 +98,6 @@ class HelpFormatter(click.HelpFormatter):
         return [indent + line for line in lines]
 
 
-class HelpContext(click.Context):
-    """A context whose help is laid out so."""
-
-    formatter_class = HelpFormatter
-
-
 def metavar(option: click.Option, ctx: click.Context) -> str:
     """What stands for the option's value, such as ``N``, ``FILE`` or ``[text|json]``; nothing for a flag."""
     if option.is_flag or option.count:

@@ -14,8 +14,8 @@ import click
 from leap_core import __version__
 
 from ..exit_codes import ExitCode
-from ..framework.click_classes import CommandTable
-from ..framework.help_text import HelpContext, meaning, metavar, text_of
+from ..framework.click_classes import CommandTable, HelpContext
+from ..framework.help_text import meaning, metavar, text_of
 from ..framework.option_defaults import option_variable, options_of
 from .examples import EXAMPLES
 from .roff import bold, code, escaped, italic, prose, quoted

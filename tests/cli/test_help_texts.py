@@ -8,7 +8,8 @@ import click
 import pytest
 
 from leap_cli.config.settings import commands
-from leap_cli.framework.help_text import HelpContext, broken_shell, meaning, names_and_value
+from leap_cli.framework.click_classes import HelpContext
+from leap_cli.framework.help_text import broken_shell, meaning, names_and_value
 from leap_cli.framework.option_defaults import options_of
 
 EVERY = dict(commands())
