@@ -63,7 +63,8 @@ def connections_allowed() -> int:
 def listen(address: str, port: int) -> socket.socket:
     """A listening socket; port 0 takes any that is free. Raises OSError."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio lets small writes go at once (TCP_NODELAY) only where a socket names its protocol
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if hasattr(socket, "SO_REUSEADDR") and not hasattr(socket, "SO_EXCLUSIVEADDRUSE"):
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
