@@ -19,8 +19,9 @@ pytestmark = [
 
 @pytest.fixture
 def batch(program, tmp_path):
-    """The id of a batch that takes a while, in the background."""
-    lines = (json.dumps({"prompt": f"Count to {300 + n}."}) + "\n" for n in range(200))
+    """The id of a batch in the background: it is soon at its third line, and not soon at its end."""
+    prompts = ["Say hello."] * 3 + [f"Count to {300 + n}." for n in range(200)]
+    lines = (json.dumps({"prompt": prompt}) + "\n" for prompt in prompts)
     (tmp_path / "in.jsonl").write_text("".join(lines))
     done = program("batch", "in.jsonl", "-o", "out.jsonl", "-m", "builtin", "--concurrency", "1", "--background")
     assert done.returncode == 0, done.stderr
@@ -34,9 +35,9 @@ def test_a_live_table_and_a_line_a_change(batch, program, start, variables):
     terminal = Terminal(["jobs", "watch"], variables, "xterm")
     try:
         terminal.expect(f"ID +KIND +STATE.*{batch} +batch +(queued|running).*1 of 1 jobs have not ended; q leaves")
-        terminal.expect(r"[1-9]\d* of 200 lines.*q leaves")  # drawn anew, with progress
+        terminal.expect(r"[1-9]\d* of 203 lines.*q leaves")  # drawn anew, with progress
         terminal.resize(24, 40)
-        narrow = terminal.expect(r"q leaves.*q leaves")
+        narrow = terminal.expect(r"AGE\r*\n.*?q leaves")  # there is no room for WHAT
         assert all(len(line) <= 40 for line in narrow.rpartition("ID ")[2].split("\r\n"))
         terminal.type("q")
         assert terminal.ended() == 0

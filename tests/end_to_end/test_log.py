@@ -29,7 +29,7 @@ def logged(program):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="kills and limits of POSIX")
 def test_a_killed_process_and_a_full_disk_cost_the_line_alone(program, start, logged, variables):
-    variables |= {"LEAP_LOG": "true", "LEAP_JOBS_IDLE_MINUTES": "0"}
+    variables["LEAP_LOG"] = "true"
     chat = start("chat", "-m", "builtin", "--no-save", "--threads", "1", stdin=subprocess.PIPE)
     chat.stdin.write(f"{QUESTION}\n".encode())
     chat.stdin.flush()
