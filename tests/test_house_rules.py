@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,3 +37,20 @@ def test_no_file_is_longer_than_four_hundred_lines():
         path: len(path.read_text("utf-8").splitlines()) for each in folders for path in (ROOT / each).rglob("*.py")
     }
     assert {str(path.relative_to(ROOT)): length for path, length in lengths.items() if length > 400} == {}
+
+
+def test_the_ways_of_the_architecture_name_files_that_are_there():
+    page = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    ways = page[page.index("## The ways") : page.index("## Decisions")]
+    parts = [path.relative_to(ROOT) for each in ("leap_core", "leap_cli", "jobs") for path in (ROOT / each).rglob("*")]
+    there = {f"/{path.with_suffix('').as_posix()}" for path in parts}
+    names = {re.split(r"[ .]|/\*", name)[0] for name in re.findall(r"`([^`]+)`", ways) if name.islower()}
+    assert len(names) > 60
+    assert {name for name in names if not any(path.endswith(f"/{name}") for path in there)} == set()
+
+
+def test_the_architecture_names_every_room():
+    page = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    rooms = [path for each in ("leap_core", "leap_cli", "jobs") for path in (ROOT / each).iterdir() if path.is_dir()]
+    names = {path.name for path in rooms if (path / "__init__.py").exists()}
+    assert {name for name in names if f"{name}/" not in page} == set()

@@ -28,7 +28,7 @@ def alias(env: Environment, /, name: str | None, model: str | None, remove: bool
     all aliases.
 
     MODEL is any reference: an installed model, one of the catalogue with a quantization, a repository, or a file. An
-    alias goes before an installed model of the same name.
+    alias overrides an installed model of the same name.
     """
     from leap_core.models.references.aliases import check_alias
 

@@ -54,7 +54,7 @@ def list_schemas(env: Environment, /, format: str) -> ExitCode:
 def add(env: Environment, /, name: str, schema: str, multi: bool, replace: bool) -> ExitCode:
     """Save SCHEMA as NAME, for every option that takes a schema.
 
-    A file of the same name in the current directory goes before it, and it goes before a shorthand of one word.
+    A file of the same name in the current directory overrides it, and it overrides a shorthand of one word.
     """
     path = schema_path(env, name)
     if path.exists() and not replace:

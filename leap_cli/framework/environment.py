@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import io
 import os
-import shutil
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -93,6 +92,8 @@ class Environment:
     @property
     def terminal_columns(self) -> int:
         """The width of the terminal."""
+        import shutil  # here, because it imports all that archives need
+
         return shutil.get_terminal_size().columns
 
     def read_typed_line(self, prompt: str) -> str:

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from .option_groups import grouped
-
 TOPICS = {
     "first-hour": "From the first answer to an exported conversation",
     "one-shot": "One prompt: files, saved prompts, raw prompts, several answers",
@@ -69,6 +67,8 @@ class Guide:
     """What the command line's classes ask when help is shown."""
 
     def grouped(self, names: list[str]) -> list[tuple[str, list[str]]]:
+        from .option_groups import grouped
+
         return grouped(names)
 
     def examples(self, path: str) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """llama-cpp-python's ctypes bindings without the high-level classes that its package imports beside them.
 
 Those take four times as long to import as the bindings, and a model's weights cannot be read before. The package is
-there all the same: whoever asks it for more than the bindings gets all of it.
+there all the same: a request for more than the bindings gets all of it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The models on disk: one directory a model, ``<model>-<quantization>/``, with its files under their own names and a
 manifest ``<model>-<quantization>.json``, as the LEAP SDK lays them out. What users put there by hand counts too.
 
-Beside them lie ``*.part`` and ``*.part.state`` of unfinished downloads, and two lock files: ``.lock`` is held by who
-writes, ``.in-use`` is shared by those who have the model loaded.
+Beside them lie ``*.part`` and ``*.part.state`` of unfinished downloads, and two lock files: ``.lock`` is held
+by the process that writes, ``.in-use`` is shared by processes that have the model loaded.
 """
 
 from __future__ import annotations

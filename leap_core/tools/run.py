@@ -188,7 +188,7 @@ class FunctionRun:
             result or FunctionResult(call, "", "it was not run, because another call was denied", denied=True)
             for call, result in zip(calls, results, strict=True)
         ]
-        for n, result in enumerate(answers):  # all of them, before anybody can leave
+        for n, result in enumerate(answers):  # all of them, before a reader can leave
             self._conversation.append_to_history(result.message(result.call.id or f"call_{n}"))
         yield from answers
         if denied is not None:
@@ -207,7 +207,7 @@ class FunctionRun:
         if decision == DENY:
             return FunctionResult(call, "", "the policy denies it", denied=True)
         if self._policy.ask is None:
-            return FunctionResult(call, "", "the policy is to ask, and nobody is there to be asked", denied=True)
+            return FunctionResult(call, "", "the policy is to ask, and there is no one to ask", denied=True)
         if self._policy.ask(function, call):
             return None
         return FunctionResult(call, "", "the user refused this call", denied=True, refused=True)

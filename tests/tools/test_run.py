@@ -108,7 +108,7 @@ def test_errors_are_told_to_the_model():
     assert conversation.history[-1].text == "sorry"
 
 
-@pytest.mark.parametrize(("decision", "reason"), [("deny", "denies it"), ("ask", "nobody is there")])
+@pytest.mark.parametrize(("decision", "reason"), [("deny", "denies it"), ("ask", "there is no one to ask")])
 def test_a_denied_call_ends_the_run_and_nothing_has_run(decision: str, reason: str):
     ran: list[int] = []
 

@@ -154,7 +154,7 @@ class RemoteEmbeddingRunner(EmbeddingRunner):
                 done.set()
 
     def _watch(self, answer: Answer, done: threading.Event, cancelled: threading.Event | None) -> None:
-        """End the connection when nobody wants the answer any more."""
+        """End the connection when the answer is not wanted any more."""
         while not done.wait(LOOK_SECONDS):
             if self._unloaded.is_set() or (cancelled is not None and cancelled.is_set()):
                 answer.shut()

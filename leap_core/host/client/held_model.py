@@ -1,4 +1,4 @@
-"""A model that the host holds, as long as somebody here uses it: had loaded again when the host lets it go."""
+"""A model that the host holds, as long as this process uses it; it is loaded again when the host has unloaded it."""
 
 from __future__ import annotations
 

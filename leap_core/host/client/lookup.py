@@ -96,7 +96,7 @@ def demanded_runner(
     variables: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> RemoteModelRunner:
-    """``warm_runner`` for those who want nothing else: LeapUnavailableError says why it cannot be had."""
+    """``warm_runner``, or LeapUnavailableError that says why there is none."""
     host, state = _demanded(reference, options, variables, cwd)
     if _embeds(state):
         raise LeapUnavailableError(f"{state['model']['model']} makes embeddings and cannot answer a prompt")
@@ -162,7 +162,7 @@ def demanded_embedding_runner(
     variables: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> RemoteEmbeddingRunner:
-    """``warm_embedding_runner`` for those who want nothing else: LeapUnavailableError says why it cannot be had."""
+    """``warm_embedding_runner``, or LeapUnavailableError that says why there is none."""
     host, state = _demanded(reference, options, variables, cwd)
     if not _embeds(state):
         raise LeapUnavailableError(f"the model host holds {reference} to answer prompts, not for embeddings")
