@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +13,7 @@ from ..exit_codes import ExitCode
 from ..framework.aliases import renamed_option
 from ..framework.click_classes import LeapGroup, leap_group
 from ..framework.environment import Environment
+from ..framework.error_boundary import exit_code_of, outcome_of
 from ..framework.interrupts import cancelling_on_interrupt
 from ..framework.output import Format, Output
 from ..options.embedding import BUILTIN_EMBED, embedding_model_flag, full_reference, open_embedder, threads_flag
@@ -115,14 +117,27 @@ def make(
 @host_flag
 @click.pass_obj
 def update(env: Environment, /, names: tuple[str, ...], cpu_threads: int | None) -> ExitCode:
-    """Read again what has changed in the files of indexes; all of them without a NAME."""
+    """Read again what has changed in the files of indexes; all of them without a NAME.
+
+    One that cannot be brought up to date does not keep the others from it; the exit code tells of the first such one.
+    """
+    from leap_core.errors import LeapError
+
     indexes = _indexes(env)
+    code = ExitCode.DONE
     for name in names or indexes.names():
-        with indexes.open(name) as index:
-            settings = index.settings
-        if settings is not None:
-            _update(env, indexes, name, settings, cpu_threads)
-    return ExitCode.DONE
+        outcome = outcome_of(partial(_update_named, env, indexes, name, cpu_threads))
+        if isinstance(outcome, LeapError):
+            Output(env).error(f"{name}: {outcome.message}", outcome.hint)
+            code = code or exit_code_of(outcome)
+    return code
+
+
+def _update_named(env: Environment, indexes: Indexes, name: str, cpu_threads: int | None) -> None:
+    with indexes.open(name) as index:
+        settings = index.settings
+    if settings is not None:
+        _update(env, indexes, name, settings, cpu_threads)
 
 
 @command.command("list", short_help="List the indexes.")

@@ -50,7 +50,9 @@ def require_pooling(model_id: str, pooling: str | None) -> str:
     """The pooling that a model's file names. Raises LeapOptionsError where it names none that makes one vector of a
     text."""
     if pooling == NO_POOLING:
-        raise LeapOptionsError("pooling", f"{model_id} gives a vector for each token (embed_tokens), none for a text")
+        raise LeapOptionsError(
+            "pooling", f"{model_id} gives a vector for each token (--tokens, embed_tokens), none for a text"
+        )
     if pooling is None:
         raise LeapOptionsError(
             "pooling", f"{model_id} was not made for embeddings; say mean, cls or last to use it all the same"

@@ -68,6 +68,8 @@ def update_index(
         )
     stop = stop or threading.Event()
     missing = [each for each in settings.paths if not os.path.exists(each)]
+    if missing and not path.exists():  # and there shall be none
+        raise LeapOptionsError("paths", f"there is no file or directory {missing[0]}")
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         with locked(path.with_suffix(".lock"), wait=False), IndexFile(path) as index:

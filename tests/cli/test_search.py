@@ -46,6 +46,17 @@ def test_an_index_is_kept_up_to_date(leap, notes):
     assert done.code == 2 and "there is no index 'notes'" in done.stderr
 
 
+def test_an_index_that_cannot_be_updated_does_not_keep_the_others_from_it(leap, notes):
+    assert leap("index", "gone", "nowhere", "-m", "some-model.gguf").code == 2
+    assert json.loads(leap("index", "list", "--format", "json").stdout)[0]["name"] == "notes"
+    damaged = leap.home.rglob("notes.db").__next__().with_name("damaged.db")
+    damaged.write_bytes(b"no database" * 1000)
+    (notes / "tools.txt").write_text("A saw cuts wood.\n")
+    done = leap("index", "update")
+    assert done.code != 0 and "damaged: the index" in done.stderr and "1 changed" in done.stderr
+    assert leap("search", "notes", "").code == 2
+
+
 def test_without_an_embedding_model_words_are_indexed(leap, notes):
     done = leap("index", "words", "pages", "--words-only")
     assert done.code == 0 and leap("search", "words", "hammer").stdout.startswith("pages/tools.txt")
