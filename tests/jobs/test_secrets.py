@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from dataclasses import replace
@@ -11,7 +12,8 @@ import pytest
 
 from jobs.keeper.service_files import unit_file
 from jobs.table.job import NewJob, State
-from jobs.table.postgres import without_secrets
+from jobs.table.postgres import PostgresDatabase, without_secrets
+from jobs.table.postgres_schema import MIGRATIONS
 from jobs.table.table import Table
 from leap_cli.display.jobs import doing
 from leap_core.builtin import model_path
@@ -81,3 +83,25 @@ def test_what_is_left_of_a_batch_is_told(tmp_path: Path):
     running = replace(job, state=State.RUNNING, progress=progress)
     assert doing(running) == f"{id} batch running 30 of 120 lines (1m 30s left)"
     assert doing(job) == f"{id} batch queued"
+
+
+def test_doctor_looks_at_the_server_and_its_clock(jobs_url, leap, monkeypatch):
+    leap.variables["LEAP_JOBS_URL"] = jobs_url
+
+    def checks() -> dict[str, dict[str, object]]:
+        return {check["check"]: check for check in json.loads(leap("doctor", "--format", "json").stdout)}
+
+    sound = checks()
+    assert sound["jobs' server"]["state"] == "ok" and sound["jobs' server"]["facts"]["schema"] == len(MIGRATIONS)
+    assert (sound["workers"]["state"], sound["workers"]["detail"]) == ("warning", "none is alive")
+    facts = PostgresDatabase.server_facts
+    monkeypatch.setattr(PostgresDatabase, "server_facts", lambda self: facts(self) | {"clock_lead_seconds": 90.0})
+    late = checks()["jobs' server"]
+    assert late["state"] == "warning" and "differs from this machine's by +90 s" in late["detail"]
+
+
+def test_tls_is_libpq_s(leap):
+    """The parameter reaches libpq, which refuses it; a server is not needed for that."""
+    leap.variables["LEAP_JOBS_URL"] = "postgresql://127.0.0.1:9/db?sslmode=never-heard-of"
+    done = leap("jobs", "list")
+    assert done.code == 10 and "sslmode" in done.stderr
