@@ -68,6 +68,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "flash_attention",
         "mmap",
         "batch_size",
+        "lookup",
         "prompt_cache_size",
         "chat_template",
         "kv_type_k",

@@ -64,6 +64,9 @@ _OPTIONS = (
         "--batch-size", type=int, metavar="N", help="Read at most this many prompt tokens in one step; 512 by default."
     ),
     _option(
+        "--lookup/--no-lookup", default=None, help="Answer faster where the answer repeats its prompt; off by default."
+    ),
+    _option(
         "--mmproj",
         metavar="FILE",
         help="See or hear with this projector; by default the one beside the model.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -45,6 +45,8 @@ class Part:
     output: Output
     index: int | None = None
     first_scored: int | None = None
+    draft: list[int] = field(default_factory=list)
+    """Tokens that may follow the run; ``index`` is then where to read after the run, and the next ones follow it."""
 
     def add_to(self, context: LlamaContext) -> None:
         """Append the run to the context's batch."""
@@ -53,7 +55,9 @@ class Part:
         if rows is None:
             tokens = self.request.target[self.start : self.start + self.count]
             scored = self.request.scores_prompt_at(self.start)
-            index = context.add(slot, self.start, tokens, output=has_output, outputs_of_all=scored)
+            every = scored or bool(self.draft)
+            last = context.add(slot, self.start, tokens + self.draft, output=has_output, outputs_of_all=every)
+            index = last - len(self.draft)
             self.first_scored = index - self.count + 1 if scored else None
         else:
             index = context.add_embeddings(slot, self.start, rows, output=has_output)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from ..responses import GenerationFinishReason
 from ..statistics import GenerationStats
 from .frames import Frame, Speech, frame_key
+from .lookup import PromptLookup
 from .prompt import Prompt
 from .sampler import Sampler
 from .token_scores import ScoreRecorder, TokenScore
@@ -61,6 +62,7 @@ class Request:
         adapters: Adapters = (),
         speech: Speech | None = None,
         prompt_recorder: ScoreRecorder | None = None,
+        lookup: PromptLookup | None = None,
     ) -> None:
         self.prompt = prompt
         self.prompt_recorder = prompt_recorder
@@ -72,6 +74,7 @@ class Request:
         self.max_tokens = max_tokens
         self.constraint = constraint
         self.speech = speech
+        self.lookup = lookup
         self.events: queue.SimpleQueue[int | Frame | Finished] = queue.SimpleQueue()
         """Token ids and frames in order, then one Finished."""
         self.target = list(prompt.keys)

@@ -111,10 +111,11 @@ class Scheduler:
             self._admission.admit(self._waiting, self._ticks)
         ready = self._encoder.encode_next(self._running(), self._fail)
         for parts in plan_step(ready, self._context.batch_size, self._pace):
+            self._draft(parts)
             started, computed = time.perf_counter(), time.process_time()
             if not self._decode(parts):
                 return  # the other decodes were planned for a memory that is different now
-            size = sum(part.count for part in parts)
+            size = sum(part.count + len(part.draft) for part in parts)
             seconds = time.perf_counter() - started
             if size > LONG_STEP:
                 self._pace.observe(size, seconds)
@@ -123,6 +124,18 @@ class Scheduler:
             for part in parts:
                 self._advance(part)
             self._speak([part for part in parts if part.output is Output.HIDDEN])
+
+    def _draft(self, parts: list[Part]) -> None:
+        """Let a request that runs alone verify a draft with its next token. Beside others their positions are worth
+        more; and llama.cpp cuts a batch of unequal runs into several, of which it can take back only the last."""
+        part, lookup = parts[0], parts[0].request.lookup
+        if lookup is None or part.count != 1 or part.output is not Output.LOGITS or len(self._running()) > 1:
+            return
+        request = part.request
+        left = self.context_size - len(request.target)
+        if request.max_tokens is not None:
+            left = min(left, request.max_tokens - request.generated)
+        part.draft = lookup.draft(request.target, min(self._context.rollback, left - 1), self._eog)
 
     def _drop_cancelled(self) -> None:
         for request in [s for s in list(self._waiting) if s.cancelled]:  # others append meanwhile
@@ -201,11 +214,26 @@ class Scheduler:
         if part.output is not Output.LOGITS or part.index is None:
             return
         try:
-            token = request.sampler.sample(self._context.logits(part.index), request.constraint)
-            self._accept(slot, request, token)
+            self._sample(part, part.index)
         except Exception as error:
             failure = error if isinstance(error, LeapGenerationError) else LeapGenerationError(f"sampling: {error}")
             self._fail(slot, failure)
+
+    def _sample(self, part: Part, index: int) -> None:
+        """Sample the next token, and as long as a draft has foretold it, the one after."""
+        slot, request, lookup = part.slot, part.request, part.request.lookup
+        for n in range(len(part.draft) + 1):
+            token = request.sampler.sample(self._context.logits(index + n), request.constraint)
+            if n < len(part.draft) and token == part.draft[n]:
+                slot.keys.append(token)
+                self._accept(slot, request, token)
+                continue
+            if part.draft and lookup is not None:
+                lookup.learn(len(part.draft), n)
+                if n < len(part.draft) and not self._context.take_back(slot.index, len(slot.keys)):
+                    self._memory.clear(slot)  # then all is computed anew
+            return self._accept(slot, request, token)
+        return None
 
     def _accept(self, slot: Slot, request: Request, token: int) -> None:
         """Take a sampled token, and with it the tokens that its constraint leaves no choice about."""

@@ -11,6 +11,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Protocol
 
+from ..engine.lookup import LONG_DRAFT
 from ..engine.scheduler import Scheduler
 from ..engine.snapshots import SnapshotStore
 from ..engine.threads import usable_cores
@@ -120,6 +121,7 @@ def open_context(model: LlamaModel, options: ModelLoadingOptions, context_size: 
         flash_attention=options.flash_attention,
         kv_type_k=options.kv_type_k,
         kv_type_v=options.kv_type_v,
+        rollback=LONG_DRAFT if options.lookup else 0,
     )
 
 
@@ -133,6 +135,7 @@ def open_scheduler(context: LlamaContext, options: ModelLoadingOptions, context_
 def _snapshot_scope(model: LlamaModel, options: ModelLoadingOptions) -> bytes:
     """What a saved state depends on besides the prompt: the model file, the memory's layout, llama.cpp's build."""
     layout = f"{options.kv_type_k} {options.kv_type_v} {options.flash_attention} {model.n_gpu_layers} unified"
+    layout += " rollback" if options.lookup else ""
     parts = b"\0".join([model.fingerprint, state_version().encode(), layout.encode()])
     return blake2b(parts, digest_size=16).digest()
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..chat_format.reply_builder import ReplyBuilder
+from ..engine.lookup import PromptLookup
 from ..engine.request import Request
 from ..engine.sampler import RUNTIME_DEFAULTS, Sampler
 from ..engine.token_scores import ScoreRecorder
@@ -174,6 +175,7 @@ class InProcessRunner(ModelRunner):
             constraint=constraint.constraint if constraint else None,
             adapters=self._set_adapters if options.adapters is None else self._adapters.load(options.adapters),
             speech=speech,
+            lookup=PromptLookup() if self._options.lookup and constraint is None and speech is None else None,
             prompt_recorder=_prompt_recorder(made, options),
         )
         reply = ReplyBuilder(

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 NO_KV_SLOT, ABORTED = 1, 2
+ARCHITECTURE = "general.architecture"
+ROLLBACK_ARCHITECTURES = {"lfm2"}
+"""Hybrid ones for which llama.cpp keeps the convolutions' last states; with lfm2moe it ends the process."""
+MOST_ROLLBACK = 8
+"""States of each sequence; with 24 llama.cpp's graph has too few nodes and it ends the process."""
 QUANTIZED = {"q4_0", "q8_0"}
 TYPES_HINT = (
     "quantized values need flash attention, quantized keys a head whose width 32 divides; kv_type_k and kv_type_v f16 "
@@ -30,6 +35,8 @@ class LlamaContext:
     ``abort``.
 
     ``batch_size``: most positions of one decode. ``kv_type_k``, ``kv_type_v``: f32, f16, bf16, q8_0 or q4_0.
+    ``rollback``: how many of the last decode's positions ``take_back`` is to be able to forget, where the model's
+    memory allows; the attribute says how many it is.
     """
 
     def __init__(
@@ -43,6 +50,7 @@ class LlamaContext:
         flash_attention: bool = True,
         kv_type_k: str = "f16",
         kv_type_v: str = "f16",
+        rollback: int = 0,
     ) -> None:
         self._lib = lib = library()
         self.model = model
@@ -57,6 +65,8 @@ class LlamaContext:
         params.type_k, params.type_v = GGML_TYPES[kv_type_k], GGML_TYPES[kv_type_v]
         params.pooling_type = lib.LLAMA_POOLING_TYPE_NONE  # a hidden state is that of a position, not of a sequence
         params.kv_unified = True  # sequences share cells: a common prefix is held once, and copying it costs nothing
+        self.rollback = rollback if not model.is_hybrid or model.metadata(ARCHITECTURE) in ROLLBACK_ARCHITECTURES else 0
+        params.n_rs_seq = min(self.rollback, MOST_ROLLBACK) if model.is_hybrid else 0
         params.offload_kqv = params.op_offload = True
         self._abort = AbortFlag()
         params.abort_callback, params.abort_callback_data = self._abort.callback, self._abort.data
@@ -157,6 +167,11 @@ class LlamaContext:
     def truncate(self, sequence: int, position: int) -> bool:
         """Forget a sequence from ``position`` on; False when its state cannot be cut there."""
         return bool(self._lib.llama_memory_seq_rm(self._memory, sequence, position, -1))
+
+    def take_back(self, sequence: int, position: int) -> bool:
+        """Forget from ``position`` on what the last decode added to a sequence, all but its first position at most;
+        False when that cannot be. llama.cpp says yes to more than it can, so nothing else may be asked of it."""
+        return self.rollback > 0 and self.truncate(sequence, position)
 
     def forget(self, sequence: int) -> None:
         """Forget a whole sequence."""

@@ -12,7 +12,8 @@ from .adapters import LoraAdapter, adapters_of
 from .checks import check_integer, read_extras
 
 DETAILS = (
-    *("flash_attention", "kv_type_k", "kv_type_v", "use_mmap", "batch_size", "random_seed", "mm_proj_path", "adapters"),
+    *("flash_attention", "kv_type_k", "kv_type_v", "use_mmap", "batch_size"),
+    *("random_seed", "lookup", "mm_proj_path", "adapters"),
 )
 """Options beside the common ones that a model host follows."""
 KV_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0")
@@ -65,8 +66,9 @@ class ModelLoadingOptions:
     f16, bf16, q8_0 or q4_0. ``batch_size``: most prompt tokens computed in one step. ``random_seed``: seed of
     generations that give none. ``mm_proj_path`` is the projector of a model that sees or hears (None: the one beside
     the model); ``media_cache_bytes``: most memory for pictures and sound that were encoded already. The audio paths are
-    companions of models that speak. ``adapters``: LoRA adapters of generations that name none. ``extras`` is a JSON
-    text: an object of options by these names, which win over the fields.
+    companions of models that speak. ``adapters``: LoRA adapters of generations that name none. ``lookup``: draft from
+    what prompt and answer hold, for answers that repeat them; the answer is the same. ``extras`` is a JSON text: an
+    object of options by these names, which win over the fields.
     """
 
     context_size: int | None = None
@@ -86,6 +88,7 @@ class ModelLoadingOptions:
     audio_tokenizer_path: Path | None = None
     media_cache_bytes: int = 256 * 1024**2
     adapters: Sequence[LoraAdapter] = ()
+    lookup: bool = False
     extras: str | None = None
 
     def __post_init__(self) -> None:
@@ -97,7 +100,7 @@ class ModelLoadingOptions:
             if isinstance(getattr(self, name), str):  # as JSON holds it
                 object.__setattr__(self, name, Path(getattr(self, name)))
         object.__setattr__(self, "adapters", adapters_of(self.adapters))
-        for name in ("use_mmap", "flash_attention"):
+        for name in ("use_mmap", "flash_attention", "lookup"):
             if not isinstance(getattr(self, name), bool):
                 raise LeapOptionsError(name, f"{getattr(self, name)!r} is not true or false")
         if not isinstance(self.chat_template, (str, type(None))):

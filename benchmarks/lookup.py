@@ -1,0 +1,90 @@
+"""What prompt lookup brings: answers that return their prompt with small changes, that quote it, and that share nothing
+with it, with and without. The texts are set, since the model's weights are random; sampling costs what it always does.
+
+    python benchmarks/lookup.py bench-q4_0.gguf --threads 1
+
+Tokens a second of processor time: with one thread other processes change it little.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+
+from harness import Row, alternate, arguments, report
+
+from leap_core.engine.lookup import PromptLookup
+from leap_core.engine.prompt import Prompt
+from leap_core.engine.request import Finished, Request
+from leap_core.engine.sampler import RUNTIME_DEFAULTS, Sampler
+from leap_core.in_process.runner import InProcessRunner
+from leap_core.options import GenerationOptions, ModelLoadingOptions
+
+PROMPT, TOKENS = 256, 160
+COMMON = 3000
+"""Tokens that make up a text, the first ones more often than the later ones, as words do."""
+
+
+class Given(Sampler):
+    """Samples like any, and says a given text."""
+
+    def __init__(self, text: list[int]) -> None:
+        super().__init__(GenerationOptions(rng_seed=1).with_defaults(RUNTIME_DEFAULTS))
+        self._text = iter(text)
+
+    def sample(self, logits, constraint=None):  # type: ignore[no-untyped-def]
+        super().sample(logits, constraint)
+        return next(self._text)
+
+
+def text(dice: random.Random, count: int) -> list[int]:
+    return [100 + min(COMMON, int(dice.paretovariate(0.6))) for _ in range(count)]
+
+
+def cases(dice: random.Random, prompt: list[int]) -> dict[str, list[int]]:
+    """Answers by kind."""
+    fresh = text(dice, TOKENS)
+    edited = [token if dice.random() > 0.06 else fresh[n] for n, token in enumerate(prompt[:TOKENS])]
+    quoting = [token if n // 24 % 2 else fresh[n] for n, token in enumerate(prompt[:TOKENS])]
+    return {"an edited text": edited, "quotations": quoting, "nothing of the prompt": fresh}
+
+
+def main() -> None:
+    settings = arguments(__doc__ or "")
+    rows = []
+    with (
+        InProcessRunner(settings.model, "plain", loading(settings.threads, lookup=False)) as plain,
+        InProcessRunner(settings.model, "lookup", loading(settings.threads, lookup=True)) as looking,
+    ):
+        assert isinstance(plain, InProcessRunner) and isinstance(looking, InProcessRunner)
+        dice = random.Random(1)
+        prompt = text(dice, PROMPT)
+        for name, answer in cases(dice, prompt).items():
+
+            def speed(runner: InProcessRunner, lookup: bool, answer=answer) -> float:  # type: ignore[no-untyped-def]
+                request = Request(
+                    Prompt.of_tokens(prompt),
+                    Given(answer),
+                    max_tokens=TOKENS,
+                    lookup=PromptLookup() if lookup else None,
+                )
+                runner.scheduler.submit(request)
+                request.events.get()
+                start = time.process_time()
+                while not isinstance(request.events.get(), Finished):
+                    pass
+                return (TOKENS - 1) / (time.process_time() - start)
+
+            sides = (lambda speed=speed: speed(looking, True)), (lambda speed=speed: speed(plain, False))
+            ours, theirs = alternate(settings.repeat, *sides)
+            target = ">= 1.3" if name == "an edited text" else ">= 0.97"
+            rows.append(Row(f"{name}, tokens/s of processor time", "lookup", ours, "plain", theirs, target))
+    report(f"Prompt lookup, {settings.model.name}, {settings.threads} threads", rows)
+
+
+def loading(threads: int, *, lookup: bool) -> ModelLoadingOptions:
+    return ModelLoadingOptions(context_size=1024, cpu_threads=threads, slots=1, lookup=lookup)
+
+
+if __name__ == "__main__":
+    main()
