@@ -62,6 +62,7 @@ WORDS: dict[str, str] = {
     "--line-file": "a file of which each line is a text",
     "--lines": "each line of a file is a text of its own",
     "--logit-bias": "what is added to a token's logit",
+    "--lookup": "drafts from what prompt and answer hold",
     "--lora": "an adapter that changes the model",
     "--load": "the file of a conversation to go on with",
     "--max-tokens": "tokens of the answer at most",
