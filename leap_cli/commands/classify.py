@@ -60,9 +60,9 @@ def _choose(fields: dict[str, Any], format: str, flags: dict[str, Any], env: Env
     from ..answers.task_jobs import submit_task
     from ..answers.tasks import do_task
 
-    taken = take_flags(flags)
+    options = take_flags(flags)
     task = read_task_of({**fields, "format": "json" if format == "jsonl" else format}, env)
-    inputs = read_inputs(taken, env)
-    if taken.background:
-        return submit_task(task, inputs, taken, env)
-    return do_task(task, inputs, taken, env)
+    inputs = read_inputs(options, env)
+    if options.background:
+        return submit_task(task, inputs, options, env)
+    return do_task(task, inputs, options, env)

@@ -53,28 +53,29 @@ def command(env: Environment, /, schema: str, images: tuple[str, ...], format: s
     from ..answers.task_jobs import submit_task
     from ..answers.tasks import do_task, write_line
 
-    taken = take_flags(flags)
+    options = take_flags(flags)
     form = "jsonl" if format == "json" else format
     task = read_task_of({"task": "extract", "schema": read_schema_argument(schema, env), "format": form}, env)
-    if taken.background and format == "json":
+    if options.background and format == "json":
         raise click.UsageError("--format json cannot be combined with --background; jsonl and csv can")
-    if taken.background and STDIN in images:
+    if options.background and STDIN in images:
         raise click.UsageError("--background needs a picture that is a file")
     inputs = named_apart([_picture(name, env) for name in images])
-    if taken.files or not images:
-        inputs += read_inputs(taken, env)
-    if taken.background:
-        return submit_task(task, inputs, taken, env)
+    if options.files or not images:
+        inputs += read_inputs(options, env)
+    if options.background:
+        return submit_task(task, inputs, options, env)
     documents: list[Any] = []
 
     def collect(_output: Output, text: str, _details: dict[str, Any]) -> None:
         documents.append(json.loads(text))
 
-    code = do_task(task, inputs, taken, env, write=collect if format == "json" else write_line)
-    if format == "json" and not taken.dry_run:
-        with writing_to(taken.target, env) as place:
-            Output(place).document(documents[0] if len(inputs) == 1 and documents else documents)
-    return code
+    try:
+        return do_task(task, inputs, options, env, write=collect if format == "json" else write_line)
+    finally:
+        if documents:  # also those before Ctrl-C
+            with writing_to(options.target, env) as place:
+                Output(place).document(documents[0] if len(inputs) == 1 else documents)
 
 
 def _picture(name: str, env: Environment) -> TaskInput:

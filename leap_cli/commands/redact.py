@@ -38,23 +38,23 @@ def command(env: Environment, /, categories: str, map_file: str | None, restore:
     from ..answers.task_jobs import submit_task
     from ..answers.tasks import do_task
 
-    taken = take_flags(flags)
+    options = take_flags(flags)
     if restore is not None:
-        return _restore(restore, taken, env)
-    fields = {"task": "redact", "categories": categories, "lines": taken.lines}
+        return _restore(restore, options, env)
+    fields = {"task": "redact", "categories": categories, "lines": options.lines}
     task = read_task_of(fields, env)
-    inputs = [TaskInput(" ".join(taken.files) or STDIN, ChatMessage("user", _whole(taken, env)))]
-    if taken.background:
+    inputs = [TaskInput(" ".join(options.files) or STDIN, ChatMessage("user", _whole(options, env)))]
+    if options.background:
         if map_file is not None:
             raise click.UsageError("--map cannot be combined with --background: the results of the job have the map")
-        return submit_task(task, inputs, taken, env, form="plain")
+        return submit_task(task, inputs, options, env, form="plain")
 
     def write(output: Output, text: str, details: dict[str, Any]) -> None:
         if map_file is not None:
             _write_map(map_file, details.get("map", {}), env)
         output.text(text)
 
-    return do_task(task, inputs, taken, env, write=write)
+    return do_task(task, inputs, options, env, write=write)
 
 
 def _restore(file: str, flags: TaskFlags, env: Environment) -> ExitCode:

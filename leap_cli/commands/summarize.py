@@ -30,9 +30,9 @@ def command(env: Environment, /, kind: str, **flags: Any) -> ExitCode:
     from ..answers.task_jobs import submit_task
     from ..answers.tasks import do_task
 
-    taken = take_flags(flags)
+    options = take_flags(flags)
     task = read_task_of({"task": "summarize", "kind": kind}, env)
-    inputs = read_inputs(taken, env)
-    if taken.background:
-        return submit_task(task, inputs, taken, env)
-    return do_task(task, inputs, taken, env, streams=True)
+    inputs = read_inputs(options, env)
+    if options.background:
+        return submit_task(task, inputs, options, env)
+    return do_task(task, inputs, options, env, streams=True)

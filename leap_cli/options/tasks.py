@@ -92,10 +92,10 @@ def take_flags(flags: dict[str, Any]) -> TaskFlags:
         flags["temperature"] = None  # meant for answers in general; a task is asked as its recipe says
     loading = {name: flags.pop(name) for name in LOADING}
     overrides = GenerationOptions(**{name: flags.pop(name) for name in SAMPLING})
-    taken = TaskFlags(**{name: flags.pop(name) for name in OWN}, loading=loading, overrides=overrides)
-    if taken.dry_run and taken.background:
+    values = TaskFlags(**{name: flags.pop(name) for name in OWN}, loading=loading, overrides=overrides)
+    if values.dry_run and values.background:
         raise click.UsageError("--dry-run cannot be combined with --background")
-    return taken
+    return values
 
 
 def read_inputs(flags: TaskFlags, env: Environment) -> list[TaskInput]:

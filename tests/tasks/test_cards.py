@@ -124,19 +124,19 @@ CARDS = [
 
 
 @pytest.mark.parametrize(
-    ("model", "fields", "given", "system", "user", "sampling"),
+    ("model", "fields", "content", "system", "user", "sampling"),
     CARDS,
     ids=[f"{card[0]} {card[1].get('kind') or card[1].get('to') or card[1]['task']}" for card in CARDS],
 )
-def test_a_prompt_is_that_of_the_card(model, fields, given, system, user, sampling):
+def test_a_prompt_is_that_of_the_card(model, fields, content, system, user, sampling):
     runner = ScriptedModelRunner(model_id=model)
-    message = ChatMessage("user", given)
+    message = ChatMessage("user", content)
     task, _ = read_task(fields)
-    asked = task.model(runner, message, ask_of(runner))
-    ((messages, options),) = task.task.prompts(asked, message)
+    model_of_task = task.model(runner, message, ask_of(runner))
+    ((messages, options),) = task.task.prompts(model_of_task, message)
     assert [each.role.value for each in messages] == ["system", "user"]
     assert messages[0].text == system
-    assert messages[1] == ChatMessage("user", given if user is None else user)
+    assert messages[1] == ChatMessage("user", content if user is None else user)
     chosen = {name: getattr(options, name) for name in ("temperature", "top_p", "min_p", "repetition_penalty", "top_k")}
     assert {name: value for name, value in chosen.items() if value is not None} == sampling
 
