@@ -167,7 +167,8 @@ def command(
     """Answer every line of INPUT, a file of JSON lines, JSON, CSV, TSV or plain lines, or - for standard input.
 
     A line is {"prompt": "..."}, {"messages": [...]}, a string, a request of OpenAI's Batch format (custom_id and body),
-    or, with --pattern, an object of variables; a row of a table is one too. What a line says (temperature, schema,
+    or, with --pattern, an object of variables; a row of a table is one too. {"task": "classify", "labels": ["a", "b"],
+    "text": "..."} and the like do what leap classify does: leap help tasks. What a line says (temperature, schema,
     tools, ...) wins over the options here.
 
     The same command again goes on where it was ended, by Ctrl-C, a crash or a power failure: FILE.journal keeps what
