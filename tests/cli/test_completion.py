@@ -102,6 +102,12 @@ def test_options_come_with_their_help(complete):
     assert "--version" in [candidate.value for candidate in complete("leap --")]
 
 
+def test_setup_the_manual_and_the_guides_offer_what_they_take(words):
+    assert words("leap setup --completion ") == ["bash", "zsh", "fish", "powershell", "none"]
+    assert words("leap setup --keep-alive ")[0] == "none" and "LFM2.5-350M" in words("leap setup --model LFM2.5")
+    assert words("leap man ge") == ["generate"] and words("leap help sch")[:2] == ["schemas", "schema"]
+
+
 @pytest.mark.parametrize("begin", ["leap 'What is it?' ", "leap -m some ", "leap -m some 'What is it?' ", "leap - "])
 def test_a_prompt_alone_is_completed_as_generate(complete, words, leap_home, begin):
     assert complete(f"{begin}--temper")[0].help.startswith("Randomness")
