@@ -16,7 +16,7 @@ from .line_index import CheckedLines, LineIndex, Problem, check_lines
 from .lines import RequestReader
 from .model_fingerprint import fingerprint_of
 from .output_file import OutputFile
-from .results import NPY
+from .results import NPY, TEXT
 from .run import Batch
 from .settings import STANDARD, BatchSettings
 from .spoken_lines import SpokenLines
@@ -150,6 +150,8 @@ def _embeds(checked: CheckedLines, settings: BatchSettings, name: str) -> bool:
     embeds = True in checked.embeds
     if embeds and settings.speech is not None:
         raise LeapSerializationError("the lines ask for vectors, which cannot be spoken")
+    if embeds and settings.output_format == TEXT:
+        raise LeapSerializationError("the lines ask for vectors, which are no text", hint="leave --format text out")
     if not embeds and checked.embeds and settings.output_format == NPY:
         raise LeapSerializationError("only vectors go into an array (.npy), and the lines ask for answers")
     return embeds

@@ -99,6 +99,7 @@ def test_lines_that_cannot_stand_together(embed, leap, tmp_path):
     done = embed([{"prompt": "b"}], output="x.npy")
     assert done.code == 2 and "only vectors go into an array" in done.stderr
     assert embed([{"input": "b"}], "--speak", "sounds").code == 2
+    assert embed([{"input": "b"}], "--format", "text", "--replace").code == 2
 
 
 def test_keys_of_journals_stay_what_they_are():
