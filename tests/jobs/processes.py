@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+import signal
+import sqlite3
+import time
+from contextlib import closing, suppress
 from pathlib import Path
 
 
@@ -21,3 +24,16 @@ def of_home(home: Path) -> dict[int, str]:
 def named(home: Path, part: str) -> list[int]:
     """The processes of this data directory with ``part`` in their command line."""
     return [pid for pid, command in of_home(home).items() if part in command]
+
+
+def stop_between_writes(pid: int, table: Path) -> None:
+    """SIGSTOP for a process that holds no lock on the SQLite file ``table`` just then."""
+    while True:
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            with closing(sqlite3.connect(table, timeout=0.5, isolation_level=None)) as connection:
+                connection.execute("BEGIN IMMEDIATE")
+                return
+        except sqlite3.OperationalError:
+            os.kill(pid, signal.SIGCONT)
+            time.sleep(0.1)

@@ -67,19 +67,6 @@ def model_process(leap_home: Path) -> int:
     return until(lambda: processes.named(leap_home, "jobs.worker.model_process"))[0]
 
 
-def stop_between_writes(jobs: JobsClient, pid: int) -> None:
-    """SIGSTOP for a process that holds no lock on the table just then."""
-    while True:
-        os.kill(pid, signal.SIGSTOP)
-        try:
-            with closing(sqlite3.connect(jobs.configuration.table, timeout=0.5, isolation_level=None)) as table:
-                table.execute("BEGIN IMMEDIATE")
-                return
-        except sqlite3.OperationalError:
-            os.kill(pid, signal.SIGCONT)
-            time.sleep(0.1)
-
-
 def test_a_worker_that_ends_without_delay_still_finishes_its_work(jobs, leap_home):
     configure(leap_home, "[jobs]\nidle_minutes = 0\n")
     ended = jobs.wait(jobs.generate("Count to twenty.", options=GenerationOptions(max_tokens=60)), 60)
@@ -153,7 +140,7 @@ def test_a_process_that_gives_no_sign_of_life_is_killed_and_its_job_begun_anew(w
     with JobsClient(autostart=False) as client:
         id = client.generate("Count.", options=ENDLESS)
         running_with_output(client, id)
-        os.kill(model_process(leap_home), signal.SIGSTOP)
+        processes.stop_between_writes(model_process(leap_home), client.configuration.table)
         until(lambda: client.get(id).attempt == 2)
         assert "no sign of life" in client.get(id).error["message"]
         until(lambda: any(event.attempt == 2 for event in client.events(id)))
@@ -163,7 +150,7 @@ def test_a_process_that_gives_no_sign_of_life_is_killed_and_its_job_begun_anew(w
 def test_a_worker_that_hangs_is_replaced_by_a_waiting_client(jobs, leap_home, monkeypatch):
     monkeypatch.setattr(keeper, "HANG_SECONDS", 3.0)
     pid = jobs.start_worker()["pid"]
-    stop_between_writes(jobs, pid)
+    processes.stop_between_writes(pid, jobs.configuration.table)
     assert jobs.wait(jobs.generate("Hi", options=SHORT), 60).state is State.SUCCEEDED
     assert jobs.worker()["pid"] != pid
 
@@ -172,15 +159,15 @@ def test_stopping_a_worker_that_hangs_kills_it_and_its_processes(jobs, leap_home
     monkeypatch.setattr(keeper, "STOP_SECONDS", 1.0)
     id = jobs.generate("Count.", options=ENDLESS)
     running_with_output(jobs, id)
-    os.kill(model_process(leap_home), signal.SIGSTOP)
-    os.kill(jobs.worker()["pid"], signal.SIGSTOP)
+    for pid in (model_process(leap_home), jobs.worker()["pid"]):
+        processes.stop_between_writes(pid, jobs.configuration.table)
     assert jobs.stop_worker() and not is_running(jobs.configuration)
     until(lambda: not processes.of_home(leap_home))
 
 
 def test_an_idle_process_that_hangs_does_not_hold_up_the_end_of_the_worker(jobs, leap_home, monkeypatch):
     assert jobs.wait(jobs.generate("Hi", options=SHORT), 60).state is State.SUCCEEDED
-    os.kill(model_process(leap_home), signal.SIGSTOP)
+    processes.stop_between_writes(model_process(leap_home), jobs.configuration.table)
     monkeypatch.setattr(keeper, "STOP_SECONDS", 60.0)
     assert jobs.stop_worker()
     assert not jobs.configuration.worker_state.exists(), "a worker that is killed leaves its state"

@@ -214,7 +214,7 @@ def test_a_message_that_comes_while_all_places_are_taken_is_not_lost(jobs, leap_
     (leap_home / "config.toml").write_text("[jobs]\ngenerate = 1\n")
     first = jobs.generate("Count.", options=ENDLESS)
     running_with_output(jobs, first)
-    os.kill(processes.named(leap_home, "jobs.worker.model_process")[0], signal.SIGSTOP)
+    processes.stop_between_writes(processes.named(leap_home, "jobs.worker.model_process")[0], jobs.configuration.table)
     second = jobs.generate("Hi", options=GenerationOptions(max_tokens=2))
     until(lambda: not messages(jobs))
     jobs.cancel(first)
@@ -293,7 +293,7 @@ def test_a_log_that_cannot_be_written_keeps_no_job_from_its_end(jobs, leap_home)
 def test_a_process_that_hangs_is_killed_when_its_job_is_cancelled(jobs, leap_home):
     id = jobs.generate("Count.", options=ENDLESS)
     running_with_output(jobs, id)
-    os.kill(processes.named(leap_home, "jobs.worker.model_process")[0], signal.SIGSTOP)
+    processes.stop_between_writes(processes.named(leap_home, "jobs.worker.model_process")[0], jobs.configuration.table)
     assert jobs.cancel(id).state is State.CANCELLED and jobs.events(id)
 
 
