@@ -102,7 +102,9 @@ def test_stored_responses_survive_a_killed_server_and_streams_are_told_of_its_en
     forgotten = client.responses.create(input="My name is Bo.", **asked)
     process.send_signal(signal.SIGKILL)
     log = process.communicate()[1].decode()
-    lines = re.findall(r"req_[0-9a-f]{24} POST /v1/responses 200, \d+ bytes, \d+\.\d{3} s", log)
+    lines = re.findall(
+        r"req_[0-9a-f]{24} POST /v1/responses 200, \d+ bytes, \d+\.\d{3} s; prompt \d+\+\d+, answer \d+ tokens", log
+    )
     assert lines and "Zo" not in log and stored.output_text not in log
 
     process, client, _ = serve()

@@ -27,6 +27,7 @@ from ...statistics import GenerationStats
 from .event_loop_bridge import GenerationBridge, Item
 from .loaded_models import LoadedModel
 from .metrics import Metrics
+from .request_log import answers_of_request
 
 log = logging.getLogger("leap.host")
 
@@ -76,6 +77,7 @@ class Answer:
     ) -> None:
         self.request, self.reply, self.bridge = generation_request, reply, bridge
         self._model, self._metrics = model, metrics
+        self._counts = answers_of_request.get()
         self._begun = time.monotonic()
         self._last: float | None = None
         self._texts: list[str] = []
@@ -126,8 +128,11 @@ class Answer:
             stats = item.stats or GenerationStats(0, 0, 0, 0.0)
             self._model.throughput.add(stats.completion_tokens - self._counted)  # calls come as no pieces of text
             self._metrics.answered(name, stats, item.finish_reason.value)
-            counts = (stats.prompt_tokens, stats.cached_prompt_tokens, stats.completion_tokens)
-            log.info("%s: prompt %d+%d, answer %d tokens, %.2f s", name, *counts, now - self._begun)
+            computed, restored = stats.prompt_tokens, stats.cached_prompt_tokens
+            counts = f"prompt {computed}+{restored}, answer {stats.completion_tokens} tokens"
+            log.info("%s: %s, %.2f s", name, counts, now - self._begun)
+            if self._counts is not None:
+                self._counts.append(counts)
         elif isinstance(item, LeapError):
             self._metrics.failed(name, type(item).__name__)
             log.info("%s: %s", name, type(item).__name__)

@@ -1,10 +1,11 @@
-"""An id for every request, and a line of the log: method, path, status, size, time; never any content."""
+"""An id for every request, and a line of the log: method, path, status, size, time, tokens; never any content."""
 
 from __future__ import annotations
 
 import logging
 import secrets
 import time
+from contextvars import ContextVar
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -12,6 +13,8 @@ from .metrics import Metrics
 
 access_log = logging.getLogger("leap.access")
 
+answers_of_request: ContextVar[list[str] | None] = ContextVar("answers_of_request", default=None)
+"""What is counted of each answer to the request that is being served."""
 REQUEST_ID = b"x-request-id"
 LONGEST_ID = 128
 
@@ -30,6 +33,8 @@ class RequestLog:
         usable = 0 < len(named) <= LONGEST_ID and all(33 <= byte <= 126 for byte in named)
         id = named if usable else f"req_{secrets.token_hex(12)}".encode()
         start, status, size = time.monotonic(), 0, 0
+        answers: list[str] = []
+        answers_of_request.set(answers)
 
         async def send_named(message: Message) -> None:
             nonlocal status, size
@@ -47,6 +52,5 @@ class RequestLog:
             path = getattr(route, "path", "other")  # a path that a client makes up is no label
             self._metrics.request(path, status)
             seconds = time.monotonic() - start
-            access_log.info(
-                "%s %s %s %d, %d bytes, %.3f s", id.decode("ascii"), scope["method"], path, status, size, seconds
-            )
+            line = f"{id.decode('ascii')} {scope['method']} {path} {status}, {size} bytes, {seconds:.3f} s"
+            access_log.info("%s", "; ".join([line, *answers]))
