@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,8 @@ Fits = Callable[[str], bool]
 
 MARKS = ("\n\n", "\n", ". ", "。", " ")
 """Where a text is cut, the best places first."""
+ENDS = (re.compile(r"[\r\n]+"), re.compile(r"[.!?]\s+|[。！？]"))
+"""Where a line ends, and a sentence."""
 RULE = "\n----------\n"
 """What stands between the head of a transcript and what was said."""
 LONGEST_HEAD = 4000
@@ -38,6 +41,17 @@ def _halves(text: str, fits: Fits, most: int | None) -> list[str]:
             middle = place + len(mark)
             break
     return [*_halves(text[:middle], fits, most), *_halves(text[middle:], fits, most)]
+
+
+def halves_between_sentences(text: str) -> tuple[str, str] | None:
+    """The text cut between the two lines nearest to its middle, or else sentences; None where it has but one."""
+    for end in ENDS:
+        places = [match.end() for match in end.finditer(text)]
+        places = [place for place in places if text[:place].strip() and text[place:].strip()]
+        if places:
+            place = min(places, key=lambda place: abs(2 * place - len(text)))
+            return text[:place], text[place:]
+    return None
 
 
 def head_of(text: str) -> tuple[str, str]:

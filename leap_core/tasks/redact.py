@@ -6,15 +6,17 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from ..errors import LeapConstraintError
+from ..errors import LeapConstraintError, LeapGenerationError
 from ..messages import ChatMessage
 from ..options import GenerationOptions
 from .masking import mask
-from .pieces import pieces_that_fit
+from .pieces import halves_between_sentences, pieces_that_fit
 from .task import JsonObject, Prompt, Task, TaskAnswer, TaskModel, text_of
 
 CATEGORIES = ("address", "company_name", "email_address", "human_name", "phone_number")
-LISTED = {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 80}, "maxItems": 20}
+MOST, LONGEST = 20, 80
+"""Items of a list and characters of an item: a list that has as many may leave something out."""
+LISTED = {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": LONGEST}, "maxItems": MOST}
 """One category's entities in one piece of a text."""
 TRIES = 3
 RETRY_TEMPERATURE = 0.4
@@ -34,31 +36,53 @@ class Redact(Task):
         return {"task": self.name, "categories": list(self.categories), **({"lines": True} if self.lines else {})}
 
     def prompts(self, model: TaskModel, message: ChatMessage) -> Iterator[Prompt]:
-        names = sorted(set(self.categories))  # the card: in alphabetical order
-        shape = {"properties": dict.fromkeys(names, LISTED), "required": names, "additionalProperties": False}
-        schema = json.dumps({"type": "object", **shape})
-        options = model.options(json_schema_constraint=schema, inject_schema_into_prompt=False)
-        listed = ", ".join(f"<{name}>" for name in names)
-
-        def messages(text: str) -> list[ChatMessage]:
-            return model.wording.messages({"categories": listed, "schema": schema, "text": text})
-
-        text = text_of(message)
-        for part in text.splitlines() if self.lines else [text]:
-            if part.strip():
-                for piece in pieces_that_fit(part, lambda piece: model.fits(messages(piece)), model.most_characters):
-                    yield messages(piece), options
+        return (self._prompt(model, piece) for piece in self._pieces(model, message))
 
     def answer(self, model: TaskModel, message: ChatMessage, name: str) -> TaskAnswer:
         entities: dict[str, list[str]] = {category: [] for category in self.categories}
-        prompts = list(self.prompts(model, message))
-        for number, (messages, options) in enumerate(prompts, 1):
-            if len(prompts) > 1:
-                model.tell(f"piece {number} of {len(prompts)}")
-            for category, items in self._lists(model, messages, options).items():
+        pieces = list(self._pieces(model, message))
+        for number, piece in enumerate(pieces, 1):
+            if len(pieces) > 1:
+                model.tell(f"piece {number} of {len(pieces)}")
+            for category, items in self._entities(model, piece):
                 entities[category] += [item for item in items if item.strip() and item not in entities[category]]
         masked, masks = mask(text_of(message), entities)
         return TaskAnswer(masked, {"map": masks})
+
+    def _pieces(self, model: TaskModel, message: ChatMessage) -> Iterator[str]:
+        text = text_of(message)
+        for part in text.splitlines() if self.lines else [text]:
+            if part.strip():
+                yield from pieces_that_fit(
+                    part, lambda piece: model.fits(self._prompt(model, piece)[0]), model.most_characters
+                )
+
+    def _prompt(self, model: TaskModel, text: str) -> Prompt:
+        names = sorted(set(self.categories))  # the card: in alphabetical order
+        shape = {"properties": dict.fromkeys(names, LISTED), "required": names, "additionalProperties": False}
+        schema = json.dumps({"type": "object", **shape})
+        listed = ", ".join(f"<{name}>" for name in names)
+        options = model.options(json_schema_constraint=schema, inject_schema_into_prompt=False)
+        return model.wording.messages({"categories": listed, "schema": schema, "text": text}), options
+
+    def _entities(self, model: TaskModel, text: str) -> Iterator[tuple[str, list[str]]]:
+        """Categories with what a text has of them. The halves of a text with a full list are asked for as well, since
+        the constraint closes such a list. Raises LeapGenerationError for one that has no halves."""
+        lists = self._lists(model, *self._prompt(model, text))
+        full = [name for name, items in lists.items() if len(items) >= MOST or LONGEST in map(len, items)]
+        for category, items in lists.items():  # an item of full length was cut off: its rest would stay unmasked
+            yield category, [item for item in items if len(item) < LONGEST]
+        if full:
+            halves = halves_between_sentences(text)
+            if halves is None:
+                raise LeapGenerationError(
+                    f"a sentence of {len(text.strip())} characters may have more of {', '.join(full)} than the model "
+                    f"can list: {MOST} items of fewer than {LONGEST} characters",
+                    hint="break long lines of the text, or mask what is in them by other means",
+                )
+            model.tell(f"the list of {', '.join(full)} is full: asking again for each half of the text")
+            for half in halves:
+                yield from self._entities(model, half)
 
     def _lists(self, model: TaskModel, messages: list[ChatMessage], options: GenerationOptions) -> dict[str, list[str]]:
         """The model's lists; one that broke off is asked for again, with more chance. Raises LeapConstraintError."""

@@ -101,6 +101,15 @@ def test_redaction_comes_back_byte_for_byte(leap, tmp_path):
     assert leap("redact", "--restore", "map.json", stdin="x").code == 2
 
 
+def test_a_text_whose_personal_data_is_not_all_listed_is_not_printed(leap, tmp_path):
+    mails = [f"x{n}@example.org" for n in range(21)]
+    leap.script(json.dumps({"email_address": mails[:20]}))
+    (tmp_path / "mail.txt").write_text(" ".join(mails))
+    done = leap("redact", "--categories", "email_address", "--map", "map.json", "mail.txt")
+    assert (done.code, done.stdout) == (8, "") and "mail.txt" in done.stderr and "example.org" not in done.stderr
+    assert not (tmp_path / "map.json").exists()
+
+
 def test_a_dry_run_shows_the_prompt_and_asks_nothing(leap, texts):
     for command in (
         ("extract", *NAME),

@@ -1,0 +1,98 @@
+"""Lists of personal data that have no room for more: the text is cut, or refused, and no entity stays in it."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from leap_core.errors import LeapGenerationError
+from leap_core.tasks.masking import unmask
+from leap_core.tasks.pieces import halves_between_sentences
+from leap_core.tasks.redact import LONGEST, MOST
+from leap_core.testing import ScriptedModelRunner
+
+from .conftest import do
+
+MAILS = [f"x{n:02}@example.org" for n in range(70)]
+
+
+def lists(*items: str) -> str:
+    return json.dumps({"email_address": items})
+
+
+def redact(runner: ScriptedModelRunner, text: str, **fields: object):
+    return do(runner, text, task="redact", categories=["email_address"], **fields)
+
+
+def asked(runner: ScriptedModelRunner) -> list[str]:
+    return [request.messages[-1].text for request in runner.requests]
+
+
+@pytest.mark.parametrize("mark", ["\n", "\r\n", ". ", "。"])
+def test_the_halves_of_a_text_with_a_full_list_are_asked_for_again(mark):
+    text = mark.join(MAILS) + mark
+    left, right = [lists(*MAILS[:18]), lists(*MAILS[18:35])], [lists(*MAILS[35:53]), lists(*MAILS[53:])]
+    full = lists(*MAILS[:MOST])
+    runner = ScriptedModelRunner(full, full, *left, lists(*MAILS[35 : 35 + MOST]), *right)
+    complete = redact(runner, text)
+    pieces = asked(runner)
+    assert pieces[0] == text == pieces[1] + pieces[4] == "".join(pieces[2:4] + pieces[5:])
+    assert not any(mail in complete.full_message.text for mail in MAILS)
+    assert unmask(complete.full_message.text, complete.details["map"]) == text
+
+
+def test_a_list_with_room_is_asked_for_once():
+    runner = ScriptedModelRunner(lists(*MAILS[: MOST - 2], "y" * (LONGEST - 1)))
+    redact(runner, "\n".join(MAILS[: MOST - 2]))
+    assert len(runner.requests) == 1
+
+
+def test_what_a_full_list_has_is_masked_in_the_whole_text():
+    text = "\n".join([*MAILS[:30], MAILS[0]])
+    runner = ScriptedModelRunner(lists(*MAILS[:MOST]), lists(), lists(*MAILS[MOST:30]))
+    assert "@" not in redact(runner, text).full_message.text
+
+
+def test_an_entity_that_was_cut_off_is_not_what_is_masked():
+    """Its first characters would be masked, and the rest of it left."""
+    first, second = "a" * 50, "b" * 50
+    text = f"{first}\n{second}"
+    runner = ScriptedModelRunner(lists(text[:LONGEST]), lists(first), lists(second))
+    complete = redact(runner, text)
+    assert complete.full_message.text == "[EMAIL_ADDRESS_1]\n[EMAIL_ADDRESS_2]"
+
+
+@pytest.mark.parametrize(
+    ("text", "answers"),
+    [
+        (" ".join(MAILS[:30]), [lists(*MAILS[:MOST])]),
+        ("a" * 90, [lists("a" * LONGEST)]),
+        ("Hi.\n" + " ".join(MAILS[:30]) + "\n\n", [lists(*MAILS[:MOST]), lists(), lists(*MAILS[:MOST])]),
+    ],
+)
+def test_a_text_that_cannot_be_cut_fails_and_is_not_told(text, answers):
+    runner = ScriptedModelRunner(*answers)
+    with pytest.raises(LeapGenerationError, match="email_address") as caught:
+        redact(runner, text)
+    assert "example.org" not in str(caught.value) and "aaa" not in str(caught.value)
+    assert len(runner.requests) == len(answers)
+
+
+def test_a_line_of_its_own_is_cut_between_sentences():
+    text = ". ".join(MAILS[:30]) + "\nBye"
+    runner = ScriptedModelRunner(lists(*MAILS[:MOST]), lists(*MAILS[:15]), lists(*MAILS[15:30]), lists())
+    assert "@" not in redact(runner, text, lines=True).full_message.text
+    assert asked(runner)[-1] == "Bye"
+
+
+def test_halves_are_whole_lines_or_else_sentences_and_nothing_is_lost():
+    assert halves_between_sentences("a. b. c\nd") == ("a. b. c\n", "d")
+    assert halves_between_sentences("Is it? It is! So.") == ("Is it? ", "It is! So.")
+    assert halves_between_sentences("\n\n a 1.5 b, c@d.org \r\n") is None
+    chance = random.Random(3)
+    for _ in range(500):
+        text = "".join(chance.choices("ab. \n\r。!", k=chance.randint(0, 40)))
+        halves = halves_between_sentences(text)
+        assert halves is None or ("".join(halves) == text and all(half.strip() for half in halves))
