@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from ..errors import LeapSchemaError
+from ..schemas.optional_fields import all_optional
 from ..schemas.shorthand import list_of
 from .entry import Entry, canonical
 from .log import PromptLog
@@ -22,8 +23,7 @@ def forms_of(schema: Any) -> list[str]:
     with suppress(LeapSchemaError):
         forms.append(list_of(schema))
     if isinstance(schema, dict):
-        forms.append({**schema, "required": []})
-        forms.append({name: value for name, value in schema.items() if name != "required"})
+        forms.append(all_optional(schema))
     return list(dict.fromkeys(canonical(form) for form in forms))
 
 

@@ -10,14 +10,13 @@ from typing import Any
 from ..constraints.extraction_prompt import field_lines
 from ..errors import LeapConstraintError
 from ..messages import ChatMessage
+from ..schemas.optional_fields import all_optional
 from ..schemas.schema import check_schema
 from .pieces import merged, pieces_that_fit
 from .table import table_row
 from .task import JsonObject, Prompt, Task, TaskAnswer, TaskModel, pictures_of, text_of
 
 JSONL, CSV = "jsonl", "csv"
-COMBINED = ("$ref", "allOf", "anyOf", "oneOf", "not", "if", "patternProperties")
-"""Keywords of an object whose fields are not all among its properties."""
 
 
 @dataclass(frozen=True)
@@ -86,25 +85,3 @@ def fields_of_schema(schema: Mapping[str, Any], indent: str = "") -> str:
             text = part.get("description") or name.replace("_", " ")
             lines.append(f"{indent}- {name}: {json.dumps(text, ensure_ascii=False)}")
     return "\n".join(lines)
-
-
-def all_optional(schema: Mapping[str, Any]) -> JsonObject:
-    """The same schema, in which missing data may stay out and nothing that it does not name may come in."""
-    plain = {
-        key: value for key, value in schema.items() if key not in ("required", "minProperties", "dependentRequired")
-    }
-    if isinstance(schema.get("properties"), dict):
-        plain["properties"] = _each_optional(schema["properties"])
-        plain.setdefault("type", "object")  # else anything that is no object would do as well
-        if not any(key in schema for key in COMBINED):
-            plain.setdefault("additionalProperties", False)
-    if isinstance(schema.get("items"), dict):
-        plain["items"] = all_optional(schema["items"])
-    for key in ("$defs", "definitions"):
-        if isinstance(schema.get(key), dict):
-            plain[key] = _each_optional(schema[key])
-    return plain
-
-
-def _each_optional(schemas: Mapping[str, Any]) -> JsonObject:
-    return {name: all_optional(part) if isinstance(part, dict) else part for name, part in schemas.items()}

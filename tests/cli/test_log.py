@@ -101,6 +101,27 @@ def test_the_documents_of_a_schema(leap, on):
     assert "--json-schema is for --data" in leap("log", "--json-schema", "person").stderr
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": {"name": {"type": "string"}}},
+        {"properties": {"name": {"type": "string"}}, "required": ["name"], "minProperties": 1},
+        {
+            "type": "object",
+            "properties": {"name": {}, "of": {"$ref": "#/$defs/p"}, "in": {"items": {"required": ["x"]}}},
+            "$defs": {"p": {"properties": {"n": {}}, "required": ["n"]}},
+            "dependentRequired": {"of": ["name"]},
+        },
+        "name, age? int",
+    ],
+)
+def test_the_documents_that_were_extracted(leap, on, schema):
+    argument = schema if isinstance(schema, str) else json.dumps(schema)
+    ask(leap, "extract", "--json-schema", argument, stdin="I am Ann.", answers=('{"name": "Ann"}',))
+    ask(leap, "extract", "--json-schema", "other", stdin="x", answers=("{}",))
+    assert leap("log", "--data", "--json-schema", argument).stdout == '{"name": "Ann"}\n'
+
+
 def test_what_is_cleared(leap, on):
     with PromptLog(leap.home / "log.db") as log:
         log.add(Entry("generate", "m", "old", asked=time.time() - 10 * 86400))

@@ -23,6 +23,7 @@ from leap_core.prompt_log.logged_runner import LoggedRunner
 from leap_core.prompt_log.writer import LogWriter
 from leap_core.responses import Chunk, FunctionCalls, ReasoningChunk
 from leap_core.runner.contract import ModelRunner
+from leap_core.schemas.optional_fields import all_optional
 from leap_core.testing import ScriptedModelRunner, Stall
 
 PERSON = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
@@ -179,7 +180,7 @@ def test_entries_by_model_time_and_words(file):
 def test_documents_of_a_schema_oldest_first(file):
     other = canonical({"type": "string"})
     listed = canonical({"type": "array", "items": PERSON})
-    optional = canonical({**PERSON, "required": []})
+    optional = canonical(all_optional(PERSON))
     fill(
         file,
         {"answer": '{"name": "Ann"}', "schema": canonical(PERSON)},
