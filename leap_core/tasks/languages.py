@@ -72,16 +72,22 @@ LANGUAGES = {
     "en-us": "American English",
     "pt-br": "Brazilian Portuguese",
     "zh-cn": "Simplified Chinese",
+    "zh-hans": "Simplified Chinese",
+    "zh-hant": "Traditional Chinese",
+    "zh-hk": "Traditional Chinese",
     "zh-tw": "Traditional Chinese",
 }
-CODE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,4})*")
+CODE = re.compile(r"(?![A-Z][a-z]+$)[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,4})*")
+"""What is meant as a code; a capitalised word, such as Lao, is a name."""
+REGION = re.compile(r"-([a-z]{2}|[0-9]{3})$")
 
 
 def language_of(text: str, option: str = "to") -> str:
-    """The language's name as prompts have it. Raises LeapOptionsError for a code that is none of these, and for what
-    can be no name."""
+    """The language's name as prompts have it; of a known code with a region that is none of these, that of the code
+    alone. Raises LeapOptionsError for a code that is none of these, and for what can be no name."""
     name = " ".join(text.split())
-    known = LANGUAGES.get(name.lower().replace("_", "-"))
+    code = name.lower().replace("_", "-")
+    known = LANGUAGES.get(code) or LANGUAGES.get(REGION.sub("", code))
     if known is not None:
         return known
     if CODE.fullmatch(name) or not name or not all(char.isalpha() or char in " -'()" for char in name):
