@@ -141,13 +141,13 @@ def naming_file(path: Path) -> Iterator[None]:
         raise LeapOptionsError(f"{path}: {error.option}", error.reason) from None
 
 
-def parse_toml(data: bytes, path: str) -> dict[str, Any]:
-    """The tables and values of a file's content. Raises LeapSerializationError naming ``path``."""
+def parse_toml(data: bytes, path: str, hint: str = "leap config edit opens it") -> dict[str, Any]:
+    """The tables and values of a file's content. Raises LeapSerializationError naming ``path``, with this hint."""
     toml = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
         return dict(toml.loads(data.decode("utf-8")))
     except ValueError as error:  # also bytes that are not UTF-8
-        raise LeapSerializationError(str(error), path=path, hint="leap config edit opens it") from None
+        raise LeapSerializationError(str(error), path=path, hint=hint) from None
 
 
 def _error(path: Path, problem: str) -> LeapSerializationError:

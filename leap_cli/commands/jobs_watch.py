@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from leap_core.errors import LeapError
 
 from ..display.jobs import done, table_row
 from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_command
 from ..framework.durations import age
 from ..framework.environment import Environment
+from ..framework.error_boundary import outcome_of
 from ..framework.output import Format, Output, table_lines
 from ..options.output_format import format_flag
 from ..options.value_types import JobId
@@ -44,9 +48,11 @@ def watch(env: Environment, /, ids: tuple[str, ...], format: str) -> ExitCode:
     with JobsClient(env.variables, on_warning=output.note) as jobs:
         whole = [jobs.get(id).id for id in ids]
 
+        every = _EveryJob(jobs)
+
         def look() -> Sequence[Job]:
             jobs.ensure_worker_for_unfinished()
-            return [jobs.get(id) for id in whole] if whole else _all(jobs)
+            return [jobs.get(id) for id in whole] if whole else every.look()
 
         if output.format is Format.TEXT and env.has_editor:
             _show_live(env, look, ends=bool(whole))
@@ -56,12 +62,26 @@ def watch(env: Environment, /, ids: tuple[str, ...], format: str) -> ExitCode:
     return ExitCode.DONE
 
 
-def _all(jobs: JobsClient) -> list[Job]:
-    """Those that have not ended, then the newest of the others."""
-    from jobs.table.job import State
+class _EveryJob:
+    """The jobs that have not ended, those that ended since the first look, and the newest of the others."""
 
-    unfinished = list(jobs.list(states=[State.QUEUED, State.RUNNING]))
-    return unfinished + [job for job in jobs.list(limit=NEWEST) if job.state.is_final]
+    def __init__(self, jobs: JobsClient) -> None:
+        self._jobs = jobs
+        self._unfinished: set[str] = set()
+        self._ended: dict[str, Job] = {}
+
+    def look(self) -> list[Job]:
+        """How they are now."""
+        from jobs.table.job import State
+
+        unfinished = {job.id: job for job in self._jobs.list(states=[State.QUEUED, State.RUNNING])}
+        for id in self._unfinished - unfinished.keys():
+            job = outcome_of(partial(self._jobs.get, id))
+            if not isinstance(job, LeapError):  # else it was removed
+                self._ended[id] = job
+        self._unfinished = set(unfinished)
+        others = {job.id: job for job in self._jobs.list(limit=NEWEST) if job.state.is_final} | self._ended
+        return [*unfinished.values(), *(job for id, job in others.items() if id not in unfinished)]
 
 
 def _show_live(env: Environment, look: Callable[[], Sequence[Job]], *, ends: bool) -> None:

@@ -215,8 +215,8 @@ def clear(env: Environment, /, older_than: float | None, yes: bool, dry_run: boo
         count = log.count(before)
         entries = "1 entry" if count == 1 else f"{count} entries"
         if count and confirm_removal(env, f"{entries} of the log", yes=yes, dry_run=dry_run):
-            log.clear(before)
-            Output(env).note(f"{entries} removed")
+            removed = log.clear(before)
+            Output(env).note(f"{removed} {'entry' if removed == 1 else 'entries'} removed")
         elif not count:
             Output(env).note("there is nothing to remove")
     return ExitCode.DONE

@@ -7,14 +7,12 @@ from pathlib import Path
 
 import click
 
-from leap_core.errors import LeapError
-
 from ..config.editing import edit_file
 from ..config.saved_schemas import in_words, schema_names, schema_path, unknown_schema, write_schema
 from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_group
 from ..framework.environment import Environment
-from ..framework.error_boundary import outcome_of
+from ..framework.error_boundary import outcome_or_warning
 from ..framework.output import Format, Output
 from ..options.constraints import read_schema_argument
 from ..options.output_format import FormatChoice, format_flag
@@ -34,11 +32,9 @@ def list_schemas(env: Environment, /, format: str) -> ExitCode:
     output = Output(env, format)
     rows = []
     for name in schema_names(env):
-        document = outcome_of(partial(read_schema_argument, str(schema_path(env, name)), env))
-        if isinstance(document, LeapError):
-            output.warning(document.message)
-            continue
-        rows.append({"name": name, "fields": in_words(document), "schema": document})
+        document = outcome_or_warning(output, partial(read_schema_argument, str(schema_path(env, name)), env))
+        if document is not None:
+            rows.append({"name": name, "fields": in_words(document), "schema": document})
     output.records(rows, ["name", "fields"], name="name")
     if not rows and output.format is Format.TEXT:
         output.note("no schema is saved; leap schemas add NAME SCHEMA saves one")

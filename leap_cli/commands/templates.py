@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import click
@@ -18,6 +19,7 @@ from ..config.saved_prompts import (
 from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_group
 from ..framework.environment import Environment
+from ..framework.error_boundary import outcome_or_warning
 from ..framework.output import Format, Output
 from ..input.pattern import INPUT
 from ..input.prompt import read_system
@@ -51,10 +53,9 @@ def list_templates(env: Environment, /, format: str) -> ExitCode:
     output = Output(env, format)
     records = []
     for name in template_names(env):
-        try:
-            records.append(read_template(env, name).to_json())
-        except click.UsageError as error:
-            output.warning(error.message)
+        template = outcome_or_warning(output, partial(read_template, env, name))
+        if template is not None:
+            records.append(template.to_json())
     if output.format is Format.TEXT:
         records = [record | {"variables": ", ".join(record["variables"]) or None} for record in records]
     output.records(records, ["name", "about", "variables", "prompt"], name="name")

@@ -23,7 +23,7 @@ def edit_file(env: Environment, file: Path, check: Callable[[str, str], object],
     used; then nothing is changed and the copy is kept. ``beginning``: what the copy says where there is no file yet.
     Raises LeapError where the editor fails.
     """
-    before = file.read_text("utf-8") if file.is_file() else beginning
+    before = file.read_text("utf-8", "replace") if file.is_file() else beginning
     draft = file.with_name(f".{file.stem}-{os.getpid()}{file.suffix}")
     replace_text(draft, before)
     editor = env.variables.get("VISUAL") or env.variables.get("EDITOR") or ("notepad" if os.name == "nt" else "vi")

@@ -125,7 +125,8 @@ def template_directory(env: Environment) -> Path:
 
 def template_names(env: Environment) -> Iterator[str]:
     """The names of all there are, in order."""
-    yield from sorted(path.stem for path in template_directory(env).glob("*.toml") if NAME.fullmatch(path.stem))
+    files = (path for path in template_directory(env).glob("*.toml") if path.is_file())
+    yield from sorted(path.stem for path in files if NAME.fullmatch(path.stem))
 
 
 def read_template(env: Environment, name: str) -> PromptTemplate:
@@ -144,7 +145,7 @@ def parse_template(name: str, data: bytes, path: str) -> PromptTemplate:
     """A file's content as the template of this name. Raises UsageError or LeapSerializationError naming ``path``."""
     from leap_core.configuration import parse_toml
 
-    table = parse_toml(data, path)
+    table = parse_toml(data, path, f"leap templates edit {name} opens it")
     options, defaults = _table_of(table, "options", path), _table_of(table, "defaults", path)
     variables = _variables(table.pop("variables", None), path)
     for key, value in table.items():

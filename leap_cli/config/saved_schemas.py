@@ -28,7 +28,7 @@ def schema_path(env: Environment, name: str) -> Path:
 def schema_names(env: Environment) -> Iterator[str]:
     """The names of all there are, in order."""
     directory = env.directories.config / "schemas"
-    yield from sorted(path.stem for path in directory.glob("*.json") if NAME.fullmatch(path.stem))
+    yield from sorted(path.stem for path in directory.glob("*.json") if NAME.fullmatch(path.stem) and path.is_file())
 
 
 def saved_schema_file(env: Environment, name: str) -> Path | None:

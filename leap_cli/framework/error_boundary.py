@@ -70,6 +70,15 @@ def outcome_of(work: Callable[[], Outcome]) -> Outcome | errors.LeapError:
         return error
 
 
+def outcome_or_warning(output: Output, work: Callable[[], Outcome]) -> Outcome | None:
+    """What ``work`` gives; where it fails, a warning and None: one broken file does not hide the others."""
+    try:
+        return work()
+    except (errors.LeapError, click.UsageError) as error:
+        output.warning(error.message)
+        return None
+
+
 def _say(env: Environment, message: str, hint: str | None, code: ExitCode) -> ExitCode:
     Output(env).error(message, hint)
     return code

@@ -21,6 +21,10 @@ CONTROLS = {code: "\N{REPLACEMENT CHARACTER}" for code in (*range(32), *range(12
 """What a model's text must not do to a terminal: move its cursor, change its title, hide what is written."""
 
 
+ESCAPED_CONTROLS = {code: f"\\u{code:04x}" for code in range(127, 160)}
+"""In JSON, which escapes the others itself."""
+
+
 class Format(str, Enum):
     """How data is written to stdout."""
 
@@ -57,11 +61,11 @@ class Output:
 
     def document(self, value: object) -> None:
         """One JSON document, indented for reading."""
-        self._write_data(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+        self._write_data(_json(value, indent=2))
 
     def event(self, value: object) -> None:
         """One JSON object on a line of its own."""
-        self._write_data(json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n")
+        self._write_data(_json(value, separators=(",", ":")))
 
     def record(self, record: Mapping[str, Any], *, name: str) -> None:
         """One thing with fields; ``name`` is the field that quiet prints."""
@@ -183,3 +187,9 @@ def _cell(value: object) -> str:
     if isinstance(value, (list, tuple)):
         return ", ".join(_cell(item) for item in value)
     return one_line(str(value))
+
+
+def _json(value: object, *, indent: int | None = None, separators: tuple[str, str] | None = None) -> str:
+    """A line or lines of JSON, without characters that control a terminal."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators)
+    return text.translate(ESCAPED_CONTROLS) + "\n"

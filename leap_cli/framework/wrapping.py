@@ -138,7 +138,8 @@ def fitting_widths(widths: list[int], width: int) -> list[int]:
 def fitted_cell(cell: str, width: int) -> str:
     """A cell of exactly so many columns, with an ellipsis where it was longer."""
     if columns(cell) > width:
-        while columns(cell) > width - 1:
-            cell = cell[:-1]
-        cell += "…"
+        room, end = width - 1, 0
+        while (room := room - columns(cell[end])) >= 0:
+            end += 1
+        cell = cell[:end] + "…"
     return cell + " " * (width - columns(cell))

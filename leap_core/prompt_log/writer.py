@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from ..errors import LeapError
 from .entry import Entry
 
 
@@ -23,7 +22,7 @@ class LogWriter:
         self._entries: deque[Entry] = deque()
         self._guard = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._failure: LeapError | None = None
+        self._failure: Exception | None = None
         self._lost = 0
 
     def add(self, entry: Entry) -> None:
@@ -44,7 +43,7 @@ class LogWriter:
             self._failure, self._lost = None, 0
         if failure is not None:
             prompts = "this prompt is" if lost == 1 else f"{lost} prompts are"
-            self._on_warning(f"{prompts} not in the log: {failure.message}")
+            self._on_warning(f"{prompts} not in the log: {failure}")
 
     def _write_all(self) -> None:
         from .log import PromptLog
@@ -55,7 +54,7 @@ class LogWriter:
                 try:
                     log = log or PromptLog(self._path)
                     log.add(entry)
-                except LeapError as error:
+                except Exception as error:  # the entries after it are still written
                     with self._guard:
                         self._failure, self._lost = error, self._lost + 1
         finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -140,20 +141,23 @@ def run_process(
     """What a process writes, its exit code, and the end of what it complained about. It and its children are killed
     when the time is up or ``cancelled`` is set (LeapToolError), when it has written ``most_output`` bytes, and when
     this process dies."""
+    environment = os.environ if program.environment is None else program.environment
+    if shutil.which(program.argv[0], path=environment.get("PATH")) is None:
+        raise LeapToolError(f"{program.argv[0]} cannot be started: there is no such command")
     with Lifeline() as lifeline:
         try:
             process = subprocess.Popen(
-                list(program.argv),
+                lifeline.command(program.argv),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=None if program.environment is None else dict(program.environment),
                 start_new_session=os.name == "posix",
+                pass_fds=lifeline.descriptors,
             )
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise LeapToolError(f"{program.argv[0]} cannot be started: {reason}") from None
-        lifeline.tie(process.pid)
         return _communicate(process, request, timeout, most_output, cancelled)
 
 

@@ -1,18 +1,22 @@
 """Ends a tool's processes when this process dies, however it dies.
 
 A shell of two lines reads a pipe whose other end only this process holds. A line on it means that the tool has ended;
-its end without a line means that this process is gone, and then the tool's process group is killed. It costs one fork.
+its end without a line means that this process is gone, and then the tool's process group is killed. The tool tells its
+group itself, by another pipe and before it runs, so that this process may die at any moment.
 """
 
 from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
 
 SHELL = "/bin/sh"
-WATCH = 'trap "" HUP INT TERM; read group && { read done || kill -s KILL -- "-$group"; }'
+WATCH = 'trap "" HUP INT TERM; read group < "$0" && { read done || kill -s KILL -- "-$group"; }'
+TELL = 'echo $$ > "$0" && exec "$@"'
+"""Writes the process's id to its first argument, and becomes the command that follows."""
 
 
 class Lifeline:
@@ -21,29 +25,48 @@ class Lifeline:
 
     def __init__(self) -> None:
         self._watcher: subprocess.Popen[bytes] | None = None
-        if os.name == "posix":
-            with suppress(OSError):
-                self._watcher = subprocess.Popen(
-                    [SHELL, "-c", WATCH],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    start_new_session=True,
-                )
+        self._telling: int | None = None
+        if os.name != "posix":
+            return
+        told, self._telling = os.pipe()
+        with suppress(OSError):
+            self._watcher = subprocess.Popen(
+                [SHELL, "-c", WATCH, f"/dev/fd/{told}"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                pass_fds=[told],
+            )
+        os.close(told)
+
+    def command(self, argv: Sequence[str]) -> list[str]:
+        """The command that ties itself and becomes ``argv``; it needs ``descriptors``."""
+        return list(argv) if self._watcher is None else [SHELL, "-c", TELL, f"/dev/fd/{self._telling}", *argv]
+
+    @property
+    def descriptors(self) -> list[int]:
+        """What ``command`` inherits."""
+        return [] if self._watcher is None or self._telling is None else [self._telling]
 
     def tie(self, group: int) -> None:
         """Kill this process group when this process dies."""
-        self._write(f"{group}\n")
+        if self._telling is not None:
+            with suppress(OSError):
+                os.write(self._telling, f"{group}\n".encode())
 
     def release(self) -> None:
-        """The processes have ended."""
-        if self._watcher is None:
+        """The processes have ended, or none was started."""
+        if self._telling is not None:
+            os.close(self._telling)
+            self._telling = None
+        watcher, self._watcher = self._watcher, None
+        if watcher is None:
             return
-        self._write("done\n")
-        assert self._watcher.stdin is not None
-        with suppress(OSError):
-            self._watcher.stdin.close()
-        self._watcher.wait()
+        assert watcher.stdin is not None
+        with suppress(OSError), watcher.stdin:
+            watcher.stdin.write(b"done\n")
+        watcher.wait()
 
     def __enter__(self) -> Lifeline:
         return self
@@ -52,9 +75,3 @@ class Lifeline:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release()
-
-    def _write(self, line: str) -> None:
-        if self._watcher is not None and self._watcher.stdin is not None:
-            with suppress(OSError):
-                self._watcher.stdin.write(line.encode())
-                self._watcher.stdin.flush()

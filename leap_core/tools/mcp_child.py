@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from leap_core.tools.lifeline import SHELL, Lifeline
+from leap_core.tools.lifeline import SHELL, TELL, Lifeline
 
 JsonObject = dict[str, Any]
 Write = Callable[[JsonObject], None]
@@ -27,8 +27,6 @@ Write = Callable[[JsonObject], None]
 NEEDS_PACKAGE = "MCP servers need the mcp package: pip install 'leap-edge[mcp]'"
 SPEAKING = ("MCPError", "FileNotFoundError")
 """Errors whose message says enough."""
-TELLING_ITS_ID = 'echo $$ > "$0" && exec "$@"'
-"""Writes the process's id into the file that is its first argument, and becomes the command that follows."""
 
 
 def main() -> None:
@@ -82,7 +80,7 @@ def _target(server: JsonObject) -> Any:
         told = Path(tempfile.mkdtemp(prefix="leap-mcp-")) / "group"
         os.mkfifo(told)
         threading.Thread(target=_tie, args=(told,), daemon=True).start()
-        command, arguments = SHELL, ["-c", TELLING_ITS_ID, str(told), command, *arguments]
+        command, arguments = SHELL, ["-c", TELL, str(told), command, *arguments]
     return StdioServerParameters(command=command, args=arguments, env=dict(os.environ))
 
 

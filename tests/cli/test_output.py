@@ -80,6 +80,14 @@ def test_a_models_text_cannot_steer_a_terminal():
     assert shown == "a�[2Jb�c�d�e\tf\n"
 
 
+def test_json_holds_no_control_characters():
+    value = {"text": "a\x1b\x7f\x9bä"}
+    for format in ("json", "jsonl"):
+        stdout, _ = written(format, lambda output: output.document(value) or output.event(value))
+        assert "\\u009b" in stdout and "ä" in stdout and not set(stdout) & set("\x1b\x7f\x9b")
+        assert json.loads(stdout.splitlines()[-1]) == value
+
+
 def test_everything_is_flushed_as_it_is_written():
     class Watched(io.StringIO):
         flushed = ""

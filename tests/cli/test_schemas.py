@@ -60,10 +60,12 @@ def test_the_list(leap, leap_home):
     leap("schemas", "add", "b", "name, age int")
     leap("schemas", "add", "a", "n int", "--multi")
     (leap_home / "schemas" / "broken.json").write_text("{")
+    (leap_home / "schemas" / "latin.json").write_bytes(b'"\xe9"')
+    (leap_home / "schemas" / "folder.json").mkdir()
     done = leap("schemas", "list", "--format", "jsonl")
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert [row["name"] for row in rows] == ["a", "b"] and rows[1]["fields"] == "name string, age integer"
-    assert done.code == 0 and "broken.json is not JSON" in done.stderr
+    assert done.code == 0 and "broken.json is not JSON" in done.stderr and "latin.json" in done.stderr
     assert leap("schemas", "list", "--format", "quiet").stdout == "a\nb\n"
 
 

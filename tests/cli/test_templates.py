@@ -199,3 +199,13 @@ def test_one_that_is_wrong_hides_no_other(leap, directory):
     (directory / "right.toml").write_text('prompt = "x"')
     done = leap("templates", "list", "--format", "quiet")
     assert (done.code, done.stdout) == (0, "right\n") and "wrong.toml" in done.stderr
+
+
+def test_a_file_that_is_no_text_hides_no_other_and_can_be_edited(leap, directory):
+    (directory / "wrong.toml").write_bytes(b'about = "caf\xe9"')
+    (directory / "folder.toml").mkdir()
+    (directory / "right.toml").write_text('prompt = "x"')
+    done = leap("templates", "list", "--format", "quiet")
+    assert (done.code, done.stdout) == (0, "right\n") and "wrong.toml" in done.stderr and "folder" not in done.stderr
+    leap.variables["VISUAL"] = "true"
+    assert leap("templates", "edit", "wrong").code == 0

@@ -66,8 +66,8 @@ def test_tables_fit(widths, width, fitted):
 
 
 def test_a_shortened_cell_says_so():
-    cells = [fitted_cell("abcdefgh", 5), fitted_cell("日本語", 5), fitted_cell("ab", 4)]
-    assert cells == ["abcd…", "日本…", "ab  "]
+    cells = [fitted_cell("abcdefgh", 5), fitted_cell("日本語", 5), fitted_cell("ab", 4), fitted_cell("日本語", 4)]
+    assert cells == ["abcd…", "日本…", "ab  ", "日… "]
 
 
 def test_a_table_in_a_narrow_terminal_says_what_it_left_out(leap, monkeypatch):

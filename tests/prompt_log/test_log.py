@@ -111,6 +111,16 @@ def test_a_log_that_cannot_be_written_costs_no_answer_and_is_told_of_once(logged
     assert len(warnings) == 1 and warnings[0].startswith("2 prompts are not in the log: the log of prompts ")
 
 
+def test_an_entry_that_cannot_be_stored_keeps_no_other_from_the_log(logged, file, warnings, monkeypatch):
+    add = PromptLog.add
+    monkeypatch.setattr(PromptLog, "add", lambda log, entry: add(log, entry) if entry.prompt == "y" else 1 / 0)
+    with logged("a", "b") as runner:
+        for prompt in ("x", "y"):
+            list(runner.start([ChatMessage("user", prompt)]))
+    assert [each.prompt for each in entries(file)] == ["y"]
+    assert warnings == ["this prompt is not in the log: division by zero"]
+
+
 def test_the_runner_within_does_everything_else(logged):
     contract = {name for name, _ in inspect.getmembers(ModelRunner) if not name.startswith("_")}
     assert contract - BUILT_ON_OTHERS - set(vars(LoggedRunner)) == set()

@@ -204,6 +204,25 @@ def test_a_tool_and_what_it_started_end_with_this_process(tmp_path: Path, end: s
     assert within(60, lambda: not any(is_running(int(pid)) for pid in pids))
 
 
+@pytest.mark.skipif(os.name != "posix", reason="process groups")
+def test_a_tool_ends_with_this_process_from_its_first_moment_on(tmp_path: Path):
+    """As if this process were killed while it still starts the tool."""
+    note = tmp_path / "pid"
+    script = f"""
+import os, subprocess, time
+from leap_core.tools.lifeline import Lifeline
+lifeline = Lifeline()
+line = lifeline.command(["sh", "-c", "echo $$ > {note}; sleep 300"])
+subprocess.Popen(line, start_new_session=True, pass_fds=lifeline.descriptors)
+time.sleep(300)
+"""
+    process = subprocess.Popen([sys.executable, "-c", script])
+    pid = int(within(60, lambda: note.exists() and note.read_text()))
+    process.kill()
+    process.wait(60)
+    assert within(60, lambda: not is_running(pid))
+
+
 def within(seconds: float, condition: Callable[[], Any]) -> Any:
     deadline = time.monotonic() + seconds
     while not (value := condition()) and time.monotonic() < deadline:
