@@ -78,7 +78,7 @@ class Redact(Task):
                 raise LeapGenerationError(
                     f"a sentence of {len(text.strip())} characters may have more of {', '.join(full)} than the model "
                     f"can list: {MOST} items of fewer than {LONGEST} characters",
-                    hint="break long lines of the text, or mask what is in them by other means",
+                    hint="break long lines; a model that repeats itself fills its lists: try another model",
                 )
             model.tell(f"the list of {', '.join(full)} is full: asking again for each half of the text")
             for half in halves:
