@@ -13,7 +13,7 @@ from typing import Any
 
 from ..errors import LeapSerializationError
 from ..media.conversion import naming_source
-from ..media.fetching import read_file
+from ..media.fetching import UrlAccess, read_file
 from ..messages import Audio, ChatMessageContent, Image
 
 JsonObject = dict[str, Any]
@@ -23,22 +23,25 @@ MEDIA_FIELDS: dict[str, type[Image] | type[Audio]] = {"image": Image, "audio": A
 FILE_URL = "file:"
 
 
-def take_media(fields: JsonObject, directory: Path) -> list[Image | Audio]:
-    """Take the fields out, and read what they name, seen from ``directory``. Raises LeapSerializationError."""
+def take_media(fields: JsonObject, directory: Path, access: UrlAccess = UrlAccess.FILES) -> list[Image | Audio]:
+    """Take the fields out, and read what they name, seen from ``directory``. Raises LeapSerializationError, also for
+    what ``access`` does not reach."""
     media: list[Image | Audio] = []
     for name, kind in MEDIA_FIELDS.items():
         for file in _files(fields.pop(name, []), name):
             try:
-                media.append(_read(file, kind, directory))
+                media.append(_read(file, kind, directory, access))
             except LeapSerializationError as error:
                 raise LeapSerializationError(error.message, path=name, hint=error.hint) from None
     return media
 
 
-def with_content(fields: JsonObject, directory: Path, names: Collection[str]) -> JsonObject:
+def with_content(
+    fields: JsonObject, directory: Path, names: Collection[str], access: UrlAccess = UrlAccess.FILES
+) -> JsonObject:
     """The line with the content of the files that the fields ``names`` of it name. Raises LeapSerializationError."""
     return fields | {
-        name: [_content(file, MEDIA_FIELDS[name], directory) for file in _files(fields[name], name)]
+        name: [_content(file, MEDIA_FIELDS[name], directory, access) for file in _files(fields[name], name)]
         for name in names
         if name in fields
     }
@@ -55,22 +58,22 @@ def with_names(fields: JsonObject) -> JsonObject:
     return fields | named
 
 
-def messages_with_content(messages: object) -> object:
+def messages_with_content(messages: object, access: UrlAccess = UrlAccess.FILES) -> object:
     """Messages as a body has them, with data in place of the ``file:`` URLs of their parts."""
     if not isinstance(messages, list):
         return messages
     return [
-        message | {"content": [_part_with_content(part) for part in message["content"]]}
+        message | {"content": [_part_with_content(part, access) for part in message["content"]]}
         if isinstance(message, dict) and isinstance(message.get("content"), list)
         else message
         for message in messages
     ]
 
 
-def _part_with_content(part: object) -> object:
+def _part_with_content(part: object, access: UrlAccess) -> object:
     if not isinstance(part, dict) or FILE_URL not in json.dumps(part):
         return part
-    return ChatMessageContent.from_json(part).to_json()
+    return ChatMessageContent.from_json(part, urls=access).to_json()
 
 
 def mentions_media(raw: bytes) -> bool:
@@ -91,8 +94,12 @@ def _is_file(value: object) -> bool:
     return isinstance(value, str) and bool(value)
 
 
-def _read(file: str | JsonObject, kind: type[Image] | type[Audio], directory: Path) -> Image | Audio:
+def _read(file: str | JsonObject, kind: type[Image] | type[Audio], directory: Path, access: UrlAccess) -> Image | Audio:
     if isinstance(file, str):
+        if access < UrlAccess.FILES:
+            raise LeapSerializationError(
+                "the names of files are not taken here", hint='send the content: {"name": …, "data": BASE64}'
+            )
         data = read_file(directory / file)
         with naming_source(file):
             return kind.from_bytes(data)
@@ -103,7 +110,7 @@ def _read(file: str | JsonObject, kind: type[Image] | type[Audio], directory: Pa
             raise LeapSerializationError(f"not base64: {error}") from None
 
 
-def _content(file: str | JsonObject, kind: type[Image] | type[Audio], directory: Path) -> JsonObject:
+def _content(file: str | JsonObject, kind: type[Image] | type[Audio], directory: Path, access: UrlAccess) -> JsonObject:
     if isinstance(file, dict):
         return file
-    return {"name": file, "data": base64.b64encode(_read(file, kind, directory).data).decode("ascii")}
+    return {"name": file, "data": base64.b64encode(_read(file, kind, directory, access).data).decode("ascii")}

@@ -19,7 +19,7 @@ One with an ``input`` asks for vectors.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -28,12 +28,14 @@ from typing import Any, NoReturn
 
 from ..errors import LeapSerializationError
 from ..functions import LeapFunction
+from ..media.fetching import UrlAccess
 from ..messages import ChatMessage, ChatMessageRole
 from ..openai.embeddings import EMBEDDING_FIELDS, EMBEDDINGS_URL
 from ..openai.fields import REFUSE
 from ..openai.parameters import ANY_OBJECT, schema_text
-from ..openai.requests import KNOWN_FIELDS, read_chat
+from ..openai.requests import KNOWN_FIELDS, GenerationRequest, read_chat
 from ..options import GenerationOptions
+from ..options.adapters import refuse_adapters
 from ..tasks.reading import read_task
 from ..tasks.task import OVERRIDES, RecipeTask
 from .digests import canonical, digest_of
@@ -110,6 +112,10 @@ class RequestReader:
     """Where the names of pictures and sounds begin."""
     recipes: Mapping[str, str] = field(default_factory=dict)
     """The texts of the user's own recipes of tasks, by name."""
+    urls: UrlAccess = UrlAccess.FILES
+    """What the pictures and sounds of lines may be fetched from."""
+    own_clients: bool = True
+    """Whether lines may name files of this machine as adapters."""
 
     def read(self, raw: bytes) -> Line:
         """Parse one line. Raises LeapSerializationError, LeapOptionsError or LeapSchemaError."""
@@ -158,10 +164,10 @@ class RequestReader:
             return raw
         value = parse_line(raw)
         names = [] if "body" in value else self._media_names(value)
-        embedded = with_content(value, self.directory, names)
+        embedded = with_content(value, self.directory, names, self.urls)
         body = embedded.get("body", embedded)
         if self.template is None and "messages" in body:
-            body = {**body, "messages": messages_with_content(body["messages"])}
+            body = {**body, "messages": messages_with_content(body["messages"], self.urls)}
             embedded = {**embedded, "body": body} if "body" in embedded else body
         return raw if embedded == value else json.dumps(embedded).encode()
 
@@ -186,7 +192,7 @@ class RequestReader:
             if name not in TASK_OPTIONS:
                 raise LeapSerializationError(f"a line with the task {task.task.name} has no such field", path=name)
         body = {**fields, "messages": [{"role": "user", "content": content}]}
-        read = read_chat(body, unknown=REFUSE, defaults=GenerationOptions())
+        read = self._chat(body, GenerationOptions())
         options = self.options.to_json() | read.options.to_json()
         winning = GenerationOptions.from_json({name: options[name] for name in options if name in OVERRIDES})
         return Request(custom_id, read.messages, [], winning, read.model, task=task)
@@ -235,13 +241,21 @@ class RequestReader:
 
     def _with_media(self, fields: JsonObject, prompt: str) -> str | list[JsonObject]:
         """The user's content: the files that a line names, then its prompt. The fields are taken out."""
-        parts = [part.to_json() for part in take_media(fields, self.directory)]
+        parts = [part.to_json() for part in take_media(fields, self.directory, self.urls)]
         if not parts:
             return prompt
         return [*parts, {"type": "text", "text": prompt}] if prompt else parts
 
+    def _chat(
+        self, body: JsonObject, defaults: GenerationOptions, functions: Sequence[LeapFunction] = ()
+    ) -> GenerationRequest:
+        chat_request = read_chat(body, unknown=REFUSE, defaults=defaults, functions=functions, urls=self.urls)
+        if not self.own_clients:
+            refuse_adapters(chat_request.options.adapters)
+        return chat_request
+
     def _request(self, custom_id: str | None, body: JsonObject, system: str | None) -> Request:
-        chat_request = read_chat(body, unknown=REFUSE, defaults=self.options, functions=self.functions)
+        chat_request = self._chat(body, self.options, self.functions)
         if chat_request.stream:
             raise LeapSerializationError("true is not supported: results are written whole", path="stream")
         messages = chat_request.messages

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import LeapSerializationError
+from ..media.fetching import UrlAccess
 from ..openai.parameters import functions_of
 from ..options import GenerationOptions, ModelLoadingOptions
 from ..speech.voices import CONVERSATION_PROMPT
@@ -69,8 +70,13 @@ class BatchSettings:
     """The texts of the user's own recipes of tasks, by name."""
     header: str | None = None
     """The first line of an output that is text."""
+    urls: UrlAccess = UrlAccess.FILES
+    """What the pictures and sounds of lines may be fetched from."""
+    own_clients: bool = True
+    """Whether lines may name files of this machine as adapters."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "urls", UrlAccess(self.urls))
         if self.format not in FORMATS:
             raise LeapSerializationError(f"{self.format!r} is not one of {', '.join(FORMATS)}", path="output format")
         if self.input_format not in (None, *INPUT_FORMATS):
@@ -144,6 +150,8 @@ class BatchSettings:
             keep_fields=keep,
             directory=Path(self.directory),
             recipes=self.recipes,
+            urls=self.urls,
+            own_clients=self.own_clients,
         )
 
     def loading_options(self) -> ModelLoadingOptions:

@@ -50,6 +50,12 @@ def adapters_of(value: object) -> tuple[LoraAdapter, ...]:
     return tuple(map(_adapter_of, value))
 
 
+def refuse_adapters(adapters: object, model: str = "MODEL") -> None:
+    """See to it that the client of a server names no file of it as an adapter. Raises LeapOptionsError."""
+    if adapters:
+        raise LeapOptionsError("adapters", f"clients name no files; ask for the model {model}+ADAPTER")
+
+
 def _adapter_of(value: object) -> LoraAdapter:
     if isinstance(value, LoraAdapter):
         return value

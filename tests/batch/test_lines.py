@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -13,8 +14,10 @@ from leap_core.batch.line_index import check_lines
 from leap_core.batch.line_media import with_names
 from leap_core.batch.line_template import LineTemplate
 from leap_core.batch.lines import RequestReader
-from leap_core.errors import LeapSerializationError
+from leap_core.batch.settings import BatchSettings
+from leap_core.errors import LeapError, LeapSerializationError
 from leap_core.functions import LeapFunction
+from leap_core.media.fetching import UrlAccess
 from leap_core.messages import Audio, Image, Text
 from leap_core.options import GenerationOptions
 
@@ -216,6 +219,34 @@ def test_a_line_that_names_no_picture_says_which(tmp_path, value, says) -> None:
     (tmp_path / "text.png").write_text("some text")
     with pytest.raises(LeapSerializationError, match=says):
         read(value, directory=tmp_path)
+
+
+def test_the_lines_of_a_server_s_clients_name_none_of_its_files(tmp_path) -> None:
+    pillow.new("RGB", (40, 40), "red").save(tmp_path / "red.png")
+    (tmp_path / "hum.wav").write_bytes(Audio.from_float_samples([0.1] * 4000, 16_000).data)
+    settings = BatchSettings("-", "-", directory=str(tmp_path), urls=UrlAccess.DATA, own_clients=False)
+    reader = BatchSettings.from_json(json.loads(json.dumps(settings.to_json()))).reader()
+    templated = replace(reader, template=LineTemplate("Its {what}?"))
+    file = [{"type": "image_url", "image_url": {"url": (tmp_path / "red.png").as_uri()}}]
+    adapters = {"options": {"adapters": ["/x/poet.gguf"]}}
+    for reads, line, says in (
+        (reader, {"image": "red.png", "prompt": "a"}, "image: the names of files are not taken here"),
+        (reader, {"audio": "hum.wav", "prompt": "a"}, "audio: the names of files are not taken here"),
+        (templated, {"image": "red.png", "what": "colour"}, "image: the names of files are not taken here"),
+        (reader, {"task": "extract", "schema": "name", "image": "red.png"}, "image: the names of files are not"),
+        (reader, {"messages": [{"role": "user", "content": file}]}, "file: URLs are not taken here"),
+        (reader, {"body": {"messages": [{"role": "user", "content": file}]}}, "file: URLs are not taken here"),
+        (reader, {"prompt": "a", "leap": adapters}, "clients name no files; ask for the model MODEL+ADAPTER"),
+        (reader, {"body": {"messages": [{"role": "user", "content": "a"}], "leap": adapters}}, "clients name no files"),
+    ):
+        with pytest.raises(LeapError, match=re.escape(says)):
+            reads.read_value(line)
+        replace(reads, urls=UrlAccess.FILES, own_clients=True).read_value(line)
+        if "adapters" not in str(line):
+            with pytest.raises(LeapError, match="not taken here"):
+                reads.for_another_machine(json.dumps(line).encode())
+    carried = RequestReader(directory=tmp_path).for_another_machine(b'{"image": "red.png", "prompt": "a"}')
+    assert isinstance(reader.read(carried).messages[0].content[0], Image), "the line has the picture itself"
 
 
 def test_a_line_goes_to_another_machine_with_what_it_names(tmp_path) -> None:

@@ -79,6 +79,16 @@ def test_what_openai_s_client_does_with_files_and_batches(serve):
     _, broken = created(client, rows(2) + b'{"custom_id": "x", "body": {}}\n')
     assert broken.status == "failed" and "body.messages: missing" in broken.errors.data[0].message
 
+    picture = [{"type": "image_url", "image_url": {"url": (ROOT / "README.md").as_uri()}}]
+    for body, says in (
+        ({"messages": [{"role": "user", "content": picture}]}, "file: URLs are not taken here"),
+        ({"leap": {"options": {"adapters": ["/etc/passwd"]}}}, "clients name no files"),
+    ):
+        _, broken = created(client, rows(1, **body))
+        assert broken.status == "failed" and says in broken.errors.data[0].message
+    _, broken = created(client, b'{"image": "README.md", "prompt": "What is there?"}')
+    assert broken.status == "failed" and "names of files are not taken here" in broken.errors.data[0].message
+
     _, failing = created(client, rows(1) + rows(2).splitlines()[1].replace(b"Count", b"word " * 3000))
     failing = until_over(client, failing)
     assert (failing.status, failing.request_counts.completed, failing.request_counts.failed) == ("completed", 1, 1)

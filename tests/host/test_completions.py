@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import httpx
@@ -97,6 +98,31 @@ def test_several_answers_are_streamed_as_they_come(serve):
     assert usage.completion_tokens == 4 and usage.total_tokens == usage.prompt_tokens + 4
     texts = ["".join(text for index, text, _ in seen if index == n) for n in (0, 1)]
     assert texts == ["Aa", "Bb"] and {index for index, _, reason in seen if reason == "stop"} == {0, 1}
+
+
+def test_a_stop_ends_all_of_several_answers_and_begins_no_more(serve):
+    """It ended the first alone."""
+
+    def stopped(count: int, seen: int) -> list[str]:
+        texts = [""] * count
+        with server.client().chat.completions.with_streaming_response.create(
+            model="builtin", messages=[{"role": "user", "content": "Hello?"}], n=count, stream=True
+        ) as response:
+            running = True
+            for chunk in itertools.chain([None], response.parse()):
+                for choice in [] if chunk is None else chunk.choices:
+                    texts[choice.index] += choice.delta.content or ""
+                if sum(map(bool, texts)) == seen and running:
+                    path = f"/leap/stop/{response.headers['X-Leap-Generation']}"
+                    assert server.host.ask("POST", path, {}, timeout=60)["running"]
+                    running = False
+        return texts
+
+    server = serve(Script(["A", Stall(30), "a"]), Script(["B", Stall(30), "b"]), private=True)
+    assert stopped(2, seen=2) == ["A", "B"]
+    server.runner.add([Stall(30), "C"])
+    assert stopped(3, seen=0) == ["", "", ""]
+    assert len(server.runner.requests) == 3, "two answers, and the first of three"
 
 
 def test_one_of_several_answers_that_fails_ends_them_all(serve):

@@ -22,6 +22,7 @@ from ...batch.lines import CHAT_URL, URLS, first_line
 from ...batch.settings import BatchSettings
 from ...errors import LeapError, LeapSerializationError
 from ...json_fields import object_at, text_at
+from ...media.fetching import UrlAccess
 from ...openai.embeddings import EMBEDDINGS_URL
 from ...openai.errors import status_of
 from .embedding_endpoints import check_name
@@ -79,10 +80,13 @@ class BatchQueue(Protocol):
 
 
 class BatchEndpoints:
-    """Files and batches in ``directory``, whose work ``queue`` does."""
+    """Files and batches in ``directory``, whose work ``queue`` does. ``urls``: what the pictures and sounds of lines
+    may be fetched from."""
 
-    def __init__(self, models: LoadedModels, queue: BatchQueue, directory: Path) -> None:
-        self._models, self._queue = models, queue
+    def __init__(
+        self, models: LoadedModels, queue: BatchQueue, directory: Path, *, urls: UrlAccess = UrlAccess.DATA
+    ) -> None:
+        self._models, self._queue, self._urls = models, queue, urls
         self._files = KeptFiles(directory / "files")
         self._batches = Records(directory / "batches", "batch")
 
@@ -171,6 +175,8 @@ class BatchEndpoints:
             str(self._files.path(record["output_file_id"])),
             format="openai",
             errors=str(self._files.path(record["error_file_id"])),
+            urls=self._urls,
+            own_clients=False,
         )
         cwd = Path.cwd()
         if endpoint == EMBEDDINGS_URL:

@@ -89,7 +89,7 @@ def application(models: LoadedModels, settings: ServerSettings) -> ASGIApp:
     generation = GenerationEndpoints(models, Metrics(models, counts), settings.responses, urls=settings.urls)
     routes: list[Route] = []
     if settings.batches is not None and settings.files is not None:
-        routes += BatchEndpoints(models, settings.batches, settings.files).routes()
+        routes += BatchEndpoints(models, settings.batches, settings.files, urls=settings.urls).routes()
     open_paths = OPEN_PATHS
     if settings.page:
         routes += page_routes()

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -14,13 +14,14 @@ from starlette.types import Receive
 
 from ...anthropic.replies import MessagesReply
 from ...anthropic.requests import read_messages
-from ...errors import LeapError, LeapGenerationError, LeapOptionsError
+from ...errors import LeapError, LeapGenerationError
 from ...media.fetching import UrlAccess
 from ...openai.audio import SpokenAnswers
 from ...openai.replies import OpenAIReply
 from ...openai.requests import GenerationRequest, options_of_choice, read_chat, read_completion
 from ...openai.responses_replies import ResponsesReply
 from ...openai.responses_requests import previous_of, read_responses
+from ...options.adapters import refuse_adapters
 from ...responses import Complete
 from ...runner.contract import Generation, ModelRunner
 from .answers import GENERATION_HEADER, Answer, EventStream, ReplyWriter, stop_when_gone
@@ -31,6 +32,14 @@ from .loaded_models import LoadedModel, LoadedModels
 from .metrics import Metrics
 from .request_bodies import Read, read_body
 from .several_answers import SeveralAnswers
+
+
+class Stoppable(Protocol):
+    """What answers a request: one generation or several."""
+
+    def stop(self) -> None:
+        """End within one token."""
+        ...
 
 
 class GenerationEndpoints:
@@ -52,7 +61,7 @@ class GenerationEndpoints:
         self._spoken = SpokenAnswers()
         self._kept = kept or KeptResponses()
         self.metrics = metrics or Metrics(models)
-        self.running: MutableMapping[str, GenerationBridge] = {}
+        self.running: MutableMapping[str, Stoppable] = {}
 
     async def chat(self, request: Request) -> Response:
         """A conversation's next message."""
@@ -128,7 +137,9 @@ class GenerationEndpoints:
                 for _ in range(1, generation_request.choices):
                     using.enter_context(model.in_use())
                 assert isinstance(reply, OpenAIReply)
-                return SeveralAnswers(reply, answer, self._next(request, answer, model, runner), using.pop_all())
+                begin_next = self._next(request, answer, model, runner)
+                self.running[reply.id] = several = SeveralAnswers(reply, answer, begin_next, using.pop_all())
+                return several
             if generation_request.stream:
                 return EventStream(answer, using.pop_all())
             complete = await _whole(request, answer)
@@ -139,8 +150,8 @@ class GenerationEndpoints:
         options, adapters = generation_request.options, model.named_adapters(generation_request.model)
         if adapters is not None:
             return replace(generation_request, options=replace(options, adapters=adapters))
-        if options.adapters and not self._own_clients:
-            raise LeapOptionsError("adapters", f"clients name no files; ask for the model {model.name}+ADAPTER")
+        if not self._own_clients:
+            refuse_adapters(options.adapters, model.name)
         return generation_request
 
     def _next(

@@ -127,11 +127,11 @@ class ManagementEndpoints:
         return _json({"text": rendered.text, "tokens": rendered.tokens})
 
     async def stop(self, request: Request) -> Response:
-        """End a generation within a token; its stream goes on to its end."""
-        bridge = self._answering.running.get(request.path_params["generation"])
-        if bridge is not None:
-            bridge.stop()
-        return _json({"running": bridge is not None})
+        """End the answers to a request within a token; their stream goes on to its end."""
+        running = self._answering.running.get(request.path_params["generation"])
+        if running is not None:
+            running.stop()
+        return _json({"running": running is not None})
 
     async def end(self, _request: Request) -> Response:
         """End the host, if it holds no model and none is being loaded."""

@@ -29,6 +29,13 @@ class SeveralAnswers(Response):
         self._reply, self._answers, self._begin_next, self._using = reply, [first], begin_next, using
         self._choices = first.request.choices
         self._streams = first.request.stream
+        self._stopped = False
+
+    def stop(self) -> None:
+        """End all answers within one token, and begin no more."""
+        self._stopped = True
+        for answer in self._answers:
+            answer.bridge.stop()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         watcher = asyncio.create_task(self._stop_when_gone(receive))
@@ -94,7 +101,11 @@ class SeveralAnswers(Response):
         try:
             await asyncio.wait({tasks[0], prompt_is_computed}, return_when=asyncio.FIRST_COMPLETED)
             for n in range(1, self._choices):
+                if self._stopped:
+                    break
                 self._answers.append(await self._begin_next(n))
+                if self._stopped:  # while it began
+                    self._answers[n].bridge.stop()
                 tasks.append(asyncio.ensure_future(take(self._answers[n], n)))
             return await asyncio.gather(*tasks)
         finally:
@@ -105,5 +116,4 @@ class SeveralAnswers(Response):
     async def _stop_when_gone(self, receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
-        for answer in self._answers:
-            answer.bridge.stop()
+        self.stop()
