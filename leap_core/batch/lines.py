@@ -149,11 +149,11 @@ class RequestReader:
 
     def _of_variables(self, value: JsonObject, template: LineTemplate) -> Request:
         prompt = template.fill(value)
-        media = {name: value[name] for name in self._media_names(value)}
+        media = {name: value[name] for name in self.media_names(value)}
         body = {"messages": [{"role": "user", "content": self._with_media(media, prompt)}]}
         return self._request(identifier_of(names_among(value)), body, self.system)
 
-    def _media_names(self, value: JsonObject) -> list[str]:
+    def media_names(self, value: JsonObject) -> list[str]:
         """The fields of a line that name files, and do not fill the template."""
         taken = () if self.template is None else self.template.names
         return [name for name in MEDIA_FIELDS if value.get(name) and name not in taken]
@@ -163,7 +163,7 @@ class RequestReader:
         if not mentions_media(raw):
             return raw
         value = parse_line(raw)
-        names = [] if "body" in value else self._media_names(value)
+        names = [] if "body" in value else self.media_names(value)
         embedded = with_content(value, self.directory, names, self.urls)
         body = embedded.get("body", embedded)
         if self.template is None and "messages" in body:

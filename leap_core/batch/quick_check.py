@@ -62,6 +62,8 @@ class LineChecker:
     def _quickly(self, value: JsonObject, number: int) -> tuple[str, str, str] | None:
         """A line's name, the canonical JSON of its messages, and what its parameters are remembered by."""
         template = self._reader.template
+        if self._reader.media_names(value):
+            return None
         if template is not None:
             named = identifier_of(names_among(value)) or f"line-{number}"
             return named, self._messages_of_prompt(template.fill(value), None), ""

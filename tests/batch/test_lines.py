@@ -10,7 +10,7 @@ import pytest
 from PIL import Image as pillow
 
 from leap_core.batch.digests import key_of
-from leap_core.batch.line_index import check_lines
+from leap_core.batch.line_index import check_lines, read_again
 from leap_core.batch.line_media import with_names
 from leap_core.batch.line_template import LineTemplate
 from leap_core.batch.lines import RequestReader
@@ -219,6 +219,21 @@ def test_a_line_that_names_no_picture_says_which(tmp_path, value, says) -> None:
     (tmp_path / "text.png").write_text("some text")
     with pytest.raises(LeapSerializationError, match=says):
         read(value, directory=tmp_path)
+
+
+def test_lines_with_one_picture_are_those_that_were_checked(tmp_path) -> None:
+    """The second had the digest of a line without its picture, so that it passed for a changed one."""
+    for name in ("red", "blue"):
+        pillow.new("RGB", (40, 40), name).save(tmp_path / f"{name}.png")
+    templated = RequestReader(directory=tmp_path, template=LineTemplate("Its {what}?"))
+    for reader, lines in (
+        (RequestReader(directory=tmp_path), [{"image": "red.png", "prompt": text} for text in "abc"]),
+        (templated, [{"image": name, "what": "colour"} for name in ("red.png", "blue.png", "red.png")]),
+        (templated, [{"what": "colour"}, {"image": "red.png", "what": "colour"}]),
+    ):
+        rows = [json.dumps(line).encode() + b"\n" for line in lines]
+        index = check_lines(rows_of(b"".join(rows)), reader).index
+        assert [read_again(reader, index, n)[1] for n in range(len(rows))] == [reader.read(row) for row in rows]
 
 
 def test_the_lines_of_a_server_s_clients_name_none_of_its_files(tmp_path) -> None:
