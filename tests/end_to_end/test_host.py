@@ -26,6 +26,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are POS
 
 SOON = 60.0
 LOAD = ("load", "builtin", "--threads", "1")
+ANSWERED = "POST /v1/chat/completions 200"
 
 
 def soon(is_so: Callable[[], object]) -> bool:
@@ -80,7 +81,7 @@ def test_load_use_and_unload(program, host):
     for _ in range(2):
         answer = program("generate", "-m", "builtin", QUESTION)
         assert (answer.returncode, answer.stderr) == (0, "") and "Paris" in answer.stdout
-    assert host.log.count("answer ") == 2
+    assert host.log.count(ANSWERED) == 2
     shown = program("ps").stdout.splitlines()
     assert len(shown) == 2 and shown[1].startswith("builtin ") and " 0/8 " in shown[1]
     (record,) = json.loads(program("ps", "--format", "json").stdout)
@@ -102,7 +103,7 @@ def test_a_dialogue_and_a_file_s_path_use_it_too(program, host, tmp_path):
     done = program("chat", "--host", "-m", "./tiny.gguf", stdin="My name is Ada.\nWhat is my name?\n")
     assert done.returncode == 0 and "Ada" in done.stdout.splitlines()[-1]
     assert program("generate", "--host", "-m", str(model_path()), QUESTION).returncode == 0
-    assert host.log.count("answer ") == 3
+    assert host.log.count(ANSWERED) == 3
     (record,) = json.loads(program("ps", "--format", "json").stdout)
     assert record["expires_in"] is None
 
