@@ -9,10 +9,9 @@ import click
 from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
 from ..framework.output import Output
-from ..options.host_loading import host_loading
+from ..options.host_loading import host_loading, host_loading_flags
 from ..options.loading import BUILTIN, default_model, telling_the_default
-from ..options.loading_details import loading_details
-from ..options.value_types import GpuLayers, ModelName
+from ..options.value_types import ModelName
 
 
 @leap_command("serve")
@@ -47,18 +46,7 @@ from ..options.value_types import GpuLayers, ModelName
     metavar="N",
     help="Keep at most this many connections open; 1000 by default.",
 )
-@click.option(
-    "--context-size", type=int, metavar="N", help="Make room for this many tokens of prompt and answer together."
-)
-@click.option("--threads", "cpu_threads", type=int, metavar="N", help="Compute with this many CPU threads.")
-@click.option(
-    "--gpu-layers", "n_gpu_layers", type=GpuLayers(), metavar="N", help="Compute this many layers on a GPU, or auto."
-)
-@loading_details
-@click.option("--slots", type=click.IntRange(1, 256), metavar="N", help="Make this many answers at once; 8 by default.")
-@click.option(
-    "--queue", type=click.IntRange(0), metavar="N", help="Let at most this many requests wait; 256 by default."
-)
+@host_loading_flags
 @click.option("--log-requests", is_flag=True, help="Write a line to stderr for every request, without its content.")
 @click.option("--page", is_flag=True, help="Serve a page for people at /: prompts, models, speed, jobs.")
 @click.pass_obj
