@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 import time
+from typing import TYPE_CHECKING
 
 from harness import Row, alternate, arguments, report
 
@@ -19,6 +20,12 @@ from leap_core.engine.request import Finished, Request
 from leap_core.engine.sampler import RUNTIME_DEFAULTS, Sampler
 from leap_core.in_process.runner import InProcessRunner
 from leap_core.options import GenerationOptions, ModelLoadingOptions
+
+if TYPE_CHECKING:
+    from numpy import float32
+    from numpy.typing import NDArray
+
+    from leap_core.constraints.contract import TokenConstraint
 
 PROMPT, TOKENS = 256, 160
 COMMON = 3000
@@ -32,7 +39,7 @@ class Given(Sampler):
         super().__init__(GenerationOptions(rng_seed=1).with_defaults(RUNTIME_DEFAULTS))
         self._text = iter(text)
 
-    def sample(self, logits, constraint=None):  # type: ignore[no-untyped-def]
+    def sample(self, logits: NDArray[float32], constraint: TokenConstraint | None = None) -> int:
         super().sample(logits, constraint)
         return next(self._text)
 
@@ -61,7 +68,7 @@ def main() -> None:
         prompt = text(dice, PROMPT)
         for name, answer in cases(dice, prompt).items():
 
-            def speed(runner: InProcessRunner, lookup: bool, answer=answer) -> float:  # type: ignore[no-untyped-def]
+            def speed(runner: InProcessRunner, lookup: bool, answer: list[int] = answer) -> float:
                 request = Request(
                     Prompt.of_tokens(prompt),
                     Given(answer),

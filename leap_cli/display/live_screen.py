@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 from types import TracebackType
+from typing import Any
 
 from ..framework.environment import Environment
 from ..framework.wrapping import fitted_cell
@@ -23,7 +24,7 @@ class LiveScreen:
 
     def __init__(self, env: Environment) -> None:
         self._out = env.stdout
-        self._modes: list[object] | None = None
+        self._modes: list[Any] | None = None
 
     def __enter__(self) -> LiveScreen:
         if sys.platform != "win32":
@@ -42,7 +43,7 @@ class LiveScreen:
         if sys.platform != "win32" and self._modes is not None:
             import termios
 
-            termios.tcsetattr(0, termios.TCSADRAIN, self._modes)  # type: ignore[arg-type]
+            termios.tcsetattr(0, termios.TCSADRAIN, self._modes)
 
     @property
     def size(self) -> tuple[int, int]:

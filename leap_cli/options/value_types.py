@@ -62,7 +62,7 @@ class JobId(click.ParamType[str]):
         return fitting(jobs(*self._states)(ctx, incomplete), incomplete)
 
 
-class GpuLayers(click.ParamType):  # type: ignore[type-arg]
+class GpuLayers(click.ParamType[int | str]):
     """Layers on a GPU: a number, -1 for all, or ``auto`` for as many as fit."""
 
     name = "layers"
