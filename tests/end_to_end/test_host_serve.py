@@ -162,3 +162,8 @@ def test_what_serve_refuses(program, tmp_path):
     missing = program("serve", "missing.gguf", "--port", "0")
     assert missing.returncode == 2 and "missing.gguf" in missing.stderr
     assert program("serve", "builtin", "--slots", "0").returncode == 2
+
+
+def test_a_name_of_nothing_is_told_before_the_url(program):
+    done = program("serve", "builtin", "nosuch", "--port", "0")
+    assert (done.returncode, done.stdout) == (2, "") and "there is no model 'nosuch'" in done.stderr

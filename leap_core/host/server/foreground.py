@@ -17,6 +17,7 @@ from starlette.types import ASGIApp
 from ...errors import LeapOptionsError, LeapUnavailableError
 from ...loading import load_as_made, try_local
 from ...media.fetching import UrlAccess
+from ...models.references.resolving import resolve_local
 from ..client.http import LOOPBACK
 from .access import LOOPBACK_NAMES, AccessCheck, for_local_pages
 from .application import build_app
@@ -78,6 +79,8 @@ def serve(
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="leap: %(message)s")
     if settings.log_requests:
         access_log.setLevel(logging.INFO)
+    for reference in references:
+        resolve_local(reference, cwd=cwd)  # a name of nothing is told before the URL
     load_requests = [LoadRequest(reference, cwd=cwd, keep_alive=0, **loading) for reference in references]
     with suppress(KeyboardInterrupt):
         asyncio.run(_serve(load_requests, settings, on_listening, on_ready))
