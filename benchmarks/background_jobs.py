@@ -17,15 +17,16 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness import words
+from harness import end_tokens, sized, words
 
 from jobs.client import JobsClient
 from jobs.table.job import Job, State
 from jobs.table.table import NewJob
+from leap_core.builtin import model_path
 from leap_core.options import GenerationOptions
 
-ENDLESS = GenerationOptions(temperature=0.0, logit_bias={2: -1e9, 7: -1e9})
-CANCELS = 10
+ENDLESS = GenerationOptions(temperature=0.0, logit_bias={token: -1e9 for token in end_tokens(model_path())})
+CANCELS = sized(10)
 
 
 def row(claim: str, values: Sequence[float], target: float | None) -> None:

@@ -25,16 +25,17 @@ from contextlib import ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
 
-from harness import EOG_TOKENS, Row, alternate, report, words
+from harness import Row, alternate, end_tokens, report, words
 
-from leap_core.batch.input_rows import InputRows
-from leap_core.batch.journal import Journal
-from leap_core.batch.line_index import LineIndex, check_lines
-from leap_core.batch.lines import RequestReader
-from leap_core.batch.output_file import OutputFile
-from leap_core.batch.results import Result
-from leap_core.batch.run import Batch
-from leap_core.batch.settings import DEFAULT_CONCURRENCY
+from leap_core.batch.batch_run import Batch
+from leap_core.batch.batch_settings import DEFAULT_CONCURRENCY
+from leap_core.batch.input.input_rows import InputRows
+from leap_core.batch.input.line_index import LineIndex, check_lines
+from leap_core.batch.input.lines import RequestReader
+from leap_core.batch.journal.journal import Journal
+from leap_core.batch.journal.line_result import Result
+from leap_core.batch.output.output_file import OutputFile
+from leap_core.builtin import model_path
 from leap_core.opening import Leap
 from leap_core.options import GenerationOptions, ModelLoadingOptions
 from leap_core.runner.contract import ModelRunner
@@ -58,22 +59,28 @@ def prompts(count: int) -> list[str]:
     return [words(8 + 2 * (n % 8), seed=n) for n in range(count)]
 
 
-def lines_of(texts: Sequence[str]) -> LineIndex:
+def lines_of(texts: Sequence[str], asked: RequestReader) -> LineIndex:
     rows = [json.dumps({"id": f"id-{n}", "prompt": text}).encode() + b"\n" for n, text in enumerate(texts)]
-    return check_lines(InputRows("-", stdin=io.BytesIO(b"".join(rows))), RequestReader()).index
+    return check_lines(InputRows("-", stdin=io.BytesIO(b"".join(rows))), asked).index
 
 
-def reader(tokens: int) -> RequestReader:
-    bias = {token: -1e9 for token in EOG_TOKENS}
+def reader(model: str, tokens: int) -> RequestReader:
+    bias = {token: -1e9 for token in end_tokens(file_of(model))}
     return RequestReader(GenerationOptions(temperature=0.0, max_tokens=tokens, logit_bias=bias))
 
 
-def batch(runner: ModelRunner, lines: LineIndex, tokens: int, concurrency: int, directory: Path) -> tuple[float, float]:
+def file_of(model: str) -> Path:
+    return model_path() if model == "builtin" else Path(model)
+
+
+def batch(
+    runner: ModelRunner, lines: LineIndex, asked: RequestReader, concurrency: int, directory: Path
+) -> tuple[float, float]:
     """Seconds of one batch with its output and journal in the directory, and those that the journal took of them."""
     journal = TimedJournal(directory / "out.jsonl.journal")
     begun = time.perf_counter()
     sink = OutputFile(directory / "out.jsonl")
-    work = Batch(lines, reader(tokens), "benchmark", sink, journal, concurrency=concurrency)
+    work = Batch(lines, asked, "benchmark", sink, journal, concurrency=concurrency)
     progress = work.run(lambda: nullcontext(runner), threading.Event())
     taken = time.perf_counter() - begun
     assert progress.succeeded == len(lines) and not progress.reused
@@ -81,9 +88,13 @@ def batch(runner: ModelRunner, lines: LineIndex, tokens: int, concurrency: int, 
     return taken, journal.seconds
 
 
-def side_by_side(model: str, work: LineIndex, tokens: int, threads: int, repeat: int) -> tuple[float, float, float]:
+def side_by_side(
+    model: str, texts: Sequence[str], tokens: int, threads: int, repeat: int
+) -> tuple[float, float, float]:
     """Medians of the seconds at the default concurrency, of its journal's, and of those one after another."""
     journalled: list[float] = []
+    asked = reader(model, tokens)
+    work = lines_of(texts, asked)
     with ExitStack() as stack:
         sides = []
         for concurrency in (DEFAULT_CONCURRENCY, 1):
@@ -92,23 +103,23 @@ def side_by_side(model: str, work: LineIndex, tokens: int, threads: int, repeat:
 
             def timed(lines: LineIndex, runner: ModelRunner = runner, concurrency: int = concurrency) -> float:
                 with tempfile.TemporaryDirectory(dir=Path.cwd()) as directory:
-                    taken, in_journal = batch(runner, lines, tokens, concurrency, Path(directory))
+                    taken, in_journal = batch(runner, lines, asked, concurrency, Path(directory))
                 if concurrency > 1:
                     journalled.append(in_journal)
                 return taken
 
-            timed(work[:2])
+            timed(work.without(range(2, len(work))))
             sides.append(partial(timed, work))
         journalled.clear()
         together, alone = alternate(repeat, *sides)
     return together, statistics.median(journalled), alone
 
 
-def rows_for(model: str, work: LineIndex, tokens: int, threads: int, repeat: int) -> list[Row]:
+def rows_for(model: str, texts: Sequence[str], tokens: int, threads: int, repeat: int) -> list[Row]:
     """What batching wins with a model, and what the journal costs."""
-    together, in_journal, alone = side_by_side(model, work, tokens, threads, repeat)
+    together, in_journal, alone = side_by_side(model, texts, tokens, threads, repeat)
     name = Path(model).name
-    claim = f"{name}: {len(work)} prompts at {DEFAULT_CONCURRENCY} against one after another"
+    claim = f"{name}: {len(texts)} prompts at {DEFAULT_CONCURRENCY} against one after another"
     return [
         Row(claim, "one by one (s)", alone, "together (s)", together, ">= 2.5"),
         Row(f"{name}: cost of the journal", "all (s)", together, "but it (s)", together - in_journal, "<= 1.02"),
@@ -125,7 +136,7 @@ def server_seconds(program: Path, model: Path, texts: Sequence[str], tokens: int
         _wait_for_server()
 
         def ask(text: str) -> None:
-            bias = [[token, False] for token in EOG_TOKENS]
+            bias = [[token, False] for token in end_tokens(model)]
             body = {"messages": [{"role": "user", "content": text}], "max_tokens": tokens, "temperature": 0}
             data = json.dumps({**body, "logit_bias": bias, "cache_prompt": True}).encode()
             headers = {"Content-Type": "application/json"}
@@ -156,7 +167,7 @@ def _wait_for_server() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model", type=Path, help="made by benchmarks/make_model.py")
+    parser.add_argument("model", type=Path, help="a GGUF file; benchmarks/make_model.py makes one of LFM2-350M's shape")
     parser.add_argument("--lines", type=int, default=200)
     parser.add_argument("--tokens", type=int, default=64, help="of each answer (default 64)")
     parser.add_argument("--threads", type=int, default=2, help="threads of all sides (default 2)")
@@ -164,12 +175,11 @@ def main() -> None:
     parser.add_argument("--llama-server", type=Path, help="the program of llama.cpp")
     given = parser.parse_args()
     texts = prompts(given.lines)
-    work = lines_of(texts)
-    rows = rows_for(str(given.model.resolve()), work, given.tokens, given.threads, given.repeat)
+    rows = rows_for(str(given.model.resolve()), texts, given.tokens, given.threads, given.repeat)
     if given.llama_server:
         server = server_seconds(given.llama_server, given.model, texts, given.tokens, given.threads)
         rows.append(Row("against llama-server's slots", "llama-server (s)", server, "leap (s)", rows[0].right, "-"))
-    rows += rows_for("builtin", work, given.tokens // 2, given.threads, given.repeat)
+    rows += rows_for("builtin", texts, given.tokens // 2, given.threads, given.repeat)
     report("Batches", rows)
 
 

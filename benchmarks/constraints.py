@@ -17,19 +17,19 @@ import time
 from typing import Any
 
 import numpy as np
-from harness import Row, alternate, arguments, options, report, runner, words
+from harness import Row, alternate, arguments, options, report, runner, sized, words
 
 from leap_core.constraints import compile_constraint
 from leap_core.constraints.contract import TokenConstraint
-from leap_core.engine.prompt import Prompt
+from leap_core.engine.prompt_segments import Prompt, Tokens
 from leap_core.engine.request import Finished, Request
-from leap_core.engine.sampler import RUNTIME_DEFAULTS, Sampler
-from leap_core.in_process.runner import InProcessRunner
+from leap_core.engine.sampling.sampler import RUNTIME_DEFAULTS, Sampler
+from leap_core.in_process.in_process_runner import InProcessRunner
 from leap_core.llama.model import LlamaModel
 from leap_core.options import GenerationOptions
 from leap_core.schemas.grammar_matcher import tokenizer_of
 
-TOKENS = 128
+TOKENS = sized(128)
 PROMPT_TOKENS = 256
 RECORD = {
     "type": "object",
@@ -98,7 +98,7 @@ def decode_speed(model: InProcessRunner, constraint: TokenConstraint | None) -> 
     """Tokens a second of one sequence, after its first token."""
     asked = options(TOKENS).with_defaults(RUNTIME_DEFAULTS)
     ids = model.model.tokenize(words(PROMPT_TOKENS), parse_special=False)
-    sequence = Request(Prompt.of_tokens(ids, ()), Sampler(asked, ids), max_tokens=TOKENS, constraint=constraint)
+    sequence = Request(Prompt((Tokens(tuple(ids)),)), Sampler(asked, ids), max_tokens=TOKENS, constraint=constraint)
     model.scheduler.submit(sequence)
     while not isinstance(event := sequence.events.get(), Finished):
         pass

@@ -16,9 +16,22 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from harness import EOG_TOKENS, Row, alternate, answer, arguments, llama_bench, options, report, runner, user, words
+from harness import (
+    Row,
+    alternate,
+    answer,
+    arguments,
+    end_tokens,
+    llama_bench,
+    options,
+    report,
+    runner,
+    sized,
+    user,
+    words,
+)
 
-TOKENS = 128
+TOKENS = sized(128)
 DEPTHS = (0, 512)
 SAMPLING = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05, "repeat_penalty": 1.0}
 
@@ -35,7 +48,7 @@ def serve_wrapper(pipe: Connection, path: Path, threads: int) -> None:
     import llama_cpp
 
     peer: Any = llama_cpp.Llama(str(path), n_ctx=4096, n_threads=threads, n_batch=512, flash_attn=True, verbose=False)
-    bias = {str(token): -1e9 for token in EOG_TOKENS}
+    bias = {str(token): -1e9 for token in end_tokens(path)}
     while True:
         messages = [{"role": "user", "content": pipe.recv()}]
         peer.reset()

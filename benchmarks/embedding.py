@@ -14,7 +14,7 @@ import time
 
 from harness import Row, alternate, arguments, llama_bench, report, words
 
-from leap_core.in_process.embedding_runner import InProcessEmbeddingRunner
+from leap_core.in_process.vectors.in_process_embedding_runner import InProcessEmbeddingRunner
 from leap_core.llama.embedding_context import EmbeddingContext
 from leap_core.options import ModelLoadingOptions
 

@@ -19,25 +19,44 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from leap_core.in_process.runner import InProcessRunner
+from leap_core.in_process.in_process_runner import InProcessRunner
+from leap_core.llama.model import LlamaModel
 from leap_core.messages import ChatMessage
 from leap_core.options import CacheOptions, GenerationOptions, ModelLoadingOptions
 from leap_core.responses import Complete, MessageResponse
 from leap_core.runner.contract import ModelRunner
 
-EOG_TOKENS = (2, 7)
+SHORT = bool(os.environ.get("LEAP_BENCHMARK_SHORT"))
+"""Whether it only has to run, with nothing measured that is worth anything: as the suite does with every benchmark."""
+_ends: dict[Path, frozenset[int]] = {}
+
+
+def sized(count: int) -> int:
+    """``count``, or what is left of it in the short form."""
+    return max(2, count // 32) if SHORT else count
 
 
 def arguments(description: str, **extra: dict[str, Any]) -> argparse.Namespace:
     """The command line of a benchmark: the model, repetitions, and where llama.cpp's own programs lie."""
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
-    parser.add_argument("model", type=Path, help="made by benchmarks/make_model.py")
-    parser.add_argument("--repeat", type=int, default=5, help="measurements of each side (default 5)")
+    parser.add_argument("model", type=Path, help="a GGUF file; benchmarks/make_model.py makes one of LFM2-350M's shape")
+    parser.add_argument("--repeat", type=int, default=1 if SHORT else 5, help="measurements of each side (default 5)")
     parser.add_argument("--threads", type=int, default=2, help="threads of both sides (default 2)")
     parser.add_argument("--llama-cpp", type=Path, help="directory of llama-bench and llama-batched-bench")
     for name, settings in extra.items():
         parser.add_argument(f"--{name.replace('_', '-')}", **settings)
-    return parser.parse_args()
+    given = parser.parse_args()
+    end_tokens(given.model)
+    return given
+
+
+def end_tokens(model: Path) -> frozenset[int]:
+    """The tokens that end an answer of the model; of those read so far ``options`` rules them out."""
+    if model not in _ends:
+        loaded = LlamaModel(model)
+        _ends[model] = loaded.eog_tokens
+        loaded.close()
+    return _ends[model]
 
 
 @contextmanager
@@ -45,6 +64,8 @@ def runner(
     model: Path, *, threads: int, slots: int = 1, context: int = 4096, cache: CacheOptions | None = None
 ) -> Iterator[InProcessRunner]:
     """The model in this process."""
+    end_tokens(model)
+    context = min(context, 2048) if SHORT else context
     options = ModelLoadingOptions(
         context_size=context, cpu_threads=threads, slots=slots, cache_options=cache or CacheOptions()
     )
@@ -54,7 +75,9 @@ def runner(
 
 
 def words(tokens: int, seed: int = 0) -> str:
-    """``tokens`` tokens of text, give or take one, in the benchmark model's vocabulary: a word and a space are two."""
+    """``tokens`` tokens of text, give or take one, in the vocabulary of make_model.py's models: a word and a space are
+    two. In others it is about as many. Fewer in the short form."""
+    tokens = sized(tokens)
     rng = random.Random(seed)
     return " ".join("".join(rng.choices(string.ascii_lowercase, k=2)) for _ in range(max(1, tokens // 2)))
 
@@ -63,7 +86,7 @@ def options(max_tokens: int, **given: Any) -> GenerationOptions:
     """Default sampling, with the end of the answer ruled out so that every run has the same length."""
     return GenerationOptions(
         max_tokens=max_tokens,
-        logit_bias={token: -1e9 for token in EOG_TOKENS},
+        logit_bias={token: -1e9 for ends in _ends.values() for token in ends},
         rng_seed=1,
         **given,
     )

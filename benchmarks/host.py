@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -19,15 +20,16 @@ from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 
-from harness import Row, alternate, answer, arguments, options, report, runner, user, words
+from harness import Row, alternate, answer, arguments, options, report, runner, sized, user, words
 
 from leap_core.host.client.connection import ModelHost
 from leap_core.host.client.lookup import keep_warm, runner_of
 from leap_core.messages import ChatMessage
 from leap_core.runner.contract import ModelRunner
 
-PROMPT, REPLY, CLIENTS = 200, 128, 8
+PROMPT, REPLY, CLIENTS = 200, sized(128), sized(8)
 SHORT, ONE_TOKEN = ("--max-tokens", "8"), ("--max-tokens", "1", "--no-stream")
+CONTEXT = 2048
 ROOT = Path(__file__).parent.parent
 seeds = count(1)
 
@@ -50,7 +52,7 @@ def first_byte(command: Sequence[str], variables: dict[str, str], text: str = ""
 def generate(model: Path, threads: int, *flags: str) -> list[str]:
     """Leap's command for one answer of a few tokens."""
     sampling = ["--temperature", "0", "--format", "jsonl"]
-    loading = ["--context-size", "4096", "--threads", str(threads)]
+    loading = ["--context-size", str(CONTEXT), "--threads", str(threads)]
     return [sys.executable, "-m", "leap_cli", "generate", "-m", str(model), *loading, *sampling, *flags]
 
 
@@ -79,17 +81,18 @@ def seconds_for(asked: ModelRunner, at_once: bool) -> float:
 
 def main() -> None:
     given = arguments(__doc__ or "")
-    home = tempfile.mkdtemp(prefix="leap-benchmark-")
-    variables = {**os.environ, "LEAP_HOME": home, "PYTHONPATH": str(ROOT)}
-    host, held = keep_warm(
-        str(given.model.resolve()), variables=variables, context_size=4096, cpu_threads=given.threads, keep_alive=900
-    )
-    try:
-        rows = _rows(given.model.resolve(), given.threads, given.repeat, host, held, variables)
-    finally:
-        left = ModelHost.running(variables)
-        if left is not None:
-            left.unload(None)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what follows is left in order
+    model = given.model.resolve()
+    with tempfile.TemporaryDirectory(prefix="leap-benchmark-") as home:
+        variables = {**os.environ, "LEAP_HOME": home, "PYTHONPATH": str(ROOT)}
+        try:
+            host, held = keep_warm(
+                str(model), variables=variables, context_size=CONTEXT, cpu_threads=given.threads, keep_alive=900
+            )
+            rows = _rows(model, given.threads, given.repeat, host, held, variables)
+        finally:
+            command = [sys.executable, "-m", "leap_cli", "unload", "--all"]
+            subprocess.run(command, env=variables, capture_output=True, check=False, start_new_session=True)
     report(f"The warm host, {given.model.name}, {given.threads} threads", rows)
 
 

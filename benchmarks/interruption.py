@@ -14,9 +14,9 @@ import time
 from itertools import count
 from pathlib import Path
 
-from harness import Row, answer, arguments, llama_bench, options, report, runner, user, words
+from harness import SHORT, Row, answer, arguments, llama_bench, options, report, runner, sized, user, words
 
-from leap_core.in_process.runner import InProcessRunner
+from leap_core.in_process.in_process_runner import InProcessRunner
 
 seeds = count(1)
 CHILD = """
@@ -30,7 +30,8 @@ cache = CacheOptions(path=Path(sys.argv[4]), enabled=True)
 with runner(Path(sys.argv[2]), threads=int(sys.argv[3]), cache=cache) as model:
     messages = [ChatMessage("system", words(1000, seed=99)), user(words(20, seed=int(sys.argv[5])))]
     got = answer(model, messages, options(4))
-    print(got.complete.stats.time_to_first_token, got.complete.stats.cached_prompt_tokens)
+    stats = got.complete.stats
+    print(stats.time_to_first_token, stats.cached_prompt_tokens / (stats.cached_prompt_tokens + stats.prompt_tokens))
 """
 
 
@@ -69,12 +70,12 @@ def busy_and_quiet(model: InProcessRunner, tokens: int) -> tuple[float, float]:
     return busy, quiet
 
 
-def child_first_token(model: Path, threads: int, cache: Path) -> tuple[float, int]:
-    """Time to the first token in a new process with a system prompt of 1,000 tokens, and what came from the cache."""
+def child_first_token(model: Path, threads: int, cache: Path) -> tuple[float, float]:
+    """Time to the first token in a new process with a system prompt of 1,000 tokens, and the cache's share of it."""
     script = [sys.executable, "-c", CHILD, str(Path(__file__).parent), str(model), str(threads), str(cache)]
     done = subprocess.run([*script, str(next(seeds))], capture_output=True, text=True, check=True)
     seconds, cached = done.stdout.split()
-    return float(seconds), int(cached)
+    return float(seconds), float(cached)
 
 
 def main() -> None:
@@ -84,7 +85,7 @@ def main() -> None:
         answer(model, [user("warm up")], options(8))
         stops = [stop_seconds(model, 0.2 + 0.15 * n) for n in range(given.repeat)]
         rows.append(Row("stop in a prefill of 2,000 tokens, worst, ms", "leap", max(stops) * 1e3, "limit", 50, "<= 1"))
-        pairs = [busy_and_quiet(model, 400) for _ in range(given.repeat)]
+        pairs = [busy_and_quiet(model, sized(400)) for _ in range(given.repeat)]
         busy, quiet = (sorted(side)[len(side) // 2] for side in zip(*pairs, strict=True))
         rows.append(Row("decode with one of two cores taken, tokens/s", "busy", busy, "quiet", quiet, ">= 0.6"))
     if given.llama_cpp:
@@ -98,9 +99,8 @@ def main() -> None:
         rows.append(Row("the same, llama-bench, tokens/s", "busy", taken, "quiet", free, "(for comparison)"))
     with tempfile.TemporaryDirectory() as directory:
         without, cached = child_first_token(given.model, given.threads, Path(directory))
-        assert cached == 0
         again = [child_first_token(given.model, given.threads, Path(directory)) for _ in range(given.repeat)]
-        assert all(found > 900 for _, found in again)
+        assert SHORT or (cached < 0.1 and all(found > 0.8 for _, found in again)), (cached, again)
         seconds = sorted(first for first, _ in again)[len(again) // 2]
         claim = "new process, system prompt of 1,000 tokens, seconds to the first token"
         rows.append(Row(claim, "snapshot on disk", seconds, "without", without, "<= 0.10"))

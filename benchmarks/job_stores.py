@@ -21,13 +21,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from harness import SHORT, sized
+
 from jobs.client import JobsClient
 from jobs.keeper.keeper import WorkerKeeper
-from leap_core.batch.settings import BatchSettings
+from leap_core.batch.batch_settings import BatchSettings
 from leap_core.options import GenerationOptions
 
-CLAIMS = 40
-SETTLE_SECONDS = 15.0
+CLAIMS = sized(40)
+SETTLE_SECONDS = 0.2 if SHORT else 15.0
 TICKS = os.sysconf("SC_CLK_TCK")
 
 

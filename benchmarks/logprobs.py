@@ -13,12 +13,12 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-from harness import Row, alternate, answer, arguments, options, report, runner, user, words
+from harness import Row, alternate, answer, arguments, options, report, runner, sized, user, words
 
-from leap_core.engine.token_scores import ScoreRecorder
+from leap_core.engine.sampling.token_scores import ScoreRecorder
 from leap_core.runner.contract import ModelRunner
 
-TOKENS = 128
+TOKENS = sized(128)
 DEPTH = 256
 
 

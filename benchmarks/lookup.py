@@ -12,13 +12,13 @@ import random
 import time
 from typing import TYPE_CHECKING
 
-from harness import Row, alternate, arguments, report
+from harness import Row, alternate, arguments, report, sized
 
-from leap_core.engine.lookup import PromptLookup
-from leap_core.engine.prompt import Prompt
+from leap_core.engine.prompt_segments import Prompt, Tokens
 from leap_core.engine.request import Finished, Request
-from leap_core.engine.sampler import RUNTIME_DEFAULTS, Sampler
-from leap_core.in_process.runner import InProcessRunner
+from leap_core.engine.sampling.lookup_drafts import PromptLookup
+from leap_core.engine.sampling.sampler import RUNTIME_DEFAULTS, Sampler
+from leap_core.in_process.in_process_runner import InProcessRunner
 from leap_core.options import GenerationOptions, ModelLoadingOptions
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from leap_core.constraints.contract import TokenConstraint
 
-PROMPT, TOKENS = 256, 160
+PROMPT, TOKENS = 256, sized(160)
 COMMON = 3000
 """Tokens that make up a text, the first ones more often than the later ones, as words do."""
 
@@ -44,13 +44,13 @@ class Given(Sampler):
         return next(self._text)
 
 
-def text(dice: random.Random, count: int) -> list[int]:
-    return [100 + min(COMMON, int(dice.paretovariate(0.6))) for _ in range(count)]
+def text(dice: random.Random, count: int, common: int) -> list[int]:
+    return [100 + min(common, int(dice.paretovariate(0.6))) for _ in range(count)]
 
 
-def cases(dice: random.Random, prompt: list[int]) -> dict[str, list[int]]:
+def cases(dice: random.Random, prompt: list[int], common: int) -> dict[str, list[int]]:
     """Answers by kind."""
-    fresh = text(dice, TOKENS)
+    fresh = text(dice, TOKENS, common)
     edited = [token if dice.random() > 0.06 else fresh[n] for n, token in enumerate(prompt[:TOKENS])]
     quoting = [token if n // 24 % 2 else fresh[n] for n, token in enumerate(prompt[:TOKENS])]
     return {"an edited text": edited, "quotations": quoting, "nothing of the prompt": fresh}
@@ -65,18 +65,20 @@ def main() -> None:
     ):
         assert isinstance(plain, InProcessRunner) and isinstance(looking, InProcessRunner)
         dice = random.Random(1)
-        prompt = text(dice, PROMPT)
-        for name, answer in cases(dice, prompt).items():
+        common = min(COMMON, plain.model.n_tokens - 200)
+        prompt = text(dice, PROMPT, common)
+        for name, answer in cases(dice, prompt, common).items():
 
             def speed(runner: InProcessRunner, lookup: bool, answer: list[int] = answer) -> float:
                 request = Request(
-                    Prompt.of_tokens(prompt),
+                    Prompt((Tokens(tuple(prompt)),)),
                     Given(answer),
                     max_tokens=TOKENS,
                     lookup=PromptLookup() if lookup else None,
                 )
                 runner.scheduler.submit(request)
-                request.events.get()
+                first = request.events.get()
+                assert not isinstance(first, Finished), first.error
                 start = time.process_time()
                 while not isinstance(request.events.get(), Finished):
                     pass

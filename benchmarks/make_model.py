@@ -9,7 +9,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from leap_core.testing.random_models import LFM2_350M, Encoder, write_random_model
+from harness import SHORT
+
+from leap_core.testing.random_models import LFM2_350M, TINY_LFM2, Encoder, write_random_model
 
 
 def main() -> None:
@@ -20,7 +22,9 @@ def main() -> None:
     parser.add_argument("--pooling", choices=("cls", "mean", "none"), help="make it an encoder")
     arguments = parser.parse_args()
     encoder = None if arguments.pooling is None else Encoder(arguments.pooling)
-    write_random_model(arguments.path, LFM2_350M, arguments.type, arguments.seed, encoder=encoder)
+    write_random_model(
+        arguments.path, TINY_LFM2 if SHORT else LFM2_350M, arguments.type, arguments.seed, encoder=encoder
+    )
     print(f"{arguments.path}: {arguments.path.stat().st_size / 1e6:.0f} MB")
 
 

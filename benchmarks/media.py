@@ -23,18 +23,26 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from harness import SHORT
 from PIL import Image as pillow
 
-from leap_core.in_process.runner import InProcessRunner
+from leap_core.in_process.in_process_runner import InProcessRunner
 from leap_core.llama.context import LlamaContext
 from leap_core.llama.library import multimodal_library
 from leap_core.llama.model import LlamaModel
 from leap_core.llama.projector import Projector
 from leap_core.messages import ChatMessage, Image, Text
 from leap_core.options import GenerationOptions, ModelLoadingOptions
-from leap_core.testing.random_models import LFM2_350M, write_random_model
-from leap_core.testing.random_projectors import LFM2_AUDIO, LFM2_VL_450M, write_random_projector
+from leap_core.testing.random_models import LFM2_350M, TINY_LFM2, write_random_model
+from leap_core.testing.random_projectors import (
+    LFM2_AUDIO,
+    LFM2_VL_450M,
+    TINY_AUDIO,
+    TINY_VISION,
+    write_random_projector,
+)
 
+SHAPE, VISION, AUDIO = (TINY_LFM2, TINY_VISION, TINY_AUDIO) if SHORT else (LFM2_350M, LFM2_VL_450M, LFM2_AUDIO)
 SIDE = 512
 QUESTION, ANOTHER = "ab cd ef gh", "ij kl mn op qr"
 TARGET_FIRST, TARGET_SECOND = 1.05, 0.10
@@ -101,8 +109,8 @@ def first_token(runner: InProcessRunner, jpeg: bytes, question: str) -> float:
 
 def pictures(directory: Path, threads: int, rounds: int) -> bool:
     """Both claims about pictures."""
-    model = write_random_model(directory / "text.gguf", LFM2_350M, "q8_0")
-    projector = write_random_projector(directory / "mmproj.gguf", LFM2_350M.width, vision=LFM2_VL_450M)
+    model = write_random_model(directory / "text.gguf", SHAPE, "q8_0")
+    projector = write_random_projector(directory / "mmproj.gguf", SHAPE.width, vision=VISION)
     options = ModelLoadingOptions(
         mm_proj_path=projector, cpu_threads=threads, slots=1, context_size=CELLS, batch_size=BATCH
     )
@@ -131,8 +139,8 @@ def pictures(directory: Path, threads: int, rounds: int) -> bool:
 
 def sound(directory: Path, threads: int, seconds: int) -> None:
     """Time and memory of one piece of sound. In a process of its own, whose peak is its own."""
-    model = write_random_model(directory / "text.gguf", LFM2_350M, "q4_0")
-    path = write_random_projector(directory / "mmproj-audio.gguf", LFM2_350M.width, audio=LFM2_AUDIO)
+    model = write_random_model(directory / "text.gguf", SHAPE, "q4_0")
+    path = write_random_projector(directory / "mmproj-audio.gguf", SHAPE.width, audio=AUDIO)
     text = LlamaModel(model)
     projector = Projector(path, text, threads=threads)
     projector.encode_audio(np.zeros(16_000, np.float32))
@@ -160,7 +168,7 @@ def main() -> int:
             sound(Path(name), arguments.threads, arguments.sound_seconds)
             return 0
         good = pictures(Path(name), arguments.threads, arguments.rounds)
-    for seconds in (10, 30, 60):
+    for seconds in (1,) if SHORT else (10, 30, 60):
         command = f"{sys.executable} {__file__} --threads {arguments.threads} --sound-seconds {seconds}"
         if os.system(command) != 0:
             return 1

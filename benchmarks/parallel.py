@@ -11,15 +11,15 @@ import threading
 import time
 from itertools import count
 
-from harness import Row, alternate, answer, arguments, options, report, runner, user, words
+from harness import Row, alternate, answer, arguments, options, report, runner, sized, user, words
 
-from leap_core.in_process.runner import InProcessRunner
+from leap_core.in_process.in_process_runner import InProcessRunner
 from leap_core.messages import ChatMessage
 
-AT_ONCE, PROMPT, REPLY = 16, 64, 64
+AT_ONCE, PROMPT, REPLY = 16, 64, sized(64)
 TEMPLATE = 12
 """Tokens of a prompt that are the chat template's."""
-SHARING, PREFIX = 64, 500
+SHARING, PREFIX = sized(64), 500
 seeds = count(1)
 
 

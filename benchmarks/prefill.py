@@ -9,16 +9,17 @@ from itertools import count
 
 from harness import Row, alternate, answer, arguments, llama_bench, options, report, runner, user, words
 
-from leap_core.in_process.runner import InProcessRunner
+from leap_core.in_process.in_process_runner import InProcessRunner
 from leap_core.messages import ChatMessage
 
 seeds = count(1)
 
 
 def prefill_speed(model: InProcessRunner, tokens: int) -> float:
-    """Prompt tokens a second of a prompt never seen before, to the first sampled token."""
+    """Prompt tokens a second of a prompt never seen before, to the first sampled token; those that every prompt of the
+    model begins with (a default system prompt) are restored and not counted."""
     stats = answer(model, [user(words(tokens, seed=next(seeds)))], options(1)).complete.stats
-    assert stats is not None and stats.cached_prompt_tokens <= 8
+    assert stats is not None
     return stats.prompt_tokens / stats.time_to_first_token
 
 

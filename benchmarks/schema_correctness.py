@@ -5,7 +5,8 @@
 FOLDER holds files in MaskBench's layout: {"schema": …, "tests": [{"valid": true, "data": …}, …]}. Each document is
 written as json.dumps writes it and goes token by token through the constraint that a generation would have, then
 through the check of the finished text. Objects have no order but a generated text has one: where the order in which a
-document happens to be written is refused, the order that the constraint itself would have is tried.
+document happens to be written is refused, the order that the constraint itself would have is tried. A valid document
+with keys that the schema does not name, which generating leaves out, is judged with objects left open.
 
 A schema counts as: right (every document judged rightly), refused (the schema is not accepted), let through (an invalid
 document passes constraint and check), refused wrongly (a valid document is refused), crashed. Without --model the
@@ -24,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leap_core.constraints.schema_grammar import EnforcedSchema, enforce
+from leap_core.constraints.schema_grammar import EnforcedSchema, Freedom, enforce
 from leap_core.errors import LeapSchemaError
 from leap_core.schemas.grammar_matcher import ConstraintTokenizer, byte_tokenizer, tokenizer_of
 from leap_core.schemas.schema import JsonSchema, check_schema
@@ -50,6 +51,7 @@ class Verdict:
     documents: int = 0
     constraint_let_through: int = 0
     reordered: int = 0
+    with_more_keys: int = 0
     seconds: float = 0.0
     warnings: list[str] = field(default_factory=list)
 
@@ -61,10 +63,7 @@ class Judge:
         self._schema = schema
         self._grammar = enforced.grammar
         self._tokenizer = tokenizer
-        self._rank: dict[str, int] = {}
-        for _, part in walk(schema.document):
-            for name in part.get("properties", {}):
-                self._rank.setdefault(name, len(self._rank))
+        self._orders = [list(part["properties"]) for _, part in walk(schema.document) if part.get("properties")]
         self._steps = 0
         self.reordered = 0
 
@@ -83,7 +82,15 @@ class Judge:
     def _follows(self, document: Any) -> bool:
         matcher = self._tokenizer.matcher(self._grammar)
         tokens = self._tokenizer.tokenizer.tokenize_str(json.dumps(document, ensure_ascii=False))
-        return matcher.try_consume_tokens(tokens) == len(tokens) and bool(matcher.is_accepting())
+        if matcher.try_consume_tokens(tokens) == len(tokens):
+            return bool(matcher.is_accepting())
+        self._tokenizer.forget()  # without masks llguidance gives up on some large lexers, and so do copies
+        matcher = self._tokenizer.matcher(self._grammar)
+        for token in tokens:
+            matcher.compute_bitmask()
+            if not matcher.consume_token(token):
+                return False
+        return bool(matcher.is_accepting())
 
     def _in_own_order(self, document: Any) -> Any:
         """The same document with the keys of its objects in an order that the constraint takes; None for none."""
@@ -106,7 +113,8 @@ class Judge:
 
     def _extended_object(self, value: dict[str, Any], text: str, matcher: LLMatcher) -> tuple[str, LLMatcher] | None:
         opened = self._after("{", text, matcher)
-        keys = sorted(value, key=lambda key: self._rank.get(key, len(self._rank)))
+        order = max(self._orders, key=lambda order: len(value.keys() & set(order)), default=[])
+        keys = sorted(value, key=lambda key: order.index(key) if key in order else len(order))
         return None if opened is None else self._with_keys(value, keys, *opened)
 
     def _with_keys(
@@ -154,9 +162,14 @@ def _judge_documents(content: dict[str, Any], tokenizer: ConstraintTokenizer, ve
     enforced = enforce(schema, tokenizer)
     verdict.strict, verdict.warnings = enforced.exact, list(enforced.warnings)
     judging = Judge(schema, enforced, tokenizer)
+    opened: Judge | None = None
     for number, test in enumerate(content.get("tests", ())):
         verdict.documents += 1
         follows = judging.constraint_accepts(test["data"])
+        if test["valid"] and not follows:
+            opened = opened or Judge(schema, enforce(schema, tokenizer, Freedom(open_objects=True)), tokenizer)
+            follows = opened.constraint_accepts(test["data"])
+            verdict.with_more_keys += follows
         passes = follows and judging.check_accepts(test["data"])
         if test["valid"] and not (follows and passes):
             side = "constraint" if not follows else "check"
@@ -190,6 +203,7 @@ def report(verdicts: list[Verdict]) -> str:
     lines.append(f"{'documents':16} {sum(v.documents for v in verdicts):6}")
     lines.append(f"invalid documents that only the check refused: {sum(v.constraint_let_through for v in verdicts)}")
     lines.append(f"valid documents taken in another order of keys: {sum(v.reordered for v in verdicts)}")
+    lines.append(f"valid documents with keys that generating leaves out: {sum(v.with_more_keys for v in verdicts)}")
     return "\n".join(lines)
 
 

@@ -27,25 +27,27 @@ from typing import Any
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
+from harness import SHORT
 
 from leap_core.engine.frames import Frame, Speech
-from leap_core.engine.prompt import Prompt
+from leap_core.engine.prompt_segments import Prompt, Tokens
 from leap_core.engine.request import Finished, Request
-from leap_core.engine.sampler import Sampler
+from leap_core.engine.reuse.snapshots import SnapshotStore
+from leap_core.engine.sampling.sampler import Sampler
 from leap_core.engine.scheduler import Scheduler
-from leap_core.engine.snapshots import SnapshotStore
-from leap_core.in_process.voice import Listener
+from leap_core.in_process.modalities.voice import Listener
 from leap_core.llama.context import LlamaContext
 from leap_core.llama.model import LlamaModel
 from leap_core.options import CacheOptions, GenerationOptions
 from leap_core.speech.code_sampler import CodeSampler
 from leap_core.speech.companions import open_vocoder
 from leap_core.speech.speaker import Speaker
-from leap_core.testing.random_models import Shape, write_random_model
-from leap_core.testing.random_vocoder import LFM2_5_AUDIO, write_random_vocoder
+from leap_core.testing.random_models import TINY_LFM2, Shape, write_random_model
+from leap_core.testing.random_vocoder import LFM2_5_AUDIO, TINY, write_random_vocoder
 
 LFM2_1_2B = Shape(16, 2048, 32, 8, 8192, frozenset({2, 5, 8, 10, 12, 14}), 65_536, 32_768)
-PROMPT = list(range(1000, 1040))
+SHAPE, VOICE = (TINY_LFM2, TINY) if SHORT else (LFM2_1_2B, LFM2_5_AUDIO)
+PROMPT = list(range(900, 940))
 FRAME_SECONDS = 0.08
 BUSY = "while True: pass"
 
@@ -66,7 +68,7 @@ class Pattern:
     def take_frame(self, codes: Frame) -> Frame:
         """Random weights end the sound at random; here it goes on."""
         self._taken += 1
-        return tuple(min(code, LFM2_5_AUDIO.codes - 2) for code in codes)
+        return tuple(min(code, VOICE.codes - 2) for code in codes)
 
 
 class Timed:
@@ -94,7 +96,7 @@ def speak(scheduler: Scheduler, speaker: Speaker, pattern: str, frames: int) -> 
     timed = Timed(speaker)
     options = GenerationOptions(temperature=0.0, top_k=1, top_p=1.0, min_p=0.0, repetition_penalty=1.0)
     tokens = frames * (pattern.count("t") + pattern.count("f")) // pattern.count("f")
-    request = Request(Prompt.of_tokens(PROMPT), Sampler(options, PROMPT), max_tokens=tokens)
+    request = Request(Prompt((Tokens(tuple(PROMPT)),)), Sampler(options, PROMPT), max_tokens=tokens)
     request.speech = Speech(timed, Pattern(pattern), CodeSampler(0.8, 64, 1))
     listener = Listener(speaker)
     computed = 0.0
@@ -135,14 +137,14 @@ def one_busy_core():
 
 
 def equality(directory: Path, quantization: str, frames: int = 50) -> None:
-    path = write_random_vocoder(directory / f"vocoder-{quantization}.gguf", LFM2_5_AUDIO, quantization)
-    vocoder = open_vocoder(path, None, model=Path("model"), width=LFM2_5_AUDIO.hidden)
+    path = write_random_vocoder(directory / f"vocoder-{quantization}.gguf", VOICE, quantization)
+    vocoder = open_vocoder(path, None, model=Path("model"), width=VOICE.hidden)
     fast, oracle = Speaker(vocoder, directory / "cache"), Speaker(vocoder, None)
-    hidden = np.random.default_rng(0).standard_normal((frames, LFM2_5_AUDIO.hidden)).astype(np.float32)
+    hidden = np.random.default_rng(0).standard_normal((frames, VOICE.hidden)).astype(np.float32)
     codes = [fast.frames(row[None], [CodeSampler()])[0] for row in hidden]
     expected = oracle.frames(hidden, [CodeSampler() for _ in hidden])
     equal = sum(a == b for a, b in zip(codes, expected, strict=True))
-    stream = [tuple(min(code, LFM2_5_AUDIO.codes - 2) for code in frame) for frame in expected]
+    stream = [tuple(min(code, VOICE.codes - 2) for code in frame) for frame in expected]
     heard, reference = fast.borrow_detokenizer(), oracle.borrow_detokenizer()
     whole = np.concatenate([heard.feed(stream), heard.end()])
     streamed = np.concatenate([*(heard.feed([frame]) for frame in stream), heard.end()])
@@ -174,12 +176,12 @@ def main() -> None:
             return
         backbone = directory / "backbone-q4_0.gguf"
         if not backbone.is_file():
-            write_random_model(backbone, LFM2_1_2B, "q4_0")
+            write_random_model(backbone, SHAPE, "q4_0")
         model = LlamaModel(backbone)
         for quantization in options.depthformer:
             path = directory / f"vocoder-{quantization}.gguf"
             if not path.is_file():
-                write_random_vocoder(path, LFM2_5_AUDIO, quantization, detokenizer_quantization="f16")
+                write_random_vocoder(path, VOICE, quantization, detokenizer_quantization="f16")
             vocoder = open_vocoder(path, None, model=backbone, width=model.width)
             begun = time.perf_counter()
             speaker = Speaker(vocoder, directory / "cache")

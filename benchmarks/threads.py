@@ -11,13 +11,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from harness import Row, alternate, answer, arguments, options, report, runner, user, words
+from harness import SHORT, Row, alternate, answer, arguments, options, report, runner, sized, user, words
 
 from leap_core.engine.threads import ThreadGovernor
-from leap_core.in_process.runner import InProcessRunner
+from leap_core.in_process.in_process_runner import InProcessRunner
 
-TOKENS = 128
-DEPTHS = (0, 512, 2048, 4096)
+TOKENS = sized(128)
+DEPTHS = (0, 512) if SHORT else (0, 512, 2048, 4096)
 
 
 class FixedThreads(ThreadGovernor):

@@ -10,20 +10,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from leap_core.configuration import (
-    IDLE_MINUTES,
-    JOBS_AT_ONCE,
-    KEEP_OUTPUT_DAYS,
-    LEASE_SECONDS,
-    POSTGRESQL,
-    read_job_settings,
-)
+from leap_core.configuration import POSTGRESQL, JobSettings, read_job_settings
 from leap_core.errors import LeapOptionsError, LeapSerializationError
 from leap_core.storage.directories import Directories
+
+from .data_identity import identity_of
 
 JOBS_URL_VARIABLE = "LEAP_JOBS_URL"
 DEFAULT_NAME = "worker"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+
+
+DEFAULTS = JobSettings()
 
 
 @dataclass(frozen=True)
@@ -37,13 +35,13 @@ class JobsConfiguration:
 
     directories: Directories
     queue_url: str | None = None
-    concurrency: Mapping[str, int] = field(default_factory=lambda: dict(JOBS_AT_ONCE))
-    idle_seconds: float = IDLE_MINUTES * 60.0
+    concurrency: Mapping[str, int] = field(default_factory=lambda: dict(DEFAULTS.at_once))
+    idle_seconds: float = DEFAULTS.idle_minutes * 60.0
     jobs_url: str | None = None
-    lease_seconds: float = LEASE_SECONDS
+    lease_seconds: float = DEFAULTS.lease_seconds
     name: str = DEFAULT_NAME
     fetch_models: bool = False
-    keep_output_days: float = KEEP_OUTPUT_DAYS
+    keep_output_days: float = DEFAULTS.keep_output_days
 
     @staticmethod
     def from_environment(variables: Mapping[str, str] | None = None, *, name: str = DEFAULT_NAME) -> JobsConfiguration:
@@ -106,6 +104,10 @@ class JobsConfiguration:
         """The directory of inputs that are kept for jobs."""
         return self.directories.data / "batches"
 
+    def keeps(self, path: Path) -> bool:
+        """Whether a file lies in ``inputs``, and is no link to another one."""
+        return path.is_absolute() and path.resolve() == self.inputs.resolve() / path.name
+
     @property
     def machine(self) -> str:
         """The name of this machine, as other machines see it in the table."""
@@ -114,7 +116,7 @@ class JobsConfiguration:
     @property
     def worker_id(self) -> str:
         """The lasting name of this worker: its machine, data directory and own name."""
-        return f"{self.machine}:{self.directories.data}:{self.name}"
+        return f"{self.machine}:{identity_of(self.directories.data)}:{self.name}"
 
     @property
     def _stem(self) -> str:
@@ -124,6 +126,11 @@ class JobsConfiguration:
     def worker_lock(self) -> Path:
         """Held by the worker as long as it lives."""
         return self.directories.run / f"{self._stem}.lock"
+
+    @property
+    def replacing_lock(self) -> Path:
+        """Held by a worker while it ends one of an older leap."""
+        return self.directories.run / f"{self._stem}-replacing.lock"
 
     @property
     def worker_state(self) -> Path:

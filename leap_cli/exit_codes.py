@@ -16,8 +16,8 @@ class ExitCode(IntEnum):
     """An option, an argument, the configuration or input data is wrong, or nothing answers to a name: a model, session,
     template, tool, job or file; nothing was done."""
     MODEL = 3
-    """The model is known and not on this machine, cannot be loaded, or cannot take the picture or the sound that it was
-    given."""
+    """The model is known and not on this machine, cannot be loaded, cannot take the picture or the sound that it was
+    given, or does not speak."""
     DOWNLOAD = 4
     """A download or its verification failed; what arrived is kept and resumed."""
     CONTEXT = 5

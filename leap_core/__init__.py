@@ -64,7 +64,6 @@ _MODULES = {
         "SchemaType",
         "StringType",
     ),
-    "tools.execution": ("FunctionResult",),
     "tools.run": ("FunctionRun", "run_functions"),
     "tools.policy": ("FunctionPolicy", "ToolPolicy"),
     "functions.declaration": ("declare",),
@@ -103,13 +102,14 @@ _MODULES = {
         "Chunk",
         "Complete",
         "FunctionCalls",
+        "FunctionResult",
         "GenerationFinishReason",
         "MessageResponse",
         "ReasoningChunk",
     ),
-    "models.download.download": ("DownloadOptions",),
+    "models.download.downloading": ("DownloadOptions",),
     "models.hub.retries": ("DownloadStopped",),
-    "models.store": ("LeapModelInUseError",),
+    "models.installed.model_store": ("LeapModelInUseError",),
     "functions.pythonic": ("PythonicSyntaxError",),
     "statistics": ("GenerationStats",),
     "runner.contract": ("Generation", "GenerationHandler", "ModelRunner", "RenderedPrompt"),
@@ -165,7 +165,6 @@ if TYPE_CHECKING:
         SchemaType as SchemaType,
         StringType as StringType,
     )
-    from .tools.execution import FunctionResult as FunctionResult
     from .tools.run import FunctionRun as FunctionRun, run_functions as run_functions
     from .tools.policy import FunctionPolicy as FunctionPolicy, ToolPolicy as ToolPolicy
     from .functions.declaration import declare as declare
@@ -210,9 +209,9 @@ if TYPE_CHECKING:
         NotOnLocal as NotOnLocal,
     )
     from .models.manifests.manifest import Manifest as Manifest, read_manifest as read_manifest
-    from .models.download.download import DownloadOptions as DownloadOptions
+    from .models.download.downloading import DownloadOptions as DownloadOptions
     from .models.hub.retries import DownloadStopped as DownloadStopped
-    from .models.store import LeapModelInUseError as LeapModelInUseError
+    from .models.installed.model_store import LeapModelInUseError as LeapModelInUseError
     from .functions.pythonic import PythonicSyntaxError as PythonicSyntaxError
     from .options import (
         CacheOptions as CacheOptions,
@@ -225,6 +224,7 @@ if TYPE_CHECKING:
         Chunk as Chunk,
         Complete as Complete,
         FunctionCalls as FunctionCalls,
+        FunctionResult as FunctionResult,
         GenerationFinishReason as GenerationFinishReason,
         MessageResponse as MessageResponse,
         ReasoningChunk as ReasoningChunk,

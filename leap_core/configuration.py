@@ -1,60 +1,144 @@
-"""``config.toml``: the user's settings, read in one place. A file that is not there is an empty one.
+"""``config.toml``: the user's settings, declared and read in one place. A file that is not there is an empty one.
 
-default_model = "LFM2.5-1.2B-Instruct"      # what is loaded when a command names no model
-keep_alive = "10m"                           # how long ``leap load`` keeps a model without use
-log = true                                   # keep prompts and answers for ``leap log``
-queue_url = "sqlite:///queue.db"             # in the data directory; or redis://…, postgresql://…
-jobs_url = "postgresql://…"                  # table and queue of jobs on a server that several machines share
-[jobs]
-download = 2                                 # at once, and so on for generate and batch
-idle_minutes = 5                             # how long a worker without work stays
-lease_seconds = 60                           # on a server: how long a claim holds without a sign of life
-fetch_models = false                         # on a server: whether a worker fetches models that jobs need
-keep_output_days = 30                        # how long the output of jobs that ended is kept; 0: as long as the job
+SETTINGS says what may stand in it beside ``[aliases]``, ``[tools.NAME]`` (TOOL_SETTINGS) and the ``[options]`` of
+commands: reading, ``leap config`` and the reference follow it.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from .errors import LeapOptionsError, LeapSerializationError
 
-KEYS = ("default_model", "keep_alive", "log", "aliases", "queue_url", "jobs_url", "jobs", "tools", "options")
-"""What may stand at the top of the file."""
-JOBS_AT_ONCE = {"download": 2, "generate": 4, "batch": 1}
-"""Defaults of ``jobs.download`` and so on, by kind of job."""
-MOST_JOBS_AT_ONCE = 64
-IDLE_MINUTES = 5.0
-LEASE_SECONDS = 60.0
-KEEP_OUTPUT_DAYS = 30.0
-SHORTEST_LEASE_SECONDS, LONGEST_LEASE_SECONDS = 2.0, 3600.0
+_texts: dict[Path, tuple[object, bytes]] = {}
 SQLITE, REDIS, POSTGRESQL = "sqlite:///", ("redis://", "rediss://", "unix://"), ("postgresql://", "postgres://")
 QUEUE_SCHEMES = (SQLITE, *REDIS, *POSTGRESQL)
 """What a ``queue_url`` may begin with."""
 
 
 @dataclass(frozen=True)
+class Setting:
+    """One value of the file. ``key``: in dots. ``variable``: the one that overrides it. A number is from ``low`` (not
+    that itself where ``above``) to ``high``; a text is one of ``choices``, or begins with one of ``schemes``, where
+    there are some. ``is_time``: the text is a length of time, such as 10m."""
+
+    key: str
+    kind: type[bool] | type[int] | type[float] | type[str]
+    meaning: str
+    default: bool | int | float | str | None = None
+    variable: str | None = None
+    low: float | None = None
+    high: float | None = None
+    above: bool = False
+    choices: tuple[str, ...] = ()
+    schemes: tuple[str, ...] = ()
+    is_time: bool = False
+
+    @property
+    def rule(self) -> str:
+        """What a value must be."""
+        if self.kind is bool:
+            return "true or false"
+        if self.kind is str:
+            return f"one of {', '.join(self.choices)}" if self.choices else "a text, and not empty"
+        if self.high is not None:
+            return f"{self.low:g} to {self.high:g}"
+        return f"a number above {self.low:g}" if self.above else f"{self.low:g} or more"
+
+    def allows(self, value: object) -> bool:
+        """Whether this can be its value. The text behind a scheme is for those who use the address."""
+        if self.kind is str:
+            return isinstance(value, str) and bool(value.strip()) and (not self.choices or value in self.choices)
+        if self.kind is bool or isinstance(value, bool):
+            return self.kind is bool and isinstance(value, bool)
+        if not isinstance(value, int if self.kind is int else (int, float)):
+            return False
+        low, high = -math.inf if self.low is None else self.low, math.inf if self.high is None else self.high
+        return low <= value <= high and value != math.inf and not (self.above and value == low)
+
+
+SETTINGS = (
+    Setting("default_model", str, "The model that is used when a command names none.", "builtin", "LEAP_MODEL"),
+    Setting("keep_alive", str, "How long `leap load` keeps a model without use, such as 10m.", "10m", is_time=True),
+    Setting("log", bool, "Keep prompts and answers for `leap log`.", False, "LEAP_LOG"),
+    Setting(
+        "queue_url",
+        str,
+        "Where jobs queue, such as redis://localhost; a file of leap's own by default.",
+        schemes=QUEUE_SCHEMES,
+    ),
+    Setting(
+        "jobs_url",
+        str,
+        "A PostgreSQL server for jobs that several machines share.",
+        None,
+        "LEAP_JOBS_URL",
+        schemes=POSTGRESQL,
+    ),
+    Setting("jobs.download", int, "Downloads in the background at once.", 2, low=1, high=64),
+    Setting("jobs.generate", int, "Answers in the background at once.", 4, low=1, high=64),
+    Setting("jobs.batch", int, "Batches in the background at once.", 1, low=1, high=64),
+    Setting("jobs.idle_minutes", float, "How long a worker without work stays.", 5.0, low=0),
+    Setting("jobs.lease_seconds", float, "On a server: how long a silent worker keeps a job.", 60.0, low=2, high=3600),
+    Setting("jobs.fetch_models", bool, "On a server: whether workers fetch models that jobs need.", False),
+    Setting("jobs.keep_output_days", float, "How long the output of jobs that ended is kept; 0: always.", 30.0, low=0),
+    Setting("tools.policy", str, "Whether tools run: allow, ask or deny.", "ask", choices=("allow", "ask", "deny")),
+    Setting("tools.timeout", float, "Seconds that a tool may take.", 30.0, low=0, above=True),
+    Setting("tools.output_limit", int, "Bytes that a tool may answer with.", 65536, low=1),
+    Setting("tools.rounds", int, "How often results go back to the model in one answer.", 8, low=1),
+    Setting("tools.read_file.directory", str, "What the tool read_file may read; where leap runs by default."),
+)
+"""The settings that stand for themselves; the options of commands are settings too."""
+_BY_KEY = {each.key: each for each in SETTINGS}
+KEYS = tuple(dict.fromkeys([*(key.partition(".")[0] for key in _BY_KEY), "aliases", "options"]))
+"""What may stand at the top of the file."""
+TOOL_SETTINGS = tuple(
+    replace(_BY_KEY[f"tools.{name}"], key=name, meaning=meaning, default=None)
+    for name, meaning in (
+        ("policy", "Whether this tool runs: allow, ask or deny."),
+        ("timeout", "Seconds that this tool may take."),
+        ("output_limit", "Bytes that this tool may answer with."),
+    )
+)
+"""What may stand in ``[tools.NAME]``."""
+JOB_KINDS = ("download", "generate", "batch")
+"""The kinds of jobs of which ``jobs.KIND`` run at once."""
+
+
+def default_of(key: str) -> Any:
+    """The default of a setting."""
+    return _BY_KEY[key].default
+
+
+def check_setting(key: str, value: object, name: str) -> None:
+    """Raises LeapOptionsError about ``name`` where this cannot be the setting's value."""
+    if not _BY_KEY[key].allows(value):
+        raise LeapOptionsError(name, f"{value!r} is not {_BY_KEY[key].rule}")
+
+
+@dataclass(frozen=True)
 class JobSettings:
-    """``queue_url``: None means the SQLite file. ``at_once``: jobs of each kind that run at once, 1 to 64.
-    ``idle_minutes``: how long a worker without work stays, 0 or more; ``idle_minutes_is_set``: in the file.
+    """``queue_url``: None means the SQLite file. ``at_once``: jobs of each kind that run at once.
+    ``idle_minutes``: how long a worker without work stays; ``idle_minutes_is_set``: in the file.
     ``jobs_url``: the server of table and queue, None means SQLite files. ``lease_seconds``: how long a claim on a
-    server holds without a sign of life, 2 to 3600. ``fetch_models``: a worker of a server fetches models that jobs
-    need and it lacks. ``keep_output_days``: how long the output of jobs that ended is kept, 0 means as long as they."""
+    server holds without a sign of life. ``fetch_models``: a worker of a server fetches models that jobs need and it
+    lacks. ``keep_output_days``: how long the output of jobs that ended is kept, 0 means as long as they."""
 
     queue_url: str | None = None
-    at_once: Mapping[str, int] = field(default_factory=lambda: dict(JOBS_AT_ONCE))
-    idle_minutes: float = IDLE_MINUTES
+    at_once: Mapping[str, int] = field(default_factory=lambda: {kind: default_of(f"jobs.{kind}") for kind in JOB_KINDS})
+    idle_minutes: float = default_of("jobs.idle_minutes")
     idle_minutes_is_set: bool = False
     jobs_url: str | None = None
-    lease_seconds: float = LEASE_SECONDS
-    fetch_models: bool = False
-    keep_output_days: float = KEEP_OUTPUT_DAYS
+    lease_seconds: float = default_of("jobs.lease_seconds")
+    fetch_models: bool = default_of("jobs.fetch_models")
+    keep_output_days: float = default_of("jobs.keep_output_days")
 
 
 @dataclass(frozen=True)
@@ -68,60 +152,56 @@ class Configuration:
 
 def read_configuration(path: Path) -> Configuration:
     """The settings about models. Raises LeapSerializationError that names the file and the setting."""
-    table = read_table(path)
-    model, keep_alive = table.get("default_model"), table.get("keep_alive")
-    if model is not None and not (isinstance(model, str) and model):
-        raise _error(path, "default_model must be a non-empty string")
-    if keep_alive is not None and not isinstance(keep_alive, str):
-        raise _error(path, 'keep_alive must be a text, such as "10m"')
-    return Configuration(model, keep_alive)
+    return Configuration(**_given(path, "default_model", "keep_alive"))
 
 
 def read_job_settings(path: Path) -> JobSettings:
     """The settings about jobs. Raises LeapSerializationError that names the file and the setting."""
-    table = read_table(path)
-    jobs, url = table.get("jobs", {}), table.get("queue_url")
-    for name in ("queue_url", "jobs_url"):
-        if not isinstance(table.get(name, ""), str):
-            raise _error(path, f"{name} must be a text")
-    if not isinstance(jobs, dict):
-        raise _error(path, "jobs must be a table")
-    at_once = {kind: jobs.get(kind, count) for kind, count in JOBS_AT_ONCE.items()}
-    for kind, count in at_once.items():
-        if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MOST_JOBS_AT_ONCE:
-            raise _error(path, f"jobs.{kind} must be 1 to {MOST_JOBS_AT_ONCE}")
-    minutes = jobs.get("idle_minutes", IDLE_MINUTES)
-    if not isinstance(minutes, (int, float)) or isinstance(minutes, bool) or not minutes >= 0:
-        raise _error(path, "jobs.idle_minutes must be 0 or more")
-    lease = jobs.get("lease_seconds", LEASE_SECONDS)
-    if not isinstance(lease, (int, float)) or not SHORTEST_LEASE_SECONDS <= lease <= LONGEST_LEASE_SECONDS:
-        raise _error(path, f"jobs.lease_seconds must be {SHORTEST_LEASE_SECONDS:g} to {LONGEST_LEASE_SECONDS:g}")
-    fetch, days = jobs.get("fetch_models", False), jobs.get("keep_output_days", KEEP_OUTPUT_DAYS)
-    if not isinstance(fetch, bool):
-        raise _error(path, "jobs.fetch_models must be true or false")
-    if not isinstance(days, (int, float)) or isinstance(days, bool) or not days >= 0:
-        raise _error(path, "jobs.keep_output_days must be 0 or more")
+    plain = ("idle_minutes", "lease_seconds", "fetch_models", "keep_output_days")
+    values = _given(path, "queue_url", "jobs_url", *(f"jobs.{name}" for name in (*JOB_KINDS, *plain)))
+    fields = {key.removeprefix("jobs."): value for key, value in values.items()}
+    at_once = JobSettings().at_once
     return JobSettings(
-        queue_url=url,
-        at_once=at_once,
-        idle_minutes=float(minutes),
-        idle_minutes_is_set="idle_minutes" in jobs,
-        jobs_url=table.get("jobs_url"),
-        lease_seconds=float(lease),
-        fetch_models=fetch,
-        keep_output_days=float(days),
+        at_once={kind: fields.pop(kind, at_once[kind]) for kind in JOB_KINDS},
+        idle_minutes_is_set="idle_minutes" in fields,
+        **fields,
     )
 
 
+def _given(path: Path, *keys: str) -> dict[str, Any]:
+    """The values of those of the settings that are in the file."""
+    table = read_table(path)
+    values: dict[str, Any] = {}
+    for key in keys:
+        *heads, name = key.split(".")
+        here: Any = table
+        for head in heads:
+            here = here.get(head, {})
+            if not isinstance(here, dict):
+                raise _error(path, f"{head} must be a table")
+        if name in here:
+            setting, value = _BY_KEY[key], here[name]
+            if not setting.allows(value):
+                raise _error(path, f"{key} must be {setting.rule}")
+            values[key] = float(value) if setting.kind is float else value
+    return values
+
+
 def read_table(path: Path) -> dict[str, Any]:
-    """The whole file, as tables and values. Raises LeapSerializationError that names it."""
+    """The whole file, as tables and values; it is read again when it has changed. Raises LeapSerializationError that
+    names it."""
     try:
-        data = path.read_bytes()
+        status = path.stat()
+        stamp = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        known, text = _texts.get(path, (None, b""))
+        if known != stamp:
+            text = path.read_bytes()
+            _texts[path] = stamp, text
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise _error(path, f"cannot be read: {error.strerror or error}") from None
-    return parse_toml(data, str(path))
+    return parse_toml(text, str(path))
 
 
 def table_or_error(path: Path) -> dict[str, Any] | LeapSerializationError:

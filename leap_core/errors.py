@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 class LeapError(Exception):
     """The base of all of leap's errors.
 
-    ``hint`` is one sentence that tells the user what to do, or None.
+    ``hint`` is one sentence that says to the user what to do, or None.
     """
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
@@ -97,12 +97,14 @@ class LeapQueueFullError(LeapGenerationError):
 class LeapGenerationPromptExceedContextLengthError(LeapGenerationError):
     """The prompt alone is longer than the context, so nothing was generated.
 
-    ``prompt_tokens`` and ``context_size`` are both counted in tokens.
+    ``prompt_tokens`` and ``context_size`` are both counted in tokens. ``at_least``: a prompt was not counted to its
+    end.
     """
 
-    def __init__(self, prompt_tokens: int, context_size: int) -> None:
+    def __init__(self, prompt_tokens: int, context_size: int, *, at_least: bool = False) -> None:
+        counted = f"more than {prompt_tokens}" if at_least else prompt_tokens
         super().__init__(
-            f"the prompt has {prompt_tokens} tokens and the context holds {context_size}",
+            f"the prompt has {counted} tokens and the context holds {context_size}",
             hint="shorten the prompt or load the model with a larger context size",
         )
         self.prompt_tokens = prompt_tokens

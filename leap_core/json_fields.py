@@ -1,4 +1,4 @@
-"""JSON values of a known shape: what is another one is refused by the path at which it stands."""
+"""JSON values of a known shape: what is another one is refused by its path."""
 
 from __future__ import annotations
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from .options import ModelLoadingOptions
 from .runner.contract import ModelRunner
@@ -13,30 +15,23 @@ if TYPE_CHECKING:
     from .models.references.resolving import LocalModel
 
 
-def load_local(model: LocalModel, options: ModelLoadingOptions) -> ModelRunner:
+def load_local(
+    model: LocalModel, options: ModelLoadingOptions, variables: Mapping[str, str] | None = None
+) -> ModelRunner:
     """Load files that were found; a GGUF that is new here is tried in a child process before. While the model is
-    loaded, ``leap models remove`` leaves its files alone.
+    loaded, ``leap models remove`` leaves its files alone. ``variables``: the environment, by default this process's.
 
     A vocoder beside the model that belongs to a generation which this version cannot speak with leaves the model mute;
     one that the options name is an error. Raises LeapModelLoadingError."""
-    from .in_process.early_opening import EarlyOpening
-    from .models.store import hold
+    from .in_process.loaded_model import EarlyOpening
+    from .models.installed.holding import hold
 
-    try_local(model, options)
-    if not options.adapters:
-        options = replace(options, adapters=model.adapters)
-    if options.chat_template is None and model.chat_template is not None:
-        options = replace(options, chat_template=model.chat_template)
-    if options.cpu_threads is None and model.threads is not None:
-        options = replace(options, cpu_threads=model.threads)
-    options, mute = _with_voice(model, options)
-    projector = options.mm_proj_path or model.mm_proj_path
-    if projector is not None:
-        options = replace(options, mm_proj_path=projector)
+    options, mute = _completed(model, options)
+    _require_sound(model.path, options, variables)
     held = hold(model.path)
     opening = EarlyOpening(model.path, options)
     try:
-        from .in_process.runner import InProcessRunner
+        from .in_process.in_process_runner import InProcessRunner
 
         return InProcessRunner(
             model.path,
@@ -59,38 +54,63 @@ def try_local(model: LocalModel, options: ModelLoadingOptions) -> None:
 
     Raises LeapModelLoadingError.
     """
-    from .models.trial.subject import AUDIO_DECODER, AUDIO_TOKENIZER, MODEL, PROJECTOR, Subject
-    from .models.trial.trying import require_sound
+    _require_sound(model.path, _completed(model, options)[0], None)
 
-    replaced = options.chat_template or model.chat_template
-    require_sound(Subject(model.path), own_template=replaced is not None)
-    projector = options.mm_proj_path or model.mm_proj_path
-    if projector is not None:
-        require_sound(Subject(projector, PROJECTOR, {MODEL: model.path}))
-    options, _ = _with_voice(model, options)
+
+def _completed(model: LocalModel, options: ModelLoadingOptions) -> tuple[ModelLoadingOptions, str | None]:
+    """The options with what the model brings where they leave it open, and why its own vocoder is left alone."""
+    own: dict[str, Any] = {
+        "adapters": model.adapters,
+        "chat_template": model.chat_template,
+        "cpu_threads": model.threads,
+        "mm_proj_path": model.mm_proj_path,
+    }
+    options = replace(options, **{name: value for name, value in own.items() if getattr(options, name) in (None, ())})
+    decoder = model.audio_decoder_path
+    if options.audio_decoder_path is not None or decoder is None:
+        return options, None
+    from .speech.companions import OtherGenerationError, check_generation
+
+    tokenizer = options.audio_tokenizer_path or model.audio_tokenizer_path
+    try:
+        check_generation(decoder, tokenizer)
+    except OtherGenerationError as error:
+        return replace(options, audio_tokenizer_path=None), error.message
+    return replace(options, audio_decoder_path=decoder, audio_tokenizer_path=tokenizer), None
+
+
+def _require_sound(path: Path, options: ModelLoadingOptions, variables: Mapping[str, str] | None) -> None:
+    from .load_check.subject import AUDIO_DECODER, AUDIO_TOKENIZER, MODEL, PROJECTOR, Subject
+    from .load_check.trying import require_sound
+
+    require_sound(Subject(path), own_template=options.chat_template is not None, variables=variables)
+    if options.mm_proj_path is not None:
+        require_sound(Subject(options.mm_proj_path, PROJECTOR, {MODEL: path}), variables=variables)
     decoder, tokenizer = options.audio_decoder_path, options.audio_tokenizer_path
     if decoder is not None:
         from .speech.companions import check_generation, tokenizer_beside
 
         check_generation(decoder, tokenizer)
         tokenizer = tokenizer or tokenizer_beside(decoder)
-        beside = {MODEL: model.path} | ({AUDIO_TOKENIZER: tokenizer} if tokenizer is not None else {})
-        require_sound(Subject(decoder, AUDIO_DECODER, beside))
-    if adapters := options.adapters or model.adapters:
-        from .in_process.adapters import require_sound_adapter
+        beside = {MODEL: path} | ({AUDIO_TOKENIZER: tokenizer} if tokenizer is not None else {})
+        require_sound(Subject(decoder, AUDIO_DECODER, beside), variables=variables)
+    if options.adapters:
+        from .in_process.model_adapters import require_sound_adapter
 
-        for adapter in adapters:
-            require_sound_adapter(adapter.path, model.path)
+        for adapter in options.adapters:
+            require_sound_adapter(adapter.path, path)
 
 
-def load_local_for_embedding(model: LocalModel, options: ModelLoadingOptions) -> EmbeddingRunner:
+def load_local_for_embedding(
+    model: LocalModel, options: ModelLoadingOptions, variables: Mapping[str, str] | None = None
+) -> EmbeddingRunner:
     """Load files that were found, to make vectors. Like ``load_local``."""
-    from .in_process.embedding_runner import InProcessEmbeddingRunner
-    from .models.store import hold
-    from .models.trial.subject import Subject
-    from .models.trial.trying import require_sound
+    from .in_process.vectors.in_process_embedding_runner import InProcessEmbeddingRunner
+    from .load_check.subject import Subject
+    from .load_check.trying import require_sound
+    from .models.installed.holding import hold
 
-    require_sound(Subject(model.path), own_template=True)
+    require_sound(Subject(model.path), own_template=True, variables=variables)
     held = hold(model.path)
     try:
         return InProcessEmbeddingRunner(model.path, model.model_id, options, hold=held)
@@ -106,17 +126,3 @@ def load_as_made(model: LocalModel, options: ModelLoadingOptions) -> ModelRunner
     if read_gguf_header(model.path).pooling is None:
         return load_local(model, options)
     return load_local_for_embedding(model, options)
-
-
-def _with_voice(model: LocalModel, options: ModelLoadingOptions) -> tuple[ModelLoadingOptions, str | None]:
-    """The options with the vocoder that lies beside the model, or the reason why that one is left alone."""
-    if options.audio_decoder_path is not None or model.audio_decoder_path is None:
-        return options, None
-    from .speech.companions import OtherGenerationError, check_generation
-
-    tokenizer = options.audio_tokenizer_path or model.audio_tokenizer_path
-    try:
-        check_generation(model.audio_decoder_path, tokenizer)
-    except OtherGenerationError as error:
-        return replace(options, audio_tokenizer_path=None), error.message
-    return replace(options, audio_decoder_path=model.audio_decoder_path, audio_tokenizer_path=tokenizer), None

@@ -11,14 +11,14 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from .errors import LeapError, LeapUnavailableError
+from .errors import LeapError, LeapOptionsError, LeapUnavailableError
 from .options import ModelLoadingOptions, SamplingDefaults
 from .options.loading import DETAILS
 from .runner.contract import ModelRunner
 from .runner.embedding import EmbeddingRunner
 
 if TYPE_CHECKING:
-    from .models.download.download import DownloadOptions
+    from .models.download.downloading import DownloadOptions
     from .models.download.events import Event
 
 Value = TypeVar("Value")
@@ -52,17 +52,20 @@ def open_runner(
     model here in another way. Raises what ``Leap.load`` raises, and LeapUnavailableError when the host is demanded and
     cannot answer.
     """
-    from .host.client import lookup
+    options, host = _checked(options, host)
+    if _may_ask_host(host, options, variables):
+        from .host.client import lookup
 
-    options = options or ModelLoadingOptions()
-    find = partial(lookup.warm_runner, reference, options, variables=variables, cwd=cwd)
-    demand = partial(lookup.demanded_runner, reference, options, variables=variables, cwd=cwd)
-    warm = _from_host(HostUse(host), options, find, demand, on_warning)
-    if warm is not None:
-        return warm
+        find = lookup.demanded_runner if host is HostUse.DEMAND else lookup.warm_runner
+        warm = _from_host(partial(find, reference, options, variables=variables, cwd=cwd), host, on_warning)
+        if warm is not None:
+            return warm
     if load is not None:
         return load(reference, options)
-    return _load(reference, options, variables)
+    from .loading import load_local
+    from .models.references.resolving import resolve_local
+
+    return load_local(resolve_local(reference, variables=variables, cwd=cwd), options, variables)
 
 
 def open_embedding_runner(
@@ -76,43 +79,57 @@ def open_embedding_runner(
     load: Callable[[str, ModelLoadingOptions], EmbeddingRunner] | None = None,
 ) -> EmbeddingRunner:
     """``open_runner`` for a model that makes vectors. ``options.context_size`` is the most tokens of a text."""
-    from .host.client import lookup
+    options, host = _checked(options, host)
+    if _may_ask_host(host, options, variables):
+        from .host.client import lookup
 
-    options = options or ModelLoadingOptions()
-    find = partial(lookup.warm_embedding_runner, reference, options, variables=variables, cwd=cwd)
-    demand = partial(lookup.demanded_embedding_runner, reference, options, variables=variables, cwd=cwd)
-    warm = _from_host(HostUse(host), options, find, demand, on_warning)
-    if warm is not None:
-        return warm
+        find = lookup.demanded_embedding_runner if host is HostUse.DEMAND else lookup.warm_embedding_runner
+        warm = _from_host(partial(find, reference, options, variables=variables, cwd=cwd), host, on_warning)
+        if warm is not None:
+            return warm
     if load is not None:
         return load(reference, options)
     from .loading import load_local_for_embedding
     from .models.references.resolving import resolve_local
 
-    return load_local_for_embedding(resolve_local(reference, variables=variables, cwd=cwd), options)
+    return load_local_for_embedding(resolve_local(reference, variables=variables, cwd=cwd), options, variables)
+
+
+def _checked(options: ModelLoadingOptions | None, host: HostUse | str) -> tuple[ModelLoadingOptions, HostUse]:
+    """Both as their types. Raises LeapOptionsError for options that are something else."""
+    if options is not None and not isinstance(options, ModelLoadingOptions):
+        raise LeapOptionsError("options", f"ModelLoadingOptions are needed, not {type(options).__name__}")
+    return options or ModelLoadingOptions(), HostUse(host)
+
+
+def _may_ask_host(host: HostUse, options: ModelLoadingOptions, variables: Mapping[str, str] | None) -> bool:
+    """Whether there may be a host that follows the options. Raises LeapUnavailableError where it is demanded and would
+    not follow them."""
+    if host is HostUse.NEVER:
+        return False
+    unknown = _unknown_to_hosts(options)
+    if host is HostUse.DEMAND and unknown:
+        raise LeapUnavailableError(
+            f"the model host cannot load a model with {', '.join(unknown)}",
+            hint="load the model into this process (--no-host)",
+        )
+    from .host.client.rendezvous import HostFiles
+    from .storage.directories import Directories
+
+    if host is HostUse.DEMAND:
+        return True
+    return not unknown and HostFiles.of(Directories.from_environment(variables)).state.exists()
 
 
 def _from_host(
-    host: HostUse,
-    options: ModelLoadingOptions,
-    find: Callable[[], Value | None],
-    demand: Callable[[], Value],
-    on_warning: Callable[[str], object] | None,
+    find: Callable[[], Value | None], host: HostUse, on_warning: Callable[[str], object] | None
 ) -> Value | None:
     """The host's runner, None where it is not used. Raises LeapUnavailableError when it is demanded and cannot be."""
-    unknown = _unknown_to_hosts(options)
-    if host is HostUse.DEMAND:
-        if unknown:
-            raise LeapUnavailableError(
-                f"the model host cannot load a model with {', '.join(unknown)}",
-                hint="load the model into this process (--no-host)",
-            )
-        return demand()
-    if host is HostUse.NEVER or unknown:
-        return None
     try:
         return find()
     except LeapUnavailableError as error:
+        if host is HostUse.DEMAND:
+            raise
         if on_warning is not None:
             on_warning(f"the model host is not used: {error.message}")
         return None
@@ -135,13 +152,6 @@ def _unknown_to_hosts(options: ModelLoadingOptions) -> list[str]:
     plain = ModelLoadingOptions()
     names = (f.name for f in fields(options) if f.name not in HOST_OPTIONS)
     return [name for name in names if getattr(options, name) != getattr(plain, name)]
-
-
-def _load(reference: str, options: ModelLoadingOptions, variables: Mapping[str, str] | None) -> ModelRunner:
-    from .loading import load_local
-    from .models.references.resolving import resolve_local
-
-    return load_local(resolve_local(reference, variables=variables), options)
 
 
 @dataclass(frozen=True)
@@ -213,7 +223,7 @@ class Leap:
         ``leap_core.models.download.download_model`` and ``load`` raise.
         """
         from .loading import load_local
-        from .models.download.download import download_model
+        from .models.download.downloading import download_model
 
         model = download_model(reference, quantization, options=download, on_event=on_event, stop=stop)
         if sampling is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import struct
 from dataclasses import dataclass, field
 from enum import Enum
@@ -15,7 +16,7 @@ from typing import Any, ClassVar
 from .errors import LeapGenerationError, LeapSerializationError
 from .json_fields import list_at, number_at, object_at, text_at
 from .media.wav import as_float32
-from .messages import ChatMessage, LeapFunctionCall
+from .messages import ChatMessage, ChatMessageRole, LeapFunctionCall
 from .statistics import GenerationStats as GenerationStats
 
 JsonObject = dict[str, Any]
@@ -30,6 +31,8 @@ class GenerationFinishReason(str, Enum):
     """The context is full."""
     MAX_TOKENS = "max_tokens"
     """``max_tokens`` were generated."""
+    REPETITION = "repetition"
+    """The answer went in circles and was ended; leap's own name."""
     INTERRUPTED = "interrupted"
     """The caller stopped the generation; the partial reply is kept."""
     CONSTRAINT = "constraint"
@@ -39,11 +42,13 @@ class GenerationFinishReason(str, Enum):
 
 
 class MessageResponse:
-    """One event of a generation: Chunk, ReasoningChunk, FunctionCalls, AudioSample or Complete."""
+    """One event of a generation: Chunk, ReasoningChunk, FunctionCalls, AudioSample or Complete; and FunctionResult,
+    where leap runs functions."""
 
     Chunk: ClassVar[type[Chunk]]
     ReasoningChunk: ClassVar[type[ReasoningChunk]]
     FunctionCalls: ClassVar[type[FunctionCalls]]
+    FunctionResult: ClassVar[type[FunctionResult]]
     AudioSample: ClassVar[type[AudioSample]]
     Complete: ClassVar[type[Complete]]
 
@@ -93,6 +98,34 @@ class FunctionCalls(MessageResponse):
     def to_json(self) -> JsonObject:
         calls = [call.to_json(f"call_{n}") for n, call in enumerate(self.function_calls)]
         return {"type": "function_calls", "function_calls": calls}
+
+
+@dataclass(frozen=True)
+class FunctionResult(MessageResponse):
+    """What came of one call that leap ran (``run_functions``). ``error``: why there is no result, which the model gets
+    in its place. ``denied``: it did not run; ``refused``: because the user said no to it. ``seconds`` it took."""
+
+    call: LeapFunctionCall
+    text: str
+    error: str | None = None
+    denied: bool = False
+    seconds: float = 0.0
+    refused: bool = False
+
+    def message(self, identifier: str) -> ChatMessage:
+        """The result as the conversation records it."""
+        content = self.text if self.error is None else json.dumps({"error": self.error}, ensure_ascii=False)
+        return ChatMessage(ChatMessageRole.TOOL, content, tool_call_id=identifier)
+
+    def to_json(self) -> JsonObject:
+        value: JsonObject = {
+            "type": "function_result",
+            "name": self.call.name,
+            "arguments": dict(self.call.arguments),
+            **({"result": self.text} if self.error is None else {"error": self.error}),
+            "denied": self.denied,
+        }
+        return value | ({"refused": True} if self.refused else {}) | {"seconds": self.seconds}
 
 
 @dataclass(frozen=True)
@@ -162,6 +195,14 @@ def _read_probability(value: object, path: str) -> tuple[bytes, float]:
 
 
 @dataclass(frozen=True)
+class CompleteInfo:
+    """What ``Complete.info`` holds."""
+
+    finish_reason: GenerationFinishReason
+    stats: GenerationStats | None
+
+
+@dataclass(frozen=True)
 class Complete(MessageResponse):
     """The end: the whole reply, why it ended, and its statistics.
 
@@ -178,6 +219,16 @@ class Complete(MessageResponse):
     """Of the prompt's tokens after its first, where that was asked for."""
     stop_string: str | None = None
     """The stop string that ended the text; None where the answer ended in another way."""
+
+    @property
+    def message(self) -> ChatMessage:
+        """``full_message``, as the SDK of iOS calls it."""
+        return self.full_message
+
+    @property
+    def info(self) -> CompleteInfo:
+        """Why the reply ended and its statistics together, as the SDK of iOS has it."""
+        return CompleteInfo(self.finish_reason, self.stats)
 
     def to_json(self) -> JsonObject:
         value: JsonObject = {
@@ -201,6 +252,7 @@ class Complete(MessageResponse):
 MessageResponse.Chunk = Chunk
 MessageResponse.ReasoningChunk = ReasoningChunk
 MessageResponse.FunctionCalls = FunctionCalls
+MessageResponse.FunctionResult = FunctionResult
 MessageResponse.AudioSample = AudioSample
 MessageResponse.Complete = Complete
 
@@ -237,6 +289,19 @@ def _read_calls(value: JsonObject, path: str) -> MessageResponse:
     where = f"{path}.function_calls"
     calls = list_at(value.get("function_calls"), where)
     return FunctionCalls(tuple(LeapFunctionCall.from_json(call, f"{where}[{n}]") for n, call in enumerate(calls)))
+
+
+def _read_result(value: JsonObject, path: str) -> MessageResponse:
+    name = text_at(value.get("name"), f"{path}.name")
+    error, arguments = value.get("error"), object_at(value.get("arguments"), f"{path}.arguments")
+    return FunctionResult(
+        LeapFunctionCall(name, arguments),
+        text_at(value.get("result"), f"{path}.result") if error is None else "",
+        None if error is None else text_at(error, f"{path}.error"),
+        bool(value.get("denied")),
+        number_at(value.get("seconds"), f"{path}.seconds"),
+        bool(value.get("refused")),
+    )
 
 
 def _read_sample(value: JsonObject, path: str) -> MessageResponse:
@@ -285,6 +350,7 @@ _READERS = {
     "chunk": _read_chunk,
     "reasoning_chunk": _read_reasoning,
     "function_calls": _read_calls,
+    "function_result": _read_result,
     "audio_sample": _read_sample,
     "complete": _read_complete,
 }

@@ -10,6 +10,7 @@ import inspect
 import sys
 import textwrap
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import click
@@ -17,8 +18,9 @@ import click
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from leap_cli.command_table import COMMANDS, GROUPS, command_line  # noqa: E402
+from leap_cli.command_table import COMMANDS, FORMER_COMMANDS, GROUPS, command_line  # noqa: E402
 from leap_cli.config.settings import GENERAL, OF_A_TOOL, commands  # noqa: E402
+from leap_cli.framework.click_classes import OTHER_VERBS, LeapGroup  # noqa: E402
 from leap_cli.framework.help_text import metavar  # noqa: E402
 from leap_cli.framework.option_defaults import option_key, option_variable, options_of  # noqa: E402
 from leap_cli.help.examples import EXAMPLES  # noqa: E402
@@ -28,10 +30,12 @@ from leap_cli.help.words import WORDS  # noqa: E402
 PAGE = ROOT / "docs" / "reference.md"
 WORDS_PAGE = ROOT / "docs" / "words.md"
 MANUAL = ROOT / "man"
+MOST_PLACES = 3
+"""Commands that are named one by one."""
 WORDS_TEXT = (
     "Written by `python scripts/make_reference.py`. A name means the same in every command, and a thing has one name. "
-    "Former spellings are still taken, on the command line, as variables and in config.toml, and are no longer shown. "
-    "`list`, `show`, `remove` and `help` are the verbs; `ls`, `rm`, `info` and `status` are taken for them too."
+    "Former spellings are still taken, on the command line, as variables and in config.toml; help and the reference "
+    "show the names of today."
 )
 
 
@@ -63,7 +67,7 @@ def _command(path: str, command: click.Command) -> Iterator[str]:
     yield from ("```sh", *EXAMPLES[path], "```", "")
     yield from inspect.cleandoc(command.help or "").splitlines()
     yield from ("", f"`leap {path} {' '.join(command.collect_usage_pieces(context))}`", "")
-    rows = [_option_row(path, option, context) for option in options_of(command)]
+    rows = [_option_row(path, option, context) for option in options_of(command) if not option.hidden]
     if rows:
         yield from ("| option | default | variable | meaning |", "|---|---|---|---|", *rows)
 
@@ -100,10 +104,49 @@ def _cell(text: str) -> str:
 
 
 def words_page() -> str:
-    """The page of the names of options."""
-    rows = [f"| `{name}` | {_cell(meaning)} |" for name, meaning in WORDS.items()]
-    head = ["# The words of the command line", "", *textwrap.wrap(WORDS_TEXT, 120), ""]
-    return "\n".join([*head, "| option | meaning |", "|---|---|", *rows]) + "\n"
+    """The page of the names of options and verbs, with their former spellings."""
+    lines = ["# The words of the command line", "", *textwrap.wrap(WORDS_TEXT, 120), ""]
+    lines += ["| option | meaning | in |", "|---|---|---|", *_option_words()]
+    lines += ["", "## Verbs", "", "| command | verbs | also taken |", "|---|---|---|", *_verbs()]
+    lines += ["", "## Former spellings", "", "| in | former | today |", "|---|---|---|", *_former_spellings()]
+    return "\n".join(lines) + "\n"
+
+
+def _option_words() -> Iterator[str]:
+    """A row for each long name: what it means, and the commands that have it; by number where there are many."""
+    meanings: dict[str, str] = dict(WORDS)
+    users: dict[str, list[str]] = {}
+    for path, command in commands():
+        for option in options_of(command):
+            for name in () if option.hidden else (*option.opts, *option.secondary_opts):
+                if name.startswith("--") and not (name.startswith("--no-") and name in option.secondary_opts):
+                    users.setdefault(name, []).append(path)
+                    meanings.setdefault(name, (option.help or "").rstrip("."))
+    for name, paths in sorted(users.items()):
+        places = ", ".join(f"`{path}`" for path in paths) if len(paths) <= MOST_PLACES else f"{len(paths)} commands"
+        yield f"| `{name}` | {_cell(meanings[name])} | {places} |"
+
+
+def _verbs() -> Iterator[str]:
+    for name, entry in COMMANDS.items():
+        group = getattr(import_module(entry.module), entry.attribute)
+        if isinstance(group, LeapGroup):
+            context = click.Context(group)
+            verbs = [verb for verb in group.commands if not group.commands[verb].hidden]
+            others = [verb for verb in OTHER_VERBS if verb not in verbs and group.get_command(context, verb)]
+            also = [f"`{verb}` for `{group.get_command(context, verb).name}`" for verb in others]  # type: ignore[union-attr]
+            yield f"| `{name}` | {', '.join(f'`{verb}`' for verb in verbs)} | {', '.join(also)} |"
+
+
+def _former_spellings() -> Iterator[str]:
+    for former, name in FORMER_COMMANDS.items():
+        yield f"| `leap` | `{former}` | `{name}` |"
+    for path, command in commands():
+        for option in options_of(command):
+            if option.hidden and "same as" in (option.help or ""):
+                yield f"| `{path}` | {', '.join(f'`{name}`' for name in option.opts)} | {_cell(option.help or '')} |"
+            for name in getattr(option, "formerly", ()):
+                yield f"| `{path}` | `{name}` | `{option.opts[-1]}` |"
 
 
 def write_manual() -> None:

@@ -88,7 +88,7 @@ class CommandLine:
             variables={"LEAP_HOME": str(self.home), **self.variables},
             cwd=self.home.parent,
             load_model=self.load,
-            load_embedder=lambda reference, options, env: HashedWordsRunner(name=reference.rpartition("/")[2]),
+            load_embedder=lambda reference, options: HashedWordsRunner(name=reference.rpartition("/")[2]),
         )
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from leap_core.background.process_identity import start_time
-from leap_core.engine.snapshots import SnapshotStore
+from leap_core.engine.reuse.snapshots import SnapshotStore
 from leap_core.errors import LeapUnavailableError
 from leap_core.host.client.connection import ModelHost
 from leap_core.host.client.lookup import end_host

@@ -31,23 +31,28 @@ LEVELS = {
         submission
         keeper queue
         configuration
-        table
+        table data_identity
     """,
     "leap_core": """
         opening
         host.server
         loading
-        in_process models.maintenance
-        batch engine models.download search speech
+        in_process models.maintenance models.download
+        load_check
+        in_process.modalities
+        batch engine search speech
+        batch.output
+        batch.journal
+        batch.input
         anthropic llama host.client tasks tools sessions prompt_log testing models.references transcription
-        constraints chat_format openai runner models.store models.trial
-        functions models.manifests speech.spoken_file
+        constraints chat_format openai runner models.installed
+        functions models.manifests
         options responses
-        messages host.rendezvous background
-        schemas media storage models.gguf models.hub models.file_names models.safe_names json_fields error_json
+        messages background
+        schemas media storage models.gguf models.hub models.names json_fields error_json
         configuration speech.voices
         errors
-        statistics builtin
+        statistics builtin addresses
     """,
 }
 """The rooms of each package, a level a line, from the top down. A room imports from itself and from lower lines only;
@@ -59,7 +64,6 @@ FACES = {"leap_core", "jobs", "leap_cli", "leap_core.host", "leap_core.host.__ma
 NAMED_ABOVE = {
     ("leap_cli.command_table", "leap_cli.commands"),  # imported when the command is called
     ("jobs.keeper", "jobs.worker"),  # started as a process of its own, like the two below
-    ("leap_core.models.trial", "leap_core.in_process"),
     ("leap_core.host.client", "leap_core.host"),
 }
 """Rooms that name a module of a higher room in a text: the one way up."""

@@ -13,12 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 from leap_core.errors import LeapUnavailableError
 from leap_core.messages import ChatMessage
-from leap_core.models.references.digests import ModelDigests
-from leap_core.options import GenerationOptions
+from leap_core.models.references.digest_names import ModelDigests
 
 from ..configuration import JobsConfiguration
 from ..keeper.keeper import WorkerKeeper
-from ..submission.new_jobs import BUILTIN, batch_job, discard_input, download_job, generation_job, transcription_job
+from ..submission.new_jobs import batch_job, discard_input, download_job, generation_job, transcription_job
+from ..submission.requests import (
+    BUILTIN,
+    AnswerRequest,
+    BatchRequest,
+    DownloadRequest,
+    Submitter,
+    TranscriptRequest,
+)
 from ..submission.shared_jobs import SharedModel, shared_batch, shared_job, shared_model
 from ..table.batch_submission import add_batch
 from ..table.job import FINAL, KINDS, Job, JsonObject, State
@@ -29,8 +36,7 @@ from .waiting_reasons import NO_WORKER, waiting_reason
 from .watching import JobWatcher
 
 if TYPE_CHECKING:
-    from leap_core.batch.settings import BatchSettings
-    from leap_core.functions import LeapFunction
+    from leap_core.batch.batch_settings import BatchSettings
 
     from ..queue import Queues
 
@@ -71,6 +77,7 @@ class JobsClient(JobWatcher):
         self._warned: str | None = None
         self._workers_looked = float("-inf")
         self._queues: Queues | None = None
+        self._submitter = Submitter(self.configuration, self._variables)
         self._keeper = WorkerKeeper(self.configuration, self._variables)
 
     def close(self) -> None:
@@ -87,139 +94,67 @@ class JobsClient(JobWatcher):
     # -- submitting
 
     def generate(self, prompt: str | Sequence[ChatMessage], *, policy: Policy | None = None, **request: Any) -> str:
-        """Answer a prompt, or a conversation, in the background; the job's id. ``request``: see ``generation``."""
+        """Answer a prompt, or a conversation, in the background; the job's id. ``request``: fields of AnswerRequest."""
         return self.submit([_with(self.generation(prompt, **request), policy)])[0]
 
-    def generation(
-        self,
-        prompt: str | Sequence[ChatMessage],
-        *,
-        model: str = BUILTIN,
-        system: str | None = None,
-        options: GenerationOptions | None = None,
-        functions: Sequence[LeapFunction] = (),
-        loading: Mapping[str, Any] | None = None,
-        host: bool = True,
-        cwd: Path | None = None,
-        speech: Path | None = None,
-    ) -> NewJob:
-        """A job that answers a prompt, to be submitted with others. ``loading``: fields of ModelLoadingOptions.
-        ``host``: use the warm model where there is one. ``speech``: the file for what the model says aloud. Raises
+    def generation(self, prompt: str | Sequence[ChatMessage], **request: Any) -> NewJob:
+        """A job that answers a prompt, to be submitted with others. ``request``: fields of AnswerRequest. Raises
         LeapModelNotFoundError when this machine has no such model."""
-        place = self._shared_model(model, cwd)
-        job = generation_job(
-            prompt,
-            self.configuration,
-            self._variables,
-            model=model if place is None else BUILTIN,  # the model may be on a worker's machine only
-            system=system,
-            options=options,
-            functions=functions,
-            loading=loading,
-            host=host,
-            cwd=cwd,
-            speech=speech,
-        )
-        return job if place is None else shared_job(job, place)
+        answer = AnswerRequest(prompt, **request)
+        place = self._shared_model(answer.model, answer.cwd)
+        if place is None:
+            return generation_job(answer, self._submitter)
+        job = generation_job(replace(answer, model=BUILTIN), self._submitter)  # perhaps only a worker has the model
+        return shared_job(job, place)
 
     def transcribe(self, data: bytes, *, policy: Policy | None = None, **request: Any) -> str:
-        """Write down what is said in a sound, in the background; the job's id. ``request``: see
-        ``submission.transcription_job``. Raises LeapSerializationError for what is no sound."""
-        job = transcription_job(data, self.configuration, self._variables, **request)
-        if self.configuration.is_shared:
-            job = replace(job, machine=self.configuration.machine)  # the sound is kept in a file here
-        return self.submit([_with(job, policy)])[0]
+        """Write down what is said in a sound, in the background; the job's id. ``request``: fields of
+        TranscriptRequest. Raises LeapSerializationError for what is no sound."""
+        asked = TranscriptRequest(data, **request)
+        place = self._shared_model(asked.model, asked.cwd)
+        job = transcription_job(asked, self._submitter)
+        try:
+            if place is not None:  # the sound is kept in a file here
+                job = replace(shared_job(job, place), machine=self.configuration.machine)
+            return self.submit([_with(job, policy)])[0]
+        except BaseException:
+            discard_input(job.parameters, self.configuration)
+            raise
 
-    def download(
-        self,
-        model: str,
-        *,
-        quantization: str | None = None,
-        revision: str | None = None,
-        options: Mapping[str, Any] | None = None,
-        policy: Policy | None = None,
-        cwd: Path | None = None,
-    ) -> str:
-        """Download a model in the background, to this machine; the job's id. ``options``: fields of DownloadOptions."""
-        job = download_job(
-            model, self._variables, quantization=quantization, revision=revision, options=options, cwd=cwd
-        )
+    def download(self, model: str, *, policy: Policy | None = None, **request: Any) -> str:
+        """Download a model in the background, to this machine; the job's id. ``request``: fields of
+        DownloadRequest."""
+        job = download_job(DownloadRequest(model, **request), self._variables)
         if self.configuration.is_shared:
             job = replace(job, machine=self.configuration.machine)
         return self.submit([_with(job, policy)])[0]
 
-    def batch(
-        self,
-        settings: BatchSettings,
-        *,
-        rows: Iterable[bytes] | None = None,
-        default_model: str | None = None,
-        host: bool = True,
-        policy: Policy | None = None,
-        cwd: Path | None = None,
-        max_workers: int | None = None,
-        label: str | None = None,
-    ) -> str:
+    def batch(self, settings: BatchSettings, *, policy: Policy | None = None, **request: Any) -> str:
         """Answer the lines of a file in the background; the job's id. All lines are checked before it is submitted.
-
-        ``rows``: the lines, if they are not in a file; they are kept until the job is removed. ``host``: use the warm
-        model where there is one. ``max_workers``: how many workers of a server may share the lines. ``label``: what
-        lists of jobs say of it.
-        """
+        ``request``: fields of BatchRequest."""
+        asked = BatchRequest(settings, **request)
         if self.configuration.is_shared:
-            return self._shared_batch(
-                settings, rows, default_model, host, policy, cwd or Path.cwd(), max_workers, label
-            )
-        job = batch_job(
-            settings,
-            self.configuration,
-            self._variables,
-            rows=rows,
-            default_model=default_model,
-            host=host,
-            cwd=cwd,
-            label=label,
-        )
+            return self._shared_batch(asked, policy)
+        job = batch_job(asked, self._submitter)
         try:
             return self.submit([_with(job, policy)])[0]
         except BaseException:
-            discard_input(job.parameters)
+            discard_input(job.parameters, self.configuration)
             raise
 
-    def _shared_batch(
-        self,
-        settings: BatchSettings,
-        rows: Iterable[bytes] | None,
-        default_model: str | None,
-        host: bool,
-        policy: Policy | None,
-        cwd: Path,
-        max_workers: int | None,
-        label: str | None,
-    ) -> str:
-        with shared_batch(
-            settings,
-            self.configuration,
-            self._variables,
-            self.workers(),
-            rows=rows,
-            default_model=default_model,
-            host=host,
-            cwd=cwd,
-            max_workers=max_workers,
-            label=label,
-        ) as batch:
+    def _shared_batch(self, request: BatchRequest, policy: Policy | None) -> str:
+        with shared_batch(request, self._submitter, self.workers()) as batch:
             id = add_batch(self.table, replace(batch, job=_with(batch.job, policy)))
         job = self.get(id)
         self._wake([(id, 1, job.kind, job.priority)])
         self._warn_of_waiting([job])
         return id
 
-    def _shared_model(self, model: str, cwd: Path | None) -> SharedModel | None:
+    def _shared_model(self, model: str, cwd: Path) -> SharedModel | None:
         """A model for a job on a server; None where jobs stay on this machine."""
         if not self.configuration.is_shared:
             return None
-        return shared_model(model, self.configuration, self._variables, cwd or Path.cwd(), self.workers())
+        return shared_model(model, self._submitter, cwd, self.workers())
 
     def submit(self, jobs: Iterable[NewJob]) -> Sequence[str]:
         """Queue jobs, all or none, and start a worker where none runs; their ids."""
@@ -267,7 +202,7 @@ class JobsClient(JobWatcher):
         """Forget a job that has ended, and its output; its full id."""
         job = self.get(id)
         self.table.remove(job.id)
-        discard_input(job.parameters)
+        discard_input(job.parameters, self.configuration)
         return job.id
 
     def prunable(self, older_than: float = 0.0, states: Collection[State] = FINAL) -> Sequence[str]:
@@ -281,7 +216,7 @@ class JobsClient(JobWatcher):
         ids = self.table.prune(_ended_before(older_than), states)
         for id in ids:
             if id in ended:
-                discard_input(ended[id].parameters)
+                discard_input(ended[id].parameters, self.configuration)
         return ids
 
     # -- the worker

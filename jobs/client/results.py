@@ -78,11 +78,11 @@ def _lines_in_file(path: Path) -> Iterator[str]:
 
 
 def _stored_lines(job: Job, database: Database) -> Iterator[str]:
-    from leap_core.batch.input_formats import DELIMITERS
-    from leap_core.batch.line_media import with_names
-    from leap_core.batch.lines import parse_line
-    from leap_core.batch.results import TEXT, Result, Row, table_header
-    from leap_core.batch.settings import BatchSettings
+    from leap_core.batch.batch_settings import BatchSettings
+    from leap_core.batch.input.line_media import with_names
+    from leap_core.batch.input.lines import parse_line
+    from leap_core.batch.input.row_formats import DELIMITERS
+    from leap_core.batch.journal.line_result import TEXT, Result, Row, table_header
 
     settings = BatchSettings.from_json(job.parameters["batch"])
     columns = job.parameters.get("columns", [])

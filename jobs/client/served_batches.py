@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from leap_core.errors import LeapJobError
 
+from ..table.job import FINAL, Job, State
 from .client import JobsClient
 
 if TYPE_CHECKING:
-    from leap_core.batch.settings import BatchSettings
-    from leap_core.host.server.batch_endpoints import BatchState
+    from leap_core.batch.batch_settings import BatchSettings
+    from leap_core.host.server.protocols.batch_endpoints import BatchState
 
 
 class ServedBatches:
@@ -28,7 +29,7 @@ class ServedBatches:
 
     def state(self, job: str) -> BatchState | None:
         """How the job is; None when it was removed."""
-        from leap_core.host.server.batch_endpoints import BatchState
+        from leap_core.host.server.protocols.batch_endpoints import BatchState
 
         with JobsClient(self._variables) as jobs:
             try:
@@ -55,9 +56,12 @@ class ServedBatches:
             jobs.cancel(job, wait=False)
 
     def jobs(self, limit: int) -> list[dict[str, Any]]:
-        """The newest jobs of all kinds."""
+        """Jobs of all kinds: running ones, then queued ones, then those that ended; each kind the newest first."""
+        rows: list[Job] = []
         with JobsClient(self._variables) as jobs:
-            rows = jobs.list(limit=limit)
+            for states in ({State.RUNNING}, {State.QUEUED}, FINAL):
+                if len(rows) < limit:
+                    rows += jobs.list(states=states, limit=limit - len(rows))
         return [
             {
                 "id": row.id,

@@ -13,11 +13,13 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 
+from leap_core.background.process_groups import kill_group
 from leap_core.background.process_identity import start_time
 from leap_core.errors import LeapUnavailableError
 
 from ..configuration import JobsConfiguration
 from ..table.job import JsonObject
+from .revision import is_of_older_leap
 from .starting import is_running, start_worker
 
 LOOK_AGAIN_SECONDS = 1.0
@@ -30,6 +32,8 @@ KILL_SECONDS = 5.0
 HANG_SECONDS = 60.0
 """How long a worker may show no sign of life; longer than it may have to wait for a busy database."""
 POLL_SECONDS = 0.02
+REPLACE_SECONDS = 30.0
+"""How long a worker of this leap may take to end one of an older leap."""
 
 
 class WorkerKeeper:
@@ -39,6 +43,7 @@ class WorkerKeeper:
         self._configuration, self._variables = configuration, variables
         self._last_look = float("-inf")
         self._absent_since: float | None = None
+        self._replaced = float("-inf")
         self._sign: float | None = None
         self._sign_since = float("-inf")
 
@@ -56,13 +61,18 @@ class WorkerKeeper:
             if self._silent_seconds() > HANG_SECONDS:
                 self._kill()
         deadline = time.monotonic() + START_SECONDS
-        if not is_running(self._configuration):
+        if not is_running(self._configuration) or self.is_outdated():
             start_worker(self._configuration, self._variables)
-        while not (worker := self.describe())["pid"]:
+            deadline += REPLACE_SECONDS if self.is_outdated() else 0.0
+        while not (worker := self.describe())["pid"] or self.is_outdated():
             if time.monotonic() > deadline:
                 raise self._not_started_error()
             time.sleep(POLL_SECONDS)
         return worker
+
+    def is_outdated(self) -> bool:
+        """Whether the worker that runs is of an older leap: one that this leap starts takes its place."""
+        return is_of_older_leap(self._state())
 
     def stop(self) -> bool:
         """End the worker and wait until it has ended; one that does not end in time is killed. False when none runs.
@@ -74,7 +84,7 @@ class WorkerKeeper:
             if time.monotonic() > deadline:
                 self._kill()
                 break
-            with suppress(ProcessLookupError):
+            with suppress(ProcessLookupError, PermissionError):  # Windows says so of one that is ending
                 if pid := self._state().get("pid"):
                     os.kill(pid, signal.SIGTERM)
             time.sleep(POLL_SECONDS)
@@ -89,6 +99,9 @@ class WorkerKeeper:
         self._last_look = now
         if is_running(self._configuration):
             self._absent_since = None
+            if self.is_outdated() and now - self._replaced > REPLACE_SECONDS:
+                self._replaced = now
+                start_worker(self._configuration, self._variables)
             sign = self._last_sign()
             if sign is None or sign != self._sign:
                 self._sign, self._sign_since = sign, now
@@ -130,12 +143,8 @@ class WorkerKeeper:
         """Kill the worker, and the processes that it has started. Raises LeapUnavailableError when it stays."""
         state = self._state()
         pid = state.get("pid")
-        if pid and self._is_of_running_process(state) and hasattr(signal, "SIGKILL"):
-            with suppress(ProcessLookupError, PermissionError):
-                if os.getpgid(pid) == pid:  # it leads a group of its own, unless it runs in a terminal
-                    os.killpg(pid, signal.SIGKILL)
-                else:
-                    os.kill(pid, signal.SIGKILL)
+        if pid and self._is_of_running_process(state):
+            kill_group(pid)
         deadline = time.monotonic() + KILL_SECONDS
         while is_running(self._configuration):
             if time.monotonic() > deadline:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import select
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -18,7 +19,7 @@ WITHOUT_BELL_SECONDS = 0.05
 
 def ring(path: Path) -> None:
     """Wake the process that waits at this bell, if there is one."""
-    if not hasattr(os, "mkfifo"):
+    if sys.platform == "win32":
         return
     with suppress(OSError):  # no worker listens, or it rings already
         descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
@@ -34,9 +35,8 @@ class Bell:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._descriptor: int | None = None
-        if hasattr(os, "mkfifo"):
-            with suppress(OSError):
-                self._descriptor = _open(path)
+        with suppress(OSError):
+            self._descriptor = _open(path)
 
     def wait(self, seconds: float) -> None:
         if self._descriptor is None:
@@ -52,8 +52,10 @@ class Bell:
             self.path.unlink(missing_ok=True)
 
 
-def _open(path: Path) -> int:
-    """A pipe of this process's own: one that an earlier process left may be anything."""
+def _open(path: Path) -> int | None:
+    """A pipe of this process's own: one that an earlier process left may be anything. None where there are none."""
+    if sys.platform == "win32":
+        return None
     path.unlink(missing_ok=True)
     os.mkfifo(path, 0o600)
     return os.open(path, os.O_RDWR | os.O_NONBLOCK)  # also for writing: without a writer it would be readable always

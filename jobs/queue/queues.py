@@ -7,6 +7,7 @@ then claims the next job from the table. So a lost message costs a second, and a
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable
@@ -20,12 +21,12 @@ from huey.registry import Message
 from huey.serializer import Serializer
 from huey.storage import PostgresStorage, SqliteStorage
 
+from leap_core.addresses import masked, without_secrets_of
 from leap_core.configuration import POSTGRESQL, QUEUE_SCHEMES, REDIS, SQLITE
 from leap_core.errors import LeapSerializationError, LeapUnavailableError
 from leap_core.storage.sqlite import Cause, cause_of
 
 from ..table.job import KINDS
-from ..table.postgres import redacted, without_password
 from .bell import ring
 
 BUSY_SECONDS = 5
@@ -99,7 +100,9 @@ class Queues:
             for kind, messages in tasks.items():
                 self._enqueue(self._hueys[kind], messages)
         except Exception as error:
-            raise LeapUnavailableError(f"the queue of jobs cannot be written to: {redacted(str(error))}") from None
+            raise LeapUnavailableError(
+                f"the queue of jobs cannot be written to: {without_secrets_of(self._url or '', str(error))}"
+            ) from None
         if self.bell_path is not None:
             ring(self.bell_path)
 
@@ -193,7 +196,10 @@ def _as_function(kind: str, wake: Wake | None) -> Callable[[str, int], None]:
 
 
 def _open_own(path: Path, settings: dict[str, Any], *, check: bool) -> Huey:
-    """leap's own file; begun anew when it is damaged."""
+    """leap's own file, private to its user; begun anew when it is damaged."""
+    with suppress(OSError):  # what opens it says why it cannot be made
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        path.chmod(0o600)  # an older leap made it readable
     try:
         return _open_file(path, settings, check=check)
     except sqlite3.DatabaseError:
@@ -236,8 +242,6 @@ def _open(name: str, path: Path, url: str | None, *, check: bool) -> Huey:
     except LeapUnavailableError:
         raise
     except Exception as error:
-        message = f"the queue {without_password(url)} cannot be used: {redacted(str(error))}"
+        message = f"the queue {masked(url)} cannot be used: {without_secrets_of(url, str(error))}"
         raise LeapUnavailableError(message, hint="see queue_url in config.toml") from None
-    raise LeapSerializationError(
-        f"{without_password(url)!r} begins with none of {', '.join(QUEUE_SCHEMES)}", path="queue_url"
-    )
+    raise LeapSerializationError(f"{masked(url)!r} begins with none of {', '.join(QUEUE_SCHEMES)}", path="queue_url")

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from leap_core.errors import LeapSerializationError
 from leap_core.messages import ChatMessage, ChatMessageRole
@@ -20,189 +20,141 @@ from leap_core.storage.directories import private_directory
 from ..configuration import JobsConfiguration
 from ..table.job import BATCH, DOWNLOAD, GENERATE, JsonObject
 from ..table.table import NewJob
+from .requests import AnswerRequest, BatchRequest, DownloadRequest, Submitter, TranscriptRequest
 from .variables import DOWNLOAD_VARIABLES, MODEL_VARIABLES, submitted_variables
 
-if TYPE_CHECKING:
-    from leap_core.batch.settings import BatchSettings
-    from leap_core.functions import LeapFunction
-
-BUILTIN = "builtin"
 LABEL_CHARACTERS = 48
+KEPT_FILES = ("kept", "kept_output")
+"""Parameters that name files which live as long as their job."""
 
 
-def generation_job(
-    prompt: str | Sequence[ChatMessage],
-    configuration: JobsConfiguration,
-    variables: Mapping[str, str],
-    *,
-    model: str = BUILTIN,
-    system: str | None = None,
-    options: GenerationOptions | None = None,
-    functions: Sequence[LeapFunction] = (),
-    loading: Mapping[str, Any] | None = None,
-    host: bool = True,
-    cwd: Path | None = None,
-    speech: Path | None = None,
-) -> NewJob:
-    """A job that answers a prompt, or a conversation. ``loading``: fields of ModelLoadingOptions. ``host``: use the
-    warm model where there is one. ``speech``: the file for what the model says aloud, relative to ``cwd``; it is
-    written whole or not at all. Raises LeapModelNotFoundError when this machine has no such model."""
-    from leap_core.models.references.resolving import resolve_local
-
-    cwd = cwd or Path.cwd()
-    resolve_local(model, variables=variables, cwd=cwd)
-    slots = configuration.concurrency[GENERATE]
-    settings = {"slots": slots, **{name: value for name, value in (loading or {}).items() if value is not None}}
-    ModelLoadingOptions(**settings)
+def generation_job(request: AnswerRequest, submitter: Submitter) -> NewJob:
+    """A job that answers a prompt, or a conversation. Raises LeapModelNotFoundError when this machine has no such
+    model."""
+    prompt = request.prompt
     messages = [ChatMessage(ChatMessageRole.USER, prompt)] if isinstance(prompt, str) else list(prompt)
-    if system is not None:
-        messages.insert(0, ChatMessage(ChatMessageRole.SYSTEM, system))
+    if request.system is not None:
+        messages.insert(0, ChatMessage(ChatMessageRole.SYSTEM, request.system))
     parameters: JsonObject = {
         "label": _label(messages[-1].text if messages else ""),
-        "model": _absolute_reference(model, variables, cwd),
+        **_model_parameters(request, submitter),
         "messages": [message.to_json() for message in messages],
-        "options": (options or GenerationOptions()).to_json(),
-        "tools": [function.to_json_object() for function in functions],
-        "loading": settings,
-        "variables": submitted_variables(variables, MODEL_VARIABLES),
-        "host": host,
+        "options": (request.options or GenerationOptions()).to_json(),
+        "tools": [function.to_json_object() for function in request.functions],
     }
-    if speech is not None:
-        parameters["speech"] = os.path.abspath(cwd / speech)
+    if request.speech is not None:
+        parameters["speech"] = os.path.abspath(request.cwd / request.speech)
     return NewJob(GENERATE, parameters)
 
 
-def transcription_job(
-    data: bytes,
-    configuration: JobsConfiguration,
-    variables: Mapping[str, str],
-    *,
-    name: str,
-    model: str = BUILTIN,
-    prompt: str,
-    longest: float,
-    max_tokens: int,
-    format: str,
-    output: str | None = None,
-    loading: Mapping[str, Any] | None = None,
-    host: bool = True,
-    cwd: Path | None = None,
-) -> NewJob:
-    """A generation that writes down what is said in a sound of any format, which is kept until the job is removed.
-    ``output``: the file for the transcript; it is in the job's result in any case. For the rest see
-    ``leap_core.transcription``. Raises LeapSerializationError for what is no sound."""
+def transcription_job(request: TranscriptRequest, submitter: Submitter) -> NewJob:
+    """A generation that writes down what is said in a sound. Raises LeapSerializationError for what is no sound."""
     from leap_core.media.audio import as_wav
     from leap_core.media.conversion import naming_source
-    from leap_core.models.references.resolving import resolve_local
 
-    cwd = cwd or Path.cwd()
-    resolve_local(model, variables=variables, cwd=cwd)
-    slots = configuration.concurrency[GENERATE]
-    settings = {"slots": slots, **{key: value for key, value in (loading or {}).items() if value is not None}}
-    ModelLoadingOptions(**settings)
-    with naming_source(name):
-        wav = as_wav(data).data
+    model = _model_parameters(request, submitter)
+    with naming_source(request.name):
+        wav = as_wav(request.data).data
     parameters: JsonObject = {
-        "label": _label(name),
-        "model": _absolute_reference(model, variables, cwd),
+        "label": _label(request.name),
+        **model,
         "messages": [],
         "transcription": {
-            "prompt": prompt,
-            "longest": longest,
-            "max_tokens": max_tokens,
-            "format": format,
-            "output": output,
+            "prompt": request.prompt,
+            "longest": request.longest,
+            "max_tokens": request.max_tokens,
+            "format": request.format,
+            "output": request.output,
         },
-        "kept": _keep([wav], configuration.inputs, ".wav"),
-        "loading": settings,
-        "variables": submitted_variables(variables, MODEL_VARIABLES),
-        "host": host,
+        "kept": _keep([wav], submitter.configuration.inputs, ".wav"),
     }
     return NewJob(GENERATE, parameters)
 
 
-def download_job(
-    model: str,
-    variables: Mapping[str, str],
-    *,
-    quantization: str | None = None,
-    revision: str | None = None,
-    options: Mapping[str, Any] | None = None,
-    cwd: Path | None = None,
-) -> NewJob:
-    """A job that downloads a model. ``options``: fields of DownloadOptions."""
+def _model_parameters(request: AnswerRequest | TranscriptRequest, submitter: Submitter) -> JsonObject:
+    """How the model of an answer is found and loaded."""
+    from leap_core.models.references.resolving import resolve_local
+
+    resolve_local(request.model, variables=submitter.variables, cwd=request.cwd)
+    slots = submitter.configuration.concurrency[GENERATE]
+    loading = {name: value for name, value in (request.loading or {}).items() if value is not None}
+    settings = {"slots": slots, **loading}
+    ModelLoadingOptions(**settings)
+    return {
+        "model": _absolute_reference(request.model, submitter.variables, request.cwd),
+        "loading": settings,
+        "variables": submitted_variables(submitter.variables, MODEL_VARIABLES),
+        "host": request.host,
+    }
+
+
+def download_job(request: DownloadRequest, variables: Mapping[str, str]) -> NewJob:
+    """A job that downloads a model."""
     parameters: JsonObject = {
-        "label": f"{model}:{quantization}" if quantization else model,
-        "model": model,
-        "quantization": quantization,
-        "revision": revision,
-        "options": dict(options or {}),
-        "cwd": str(cwd or Path.cwd()),
+        "label": f"{request.model}:{request.quantization}" if request.quantization else request.model,
+        "model": request.model,
+        "quantization": request.quantization,
+        "revision": request.revision,
+        "options": dict(request.options or {}),
+        "cwd": str(request.cwd),
         "variables": submitted_variables(variables, DOWNLOAD_VARIABLES),
     }
     return NewJob(DOWNLOAD, parameters)
 
 
-def batch_job(
-    settings: BatchSettings,
-    configuration: JobsConfiguration,
-    variables: Mapping[str, str],
-    *,
-    rows: Iterable[bytes] | None = None,
-    default_model: str | None = None,
-    host: bool = True,
-    cwd: Path | None = None,
-    label: str | None = None,
-) -> NewJob:
-    """A job that answers the lines of a file, or ``rows``. All lines are checked now, and those of a pipe are kept
+def batch_job(request: BatchRequest, submitter: Submitter) -> NewJob:
+    """A job that answers the lines of a file, or of a pipe. All lines are checked now, and those of a pipe are kept
     until the job is removed; so is an output that has no name."""
+    from leap_core.batch.batch_settings import KEPT
     from leap_core.batch.checking import check_batch
-    from leap_core.batch.settings import KEPT
 
-    cwd = cwd or Path.cwd()
-    name = Path(settings.source).name if rows is None else "standard input"
-    kept = kept_output = None
+    settings, rows, cwd, variables = request.settings, request.rows, request.cwd, submitter.variables
+    inputs = submitter.configuration.inputs
+    files: JsonObject = {}
     if settings.output == KEPT:
-        kept_output = _keep((), configuration.inputs, ".out")
-        settings = replace(settings, output=kept_output)
+        files["kept_output"] = _keep((), inputs, ".out")
+        settings = replace(settings, output=files["kept_output"])
     settings = settings.from_anywhere(cwd)
     if rows is not None or not Path(settings.source).is_file():  # a pipe can be read once, and not by the worker
-        kept = _keep(_rows_of(settings.source) if rows is None else rows, configuration.inputs, ".jsonl")
-        settings = replace(settings, source=kept)
+        files["kept"] = _keep(_rows_of(settings.source) if rows is None else rows, inputs, ".jsonl")
+        settings = replace(settings, source=files["kept"])
     try:
-        with check_batch(settings, default_model=default_model, variables=variables, cwd=cwd) as checked:
+        with check_batch(settings, default_model=request.default_model, variables=variables, cwd=cwd) as checked:
             model, digest, embeds = checked.model, checked.input_digest, checked.embeds
     except BaseException:
-        for file in filter(None, (kept, kept_output)):
+        for file in files.values():
             os.unlink(file)
         raise
+    settings = replace(settings, model=_absolute_reference(model, variables, cwd), input_digest=digest)
     parameters: JsonObject = {
-        "label": _label(label) if label is not None else f"{name} -> {Path(settings.output).name}",
+        "label": _batch_label(request, settings.output),
         "cwd": str(cwd),
         "variables": submitted_variables(variables, MODEL_VARIABLES),
-        "host": host,
+        "host": request.host,
+        **files,
+        "batch": settings.to_json(),
     }
-    if kept is not None:
-        parameters["kept"] = kept
-    if kept_output is not None:
-        parameters["kept_output"] = kept_output
     if embeds:
         parameters["embeds"] = True
-    settings = replace(settings, model=_absolute_reference(model, variables, cwd), input_digest=digest)
-    parameters["batch"] = settings.to_json()
     return NewJob(BATCH, parameters)
 
 
-def discard_input(parameters: Mapping[str, Any]) -> None:
-    """Remove the lines that were kept for a job, and its results where they were kept with it."""
-    if "kept" in parameters:
-        Path(parameters["kept"]).unlink(missing_ok=True)
-    if "kept_output" in parameters:
-        from leap_core.batch.journal import journal_path
+def _batch_label(request: BatchRequest, output: str) -> str:
+    if request.label is not None:
+        return _label(request.label)
+    return f"{request.source_name} -> {Path(output).name}"
 
-        output = Path(parameters["kept_output"])
-        for path in (output, journal_path(output)):
+
+def discard_input(parameters: Mapping[str, Any], configuration: JobsConfiguration) -> None:
+    """Remove the lines that were kept for a job, and its results where they were kept with it; nothing outside the
+    directory for that, whatever the row says."""
+    from leap_core.batch.journal.journal import journal_path
+
+    for name in KEPT_FILES:
+        path = Path(str(parameters.get(name, "")))
+        if configuration.keeps(path):
             path.unlink(missing_ok=True)
+            journal_path(path).unlink(missing_ok=True)
 
 
 def _rows_of(path: str) -> Iterator[bytes]:

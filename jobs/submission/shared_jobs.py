@@ -6,25 +6,25 @@ import json
 import os
 import tempfile
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leap_core.errors import LeapJobError, LeapModelNotFoundError
-from leap_core.models.references.digests import ModelDigests
+from leap_core.models.references.digest_names import ModelDigests
 
-from ..configuration import JobsConfiguration
 from ..table.batch_rows import BatchLine
 from ..table.batch_submission import NewBatch
 from ..table.job import BATCH, JsonObject, NewJob
 from ..table.worker_rows import WorkerRow
-from .new_jobs import BUILTIN
+from .requests import BUILTIN, BatchRequest, Submitter
+from .shared_rows import refuse_files
 
 if TYPE_CHECKING:
+    from leap_core.batch.batch_settings import BatchSettings
     from leap_core.batch.checking import CheckedBatch
-    from leap_core.batch.settings import BatchSettings
 
 MOST_BYTES = 32 * 1024 * 1024
 """Of a job's parameters, pictures and sound included. A batch has one such bound a line."""
@@ -45,27 +45,20 @@ def shared_job(job: NewJob, model: SharedModel) -> NewJob:
     """The job as any machine can run it that has the model. Raises LeapJobError for one that is too
     large, or writes a file."""
     parameters = {name: value for name, value in job.parameters.items() if name not in LOCAL_PARAMETERS}
-    if "speech" in parameters:
-        raise LeapJobError("a job on a server cannot write a file of this machine", hint="leave out --background")
     parameters["model"] = model.name
+    refuse_files(parameters)
     size = len(json.dumps(parameters))
     if size > MOST_BYTES:
         raise _too_large("the prompt and its attachments take", size, "leave out --background")
     return replace(job, parameters=parameters, model=model.digest, origin=model.origin)
 
 
-def shared_model(
-    model: str,
-    configuration: JobsConfiguration,
-    variables: Mapping[str, str],
-    cwd: Path,
-    workers: Sequence[WorkerRow],
-) -> SharedModel:
+def shared_model(model: str, submitter: Submitter, cwd: Path, workers: Sequence[WorkerRow]) -> SharedModel:
     """A model that this machine or a worker has. Raises LeapModelNotFoundError that
     says which models the workers have."""
-    digests = ModelDigests(configuration.directories)
+    digests = ModelDigests(submitter.configuration.directories)
     try:
-        digest = digests.of_reference(model, variables, cwd)
+        digest = digests.of_reference(model, submitter.variables, cwd)
         return SharedModel(_portable(model, digest, digests), digest, digests.origins().get(digest))
     except LeapModelNotFoundError as error:
         alive = [worker for worker in workers if worker.is_alive]
@@ -96,64 +89,49 @@ def _too_large(what: str, size: int, hint: str) -> LeapJobError:
 
 
 @contextmanager
-def shared_batch(
-    settings: BatchSettings,
-    configuration: JobsConfiguration,
-    variables: Mapping[str, str],
-    workers: Sequence[WorkerRow],
-    *,
-    rows: Iterable[bytes] | None = None,
-    default_model: str | None = None,
-    host: bool = True,
-    cwd: Path,
-    max_workers: int | None = None,
-    label: str | None = None,
-) -> Iterator[NewBatch]:
+def shared_batch(request: BatchRequest, submitter: Submitter, workers: Sequence[WorkerRow]) -> Iterator[NewBatch]:
     """A batch as rows, to be queued within the ``with``: its input is open till then. Raises what ``check_batch``
     raises."""
-    from leap_core.batch.settings import KEPT
+    from leap_core.batch.batch_settings import KEPT
 
-    name = Path(settings.source).name if rows is None else "standard input"
+    settings = request.settings
     if settings.output == KEPT:
         settings = replace(settings, output=f"results-{uuid.uuid4().hex}")  # a name that no other batch has
-    settings = settings.from_anywhere(cwd)
+    settings = settings.from_anywhere(request.cwd)
     with ExitStack() as resources:
-        if rows is not None:
-            kept = resources.enter_context(tempfile.NamedTemporaryFile("w+b", suffix=".jsonl"))
-            kept.writelines(rows)
-            kept.flush()
-            settings = replace(settings, source=kept.name)
-        checked, model = _checked(settings, configuration, variables, workers, default_model, cwd)
+        if request.rows is not None:
+            kept = Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="leap-"))) / "rows.jsonl"
+            with kept.open("wb") as file:
+                file.writelines(request.rows)
+            settings = replace(settings, source=str(kept))
+        checked, model = _checked(replace(request, settings=settings), submitter, workers)
         resources.enter_context(checked)
-        label = label or f"{name} -> {Path(settings.output).name}"
-        parameters: JsonObject = {"label": label, "host": host, "model": model.name}
+        label = request.label or f"{request.source_name} -> {Path(settings.output).name}"
+        parameters: JsonObject = {"label": label, "host": request.host, "model": model.name}
         if checked.embeds:
             parameters["embeds"] = True
         fingerprint = json.dumps([model.digest, settings.loading], sort_keys=True)
-        yield _as_rows(
+        batch = _as_rows(
             replace(checked, fingerprint=fingerprint),
             settings,
             NewJob(BATCH, parameters, model=model.digest, origin=model.origin),
-            configuration,
-            max_workers,
+        )
+        yield replace(
+            batch, output=f"{submitter.configuration.machine}:{settings.output}", max_workers=request.max_workers
         )
 
 
 def _checked(
-    settings: BatchSettings,
-    configuration: JobsConfiguration,
-    variables: Mapping[str, str],
-    workers: Sequence[WorkerRow],
-    default_model: str | None,
-    cwd: Path,
+    request: BatchRequest, submitter: Submitter, workers: Sequence[WorkerRow]
 ) -> tuple[CheckedBatch, SharedModel]:
     """The checked lines, and their model."""
     from leap_core.batch.checking import check_batch
-    from leap_core.batch.results import NPY
+    from leap_core.batch.journal.line_result import NPY
 
+    settings, variables, cwd = request.settings, submitter.variables, request.cwd
     if settings.output_format == NPY:
         raise LeapJobError("a batch on a server has lines as its results, no array", hint="-o FILE.jsonl")
-    named = settings.model or default_model
+    named = settings.model or request.default_model
     if named is not None:  # perhaps only a worker has it: the lines are checked all the same
         checked = check_batch(replace(settings, model=BUILTIN), default_model=None, variables=variables, cwd=cwd)
         if checked.embeds and settings.model is None:  # the default is to answer prompts
@@ -162,20 +140,14 @@ def _checked(
     if named is None:
         checked = check_batch(settings, default_model=None, variables=variables, cwd=cwd)
     try:
-        return checked, shared_model(named or checked.model, configuration, variables, cwd, workers)
+        return checked, shared_model(named or checked.model, submitter, cwd, workers)
     except BaseException:
         checked.close()
         raise
 
 
-def _as_rows(
-    checked: CheckedBatch,
-    settings: BatchSettings,
-    job: NewJob,
-    configuration: JobsConfiguration,
-    max_workers: int | None,
-) -> NewBatch:
-    from leap_core.batch.digests import key_of
+def _as_rows(checked: CheckedBatch, settings: BatchSettings, job: NewJob) -> NewBatch:
+    from leap_core.batch.input.line_digests import key_of
 
     index = checked.lines
 
@@ -199,7 +171,6 @@ def _as_rows(
         replace(job, parameters=parameters),
         lines,
         len(index),
-        f"{configuration.machine}:{settings.output}",
+        settings.output,
         anew=settings.overwrite,
-        max_workers=max_workers,
     )

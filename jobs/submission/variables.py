@@ -20,11 +20,13 @@ def submitted_variables(variables: Mapping[str, str], names: tuple[str, ...]) ->
 
 
 def variables_of(parameters: Mapping[str, Any]) -> dict[str, str]:
-    """This process's environment, overridden by what the job with these parameters took along."""
+    """This process's environment, overridden by what the job with these parameters took along: of its variables only
+    those that jobs take."""
     values = parameters.get("variables")
-    if values is None:  # submitted by an older leap
+    if not isinstance(values, dict):  # submitted by an older leap
         return dict(os.environ)
-    return {**{name: value for name, value in os.environ.items() if name not in DOWNLOAD_VARIABLES}, **values}
+    own = {name: value for name, value in os.environ.items() if name not in DOWNLOAD_VARIABLES}
+    return {**own, **{name: str(value) for name, value in values.items() if name in DOWNLOAD_VARIABLES}}
 
 
 def _absolute(path: str) -> str:

@@ -15,6 +15,26 @@ CHUNK, CHUNK_BYTES = 500, 4 * 1024 * 1024
 """Rows that are read or written at once, and bytes of lines that are written at once."""
 LARGE_BYTES = 64 * 1024
 """Of a line: a larger one is read when its turn comes."""
+TAKE_OVER = """
+INSERT INTO batch_results (job, number, key, succeeded, tokens, value)
+SELECT l.job, l.number, l.key, 1, r.tokens, r.value FROM batch_lines l CROSS JOIN LATERAL (
+    SELECT tokens, value FROM batch_results earlier WHERE earlier.key=l.key AND earlier.succeeded=1
+    AND earlier.job<>:job AND EXISTS (SELECT 1 FROM jobs j WHERE j.id=earlier.job AND j.output=:output) LIMIT 1
+) r WHERE l.job=:job ON CONFLICT (job, number) DO NOTHING
+"""
+STORE_RESULTS = """
+WITH added AS (
+    INSERT INTO batch_results (job, number, key, succeeded, tokens, value)
+    SELECT :job, * FROM unnest(CAST(:numbers AS integer[]), CAST(:keys AS text[]), CAST(:successes AS integer[]),
+        CAST(:counts AS integer[]), CAST(:texts AS text[]))
+    ON CONFLICT (job, number) DO NOTHING RETURNING succeeded, tokens
+), counted AS (
+    SELECT COUNT(*) AS done, COALESCE(SUM(succeeded), 0) AS succeeded, COALESCE(SUM(tokens), 0) AS tokens FROM added
+)
+UPDATE jobs SET progress=:progress, done=jobs.done+counted.done, succeeded=jobs.succeeded+counted.succeeded,
+    tokens=jobs.tokens+counted.tokens FROM counted WHERE jobs.id=:id RETURNING cancel_requested
+"""
+"""What a shard has stored is counted on its own row while it runs, so that no two workers write to one row."""
 
 
 @dataclass(frozen=True)
@@ -48,20 +68,17 @@ class BatchRows:
     def add_lines(self, job: str, lines: Iterable[BatchLine]) -> None:
         """Store the lines of a new batch."""
         for chunk in _chunks(lines):
-            self.database.change_many(
-                "INSERT INTO batch_lines (job, number, key, digest, raw) VALUES (:job, :number, :key, :digest, :raw)",
-                [{"job": job, **vars(line)} for line in chunk],
-            )
+            rows = [(job, line.number, line.key, line.digest, line.raw) for line in chunk]
+            self.database.insert_rows("batch_lines", ("job", "number", "key", "digest", "raw"), rows)
 
-    def take_over(self, job: str, output: str) -> int:
-        """Take over what earlier batches with this output have answered; how many lines."""
-        return self.database.change(
-            "INSERT INTO batch_results (job, number, key, succeeded, tokens, value) "
-            "SELECT l.job, l.number, l.key, 1, r.tokens, r.value FROM batch_lines l "
-            "JOIN batch_results r ON r.key=l.key AND r.succeeded=1 JOIN jobs j ON j.id=r.job "
-            "WHERE l.job=:job AND j.output=:output AND j.id<>:job ON CONFLICT (job, number) DO NOTHING",
-            {"job": job, "output": output},
-        )
+    def take_over(self, job: str, output: str) -> None:
+        """Take over what earlier batches with this output have answered. The lines are of a transaction that still
+        runs, so the server has no statistics of them: the plan is laid down, one look into an index for each line."""
+        for kind in ("seqscan", "hashjoin", "mergejoin"):
+            self.database.change(f"SET LOCAL enable_{kind} TO off")
+        self.database.change(TAKE_OVER, {"job": job, "output": output})
+        for kind in ("seqscan", "hashjoin", "mergejoin"):
+            self.database.change(f"SET LOCAL enable_{kind} TO on")
 
     def missing(self, job: str, first: int, last: int) -> list[BatchLine]:
         """The lines of this stretch that have no result yet, in order."""
@@ -85,32 +102,22 @@ class BatchRows:
     def write(self, claim: Claim, job: str, results: Sequence[StoredResult], progress: JsonObject) -> bool:
         """Store results of the shard that ``claim`` is for, and tell whether it is to be cancelled. Raises Fenced when
         another worker has it: then nothing is stored."""
-        rows = [
-            {
-                "job": job,
-                "number": result.number,
-                "key": result.key,
-                "succeeded": int(result.succeeded),
-                "tokens": result.tokens,
-                "value": json.dumps(result.value, ensure_ascii=False, separators=(",", ":")),
-            }
-            for result in results
-        ]
+        values = [json.dumps(result.value, ensure_ascii=False, separators=(",", ":")) for result in results]
+        columns = {
+            "numbers": [result.number for result in results],
+            "keys": [result.key for result in results],
+            "successes": [int(result.succeeded) for result in results],
+            "counts": [result.tokens for result in results],
+            "texts": values,
+        }
 
         def write() -> bool:
-            changed = self.database.change(
-                f"UPDATE jobs SET heartbeat=leap_now(), progress=:progress WHERE {OWN_SHARD}",
-                {**claim.values, "progress": json.dumps(progress)},
-            )
-            if not changed:
+            if not self.database.change(f"UPDATE jobs SET heartbeat=leap_now() WHERE {OWN_SHARD}", claim.values):
                 raise Fenced
-            self.database.change_many(
-                "INSERT INTO batch_results (job, number, key, succeeded, tokens, value) VALUES (:job, :number, :key, "
-                ":succeeded, :tokens, :value) ON CONFLICT (job, number) DO NOTHING",
-                rows,
-            )
+            row = self.database.rows(
+                STORE_RESULTS, {"id": claim.id, "job": job, "progress": json.dumps(progress), **columns}
+            )[0]
             self.database.announce("changed", job)
-            row = self.database.rows("SELECT cancel_requested FROM jobs WHERE id=:id", {"id": claim.id})[0]
             return bool(row["cancel_requested"])
 
         return self.database.transaction(write)
@@ -144,20 +151,29 @@ class BatchRows:
         return number
 
 
+def counted_anew(database: Database, job: str) -> None:
+    """Count all results of a batch, on its own row."""
+    database.change(
+        "UPDATE jobs SET done=r.done, succeeded=r.succeeded, tokens=r.tokens FROM (SELECT COUNT(*) AS done, "
+        "COALESCE(SUM(succeeded), 0) AS succeeded, COALESCE(SUM(tokens), 0) AS tokens FROM batch_results "
+        "WHERE job=:job) r WHERE jobs.id=:job",
+        {"job": job},
+    )
+
+
 def progress_of_batch(database: Database, job: str) -> JsonObject:
-    """How far a batch is, over all its shards. ``eta`` in seconds, as far as can be told."""
+    """How far a batch is: what its row has counted of shards that no longer run, and what the running ones have on
+    theirs. ``eta`` in seconds, as far as can be told."""
     row = database.rows(
-        "SELECT COUNT(*) AS done, COALESCE(SUM(succeeded), 0) AS succeeded, COALESCE(SUM(tokens), 0) AS tokens "
-        "FROM batch_results WHERE job=:job",
+        "SELECT parameters, leap_now()-started AS seconds, finished-started AS whole, "
+        "done+s.more_done AS done, succeeded+s.more_succeeded AS succeeded, tokens+s.more_tokens AS tokens FROM jobs, "
+        "(SELECT COALESCE(SUM(done), 0) AS more_done, COALESCE(SUM(succeeded), 0) AS more_succeeded, "
+        "COALESCE(SUM(tokens), 0) AS more_tokens FROM jobs WHERE parent=:job AND state='running') s WHERE id=:job",
         {"job": job},
     )[0]
-    batch = database.rows(
-        "SELECT parameters, leap_now()-started AS seconds, finished-started AS whole FROM jobs WHERE id=:job",
-        {"job": job},
-    )[0]
-    parameters = json.loads(batch["parameters"])
+    parameters = json.loads(row["parameters"])
     total, reused = int(parameters.get("total", 0)), int(parameters.get("reused", 0))
-    seconds = batch["whole"] if batch["whole"] is not None else batch["seconds"]
+    seconds = float(row["whole"] if row["whole"] is not None else row["seconds"] or 0.0)
     done = int(row["done"])
     speed = (done - reused) / seconds if seconds else 0.0
     return {
@@ -173,21 +189,18 @@ def progress_of_batch(database: Database, job: str) -> JsonObject:
     }
 
 
-def ending_of_batch(database: Database, job: str) -> Ending | None:
-    """How a batch has ended; None when some of its shards have not."""
-    rows = database.rows("SELECT id, state, error FROM jobs WHERE parent=:job", {"job": job})
-    if any(row["state"] in ("queued", "running") for row in rows):
-        return None
+def ending_of_batch(database: Database, job: str) -> Ending:
+    """How a batch has ended, none of whose shards is left."""
+    counted_anew(database, job)
     progress = {**progress_of_batch(database, job), "eta": 0.0}
-    cancelled = database.rows("SELECT cancel_requested FROM jobs WHERE id=:job", {"job": job})[0]["cancel_requested"]
-    if cancelled:
+    row = database.rows("SELECT cancel_requested, error FROM jobs WHERE id=:job", {"job": job})[0]
+    if row["cancel_requested"]:
         return Ending(State.CANCELLED, progress)
-    again = f"leap jobs retry {job} tries them again"
-    errors = [json.loads(row["error"]) for row in rows if row["state"] == "failed" and row["error"]]
-    if errors:
-        return Ending(State.FAILED, progress, errors[0])
+    if row["error"]:
+        return Ending(State.FAILED, progress, json.loads(row["error"]))
     if progress["failed"]:
         message = f"{progress['failed']} of {progress['total']} lines failed"
+        again = f"leap jobs retry {job} tries them again"
         return Ending(State.FAILED, progress, {"type": "LeapJobError", "message": message, "hint": again})
     return Ending(State.SUCCEEDED, progress)
 

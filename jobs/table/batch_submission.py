@@ -8,9 +8,12 @@ from dataclasses import dataclass, replace
 
 from leap_core.errors import LeapUnavailableError
 
-from .batch_rows import BatchLine, BatchRows, progress_of_batch
-from .job import SHARD, NewJob
+from .batch_rows import BatchLine, BatchRows, counted_anew, progress_of_batch
+from .contract import Conflict, Database
+from .job import SHARD, SHARD_VERSION, NewJob
+from .shared_claims import wake
 from .table import Table, dumps, new_id
+from .worker_rows import ALIVE_SECONDS
 
 MOST_SHARDS_WANTED = 64
 SMALLEST_SHARD, LARGEST_SHARD = 16, 500
@@ -39,36 +42,64 @@ def add_batch(table: Table, batch: NewBatch) -> str:
 
     def add() -> str:
         database = table.database
-        busy = database.rows(
-            "SELECT id FROM jobs WHERE output=:output AND id<>:id AND state IN ('queued', 'running') FOR UPDATE",
-            {"output": batch.output, "id": id},
-        )
-        if busy:
-            hint = f"wait for the job {busy[0]['id']}, or give another output"
-            raise LeapUnavailableError(f"another batch writes to {batch.output}", hint=hint)
         table.insert(id, parent, output=batch.output)
         rows = BatchRows(database)
         numbers: list[int] = []
         rows.add_lines(id, _numbered(batch.lines(), numbers))
-        reused = 0 if batch.anew else rows.take_over(id, batch.output)
-        if reused:
-            database.change(
-                "UPDATE jobs SET parameters=:parameters WHERE id=:id",
-                {"id": id, "parameters": dumps({**parameters, "reused": reused})},
-            )
-        size = shard_size(batch.count)
-        for number, (first, last, count) in enumerate(_stretches(numbers, size)):
-            shard = {**batch.job.parameters, "first": first, "last": last, "count": count, "shard": number}
-            job = replace(batch.job, kind=SHARD, parameters=shard)
-            table.insert(new_id(), job, parent=id, max_workers=batch.max_workers)
-        database.announce("queued")
+        if not batch.anew:
+            rows.take_over(id, batch.output)
+        counted_anew(database, id)
+        reused = int(database.rows("SELECT done FROM jobs WHERE id=:id", {"id": id})[0]["done"])
+        stretches = list(_stretches(numbers, shard_size(batch.count)))
+        _insert_shards(database, id, batch, stretches)
+        database.change(
+            "UPDATE jobs SET parameters=:parameters, open_shards=:count WHERE id=:id",
+            {"id": id, "parameters": dumps({**parameters, "reused": reused}), "count": len(stretches)},
+        )
         database.change(
             "UPDATE jobs SET progress=:progress WHERE id=:id",
             {"id": id, "progress": dumps(progress_of_batch(database, id))},
         )
+        count = min(len(stretches), batch.max_workers or len(stretches))
+        wake(database, {(SHARD, parent.model, parent.machine): count}, ALIVE_SECONDS)
         return id
 
-    return table.database.transaction(add)
+    try:
+        return table.database.transaction(add)
+    except Conflict:
+        busy = table.in_use(batch.output)
+        if busy == id:  # the connection was lost after this had been committed
+            return id
+        hint = f"wait for the job {busy}, or give another output" if busy else "try again"
+        raise LeapUnavailableError(f"another batch writes to {batch.output}", hint=hint) from None
+
+
+def _insert_shards(database: Database, parent: str, batch: NewBatch, stretches: Sequence[tuple[int, int, int]]) -> None:
+    """Queue the shards; beyond ``max_workers`` each is held back till another one has ended. What all of them have in
+    common is among the parameters of the batch."""
+    job, most = batch.job, batch.max_workers
+    columns = [
+        *("id", "kind", "state", "parameters", "priority", "retries", "run_after", "model", "machine", "origin"),
+        *("version", "parent", "max_workers", "held", "created"),
+    ]
+    shared = (job.priority, job.retries, job.run_after, job.model, job.machine, job.origin, SHARD_VERSION, parent, most)
+    (created,) = database.rows("SELECT leap_now() AS now")
+    database.insert_rows(
+        "jobs",
+        columns,
+        (
+            (
+                f"{parent}.{n}",
+                SHARD,
+                "queued",
+                dumps({"first": first, "last": last, "count": count, "shard": n}),
+                *shared,
+                int(most is not None and n >= most),
+                created["now"],
+            )
+            for n, (first, last, count) in enumerate(stretches)
+        ),
+    )
 
 
 def shard_size(count: int) -> int:

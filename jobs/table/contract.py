@@ -15,6 +15,10 @@ Values = Mapping[str, object]
 NO_VALUES: Values = {}
 
 
+class Conflict(Exception):
+    """A row that may be there once is there already. Nothing was changed."""
+
+
 class Changes(Protocol):
     """Tells that something in the table may have changed."""
 
@@ -49,7 +53,9 @@ class Database(Protocol):
         """The number of rows that were changed."""
         ...
 
-    def change_many(self, sql: str, values: Iterable[Values]) -> None: ...
+    def insert_rows(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+        """Append rows, which are new, at the least cost a row."""
+        ...
 
     def transaction(self, action: Callable[[], T]) -> T:
         """Run ``action``, whose statements count all or not at all. It may run again after a lost connection."""
@@ -60,8 +66,12 @@ class Database(Protocol):
         those about this job."""
         ...
 
-    def listen(self, job: str = "") -> Changes:
-        """Hear what is announced to workers, or about a job."""
+    def is_of_newer_leap(self) -> bool:
+        """Whether a newer leap has changed the tables since they were opened."""
+        ...
+
+    def listen(self, job: str = "", worker: str = "") -> Changes:
+        """Hear what is announced to workers, or about a job; and what is meant for this worker alone."""
         ...
 
     def version(self) -> int | None:

@@ -66,9 +66,10 @@ class SqliteDatabase:
             finally:
                 cursor.close()
 
-    def change_many(self, sql: str, values: Iterable[Values]) -> None:
+    def insert_rows(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+        places = ", ".join("?" * len(columns))
         with self._guard, schema.wrap_sqlite_errors(self.path):
-            self.connection.executemany(sql, values).close()
+            self.connection.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places})", rows).close()
 
     def transaction(self, action: Callable[[], T]) -> T:
         with self._guard, schema.wrap_sqlite_errors(self.path), transaction(self.connection):
@@ -77,11 +78,14 @@ class SqliteDatabase:
     def announce(self, message: str, job: str = "") -> None:
         """Nothing to do: looking into the file is cheap."""
 
-    def listen(self, job: str = "") -> Changes:
+    def listen(self, job: str = "", worker: str = "") -> Changes:
         return Polling()
 
     def version(self) -> int | None:
         return int(self.rows("PRAGMA data_version")[0]["data_version"])
+
+    def is_of_newer_leap(self) -> bool:
+        return int(self.rows("PRAGMA user_version")[0]["user_version"]) > len(schema.MIGRATIONS)
 
     def compact(self) -> None:
         free = self.rows("PRAGMA freelist_count")[0]["freelist_count"]

@@ -28,8 +28,10 @@ DOWNLOAD, GENERATE, BATCH = "download", "generate", "batch"
 SHARD = "shard"
 """A stretch of the lines of a batch, which one worker answers."""
 KINDS = (DOWNLOAD, GENERATE, BATCH)
-VERSION = 1
-"""Of the parameters of jobs: a worker leaves alone what a newer leap has submitted."""
+VERSION, SHARD_VERSION = 2, 2
+"""Of the parameters of jobs that this leap reads, and of the shards that it submits: a worker leaves alone what a newer
+leap has submitted. Jobs that are no shards have the parameters of version 1."""
+JOB_VERSION = 1
 
 
 class State(str, Enum):

@@ -7,6 +7,7 @@ statement is repeated: each says which state it starts from, so a second time do
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import re
 import threading
@@ -15,9 +16,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
+from leap_core.addresses import masked, without_secrets_of
 from leap_core.errors import LeapError, LeapUnavailableError
 
-from .contract import NO_VALUES, Changes, Row, Values
+from .contract import NO_VALUES, Changes, Conflict, Row, Values
 from .postgres_schema import MIGRATIONS, PREPARE
 
 T = TypeVar("T")
@@ -50,7 +52,7 @@ class PostgresDatabase:
     def __init__(self, url: str, *, durable: bool = True, patience: float = RETRY_SECONDS) -> None:
         psycopg, pools = _packages()
         self._psycopg, self._url, self._patience = psycopg, url, patience
-        self.address = without_password(url)
+        self.address = masked(url).partition("?")[0]
         self._lost = (psycopg.OperationalError, psycopg.InterfaceError, pools.PoolTimeout)
         self._local = threading.local()
         self._id: str | None = None
@@ -128,14 +130,16 @@ class PostgresDatabase:
     def change(self, sql: str, values: Values = NO_VALUES) -> int:
         return self._repeated(lambda: int(self._execute(sql, values).rowcount))
 
-    def change_many(self, sql: str, values: Iterable[Values]) -> None:
-        rows = list(values)
+    def insert_rows(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+        values = list(rows)
 
-        def change() -> None:
-            with self._connection() as connection, connection.cursor() as cursor:
-                cursor.executemany(_percent_style(sql), rows)
+        def copy() -> None:
+            statement = f"COPY leap.{table} ({', '.join(columns)}) FROM STDIN"
+            with self._connection() as connection, connection.cursor() as cursor, cursor.copy(statement) as target:
+                for row in values:
+                    target.write_row(row)
 
-        self._repeated(change)
+        self._repeated(copy)
 
     def transaction(self, action: Callable[[], T]) -> T:
         def run() -> T:
@@ -147,11 +151,17 @@ class PostgresDatabase:
     def announce(self, message: str, job: str = "") -> None:
         self._execute("SELECT pg_notify(:channel, :message)", {"channel": self._channel(job), "message": message})
 
-    def listen(self, job: str = "") -> Changes:
-        return Notifications(self._connect_alone, self._channel(job))
+    def listen(self, job: str = "", worker: str = "") -> Changes:
+        channels = [self._channel(job)]
+        if worker:
+            channels.append(f"leap_{self.id}_w{hashlib.md5(worker.encode(), usedforsecurity=False).hexdigest()[:16]}")
+        return Notifications(self._connect_alone, channels)
 
     def version(self) -> int | None:
         return None
+
+    def is_of_newer_leap(self) -> bool:
+        return self._version() > len(MIGRATIONS)
 
     def compact(self) -> None:
         """The server's autovacuum does it."""
@@ -209,6 +219,8 @@ class PostgresDatabase:
                 pause = min(LONGEST_PAUSE_SECONDS, pause * 2)
             except self._psycopg.errors.DeadlockDetected:
                 continue
+            except self._psycopg.errors.UniqueViolation as error:
+                raise Conflict(str(error)) from None
             except self._psycopg.Error as error:
                 if isinstance(error, (self._psycopg.errors.InsufficientPrivilege, self._psycopg.DataError)):
                     raise self._unusable(error) from None
@@ -227,14 +239,15 @@ class PostgresDatabase:
     def _unusable(self, error: Exception) -> LeapUnavailableError:
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         hint = "see jobs_url in config.toml, or LEAP_JOBS_URL; leap doctor looks at the server"
-        return LeapUnavailableError(f"the jobs at {self.address} cannot be reached: {redacted(reason)}", hint=hint)
+        reason = without_secrets_of(self._url, reason)
+        return LeapUnavailableError(f"the jobs at {self.address} cannot be reached: {reason}", hint=hint)
 
 
 class Notifications:
     """Changes as the server tells them over a connection of its own."""
 
-    def __init__(self, connect: Callable[[], Any], channel: str) -> None:
-        self._connect, self._channel = connect, channel
+    def __init__(self, connect: Callable[[], Any], channels: Sequence[str]) -> None:
+        self._connect, self._channels = connect, channels
         self._connection: Any = None
 
     def wait(self, seconds: float) -> Sequence[str]:
@@ -242,9 +255,12 @@ class Notifications:
         try:
             if self._connection is None:
                 self._connection = self._connect()
-                self._connection.execute(f'LISTEN "{self._channel}"')
-                return []  # what happened before is not told: look
-            return [notice.payload for notice in self._connection.notifies(timeout=seconds, stop_after=1)]
+                for channel in self._channels:
+                    self._connection.execute(f'LISTEN "{channel}"')
+                return []  # what happened before is not announced: look
+            first = [notice.payload for notice in self._connection.notifies(timeout=seconds, stop_after=1)]
+            more = self._connection.notifies(timeout=0) if first else ()
+            return list(dict.fromkeys([*first, *(notice.payload for notice in more)]))
         except Exception:  # whatever psycopg says about a server that went away
             self.close()
             time.sleep(min(seconds, 0.2))
@@ -257,22 +273,12 @@ class Notifications:
                 connection.close()
 
 
-def without_password(url: str) -> str:
-    """The URL, or libpq's ``name=value`` text, for messages: without password and parameters."""
-    return re.sub(r"(?<=//)([^/@:]*)(:[^@]*)?@", r"\1@", url.partition("?")[0])
-
-
 def without_secrets(url: str) -> str:
     """The URL with its parameters, and without passwords: what may be written down."""
     parameters = [each for each in url.partition("?")[2].split("&") if each]
-    kept = [each for each in parameters if each.partition("=")[0] not in ("password", "sslpassword")]
-    return without_password(url) + ("?" + "&".join(kept) if kept else "")
-
-
-def redacted(text: str) -> str:
-    """A message of libpq or of a driver without any password that a URL in it holds."""
-    text = re.sub(r"(\w+://[^\s:/@]*):[^\s@]*@", r"\1:***@", text)
-    return re.sub(r"(?i)(password\s*=\s*)('[^']*'|\S+)", r"\1***", text)
+    open_ones = [each for each in parameters if each.partition("=")[0] not in ("password", "sslpassword")]
+    address = masked(url.partition("?")[0]).replace(":***@", "@")
+    return address + ("?" + "&".join(open_ones) if open_ones else "")
 
 
 def _percent_style(sql: str) -> str:

@@ -98,4 +98,33 @@ MIGRATIONS = (
     ALTER TABLE workers ADD COLUMN fetches INTEGER NOT NULL DEFAULT 0;
     CREATE INDEX jobs_ended ON jobs (finished) WHERE finished IS NOT NULL;
     """,
+    """
+    ALTER TABLE jobs ADD COLUMN needs TEXT COLLATE "C" NOT NULL
+        GENERATED ALWAYS AS (COALESCE(model, '') || '@' || COALESCE(machine, '')) STORED;
+    ALTER TABLE jobs ADD COLUMN held INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE jobs ADD COLUMN open_shards INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE jobs ADD COLUMN done INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE jobs ADD COLUMN succeeded INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE jobs ADD COLUMN tokens BIGINT NOT NULL DEFAULT 0;
+    ALTER TABLE jobs ADD COLUMN forgotten INTEGER NOT NULL DEFAULT 0;
+    DROP INDEX jobs_to_claim, jobs_by_parent, jobs_ended;
+    CREATE INDEX jobs_to_claim ON jobs (kind, needs, priority DESC, created, sequence)
+        WHERE state = 'queued' AND held = 0;
+    CREATE INDEX jobs_due ON jobs (run_after) WHERE state = 'queued' AND run_after > 0;
+    CREATE INDEX jobs_of_batch ON jobs (parent, state) WHERE parent IS NOT NULL;
+    CREATE INDEX jobs_held ON jobs (parent, sequence) WHERE held = 1;
+    CREATE INDEX jobs_of_worker ON jobs (worker) WHERE state = 'running';
+    CREATE INDEX jobs_by_state ON jobs (state, kind) WHERE parent IS NULL;
+    CREATE INDEX jobs_ended ON jobs (finished) WHERE finished IS NOT NULL AND forgotten = 0;
+    CREATE INDEX jobs_repeated ON jobs (attempt) WHERE attempt > 1;
+    UPDATE jobs SET output = NULL WHERE state IN ('queued', 'running') AND EXISTS (SELECT 1 FROM jobs other
+        WHERE other.output = jobs.output AND other.state IN ('queued', 'running') AND other.sequence > jobs.sequence);
+    CREATE UNIQUE INDEX jobs_output_in_use ON jobs (output)
+        WHERE output IS NOT NULL AND state IN ('queued', 'running');
+    CREATE INDEX batch_results_by_key ON batch_results USING hash (key);
+    UPDATE jobs SET open_shards = (SELECT COUNT(*) FROM jobs s WHERE s.parent = jobs.id
+        AND s.state IN ('queued', 'running')) WHERE kind = 'batch' AND state IN ('queued', 'running');
+    UPDATE jobs SET done = r.done, succeeded = r.succeeded, tokens = r.tokens FROM (SELECT job, COUNT(*) AS done,
+        SUM(succeeded) AS succeeded, SUM(tokens) AS tokens FROM batch_results GROUP BY job) r WHERE r.job = jobs.id;
+    """,
 )

@@ -10,14 +10,21 @@ from leap_core.errors import LeapJobNotFoundError
 
 from .batch_rows import progress_of_batch
 from .contract import Database, Row
-from .job import BATCH, KINDS, VERSION, Claimant, Event, Job, JsonObject, State
+from .job import BATCH, KINDS, SHARD, VERSION, Claimant, Event, Job, JsonObject, State
+from .shared_claims import (
+    LONGEST_BACK_OFF_SECONDS,
+    SHARED_KINDS,
+    first_with_needs,
+    queued_needs,
+    seconds_to_the_next,
+    waiting_kinds,
+)
 
 ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 """Of ids: no letter that looks like a digit."""
 ID_CHARACTERS = 8
 DUE = "(run_after<=leap_now() OR (run_after>leap_now()+:patience AND failures+interruptions>0))"
 """A failed job that is to wait longer than the longest back-off waits because the clock was set back."""
-LONGEST_BACK_OFF_SECONDS = 60.0
 WITH_MODEL = "(model IS NULL OR :any_model=1 OR :models LIKE '%' || model || '%')"
 CLAIMABLE_BUT_MODEL = (
     f"state='queued' AND cancel_requested=0 AND version<=:version AND {DUE} AND (machine IS NULL OR machine=:machine) "
@@ -35,7 +42,13 @@ class TableReader:
     def get(self, id: str) -> Job | None:
         """The job with exactly this id."""
         rows = self.database.rows("SELECT * FROM jobs WHERE id=:id", {"id": id})
-        return Job.of_row(rows[0]) if rows else None
+        if not rows:
+            return None
+        job = Job.of_row(rows[0])
+        if job.kind == SHARD:  # what its shards have in common stands with the batch
+            batch = self.database.rows("SELECT parameters FROM jobs WHERE id=:id", {"id": job.parent})
+            job = replace(job, parameters={**json.loads(batch[0]["parameters"]), **job.parameters})
+        return job
 
     def find(self, prefix: str) -> Job:
         """The job whose id begins so. Raises LeapJobError when there is none, or more than one."""
@@ -101,6 +114,8 @@ class TableReader:
 
     def waiting(self, worker: Claimant) -> tuple[frozenset[str], float | None]:
         """The kinds of which this worker could begin a job now, and in how many seconds the next one is due."""
+        if self.database.is_shared:
+            return waiting_kinds(self.database, worker), seconds_to_the_next(self.database)
         rows = self.database.rows(
             f"SELECT DISTINCT kind, CAST(NULL AS DOUBLE PRECISION) AS due FROM jobs WHERE {CLAIMABLE} UNION ALL "
             "SELECT NULL, MIN(run_after)-leap_now() FROM jobs WHERE state='queued' AND run_after>leap_now()",
@@ -111,6 +126,13 @@ class TableReader:
 
     def lacking(self, worker: Claimant) -> Sequence[tuple[str, str]]:
         """The models that this worker would need for jobs that wait: SHA-256, and where it may fetch it."""
+        if self.database.is_shared:
+            firsts = self._first_of_each_need()
+            places, models = (None, worker.machine), worker.models
+            lacking = [row for row in firsts if row["origin"] and row["machine"] in places and row["model"]]
+            lacking = [row for row in lacking if models is not None and row["model"] not in models]
+            origins = {row["model"]: row["origin"] for row in sorted(lacking, key=lambda row: -row["created"])}
+            return list(reversed(origins.items()))
         rows = self.database.rows(
             f"SELECT model, MIN(origin) AS origin FROM jobs WHERE {CLAIMABLE_BUT_MODEL} AND NOT {WITH_MODEL} "
             "AND origin IS NOT NULL AND kind<>'batch' GROUP BY model ORDER BY MIN(created)",
@@ -120,10 +142,21 @@ class TableReader:
 
     def models_waited_for(self) -> Sequence[Job]:
         """One queued job for each model that queued jobs need."""
+        if self.database.is_shared:
+            ids = [row["id"] for row in self._first_of_each_need() if row["model"]]
+            return [job for id in ids if (job := self.get(id)) is not None]
         rows = self.database.rows(
             "SELECT MIN(id) AS id FROM jobs WHERE state='queued' AND model IS NOT NULL GROUP BY model, machine"
         )
         return [job for row in rows if (job := self.get(row["id"])) is not None]
+
+    def _first_of_each_need(self) -> list[Row]:
+        return [
+            row
+            for kind in SHARED_KINDS
+            for needs in queued_needs(self.database, kind)
+            if (row := first_with_needs(self.database, kind, needs)) is not None
+        ]
 
     def wanted_to_stop(self, owner: str) -> set[tuple[str, int]]:
         """(id, attempt) of this owner's running jobs that are to be cancelled."""

@@ -8,28 +8,31 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from leap_core.errors import LeapJobError
+from leap_core.errors import LeapJobError, LeapUnavailableError
 from leap_core.storage.atomic_files import text_of
 
-from .batch_rows import ending_of_batch
-from .contract import Values
+from .batch_parents import change_own, reopen, settle_all, take_counts
+from .contract import Conflict, Values
 from .database import open_database
-from .job import FINAL, VERSION, Claim, Claimant, Ending, Fenced, Job, NewJob, State
-from .reading import ALPHABET, CLAIMABLE, ID_CHARACTERS, TableReader, among
+from .forgetting import Forgetting
+from .job import BATCH, JOB_VERSION, SHARD, Claim, Claimant, Ending, Fenced, Job, NewJob, State
+from .reading import ALPHABET, CLAIMABLE, ID_CHARACTERS
+from .shared_claims import NOW, claimable, wake
+from .worker_rows import ALIVE_SECONDS
 
 __all__ = ["Claim", "Claimant", "Ending", "Fenced", "NewJob", "Table"]
 
 OWN = "id=:id AND state='running' AND owner=:owner AND attempt=:attempt"
-KEPT_ATTEMPTS = 5
-"""Attempts of a job whose output is kept."""
 FREED = "owner=NULL, heartbeat=NULL, lease_until=NULL"
 
 
-class Table(TableReader):
+class Table(Forgetting):
     """The table at ``place``: the path of a SQLite file, or the URL of a PostgreSQL server. Safe to use from several
     threads and processes."""
 
@@ -49,22 +52,16 @@ class Table(TableReader):
         """Queue jobs, all or none; their ids."""
         rows = [(new_id(), job) for job in jobs]
 
+        work = Counter((job.kind, job.model, job.machine) for _, job in rows if job.run_after <= time.time())
+
         def add() -> list[str]:
             ids = [self.insert(id, job) for id, job in rows]
-            self.database.announce("queued")
+            self._wake(work)
             return ids
 
         return self.database.transaction(add)
 
-    def insert(
-        self,
-        id: str,
-        job: NewJob,
-        *,
-        parent: str | None = None,
-        max_workers: int | None = None,
-        output: str | None = None,
-    ) -> str:
+    def insert(self, id: str, job: NewJob, *, output: str | None = None) -> str:
         """Queue a job under this id, or another where it is taken, within a transaction that announces it; the id."""
         values = {
             "kind": job.kind,
@@ -75,15 +72,13 @@ class Table(TableReader):
             "model": job.model,
             "machine": job.machine,
             "origin": job.origin,
-            "version": VERSION,
-            "parent": parent,
-            "max_workers": max_workers,
+            "version": JOB_VERSION,
             "output": output,
         }
         while not self.database.change(
             "INSERT INTO jobs (id, kind, state, parameters, priority, retries, run_after, model, machine, origin, "
-            "version, parent, max_workers, output, created) VALUES (:id, :kind, 'queued', :parameters, :priority, "
-            ":retries, :run_after, :model, :machine, :origin, :version, :parent, :max_workers, :output, leap_now()) "
+            "version, output, created) VALUES (:id, :kind, 'queued', :parameters, :priority, "
+            ":retries, :run_after, :model, :machine, :origin, :version, :output, leap_now()) "
             "ON CONFLICT (id) DO NOTHING",
             {**values, "id": id},
         ):
@@ -115,30 +110,24 @@ class Table(TableReader):
         return self.database.transaction(lambda: self._claim_next(kind, worker))
 
     def _claim_next(self, kind: str, worker: Claimant) -> Job | None:
-        rows = self.database.rows(
-            f"SELECT id, attempt, parent, max_workers FROM jobs j WHERE kind=:kind AND {CLAIMABLE} AND "
-            "(max_workers IS NULL OR max_workers>(SELECT COUNT(*) FROM jobs s WHERE s.parent=j.parent "
-            f"AND s.state='running')) ORDER BY priority DESC, created, {self.database.sequence} LIMIT 1 "
-            f"{self.database.skip_locked}",
-            {**self._claim_values(worker), "kind": kind},
-        )
-        if not rows or (rows[0]["parent"] and not self._enter_batch(rows[0]["parent"], rows[0]["max_workers"])):
+        if self.database.is_shared:
+            row = claimable(self.database, kind, worker)
+        else:
+            rows = self.database.rows(
+                f"SELECT id, attempt, parent FROM jobs WHERE kind=:kind AND {CLAIMABLE} "
+                f"ORDER BY priority DESC, created, {self.database.sequence} LIMIT 1",
+                {**self._claim_values(worker), "kind": kind},
+            )
+            row = rows[0] if rows else None
+        if row is None:
             return None
-        return self.claim(rows[0]["id"], rows[0]["attempt"], worker)
-
-    def _enter_batch(self, parent: str, most: int | None) -> bool:
-        """Note that the batch runs. False when as many of its shards run as may."""
-        self.database.change(
-            "UPDATE jobs SET state='running', started=COALESCE(started, leap_now()) WHERE id=:id AND "
-            "state IN ('queued', 'running') AND (state='queued' OR :most>0)",
-            {"id": parent, "most": most or 0},  # with a limit the row is written, and so locked, by each who enters
-        )
-        if most is None:
-            return True
-        rows = self.database.rows(
-            "SELECT COUNT(*) AS count FROM jobs WHERE parent=:id AND state='running'", {"id": parent}
-        )
-        return int(rows[0]["count"]) < most
+        if row["parent"]:
+            self.database.change(
+                "UPDATE jobs SET state='running', started=COALESCE(started, leap_now()) WHERE id=:id AND "
+                "state='queued'",
+                {"id": row["parent"]},
+            )
+        return self.claim(row["id"], row["attempt"], worker)
 
     def write(
         self,
@@ -154,7 +143,7 @@ class Table(TableReader):
         values = {**claim.values, "progress": None if progress is None else dumps(progress), "lease": lease_seconds}
 
         def write() -> bool:
-            self._own(
+            self._keep(
                 "heartbeat=leap_now(), lease_until=leap_now()+:lease, progress=COALESCE(:progress, progress)", values
             )
             if events:
@@ -181,7 +170,6 @@ class Table(TableReader):
         def finish() -> None:
             self._own(f"state=:state, finished=leap_now(), {FREED}, result=:result, error=:error", values)
             self.database.announce("changed", claim.id)
-            self._settle_parent_of(claim.id)
 
         self.database.transaction(finish)
 
@@ -223,13 +211,22 @@ class Table(TableReader):
                 "deaths=CASE WHEN :died=1 THEN deaths+1 WHEN :wait=1 THEN deaths ELSE 0 END",
                 values,
             )
-            self.database.announce("queued")
+            self._wake_for([claim.id])
             self.database.announce("changed", claim.id)
-            self._settle_parent_of(claim.id)
 
         self.database.transaction(requeue)
 
     def _own(self, assignments: str, values: Values) -> None:
+        """Change the row of a claim, which gives the job up; its batch hears of it. Raises Fenced."""
+        if not self.database.is_shared:
+            self._keep(assignments, values)
+            return
+        row = change_own(self.database, OWN, assignments, values)
+        if row is None:
+            raise Fenced
+        take_counts(self.database, row)
+
+    def _keep(self, assignments: str, values: Values) -> None:
         """Change the row of a claim. Raises Fenced."""
         if not self.database.change(f"UPDATE jobs SET {assignments} WHERE {OWN}", values):
             raise Fenced
@@ -238,7 +235,7 @@ class Table(TableReader):
         """Queue again what runs and is given up: all that ``worker``, an earlier run of the caller's, has begun (in a
         store of one machine every row that runs, with None), and everywhere what outlived its lease. Their ids."""
         given_up = dumps({"type": "LeapJobError", "message": "the worker that ran this was killed too often"})
-        lost = "lease_until<leap_now()" if self.database.is_shared else "1=1"
+        lost = f"lease_until<{NOW}" if self.database.is_shared else "1=1"
         if worker is not None:
             lost = f"(worker=:worker OR {lost})" if self.database.is_shared else "1=1"
         values = {"worker": worker or "", "error": given_up, "most": most_interruptions}
@@ -251,21 +248,29 @@ class Table(TableReader):
             rows = self.database.rows(f"{running} {self.database.skip_locked}", values)
             ids = [str(row["id"]) for row in rows]
             for id in ids:
-                self.database.change(
-                    "UPDATE jobs SET "
-                    "state=CASE WHEN cancel_requested=1 THEN 'cancelled' WHEN interruptions>=:most THEN 'failed' "
-                    "ELSE 'queued' END, "
-                    "finished=CASE WHEN cancel_requested=1 OR interruptions>=:most THEN leap_now() END, "
-                    "error=CASE WHEN cancel_requested=0 AND interruptions>=:most THEN :error ELSE error END, "
-                    "attempt=CASE WHEN cancel_requested=1 OR interruptions>=:most THEN attempt ELSE attempt+1 END, "
-                    f"interruptions=interruptions+1, {FREED} WHERE id=:id AND state='running'",
-                    {**values, "id": id},
-                )
-                self.database.announce("queued")
-                self._settle_parent_of(id)
+                self._give_up(id, values)
+            self._wake_for(ids)
             return ids
 
         return self.database.transaction(recover)
+
+    def _give_up(self, id: str, values: Values) -> None:
+        """Queue a job again whose worker is gone, or end it where that came too often."""
+        assignments = (
+            "state=CASE WHEN cancel_requested=1 THEN 'cancelled' WHEN interruptions>=:most THEN 'failed' "
+            "ELSE 'queued' END, "
+            "finished=CASE WHEN cancel_requested=1 OR interruptions>=:most THEN leap_now() END, "
+            "error=CASE WHEN cancel_requested=0 AND interruptions>=:most THEN :error ELSE error END, "
+            "attempt=CASE WHEN cancel_requested=1 OR interruptions>=:most THEN attempt ELSE attempt+1 END, "
+            f"interruptions=interruptions+1, {FREED}"
+        )
+        running = "id=:id AND state='running'"
+        if not self.database.is_shared:
+            self.database.change(f"UPDATE jobs SET {assignments} WHERE {running}", {**values, "id": id})
+            return
+        row = change_own(self.database, running, assignments, {**values, "id": id})
+        if row is not None:
+            take_counts(self.database, row)
 
     def request_cancel(self, id: str) -> State:
         """Cancel a queued job, or ask its worker to stop; the state it then has."""
@@ -275,22 +280,33 @@ class Table(TableReader):
     def cancel_all(self, id: str | None = None) -> int:
         """Cancel all jobs that are queued, and ask the workers of running ones to stop; how many. With ``id`` only that
         job and its shards."""
-        among = "1=1" if id is None else "(id=:id OR parent=:id)"
+        among = "1=1" if id is None else "id=:id"
+        groups = (
+            [among]
+            if not self.database.is_shared
+            else [
+                "parent IS NOT NULL" if id is None else "parent=:id",  # shards before their batches: see batch_parents
+                f"{among} AND parent IS NULL",
+            ]
+        )
 
         def cancel() -> int:
-            count = self.database.change(
-                "UPDATE jobs SET cancel_requested=1, "
-                "finished=CASE WHEN state='queued' THEN leap_now() ELSE finished END, "
-                "state=CASE WHEN state='queued' THEN 'cancelled' ELSE state END "
-                f"WHERE {among} AND state IN ('queued', 'running')",
-                {"id": id},
-            )
+            counts = [
+                self.database.change(
+                    "UPDATE jobs SET cancel_requested=1, "
+                    "finished=CASE WHEN state='queued' THEN leap_now() ELSE finished END, "
+                    "state=CASE WHEN state='queued' THEN 'cancelled' ELSE state END "
+                    f"WHERE {group} AND state IN ('queued', 'running')",
+                    {"id": id},
+                )
+                for group in groups
+            ]
             self.database.announce("cancel")
             if id is not None:
                 self.database.announce("changed", id)
             if self.database.is_shared:
-                self._settle_all()
-            return count
+                settle_all(self.database)
+            return sum(counts)
 
         return self.database.transaction(cancel)
 
@@ -304,87 +320,48 @@ class Table(TableReader):
                 "WHERE id=:id AND state IN ('failed', 'cancelled')",
                 {"id": id},
             )
+            job = self._existing(id)
+            shards = 0
             if count and self.database.is_shared:
-                self.database.change("DELETE FROM batch_results WHERE job=:id AND succeeded=0", {"id": id})
-                self.database.change(
-                    "UPDATE jobs SET state='queued', attempt=attempt+1, failures=0, interruptions=0, deaths=0, "
-                    "run_after=0, cancel_requested=0, error=NULL, finished=NULL WHERE parent=:id",
-                    {"id": id},
-                )
-            self.database.announce("queued")
-            return count, self._existing(id)
+                self.database.change("UPDATE jobs SET forgotten=0 WHERE id=:id", {"id": id})
+                shards = reopen(self.database, id) if job.kind == BATCH else 0
+            self._wake({(SHARD if shards else job.kind, job.model, job.machine): shards or 1})
+            return count, job
 
-        count, job = self.database.transaction(retry)
+        try:
+            count, job = self.database.transaction(retry)
+        except Conflict:
+            raise LeapUnavailableError(
+                f"another batch writes to the output of the job {id}", hint="wait for it, then try again"
+            ) from None
         if not count:
             raise LeapJobError(f"the job {id} is {job.state.value}, and only failed and cancelled jobs are retried")
         return job
 
-    def _settle_all(self) -> None:
+    def in_use(self, output: str) -> str | None:
+        """The batch that is queued or runs and has this output."""
         rows = self.database.rows(
-            "SELECT id FROM jobs p WHERE kind='batch' AND state='running' AND owner IS NULL AND NOT EXISTS "
-            "(SELECT 1 FROM jobs s WHERE s.parent=p.id AND s.state IN ('queued', 'running'))"
+            "SELECT id FROM jobs WHERE output=:output AND state IN ('queued', 'running')", {"output": output}
         )
-        for row in rows:
-            self._settle(str(row["id"]))
+        return str(rows[0]["id"]) if rows else None
 
-    def _settle_parent_of(self, id: str) -> None:
-        """End the batch of which this is a shard, if it was the last one."""
+    def settle(self) -> None:
+        """End batches whose last shard was ended by an older leap, which does not count them."""
         if self.database.is_shared:
-            rows = self.database.rows("SELECT parent FROM jobs WHERE id=:id", {"id": id})
-            if rows and rows[0]["parent"]:
-                self._settle(str(rows[0]["parent"]))
+            self.database.transaction(lambda: settle_all(self.database))
 
-    def _settle(self, parent: str) -> None:
-        # This change locks the row: of two last shards the second one sees that the first has ended.
-        if not self.database.change("UPDATE jobs SET heartbeat=NULL WHERE id=:id AND state='running'", {"id": parent}):
-            return
-        ending = ending_of_batch(self.database, parent)
-        if ending is None:
-            return
-        self.database.change(
-            "UPDATE jobs SET state=:state, finished=leap_now(), result=:result, error=:error, progress=:progress "
-            "WHERE id=:id AND state='running'",
-            {
-                "id": parent,
-                "state": ending.state.value,
-                "result": dumps(ending.result),
-                "progress": dumps(ending.result),
-                "error": None if ending.error is None else dumps(ending.error),
-            },
-        )
-        self.database.announce("changed", parent)
+    def _wake(self, work: Mapping[tuple[str, str | None, str | None], int]) -> None:
+        if self.database.is_shared:
+            wake(self.database, work, ALIVE_SECONDS)
 
-    def remove(self, id: str) -> None:
-        """Forget a job that has ended. Raises LeapJobError when it has not."""
-        if not self.database.change(
-            "DELETE FROM jobs WHERE id=:id AND state IN ('succeeded', 'failed', 'cancelled')", {"id": id}
-        ):
-            state = self._existing(id).state.value
-            raise LeapJobError(f"the job {id} is {state}", hint=f"leap jobs cancel {id} ends it")
-
-    def prune(self, before: float, states: Collection[State] = FINAL) -> Sequence[str]:
-        """Forget the jobs that ended before this time, in one of these final states; their ids."""
-        condition, values = among("state", [state.value for state in states if state.is_final])
-        where = f"{condition} AND finished<:before AND parent IS NULL"
-        values["before"] = before
-
-        def prune() -> list[str]:
-            ids = [str(row["id"]) for row in self.database.rows(f"SELECT id FROM jobs WHERE {where}", values)]
-            self.database.change(f"DELETE FROM jobs WHERE {where}", values)
-            return ids
-
-        ids = self.database.transaction(prune)
-        self.database.compact()
-        return ids
-
-    def forget_output(self, seconds: float, attempts: int = KEPT_ATTEMPTS) -> int:
-        """Forget the output of jobs that ended so long ago, and of attempts before the last so many; the number of
-        rows. Jobs and their results stay."""
-        return self.database.change(
-            "DELETE FROM events WHERE job IN (SELECT id FROM jobs WHERE finished<leap_now()-:seconds) OR "
-            "attempt<=(SELECT attempt FROM jobs WHERE id=events.job)-:attempts",
-            {"seconds": seconds, "attempts": attempts},
-        )
+    def _wake_for(self, ids: Sequence[str]) -> None:
+        """Wake workers for those of these jobs that are queued and due."""
+        if self.database.is_shared:
+            rows = self.database.rows(
+                f"SELECT kind, model, machine FROM jobs WHERE id=ANY(:ids) AND state='queued' AND run_after<={NOW}",
+                {"ids": list(ids)},
+            )
+            self._wake(Counter((row["kind"], row["model"], row["machine"]) for row in rows))
 
 
 def new_id() -> str:

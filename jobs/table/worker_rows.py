@@ -117,9 +117,9 @@ class WorkerRows:
     def all(self) -> list[WorkerRow]:
         """Every worker, by machine and name."""
         rows = self._database.rows(
-            "SELECT w.*, leap_now()-w.seen AS idle_seconds, "
-            "(SELECT COUNT(*) FROM jobs j WHERE j.state='running' AND j.worker=w.id) AS running "
-            "FROM workers w ORDER BY machine, name"
+            "SELECT w.*, leap_now()-w.seen AS idle_seconds, COALESCE(r.count, 0) AS running FROM workers w LEFT JOIN "
+            "(SELECT worker, COUNT(*) AS count FROM jobs WHERE state='running' GROUP BY worker) r ON r.worker=w.id "
+            "ORDER BY machine, name"
         )
         return [
             WorkerRow(

@@ -32,12 +32,12 @@ def log(message: str) -> None:
         if now - written < REPEATED_SECONDS:
             _counts[message] = (written, left_out + 1)
             return
-        _counts[message] = (now, 0)
+        again = f" (and {left_out} times since the last report of it)" if left_out else ""
+        with suppress(OSError, ValueError):
+            print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {message}{again}", file=sys.stderr, flush=True)
+            _counts[message] = (now, 0)  # one that could not be written is written the next time
         while len(_counts) > MOST_COUNTED:
             _counts.pop(next(iter(_counts)))
-    again = f" (and {left_out} times since the last report of it)" if left_out else ""
-    with suppress(OSError, ValueError):
-        print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {message}{again}", file=sys.stderr, flush=True)
 
 
 def log_traceback() -> None:

@@ -7,16 +7,16 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from leap_core.addresses import without_secrets_of
 from leap_core.errors import LeapError, LeapModelDownloadError
-from leap_core.models.download.download import Download
+from leap_core.models.download.downloading import Download
 from leap_core.models.download.plan import DownloadPlan
 from leap_core.models.hub.retries import DownloadStopped
-from leap_core.models.references.digests import ModelDigests
+from leap_core.models.installed.model_store import Store
+from leap_core.models.references.digest_names import ModelDigests
 from leap_core.models.references.origins import read_origin
-from leap_core.models.store import Store
 
 from ..configuration import JobsConfiguration
-from ..table.postgres import redacted
 from .log import log, log_traceback
 
 AGAIN_SECONDS = 600.0
@@ -56,7 +56,8 @@ class ModelFetching:
         except DownloadStopped:
             return
         except (LeapError, ValueError, OSError) as error:
-            log(f"the model {digest[:12]}, which jobs wait for, is not fetched: {redacted(str(error))}")
+            reason = without_secrets_of(origin, str(error))
+            log(f"the model {digest[:12]}, which jobs wait for, is not fetched: {reason}")
         except Exception:
             log_traceback()
         self._fetched()

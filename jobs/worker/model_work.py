@@ -16,11 +16,12 @@ from leap_core.prompt_log.setting import logged
 from leap_core.runner.contract import ModelRunner
 
 from ..configuration import JobsConfiguration
+from ..submission.shared_rows import confined
 from ..submission.variables import variables_of
 from ..table.batch_rows import BatchRows
 from ..table.job import BATCH, SHARD, Ending, Job
 from ..table.table import Table
-from .attempt import Attempts
+from .attempt import Attempt, Attempts
 from .log import log
 from .outcomes import run_attempt
 from .tasks import OpenModel, batch, generate
@@ -48,7 +49,7 @@ class ModelWork:
     be opened."""
 
     def __init__(self, owner: str) -> None:
-        configuration = JobsConfiguration.from_environment()
+        self._configuration = configuration = JobsConfiguration.from_environment()
         self._table = Table(configuration.table_place)
         self._output = Table(configuration.table_place, durable=False)
         self._attempts = Attempts(self._output, owner, configuration.lease_seconds)
@@ -63,9 +64,13 @@ class ModelWork:
             job = replace(job, parameters={**job.parameters, "model": model})
         attempt = self._attempts.begin(job)
         try:
-            run_attempt(attempt, self._table, self._task(job))
+            run_attempt(attempt, self._table, self._confined_task)
         finally:
             self._attempts.over(attempt)
+
+    def _confined_task(self, attempt: Attempt) -> Ending:
+        attempt.job = confined(attempt.job, self._configuration)
+        return self._task(attempt.job)(attempt)
 
     def _task(self, job: Job) -> partial[Ending]:
         host = HostUse.USE if job.parameters.get("host", True) else HostUse.NEVER

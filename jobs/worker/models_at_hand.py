@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leap_core.models.references.digests import ModelDigests
+from leap_core.models.references.digest_names import ModelDigests
 
 from ..configuration import JobsConfiguration
 

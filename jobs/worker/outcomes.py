@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 
 from leap_core import errors
 
 from ..table.job import Claim, Ending, Fenced, Job, JsonObject, State
-from ..table.reading import LONGEST_BACK_OFF_SECONDS
+from ..table.shared_claims import LONGEST_BACK_OFF_SECONDS
 from ..table.table import Table
 from .attempt import Attempt
 from .log import log_traceback
@@ -29,7 +30,9 @@ NEVER_BETTER = (
     errors.LeapGenerationPromptExceedContextLengthError,
     errors.LeapUnsupportedMediaError,
 )
-FROM_OUTSIDE = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP} if hasattr(signal, "SIGKILL") else set()
+FROM_OUTSIDE: set[int] = set()
+if sys.platform != "win32":
+    FROM_OUTSIDE = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 
 
 def run_attempt(attempt: Attempt, table: Table, task: Callable[[Attempt], Ending]) -> None:

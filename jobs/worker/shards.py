@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 from leap_core.batch.answering import answering
-from leap_core.batch.line_index import LineIndex
-from leap_core.batch.results import Result
-from leap_core.batch.run import result_of
-from leap_core.batch.settings import BatchSettings
+from leap_core.batch.batch_run import result_of
+from leap_core.batch.batch_settings import BatchSettings
+from leap_core.batch.input.line_index import LineIndex
+from leap_core.batch.journal.line_result import Result
 
 from ..table.batch_rows import BatchLine, BatchRows, StoredResult
 from ..table.job import Ending, Fenced, State

@@ -8,6 +8,7 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from leap_core import __version__
 
@@ -49,7 +50,7 @@ class Shift:
     """One stretch of work of the worker ``owner``. Raises LeapError where table or queue cannot be opened."""
 
     def __init__(self, configuration: JobsConfiguration, owner: str) -> None:
-        self._configuration, self._owner = configuration, owner
+        self._configuration, self._owner, self._id = configuration, owner, configuration.worker_id
         self._table = Table(configuration.table_place)
         self._output = Table(configuration.table_place, durable=False)
         self._workers = WorkerRows(self._output.database)
@@ -81,7 +82,7 @@ class Shift:
     def _claimant(self) -> Claimant:
         models = self._at_hand.digests if self._at_hand else None
         return Claimant(
-            id=self._configuration.worker_id,
+            id=self._id,
             owner=self._owner,
             machine=self._configuration.machine,
             models=models,
@@ -90,7 +91,7 @@ class Shift:
 
     def begin(self) -> None:
         """Recover what a dead worker left, and listen."""
-        lost = self._table.recover(MOST_INTERRUPTIONS, self._configuration.worker_id)
+        lost = self._table.recover(MOST_INTERRUPTIONS, self._id)
         if lost:
             log(f"queued again after the end of a worker: {', '.join(lost)}")
         if self._at_hand is not None:
@@ -118,7 +119,7 @@ class Shift:
         for thread in self._listeners if not self._shared else ():
             thread.join(max(0.0, deadline - time.monotonic()))
         with suppress(Exception):
-            self._workers.leave(self._configuration.worker_id)
+            self._workers.leave(self._id)
         self._queues.close()
         self._table.close()
         self._output.close()
@@ -133,7 +134,10 @@ class Shift:
         rarely = self._sweeps % RARELY == 1
         self._forget_output()
         bound_log(self._configuration.worker_log)
-        if (self._shared or self._sweeps % BEAT_SWEEPS == 1) and self._workers.beat(self._configuration.worker_id):
+        if (self._shared or self._sweeps % BEAT_SWEEPS == 1) and self._workers.beat(self._id):
+            self._drain()
+        if rarely and self._table.database.is_of_newer_leap():
+            log("a newer leap has changed the table of jobs")
             self._drain()
         if self.draining:
             return not self._slots.is_idle
@@ -141,6 +145,7 @@ class Shift:
             self._table.recover(MOST_INTERRUPTIONS)
             if rarely:
                 self._workers.forget_dead(FORGET_SECONDS)
+                self._table.settle()
                 self._see_models()
             if self._fetching is not None:
                 self._fetching.begin(self._table.lacking(self._claimant))
@@ -175,7 +180,7 @@ class Shift:
         """Look again which models are here, and report them."""
         assert self._at_hand is not None
         if self._at_hand.look():
-            self._workers.set_models(self._configuration.worker_id, self._at_hand.names, self._at_hand.origins)
+            self._workers.set_models(self._id, self._at_hand.names, self._at_hand.origins)
             self._wake(self._table.waiting(self._claimant)[0])
 
     def _forget_output(self) -> None:
@@ -194,7 +199,7 @@ class Shift:
 
     def _enter(self) -> None:
         self._workers.enter(
-            self._configuration.worker_id,
+            self._id,
             machine=self._configuration.machine,
             name=self._configuration.name,
             pid=os.getpid(),
@@ -207,7 +212,7 @@ class Shift:
 
     def _hear(self) -> None:
         """Look for work when the server tells of some: the queue's message may have gone to another worker."""
-        changes = self._table.database.listen()
+        changes = self._table.database.listen(worker=self._id)
         while not self._ending.is_set():
             for message in changes.wait(HEAR_SECONDS):
                 if self._ending.is_set():
@@ -215,7 +220,7 @@ class Shift:
                 try:
                     if message == "queued":
                         self._look_for_work()
-                    elif message == "drain" and self._workers.beat(self._configuration.worker_id):
+                    elif message == "drain" and self._workers.beat(self._id):
                         self._drain()
                 except Exception as error:  # a server that went away: the sweep looks again
                     log(f"looking for work: {type(error).__name__}: {error}")
@@ -246,7 +251,7 @@ class Shift:
     def _run_here(self, job: Job) -> None:
         attempt = self._attempts.begin(job)
         try:
-            run_attempt(attempt, self._table, download)
+            run_attempt(attempt, self._table, partial(download, configuration=self._configuration))
         finally:
             self._attempts.over(attempt)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from leap_core.errors import LeapGenerationError
+from leap_core.errors import LeapUnsupportedMediaError
 from leap_core.messages import Speech
 from leap_core.responses import AudioSample, Complete, GenerationFinishReason
 from leap_core.runner.contract import ModelRunner
+from leap_core.runner.generator import require_voice
 from leap_core.speech.spoken_file import SpokenFile
 
 from ..table.job import JsonObject
@@ -17,14 +18,12 @@ UNHEARD = "the model spoke, and no file was asked for what it says"
 
 
 class JobSpeech:
-    """The speech of one generation, into ``path`` if there is one. Raises LeapGenerationError when the model of a job
-    that wants speech has no voice."""
+    """The speech of one generation, into ``path`` if there is one. Raises LeapUnsupportedMediaError when the model of
+    a job that wants speech has no voice."""
 
     def __init__(self, path: str | None, runner: ModelRunner) -> None:
-        if path is not None and not runner.speaks:
-            raise LeapGenerationError(
-                f"the model {runner.model_id} does not speak", hint="use a model that speaks, such as LFM2.5-Audio-1.5B"
-            )
+        if path is not None:
+            require_voice(runner)
         self._file = SpokenFile(Path(path)) if path is not None else None
         self._heard = False
         self.result: JsonObject = {}
@@ -46,7 +45,7 @@ class JobSpeech:
         """Put the file in its place; the answer without the sound, which is there."""
         if self._file is not None and complete.finish_reason is not GenerationFinishReason.INTERRUPTED:
             if not self._file.finish():
-                raise LeapGenerationError(
+                raise LeapUnsupportedMediaError(
                     f"the model did not speak, so {self._file.path} is not written",
                     hint="its system prompt makes it speak",
                 )

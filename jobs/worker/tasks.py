@@ -21,6 +21,8 @@ from leap_core.responses import AudioSample, Complete, GenerationFinishReason, r
 from leap_core.runner.contract import ModelRunner
 from leap_core.transcription.recognition import Transcribed
 
+from ..configuration import JobsConfiguration
+from ..submission.shared_rows import confined
 from ..submission.variables import variables_of
 from ..table.job import JsonObject, State
 from ..table.table import Ending
@@ -29,8 +31,8 @@ from .speech import JobSpeech
 
 if TYPE_CHECKING:
     from leap_core.batch.answering import Runner
+    from leap_core.batch.batch_settings import BatchSettings
     from leap_core.batch.checking import CheckedBatch
-    from leap_core.batch.settings import BatchSettings
 
 PROGRESS_SECONDS = 0.1
 
@@ -40,15 +42,15 @@ OpenModel = Callable[[str, ModelLoadingOptions], "Runner"]
 """Gives a runner that its receiver unloads, of the kind that the job needs."""
 
 
-def download(attempt: Attempt) -> Ending:
+def download(attempt: Attempt, configuration: JobsConfiguration) -> Ending:
     """Fetch a model. What has arrived stays, and the next attempt goes on from there."""
-    from leap_core.models.download.download import Download, DownloadOptions
+    from leap_core.models.download.downloading import Download, DownloadOptions
     from leap_core.models.download.events import Event, FileFinished, Notice, Planned, Progress
 
-    parameters = attempt.job.parameters
+    parameters = confined(attempt.job, configuration).parameters
     variables = variables_of(parameters)
 
-    def told(event: Event) -> None:
+    def take(event: Event) -> None:
         if isinstance(event, Progress):
             attempt.progress({"done": event.bytes, "total": event.total, "unit": "bytes", "speed": event.speed})
         elif isinstance(event, Planned):
@@ -59,7 +61,7 @@ def download(attempt: Attempt) -> Ending:
             attempt.emit(event.to_json())
 
     options = DownloadOptions(**parameters.get("options", {}))
-    fetch = Download(options, on_event=told, stop=attempt.stop, variables=variables, cwd=Path(parameters["cwd"]))
+    fetch = Download(options, on_event=take, stop=attempt.stop, variables=variables, cwd=Path(parameters["cwd"]))
     try:
         local = fetch.run(parameters["model"], parameters.get("quantization"), parameters.get("revision"))
     except DownloadStopped:
@@ -109,12 +111,13 @@ def generate(attempt: Attempt, load: Load) -> Ending:
 def _transcribe(attempt: Attempt, load: Load) -> Ending:
     """Write down what is said in the sound that is kept with the job."""
     from leap_core.storage.atomic_files import replace_text
-    from leap_core.transcription.formats import as_json, write
+    from leap_core.transcription.formats import TIMED, as_json, write
     from leap_core.transcription.recognition import read_recording, transcribe
 
     parameters = attempt.job.parameters
     request = parameters["transcription"]
-    recording = read_recording(Path(parameters["kept"]).read_bytes(), longest=request["longest"])
+    sound = Path(parameters["kept"]).read_bytes()
+    recording = read_recording(sound, longest=request["longest"], phrases=request["format"] in TIMED)
     options = GenerationOptions(max_tokens=request["max_tokens"])
     total = len(recording.pieces)
     done: list[Transcribed] = []
@@ -144,8 +147,8 @@ def _of_pieces(done: int, total: int) -> JsonObject:
 
 def batch(attempt: Attempt, open_model: OpenModel) -> Ending:
     """Answer the lines of a file; those that an earlier attempt answered are not asked again."""
+    from leap_core.batch.batch_settings import BatchSettings
     from leap_core.batch.checking import check_batch
-    from leap_core.batch.settings import BatchSettings
 
     parameters = attempt.job.parameters
     settings = BatchSettings.from_json(parameters["batch"])
@@ -180,7 +183,7 @@ def _run_batch(attempt: Attempt, settings: BatchSettings, checked: CheckedBatch,
         if attempt.stop.is_set():
             raise _StoppedError
 
-    def told(progress: Progress) -> None:
+    def take(progress: Progress) -> None:
         nonlocal last
         now = time.monotonic()
         if now - last >= PROGRESS_SECONDS or progress.finished == progress.total:
@@ -190,7 +193,7 @@ def _run_batch(attempt: Attempt, settings: BatchSettings, checked: CheckedBatch,
     journal = None
     try:
         journal = settings.open_journal(wait)
-        prepared = checked.open(journal, print, told, run_id=attempt.job.id, while_waiting=wait)
+        prepared = checked.open(journal, print, take, run_id=attempt.job.id, while_waiting=wait)
         ended = prepared.run(lambda: open_model(checked.model, settings.loading_options()), attempt.stop)
     except _StoppedError:
         return Ending(State.CANCELLED)

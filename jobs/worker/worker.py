@@ -25,11 +25,18 @@ from leap_core.storage.atomic_files import replacing
 from leap_core.storage.locks import Busy, locked
 
 from ..configuration import DEFAULT_NAME, JobsConfiguration
+from ..keeper import revision
+from ..keeper.keeper import WorkerKeeper
+from ..keeper.revision import FIELD
+from ..keeper.starting import is_running
 from ..table.table import Table
+from ..table.worker_rows import WorkerRows
 from .log import log
 from .shift import Shift
 
 LOOK_SECONDS, SHARED_LOOK_SECONDS = 0.5, 1.0
+DRAIN_SECONDS = 10.0
+"""How long a worker of an older leap may go on with what it has when a newer one was started."""
 LOCK_SECONDS = 1.0
 """How long to try for the lock: a process that looks whether a worker runs holds it for a moment."""
 
@@ -58,9 +65,34 @@ class Worker:
                     if self._work():
                         return True
             except Busy:
-                return False
+                if not self._replace_older():
+                    return False
+                self._met_another = False  # it was ended for this one, which stays though nothing may be left to do
+                continue
             if self.stop.is_set() or self.configuration.is_shared or not self._has_unfinished_jobs():
                 return True
+
+    def _replace_older(self) -> bool:
+        """End a worker of an older leap: it begins nothing more, may finish what it has for a while, and what it has
+        then is queued again. False where there is none, or another process is about it."""
+        keeper = WorkerKeeper(self.configuration, os.environ)
+        if not keeper.is_outdated():
+            return False
+        try:
+            with locked(self.configuration.replacing_lock, wait=False):
+                log("a worker of an older leap runs: it is to end")
+                with Table(self.configuration.table_place) as table:
+                    rows = WorkerRows(table.database)
+                    pid, machine = keeper.describe()["pid"], self.configuration.machine
+                    rows.drain([each.id for each in rows.all() if (each.pid, each.machine) == (pid, machine)])
+                deadline = time.monotonic() + DRAIN_SECONDS
+                while is_running(self.configuration) and time.monotonic() < deadline and not self.stop.wait(0.1):
+                    pass
+                if not self.stop.is_set() and keeper.is_outdated():
+                    keeper.stop()
+        except Busy:
+            return False
+        return not self.stop.is_set()
 
     def _patience(self) -> Callable[[], None]:
         end = time.monotonic() + LOCK_SECONDS
@@ -85,7 +117,13 @@ class Worker:
 
     def _write_state(self) -> None:
         pid = os.getpid()
-        state = {"pid": pid, "started": time.time(), "version": __version__, "process": start_time(pid)}
+        state: dict[str, object] = {
+            "pid": pid,
+            "started": time.time(),
+            "version": __version__,
+            "process": start_time(pid),
+        }
+        state[FIELD] = revision.REVISION
         with replacing(self.configuration.worker_state, durable=False) as file:
             file.write(json.dumps(state).encode())
 
@@ -141,7 +179,7 @@ def main(arguments: list[str] | None = None) -> None:
         worker = Worker(JobsConfiguration.from_environment(name=names[0] if names else DEFAULT_NAME))
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: worker.stop.set())
-        if hasattr(signal, "SIGHUP"):
+        if sys.platform != "win32":
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
         worker.run()
     except LeapError as error:
@@ -150,10 +188,10 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def run_in_foreground(configuration: JobsConfiguration) -> None:
-    """For ``leap jobs worker --foreground``: work until a signal comes. Raises LeapUnavailableError when another worker
-    runs."""
+    """For ``leap jobs worker --foreground``: work until a signal comes, or the terminal is closed. Raises
+    LeapUnavailableError when another worker runs."""
     worker = Worker(replace(configuration, idle_seconds=math.inf))
-    before = {number: signal.signal(number, lambda *_: worker.stop.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.signal(number, lambda *_: worker.stop.set()) for number in _ending_signals()}
     try:
         if not worker.run():
             raise LeapUnavailableError("a worker runs already", hint="leap jobs worker --end ends it")
@@ -161,3 +199,11 @@ def run_in_foreground(configuration: JobsConfiguration) -> None:
         for number, handler in before.items():
             with suppress(ValueError, TypeError):
                 signal.signal(number, handler)
+
+
+def _ending_signals() -> list[signal.Signals]:
+    """The signals that end a worker in a terminal; not the hangup of one that was started with ``nohup``."""
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    return numbers

@@ -7,34 +7,36 @@ from typing import TYPE_CHECKING
 
 from ..framework.environment import Environment
 from ..framework.output import Output
-from ..options.embedding import open_embedder
+from ..options.embedding import PassageWish, open_embedder
+from ..options.loading import ModelChoice
 
 if TYPE_CHECKING:
+    from leap_core.runner.embedding import EmbeddingRunner
     from leap_core.search.searching import Hit
 
 
 def find_passages(
     env: Environment,
     stack: ExitStack,
-    name: str,
-    question: str,
+    wish: PassageWish,
+    embedder: ModelChoice,
     *,
-    most: int,
     mode: str = "hybrid",
-    files: tuple[str, ...] = (),
-    rerank: str | None = None,
-    threads: int | None = None,
 ) -> list[Hit]:
     """The best passages. Models are loaded while ``stack`` is open. Where the model of the index is not on this machine
     any more, words alone are searched, and a warning says so."""
     from leap_core.search.indexes import Indexes
     from leap_core.search.searching import Searcher, runner_of_index
 
-    index = stack.enter_context(Indexes.of(env.directories).open(name))
-    runner, missing = runner_of_index(
-        index, mode, lambda model: stack.enter_context(open_embedder(env, model, cpu_threads=threads))
-    )
+    index = stack.enter_context(Indexes.of(env.directories).open(wish.index))
+
+    def load(model: str) -> EmbeddingRunner:
+        return stack.enter_context(open_embedder(env, model, embedder))
+
+    runner, missing = runner_of_index(index, mode, load)
     if missing is not None:
         Output(env).warning(f"only words are searched: {missing.message}")
-    reranker = None if rerank is None else stack.enter_context(open_embedder(env, rerank, cpu_threads=threads))
-    return Searcher(index, runner).search(question, most=most, mode=mode, files=files, reranker=reranker)
+    reranker = None if wish.rerank is None else load(wish.rerank)
+    return Searcher(index, runner).search(
+        wish.question, most=wish.limit, mode=mode, files=wish.files, reranker=reranker
+    )

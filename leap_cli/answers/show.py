@@ -12,12 +12,13 @@ from leap_core.responses import (
     Chunk,
     Complete,
     FunctionCalls,
+    FunctionResult,
     GenerationFinishReason,
     MessageResponse,
     ReasoningChunk,
     require_complete,
 )
-from leap_core.runner.streams import Stream
+from leap_core.runner.streams import Stream, responses_of
 from leap_core.statistics import GenerationStats
 
 from ..framework.interrupts import stopping_on_interrupt
@@ -56,7 +57,7 @@ def show_answer(
     complete: Complete | None = None
     with stopping_on_interrupt(stream.stop), closing(stream):
         try:
-            while (response := _next(stream)) is not None:
+            for response in responses_of(stream):
                 if before_first is not None:
                     before_first()
                     before_first = None
@@ -85,25 +86,15 @@ class Calls:
     shown: bool = False
     made: list[dict[str, object]] = field(default_factory=list)
 
-    def show(self, result: MessageResponse, output: Output) -> None:
+    def show(self, result: FunctionResult, output: Output) -> None:
         """Take note of a function's result."""
-        value = {key: item for key, item in result.to_json().items() if key != "type"}
-        self.made.append(value)
+        self.made.append({key: item for key, item in result.to_json().items() if key != "type"})
         if not self.shown or output.format is Format.JSONL:
             return
         from leap_core.functions.pythonic import write_calls
-        from leap_core.messages import LeapFunctionCall
 
-        call = LeapFunctionCall(str(value["name"]), value["arguments"])
-        output.note(f"call {write_calls([call])[1:-1]}")
-        output.note(f"error {value['error']}" if "error" in value else f"result {value['result']}")
-
-
-def _next(stream: Stream) -> MessageResponse | None:
-    try:
-        return stream.__next__()
-    except StopIteration:
-        return None
+        output.note(f"call {write_calls([result.call])[1:-1]}")
+        output.note(f"result {result.text}" if result.error is None else f"error {result.error}")
 
 
 class _Writer:
@@ -125,7 +116,7 @@ class _Writer:
 
     def show(self, response: MessageResponse) -> None:
         calls = self._shown_calls
-        if calls is not None and not isinstance(response, (Chunk, ReasoningChunk, FunctionCalls, Complete)):
+        if calls is not None and isinstance(response, FunctionResult):
             self.end()
             calls.show(response, self._output)
         if self._output.format is Format.JSON:

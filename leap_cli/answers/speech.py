@@ -10,15 +10,13 @@ from typing import Protocol
 from leap_core.errors import LeapGenerationError
 from leap_core.media.wav_writer import WavWriter
 from leap_core.responses import AudioSample, Complete, GenerationFinishReason, MessageResponse
-from leap_core.runner.contract import ModelRunner
+from leap_core.runner.generator import Generator, require_voice
 from leap_core.runner.streams import PassingStream, Stream
 from leap_core.speech.spoken_file import SpokenFile
 
 from ..framework.environment import Environment
 from ..framework.output import Format, Output
 from ..options.speech import SpeechTarget
-
-NO_VOICE = "use a model that speaks, such as LFM2.5-Audio-1.5B (leap download LFM2.5-Audio-1.5B)"
 
 
 class Sink(Protocol):
@@ -58,15 +56,15 @@ class SpokenOutput:
             return place
         return replace(place, stdout=place.stderr, stdout_is_terminal=place.stderr_is_terminal)
 
-    def check(self, runner: ModelRunner) -> None:
+    def check(self, runner: Generator) -> None:
         """Refuse a model that has no voice, if one is asked for."""
-        if self._target and not runner.speaks:
-            raise LeapGenerationError(f"the model {runner.model_id} does not speak", hint=NO_VOICE)
+        if self._target:
+            require_voice(runner)
         self._open()
 
-    def hearing(self, stream: Stream) -> Stream:
-        """The answer without its sound, which goes its own way. Without a target everything is passed on."""
-        return _Hearing(stream, self)
+    def hearing(self, stream: Stream, runner: Generator) -> Stream:
+        """The answer without its sound, which goes its own way. Where no voice is heard, the answer itself."""
+        return _Hearing(stream, self) if self._target or runner.speaks else stream
 
     def take(self, sample: AudioSample) -> bool:
         """Whether the sample has a place of its own; otherwise it is for the reader of the answer."""

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 from ..exit_codes import ExitCode
 from ..framework.environment import Environment
 from ..framework.output import Output
-from ..options.background import policy_of, tell_id
-from ..options.loading import default_model, host_for_job, note_builtin, telling_the_default
-from ..options.loading_details import loading_fields
-from ..options.tasks import TaskFlags, TaskInput, own_recipes
+from ..options.background import print_id
+from ..options.opening import default_model, note_builtin, telling_the_default
+from ..options.tasks import TaskInput, TaskSettings, own_recipes
 
 if TYPE_CHECKING:
     from leap_core.tasks.task import RecipeTask
@@ -22,39 +21,39 @@ AT_ONCE = 4
 
 
 def submit_task(
-    task: RecipeTask, inputs: Sequence[TaskInput], flags: TaskFlags, env: Environment, *, form: str = "text"
+    task: RecipeTask, inputs: Sequence[TaskInput], wish: TaskSettings, env: Environment, *, form: str = "text"
 ) -> ExitCode:
     """Queue the task and print the job's id. The answers go to ``--output``, or are kept with the job for ``leap jobs
     output``. ``form``: the format of the batch's results."""
     from jobs.client import JobsClient
-    from leap_core.batch.settings import KEPT, BatchSettings
+    from leap_core.batch.batch_settings import KEPT, BatchSettings
 
     output = Output(env)
     settings = BatchSettings(
         source="-",
-        output=KEPT if flags.target is None else str(env.cwd / flags.target),
-        model=flags.model,
-        options=flags.overrides.to_json(),
-        loading={**flags.loading, **loading_fields(env)},
+        output=KEPT if wish.target is None else str(env.cwd / wish.target),
+        model=wish.model.name,
+        options=wish.overrides.to_json(),
+        loading=dict(wish.model.fields),
         format=form,
         concurrency=min(AT_ONCE, len(inputs)),
-        errors=None if flags.errors is None else str(env.cwd / flags.errors),
+        errors=None if wish.errors is None else str(env.cwd / wish.errors),
         directory=str(env.cwd),
         recipes=own_recipes(env, task.recipe.name),
         header=task.task.header,
     )
-    with telling_the_default(env, flags.model), JobsClient(env.variables, on_warning=output.note) as jobs:
+    with telling_the_default(env, wish.model.name), JobsClient(env.variables, on_warning=output.note) as jobs:
         id = jobs.batch(
             settings,
             rows=(_line(task, each, env) for each in inputs),
             default_model=default_model(env),
-            host=host_for_job(),
-            policy=policy_of(flags.priority, flags.job_retries),
+            host=wish.model.job_may_use_host,
+            policy=wish.background.policy,
             cwd=env.cwd,
             label=f"{task.recipe.name} {inputs[0].name}" + (f" and {len(inputs) - 1} more" if len(inputs) > 1 else ""),
         )
-    note_builtin(env, flags.model, output)
-    tell_id(output, id)
+    note_builtin(env, wish.model.name, output)
+    print_id(output, id)
     return ExitCode.DONE
 
 

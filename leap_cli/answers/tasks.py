@@ -10,14 +10,15 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from leap_core.errors import LeapError, LeapUnavailableError
-from leap_core.responses import Chunk, Complete, GenerationFinishReason, require_complete
+from leap_core.responses import Complete, GenerationFinishReason
+from leap_core.runner.streams import last_of
 
 from ..exit_codes import ExitCode
 from ..framework.environment import Environment
 from ..framework.interrupts import stopping_on_interrupt
 from ..framework.output import Output
-from ..options.loading import load_model, note_builtin
-from ..options.tasks import TaskFlags, TaskInput
+from ..options.opening import load_model, note_builtin
+from ..options.tasks import TaskInput, TaskSettings
 from .file import writing_to
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def write_line(output: Output, text: str, _details: dict[str, Any]) -> None:
 def do_task(
     task: RecipeTask,
     inputs: Sequence[TaskInput],
-    flags: TaskFlags,
+    settings: TaskSettings,
     env: Environment,
     *,
     write: Write = write_line,
@@ -47,19 +48,22 @@ def do_task(
     they come instead. An input that fails is named and kept with ``--errors``, and the exit code is JOB then."""
     failed = 0
     with (
-        _errors_file(flags.errors, env) as errors,
-        writing_to(flags.target, env) as place,
-        load_model(env, flags.model, flags.loading, verbose=flags.verbose) as runner,
+        _errors_file(settings.errors, env) as errors,
+        writing_to(settings.target, env) as place,
+        load_model(env, settings.model) as runner,
     ):
         output = Output(place)
-        if flags.dry_run:
-            _show_prompts(task, inputs, flags, runner, output)
+        if settings.dry_run:
+            _show_prompts(task, inputs, settings, runner, output)
             return ExitCode.DONE
-        note_builtin(env, flags.model, output)
+        note_builtin(env, settings.model.name, output)
+        caution = task.task.caution(task.model(runner, inputs[0].message, _no_asking))
+        if caution is not None:
+            output.warning(caution)
         if task.task.header is not None:
             output.text(f"{task.task.header}\n")
         for each in inputs:
-            doing = _Doing(task, flags, runner, output, streams=streams)
+            doing = _Doing(task, settings, runner, output, streams=streams)
             try:
                 doing.answer(each, write)
             except LeapUnavailableError:
@@ -80,21 +84,21 @@ class _Doing:
     """One input's work: its prompts are asked, and what comes is shown."""
 
     def __init__(
-        self, task: RecipeTask, flags: TaskFlags, runner: ModelRunner, output: Output, *, streams: bool
+        self, task: RecipeTask, settings: TaskSettings, runner: ModelRunner, output: Output, *, streams: bool
     ) -> None:
-        self._task, self._flags, self._runner, self._output = task, flags, runner, output
+        self._task, self._settings, self._runner, self._output = task, settings, runner, output
         self._streams = streams
         self._line_open = False
 
     def answer(self, each: TaskInput, write: Write) -> None:
         """Do it. Raises LeapError; KeyboardInterrupt after Ctrl-C."""
-        tell = self._output.note if self._flags.verbose else self._output.progress
+        tell = self._output.note if self._settings.model.verbose else self._output.progress
         reply = self._task.complete(
             self._runner,
             each.message,
             self._ask,
             name=each.name,
-            overrides=self._flags.overrides,
+            overrides=self._settings.overrides,
             tell=lambda line: tell(f"{each.name}: {line}"),
             emit=self._emit if self._streams else None,
         )
@@ -125,29 +129,21 @@ class _Doing:
         options: GenerationOptions,
         on_text: Callable[[str], object] | None = None,
     ) -> Complete:
-        complete = None
         generation = self._runner.start(messages, (), options)
         with stopping_on_interrupt(generation.stop):
-            try:
-                for response in generation:
-                    if isinstance(response, Complete):
-                        complete = response
-                    elif isinstance(response, Chunk) and on_text is not None:
-                        on_text(response.text)
-            finally:
-                generation.close()
-        if complete is not None and complete.finish_reason is GenerationFinishReason.INTERRUPTED:
+            complete = last_of(generation, on_text)
+        if complete.finish_reason is GenerationFinishReason.INTERRUPTED:
             self.end_line()
             raise KeyboardInterrupt
-        return require_complete(complete)
+        return complete
 
 
 def _show_prompts(
-    task: RecipeTask, inputs: Sequence[TaskInput], flags: TaskFlags, runner: ModelRunner, output: Output
+    task: RecipeTask, inputs: Sequence[TaskInput], settings: TaskSettings, runner: ModelRunner, output: Output
 ) -> None:
     """Print the prompts as the model would get them; how tokens would be chosen goes to stderr."""
     for each in inputs:
-        model = task.model(runner, each.message, _no_asking, overrides=flags.overrides)
+        model = task.model(runner, each.message, _no_asking, overrides=settings.overrides)
         count = 0
         for messages, options in task.task.prompts(model, each.message):
             count += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leap_core.responses import Chunk, MessageResponse, ReasoningChunk
+from leap_core.responses import FunctionResult, MessageResponse
 from leap_core.runner.streams import PassingStream, Stream
 
 from .show import Calls
@@ -43,6 +43,6 @@ class RefusalNote(PassingStream):
 
     def __next__(self) -> MessageResponse:
         response = super().__next__()
-        if not isinstance(response, (Chunk, ReasoningChunk)):
-            self.refused = self.refused or bool(response.to_json().get("refused"))
+        if isinstance(response, FunctionResult):
+            self.refused = self.refused or response.refused
         return response

@@ -12,7 +12,7 @@ from leap_core.runner.streams import Stream
 
 from ..answers.tool_use import respond
 from ..input.pattern import Pattern
-from ..options.thinking import Thinking
+from ..options.answer import Thinking
 from ..options.tools import Tools
 
 if TYPE_CHECKING:

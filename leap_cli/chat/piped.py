@@ -15,8 +15,8 @@ from contextlib import contextmanager
 
 from leap_core.errors import LeapError, LeapSerializationError
 from leap_core.messages import ChatMessage, ChatMessageRole
-from leap_core.responses import Complete, GenerationFinishReason, require_complete
-from leap_core.runner.streams import Stream
+from leap_core.responses import Complete, GenerationFinishReason
+from leap_core.runner.streams import Stream, last_of
 
 from ..framework.environment import Environment
 from ..framework.interrupts import stopping_on_interrupt
@@ -48,19 +48,8 @@ def answer_messages(dialogue: Dialogue, env: Environment, output: Output) -> Non
 
 def read_through(_dialogue: Dialogue, stream: Stream) -> Complete:
     """Shows nothing of an answer before its end. Ctrl-C ends it early, and what has come is kept."""
-    complete = None
     with stopping_on_interrupt(stream.stop):
-        try:
-            while True:
-                try:
-                    response = stream.__next__()
-                except StopIteration:
-                    break
-                if isinstance(response, Complete):
-                    complete = response
-        finally:
-            stream.close()
-    return require_complete(complete)
+        return last_of(stream)
 
 
 def _message(complete: Complete) -> dict[str, object]:

@@ -13,9 +13,9 @@ from leap_core.messages import ChatMessageRole
 
 from ..framework.environment import Environment
 from ..framework.output import one_line
+from ..options.answer import Thinking
 from ..options.constraints import NO_SHAPE, SHAPES, shape_from_text
-from ..options.generation import NUMBERS, number_from_text, options_in_words
-from ..options.thinking import Thinking
+from ..options.sampling import NUMBERS, number_from_text, options_in_words
 from ..options.tools import MOST_ROUNDS, limit_rounds
 from .slash_command import Suggestion
 

@@ -24,14 +24,9 @@ from ..config.settings import (
 from ..framework.click_classes import leap_group
 from ..framework.environment import Environment
 from ..framework.output import Format, Output
-from ..options.output_format import FormatChoice
+from ..options.output_format import format_option
 
-format_option = click.option(
-    "--format",
-    type=FormatChoice([each.value for each in Format]),
-    default=Format.TEXT.value,
-    help="Print text, one json document, jsonl, or quiet: values only.",
-)
+FORMAT = format_option("values")
 
 
 @leap_group("config", repairs=True)
@@ -43,7 +38,7 @@ def command() -> None:
 
 @command.command("list", short_help="Show what is configured, and where it comes from.")
 @click.option("--all", "everything", is_flag=True, help="Show every option of every command too, set or not.")
-@format_option
+@FORMAT
 @click.pass_obj
 def list_settings(env: Environment, /, everything: bool, format: str) -> None:
     """Show the settings with the origin of each value: a variable, the file, or leap's default."""
@@ -72,7 +67,7 @@ def list_settings(env: Environment, /, everything: bool, format: str) -> None:
 
 @command.command("get", short_help="Print one value.")
 @click.argument("key")
-@format_option
+@FORMAT
 @click.pass_obj
 def get(env: Environment, /, key: str, format: str) -> None:
     """Print the value of KEY, wherever it comes from; nothing where it has none. A list has a line for each value."""

@@ -9,7 +9,7 @@ from ..framework.click_classes import leap_command
 from ..framework.durations import Duration
 from ..framework.environment import Environment
 from ..framework.output import Format, Output
-from ..options.output_format import FormatChoice
+from ..options.output_format import format_choice
 
 
 @leap_command("doctor", repairs=True)
@@ -21,12 +21,7 @@ from ..options.output_format import FormatChoice
     metavar="TIME",
     help="Give the built-in model this long to answer.",
 )
-@click.option(
-    "--format",
-    type=FormatChoice([each.value for each in Format]),
-    default=Format.TEXT.value,
-    help="Print text, one json document, jsonl, or quiet: names of what is not well.",
-)
+@format_choice("Print text, one json document, jsonl, or quiet: names of what is not well.")
 @click.pass_obj
 def command(env: Environment, /, timeout: float, format: str) -> ExitCode:
     """Check the installation: versions, CPU and GPU, directories, disk, configuration, models, the background

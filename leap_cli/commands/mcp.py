@@ -16,8 +16,9 @@ from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
 from ..framework.error_boundary import outcome_of
 from ..input.media_files import read_bytes
-from ..options.loading import BUILTIN, default_model, warm_or_load
-from ..options.value_types import ModelName
+from ..options.embedding import PassageWish
+from ..options.loading import MODEL_OPTION, ModelChoice
+from ..options.opening import load_model
 
 if TYPE_CHECKING:
     from leap_core.runner.contract import ModelRunner
@@ -28,16 +29,12 @@ ABILITIES = (
     *("list_jobs", "job_result", "cancel_job"),
 )
 MOST_PASSAGES = 50
+SLOTS = 4
+"""Calls of a client that are answered at once."""
 
 
 @leap_command("mcp")
-@click.option(
-    "-m",
-    "--model",
-    metavar="MODEL",
-    type=ModelName(),
-    help="Use this model: a GGUF file, a model's name, or 'builtin'.",
-)
+@MODEL_OPTION
 @click.pass_obj
 def command(env: Environment, /, model: str | None) -> ExitCode:
     """Serve leap's abilities to an MCP client over standard input and output: text, data, sound, search, jobs.
@@ -49,7 +46,7 @@ def command(env: Environment, /, model: str | None) -> ExitCode:
     except ImportError:
         raise LeapUnavailableError("leap mcp needs the mcp package", hint="pip install 'leap-edge[mcp]'") from None
     server = MCPServer("leap", instructions="Local language models, and background work on them.", log_level="ERROR")
-    with _Abilities(env, model or default_model(env) or BUILTIN) as abilities:
+    with _Abilities(env, ModelChoice(model or None, command="mcp")) as abilities:
         for name in ABILITIES:
             server.add_tool(getattr(abilities, name))
         server.run("stdio")
@@ -59,7 +56,7 @@ def command(env: Environment, /, model: str | None) -> ExitCode:
 class _Abilities:
     """What a client may call. The docstrings and annotations are what it is told."""
 
-    def __init__(self, env: Environment, model: str) -> None:
+    def __init__(self, env: Environment, model: ModelChoice) -> None:
         self._env, self._model = env, model
         self._runner: ModelRunner | None = None
 
@@ -111,9 +108,9 @@ class _Abilities:
         def work() -> list[dict[str, Any]]:
             from ..answers.passages import find_passages
 
-            most = max(1, min(limit, MOST_PASSAGES))
+            wish = PassageWish(index, question, max(1, min(limit, MOST_PASSAGES)))
             with ExitStack() as stack:
-                hits = find_passages(self._env, stack, index, question, most=most)
+                hits = find_passages(self._env, stack, wish, ModelChoice())
             return [
                 {"file": hit.passage.path, "line": hit.passage.first, "text": hit.passage.text, "score": hit.score}
                 for hit in hits
@@ -145,18 +142,15 @@ class _Abilities:
 
     def _generate(self, prompt: str, system: str, options: dict[str, Any]) -> str:
         from leap_core.options import GenerationOptions
-        from leap_core.responses import Complete, require_complete
+        from leap_core.runner.streams import last_of
 
         conversation = self._open().create_conversation(system or None)
         stream = conversation.generate_response(prompt, GenerationOptions(**options))
-        last = next((each for each in stream if isinstance(each, Complete)), None)
-        return require_complete(last).full_message.text
+        return last_of(stream).full_message.text
 
     def _open(self) -> ModelRunner:
-        from leap_core.options import ModelLoadingOptions
-
         if self._runner is None:
-            self._runner = warm_or_load(self._env, self._model, ModelLoadingOptions())
+            self._runner = load_model(self._env, self._model, slots=SLOTS)
         return self._runner
 
     async def _with_jobs(self, act: Any) -> Any:

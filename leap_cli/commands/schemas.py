@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from functools import partial
+import json
 from pathlib import Path
+from typing import Any
 
 import click
 
-from ..config.editing import edit_file
-from ..config.saved_schemas import in_words, schema_names, schema_path, unknown_schema, write_schema
+from ..config.named_files import SCHEMAS
+from ..display.schemas import in_words
 from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_group
 from ..framework.environment import Environment
-from ..framework.error_boundary import outcome_or_warning
 from ..framework.output import Format, Output
 from ..options.constraints import read_schema_argument
-from ..options.output_format import FormatChoice, format_flag
+from ..options.output_format import format_choice
+from .named_files import FileVerbs, add_file_verbs
 
 
 @leap_group("schemas")
@@ -24,21 +25,20 @@ def command() -> None:
     or the shorthand 'name, age int, tags list[str]: what they did'."""
 
 
-@command.command("list")
-@format_flag
-@click.pass_obj
-def list_schemas(env: Environment, /, format: str) -> ExitCode:
-    """List the schemas that were saved."""
-    output = Output(env, format)
-    rows = []
-    for name in schema_names(env):
-        document = outcome_or_warning(output, partial(read_schema_argument, str(schema_path(env, name)), env))
-        if document is not None:
-            rows.append({"name": name, "fields": in_words(document), "schema": document})
-    output.records(rows, ["name", "fields"], name="name")
-    if not rows and output.format is Format.TEXT:
-        output.note("no schema is saved; leap schemas add NAME SCHEMA saves one")
-    return ExitCode.DONE
+def _describe(env: Environment, name: str, path: Path) -> dict[str, Any]:
+    document = read_schema_argument(str(path), env)
+    return {"name": name, "fields": in_words(document), "schema": document}
+
+
+add_file_verbs(
+    command,
+    FileVerbs(
+        SCHEMAS,
+        _describe,
+        lambda env, _name, _text, file: read_schema_argument(str(file), env),
+        ["name", "fields"],
+    ),
+)
 
 
 @command.command("add")
@@ -52,10 +52,11 @@ def add(env: Environment, /, name: str, schema: str, multi: bool, replace: bool)
 
     A file of the same name in the current directory overrides it, and it overrides a shorthand of one word.
     """
-    path = schema_path(env, name)
-    if path.exists() and not replace:
-        raise click.UsageError(f"there is a schema {name} already; --replace replaces it")
-    write_schema(env, name, read_schema_argument(schema, env, many=multi))
+    from leap_core.storage.atomic_files import replace_text
+
+    path = SCHEMAS.free(env, name, replace=replace)
+    document = read_schema_argument(schema, env, many=multi)
+    replace_text(path, json.dumps(document, ensure_ascii=False, indent=2) + "\n")
     Output(env).note(f"saved {path}")
     return ExitCode.DONE
 
@@ -72,12 +73,7 @@ def show(env: Environment, /, schema: str, multi: bool) -> ExitCode:
 
 @command.command("check")
 @click.argument("schema")
-@click.option(
-    "--format",
-    type=FormatChoice([Format.TEXT.value, Format.JSON.value]),
-    default=Format.TEXT.value,
-    help="Print text, or one json document.",
-)
+@format_choice("Print text, or one json document.", [Format.TEXT.value, Format.JSON.value])
 @click.option("--strict", is_flag=True, help="Exit with 6 unless all of it is enforced while generating.")
 @click.pass_obj
 def check(env: Environment, /, schema: str, format: str, strict: bool) -> ExitCode:
@@ -98,33 +94,3 @@ def check(env: Environment, /, schema: str, format: str, strict: bool) -> ExitCo
             output.text(f"{warning}\n")
         output.text("all of it is enforced\n" if enforced.exact else "the rest is enforced\n")
     return ExitCode.SCHEMA if strict and not enforced.exact else ExitCode.DONE
-
-
-@command.command("edit")
-@click.argument("name")
-@click.pass_obj
-def edit(env: Environment, /, name: str) -> ExitCode:
-    """Open a schema in $VISUAL, else $EDITOR. What you write is taken only when it is a schema."""
-    path = _existing(env, name)
-
-    def check(_text: str, draft: str) -> None:
-        read_schema_argument(draft, env)
-
-    Output(env).note(f"saved {path}" if edit_file(env, path, check) else "nothing was changed")
-    return ExitCode.DONE
-
-
-@command.command("remove")
-@click.argument("name")
-@click.pass_obj
-def remove(env: Environment, /, name: str) -> ExitCode:
-    """Forget a schema."""
-    _existing(env, name).unlink()
-    return ExitCode.DONE
-
-
-def _existing(env: Environment, name: str) -> Path:
-    path = schema_path(env, name)
-    if not path.is_file():
-        raise unknown_schema(env, name)
-    return path

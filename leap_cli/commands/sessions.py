@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..framework.aliases import renamed_option
 from ..framework.click_classes import leap_group
 from ..framework.confirmation import confirm_removal, removal_flags
 from ..framework.durations import Duration, age
 from ..framework.environment import Environment
+from ..framework.options import option
 from ..framework.output import Format, Output
 from ..options.output_format import format_flag
 
@@ -30,9 +30,7 @@ def command() -> None:
 
 
 @command.command("list", short_help="List sessions, the last one first.")
-@renamed_option(
-    "--limit", formerly=("-n",), type=click.IntRange(1), metavar="N", help="List at most this many sessions."
-)
+@option("--limit", formerly=("-n",), type=click.IntRange(1), metavar="N", help="List at most this many sessions.")
 @click.option("-q", "--quiet", is_flag=True, hidden=True, help="Ids only: the same as --format quiet.")
 @format_flag
 @click.pass_obj

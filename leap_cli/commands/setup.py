@@ -10,13 +10,13 @@ import click
 
 from ..completion.shell import SHELLS
 from ..exit_codes import ExitCode
-from ..framework.aliases import renamed_option
 from ..framework.click_classes import leap_command
 from ..framework.durations import seconds_of
 from ..framework.environment import Environment
 from ..framework.interrupts import stopping_on_interrupt
+from ..framework.options import option
 from ..framework.output import Format, Output
-from ..options.output_format import FormatChoice
+from ..options.output_format import format_option
 from ..options.value_types import ModelName
 from ..setup.state import NONE, Answers, SetUp
 
@@ -51,7 +51,7 @@ class TimeOrNone(click.ParamType[str]):
     type=click.Choice([*SHELLS, NONE], case_sensitive=False),
     help="Have this shell complete leap with TAB.",
 )
-@renamed_option(
+@option(
     "--keep-alive",
     formerly=("--keep-warm",),
     type=TimeOrNone(),
@@ -60,12 +60,7 @@ class TimeOrNone(click.ParamType[str]):
 )
 @click.option("-y", "--yes", is_flag=True, help="Take what is suggested for all that is not given, and do not ask.")
 @click.option("--dry-run", is_flag=True, help="Show this machine, what is set and what is suggested, and do nothing.")
-@click.option(
-    "--format",
-    type=FormatChoice([each.value for each in Format]),
-    default=Format.TEXT.value,
-    help="Print text, one json document, jsonl, or quiet: the model's name only.",
-)
+@format_option("the model's name")
 @click.pass_obj
 def command(env: Environment, /, yes: bool, dry_run: bool, format: str, **given: str | None) -> ExitCode:
     """Set leap up: a model that fits this machine, completion in this shell, and whether the model stays in memory.
@@ -137,7 +132,7 @@ def _fetched(env: Environment, output: Output, reference: str) -> str | None:
     local = find_local(reference, variables=env.variables, cwd=env.cwd)
     if local is not None:
         return str((env.cwd / reference).absolute()) if os.path.exists(env.cwd / reference) else local.model_id
-    from leap_core.models.download.download import Download, DownloadOptions
+    from leap_core.models.download.downloading import Download, DownloadOptions
     from leap_core.models.hub.retries import DownloadStopped
 
     from ..display.downloads import DownloadPrinter
@@ -159,7 +154,7 @@ def _warm(env: Environment, output: Output, answers: Answers, model: str | None)
         return
     from leap_core.host.client.lookup import keep_warm
 
-    from ..options.loading import BUILTIN
+    from ..options.opening import BUILTIN
 
     name = model or BUILTIN
     _host, held = keep_warm(

@@ -10,18 +10,17 @@ import click
 from leap_core.errors import LeapSchemaError, LeapToolError
 
 from ..exit_codes import ExitCode
-from ..framework.aliases import renamed_option
 from ..framework.click_classes import leap_group
 from ..framework.environment import Environment
+from ..framework.options import option
 from ..framework.output import Format, Output
 from ..options.constraints import read_document
-from ..options.output_format import FormatChoice
+from ..options.output_format import format_option
 from ..options.tools import asker, configured_tools, known_tools, read_policy
 
 if TYPE_CHECKING:
     from leap_core.functions import LeapFunction
 
-FORMATS = FormatChoice([kind.value for kind in Format])
 tools_file = click.option(
     "--tools-file",
     multiple=True,
@@ -42,12 +41,7 @@ def command() -> None:
 
 @command.command("list")
 @tools_file
-@click.option(
-    "--format",
-    type=FORMATS,
-    default=Format.TEXT.value,
-    help="Print text, one json document, jsonl, or quiet: names only.",
-)
+@format_option("names")
 @click.pass_obj
 def list_tools(env: Environment, /, tools_file: tuple[str, ...], format: str) -> ExitCode:
     """List the tools there are."""
@@ -88,6 +82,13 @@ def show(env: Environment, /, name: str, tools_file: tuple[str, ...]) -> ExitCod
     help="Take arguments of this JSON schema (a file, text or the shorthand), or of a tool's declaration.",
 )
 @click.option("--description", default="", metavar="TEXT", help="Tell the model what the tool does.")
+@click.option(
+    "--env",
+    "passes",
+    multiple=True,
+    metavar="NAME",
+    help="Pass this variable on to it; its value is read when it runs.",
+)
 @click.option("--replace", is_flag=True, help="Replace a tool of the same name.")
 @click.pass_obj
 def add(
@@ -98,6 +99,7 @@ def add(
     mcp: str | None,
     schema: str | None,
     description: str,
+    passes: tuple[str, ...],
     replace: bool,
 ) -> ExitCode:
     """Register a command as a tool: arguments as JSON on its standard input, the result on its standard output.
@@ -109,7 +111,7 @@ def add(
     if mcp is not None:
         if schema is not None or description:
             raise click.UsageError("--mcp tells the schema and the description itself")
-        added = configured_tools(env).registry.add_server(name, mcp, replace=replace)
+        added = configured_tools(env).registry.add_server(name, mcp, replace=replace, passes=passes)
         Output(env).note(f"added {', '.join(added)}")
         return ExitCode.DONE
     assert line is not None
@@ -118,7 +120,7 @@ def add(
         declared = _declaration(schema, env)
         description = description or declared["description"] or ""
         arguments = declared["parameters"]
-    configured_tools(env).registry.add(name, line, description, arguments, replace=replace)
+    configured_tools(env).registry.add(name, line, description, arguments, replace=replace, passes=passes)
     Output(env).note(f"added {name}; its policy is {read_policy(env, ()).of(name).decision}")
     return ExitCode.DONE
 
@@ -135,12 +137,7 @@ def remove(env: Environment, /, name: str) -> ExitCode:
 @command.command("check")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @tools_file
-@click.option(
-    "--format",
-    type=FORMATS,
-    default=Format.TEXT.value,
-    help="Print text, one json document, jsonl, or quiet: names only.",
-)
+@format_option("names")
 @click.pass_obj
 def check(env: Environment, /, names: tuple[str, ...], tools_file: tuple[str, ...], format: str) -> ExitCode:
     """Check tools (all, or those named): the command exists, and calls can be held to the declaration."""
@@ -165,7 +162,7 @@ def check(env: Environment, /, names: tuple[str, ...], tools_file: tuple[str, ..
 @click.argument("name")
 @click.argument("arguments", default="{}")
 @tools_file
-@renamed_option("-y", "--yes", "allow", formerly=("--allow",), is_flag=True, help="Run it without asking.")
+@option("-y", "--yes", "allow", formerly=("--allow",), is_flag=True, help="Run it without asking.")
 @click.pass_obj
 def call(env: Environment, /, name: str, arguments: str, tools_file: tuple[str, ...], allow: bool) -> ExitCode:
     """Call a tool as a model would: ARGUMENTS is a JSON object. The result goes to stdout."""
@@ -188,7 +185,7 @@ def call(env: Environment, /, name: str, arguments: str, tools_file: tuple[str, 
     if policy.decision != ALLOW and not allow:
         ask = asker(env)
         if ask is None:
-            raise LeapToolError(f"the policy of {name} is to ask, and there is no terminal", hint="give --allow")
+            raise LeapToolError(f"the policy of {name} is to ask, and there is no terminal", hint="give --yes")
         if not ask(function, made):
             raise LeapToolError("the call was refused")
     result = run_call(function, made, policy)

@@ -9,23 +9,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..exit_codes import ExitCode
-from ..framework.aliases import renamed_option
 from ..framework.click_classes import leap_command
 from ..framework.durations import Duration
 from ..framework.environment import Environment
+from ..framework.options import option
 from ..framework.output import Output
 from ..input.media_files import STDIN, read_bytes, source_name
 from ..input.prompt import read_system
-from ..options.background import background_flags, policy_of, tell_id
-from ..options.loading import (
-    host_for_job,
-    load_model,
-    loading_flags,
-    model_reference,
-    telling_the_default,
-)
-from ..options.loading_details import loading_fields
-from ..options.output_format import FormatChoice
+from ..options.background import BACKGROUND, Background, print_id
+from ..options.loading import MODEL, ModelChoice
+from ..options.opening import job_request, load_model, telling_the_default
+from ..options.output_format import format_choice
 
 if TYPE_CHECKING:
     from leap_core.runner.contract import ModelRunner
@@ -36,13 +30,8 @@ SUFFIXES = {"text": ".txt", "json": ".json", "srt": ".srt", "vtt": ".vtt"}
 
 @leap_command("transcribe")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
-@loading_flags
-@click.option(
-    "--format",
-    type=FormatChoice(list(SUFFIXES)),
-    default="text",
-    show_default=True,
-    help="Write text, json with the times of each piece, or subtitles as srt or vtt.",
+@format_choice(
+    "Write text, json with the times of each piece, or subtitles as srt or vtt.", list(SUFFIXES), show_default=True
 )
 @click.option(
     "-o",
@@ -51,7 +40,7 @@ SUFFIXES = {"text": ".txt", "json": ".json", "srt": ".srt", "vtt": ".vtt"}
     metavar="PATH",
     help="Write the text to this file; that of several FILEs to this directory, each under its name.",
 )
-@renamed_option(
+@option(
     "-s",
     "--system",
     formerly=("--prompt",),
@@ -77,26 +66,21 @@ SUFFIXES = {"text": ".txt", "json": ".json", "srt": ".srt", "vtt": ".vtt"}
     metavar="N",
     help="End the text of a piece after this many tokens.",
 )
-@background_flags()
+@MODEL
+@BACKGROUND
 @click.pass_obj
 def command(
     env: Environment,
     /,
     files: tuple[str, ...],
-    model: str | None,
-    context_size: int | None,
-    cpu_threads: int | None,
-    n_gpu_layers: int | str,
-    verbose: bool,
+    model: ModelChoice,
     format: str,
     target: str | None,
     system: str,
     piece_length: float,
     piece_seconds: float | None,
     max_tokens: int,
-    background: bool,
-    priority: int,
-    job_retries: int,
+    background: Background,
 ) -> ExitCode:
     """Write down what is said in sound FILEs (WAV, FLAC, OGG, MP3, ...), or with - on standard input.
 
@@ -108,16 +92,15 @@ def command(
     output = Output(env)
     longest = piece_length if piece_seconds is None else piece_seconds
     places = _places(env, files, target, format)
-    loading = {"context_size": context_size, "cpu_threads": cpu_threads, "n_gpu_layers": n_gpu_layers}
     request = {"prompt": read_system(system, env), "longest": longest, "max_tokens": max_tokens, "format": format}
     if background:
-        settings = {**loading, **loading_fields(env)}
-        _submit(env, output, files, places, model, settings, request, priority, job_retries)
+        _submit(env, output, files, places, model, request | job_request(env, model, background))
         return ExitCode.DONE
+    from leap_core.transcription.formats import TIMED
     from leap_core.transcription.recognition import AT_ONCE
 
-    recordings = [_read(name, env, output, longest) for name in files]
-    with load_model(env, model, {**loading, "slots": AT_ONCE}, verbose=verbose) as runner:
+    recordings = [_read(name, env, output, longest, format in TIMED) for name in files]
+    with load_model(env, model, slots=AT_ONCE) as runner:
         for name, recording, place in zip(files, recordings, places, strict=True):
             _transcribe(runner, recording, request, output, place, heading=name if len(files) > 1 else None)
     return ExitCode.DONE
@@ -142,7 +125,7 @@ def _places(env: Environment, files: tuple[str, ...], target: str | None, format
     return [path / f"{name}{SUFFIXES[format]}" for name in names]
 
 
-def _read(name: str, env: Environment, output: Output, longest: float) -> Recording:
+def _read(name: str, env: Environment, output: Output, longest: float, phrases: bool) -> Recording:
     from leap_core.media.audio import as_wav
     from leap_core.media.conversion import naming_source
     from leap_core.transcription.recognition import read_recording
@@ -150,7 +133,7 @@ def _read(name: str, env: Environment, output: Output, longest: float) -> Record
     data = read_bytes(name, env)
     with naming_source(source_name(name)):
         converted = as_wav(data)
-        recording = read_recording(converted.data, longest=longest)
+        recording = read_recording(converted.data, longest=longest, phrases=phrases)
     if converted.changes:
         output.note(f"{source_name(name)}: {converted.changes}")
     return recording
@@ -200,26 +183,18 @@ def _submit(
     output: Output,
     files: tuple[str, ...],
     places: list[Path | None],
-    model: str | None,
-    loading: dict[str, Any],
+    model: ModelChoice,
     request: dict[str, Any],
-    priority: int,
-    retries: int,
 ) -> None:
     """A job for each file; its sound is kept with it."""
     from jobs.client import JobsClient
 
-    with telling_the_default(env, model), JobsClient(env.variables) as jobs:
+    with telling_the_default(env, model.name), JobsClient(env.variables) as jobs:
         for name, place in zip(files, places, strict=True):
             id = jobs.transcribe(
                 read_bytes(name, env),
                 name="standard input" if name == STDIN else Path(name).name,
-                model=model_reference(env, model),
-                loading=loading,
-                host=host_for_job(),
                 output=None if place is None else str(place),
-                policy=policy_of(priority, retries),
-                cwd=env.cwd,
                 **request,
             )
-            tell_id(output, id)
+            print_id(output, id)

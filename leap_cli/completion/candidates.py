@@ -108,16 +108,16 @@ def registered_tools(context: click.Context, _begun: str) -> Iterator[Item]:
 
 def templates(context: click.Context, _begun: str) -> Iterator[Item]:
     """Saved prompts."""
-    from ..config.saved_prompts import template_names
+    from ..config.named_files import TEMPLATES
 
-    return (CompletionItem(name) for name in template_names(context.ensure_object(Environment)))
+    return (CompletionItem(name) for name in TEMPLATES.names(context.ensure_object(Environment)))
 
 
 def saved_schemas(context: click.Context, _prefix: str) -> Iterator[Item]:
     """Schemas that were saved under a name."""
-    from ..config.saved_schemas import schema_names
+    from ..config.named_files import SCHEMAS
 
-    return (CompletionItem(name) for name in schema_names(context.ensure_object(Environment)))
+    return (CompletionItem(name) for name in SCHEMAS.names(context.ensure_object(Environment)))
 
 
 def schemas(context: click.Context, prefix: str) -> Iterator[Item]:
@@ -130,7 +130,7 @@ def template_variables(context: click.Context, _prefix: str) -> Iterator[Item]:
     """``NAME=`` of each variable of the template that the command names."""
     from ..config.saved_prompts import read_template
 
-    name = context.meta.get("leap.template_flags", {}).get("template")
+    name = context.params.get("template")
     if name is not None:
         with suppress(click.UsageError, LeapError):
             template = read_template(context.ensure_object(Environment), name)
@@ -286,7 +286,7 @@ def _source_of(parameter: click.Parameter, context: click.Context) -> Source | N
 
 
 def _installed(env: Environment) -> Iterator[str]:
-    from leap_core.models.references.candidates import installed_names
+    from leap_core.models.references.quick_names import installed_names
 
     return installed_names(env.directories.models)
 
@@ -297,13 +297,13 @@ def _aliases(env: Environment) -> dict[str, str]:
             return {}
     except OSError:
         return {}
-    from leap_core.models.references.aliases import read_aliases
+    from leap_core.models.references.alias_file import read_aliases
 
     return read_aliases(env.directories.config_file)
 
 
 def _catalogue(env: Environment) -> dict[str, dict[str, Any]]:
-    from leap_core.models.references.candidates import catalogue_entries
+    from leap_core.models.references.quick_names import catalogue_entries
 
     return catalogue_entries(env.directories.config)
 

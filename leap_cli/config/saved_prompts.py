@@ -18,8 +18,7 @@ in braces; those with a default need not be given. A name in braces that is not 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -30,8 +29,8 @@ import click
 from ..framework.environment import Environment
 from ..input.pattern import INPUT, Pattern, names_in
 from ..input.pattern import NAME as VARIABLE
+from .named_files import TEMPLATES
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 TEXTS = ("about", "system", "prompt")
 TABLES = ("variables", "defaults", "options")
 NOT_SAVED = (
@@ -111,31 +110,11 @@ class FilledTemplate:
             raise click.UsageError(f"the template {self.template.name} needs {' and '.join(missing)}: give {flags}")
 
 
-def template_path(env: Environment, name: str) -> Path:
-    """Where a template lies. Raises UsageError for what can be no name."""
-    if not NAME.fullmatch(name):
-        raise click.UsageError(f"{name!r} cannot name a template: letters, digits, '.', '_' and '-', 64 at most")
-    return template_directory(env) / f"{name}.toml"
-
-
-def template_directory(env: Environment) -> Path:
-    """Where the templates lie."""
-    return env.directories.config / "templates"
-
-
-def template_names(env: Environment) -> Iterator[str]:
-    """The names of all there are, in order."""
-    files = (path for path in template_directory(env).glob("*.toml") if path.is_file())
-    yield from sorted(path.stem for path in files if NAME.fullmatch(path.stem))
-
-
 def read_template(env: Environment, name: str) -> PromptTemplate:
     """Read one. Raises UsageError, with the name that was probably meant, or with what is wrong in the file."""
-    path = template_path(env, name)
+    path = TEMPLATES.existing(env, name)
     try:
         data = path.read_bytes()
-    except FileNotFoundError:
-        raise click.UsageError(_not_there(env, name)) from None
     except OSError as error:
         raise click.UsageError(f"cannot read {path}: {error.strerror}") from None
     return parse_template(name, data, str(path))
@@ -180,7 +159,7 @@ def write_template(env: Environment, template: PromptTemplate) -> Path:
     for key in ("defaults", "options"):
         if getattr(template, key):
             document[key] = getattr(template, key)
-    path = template_path(env, template.name)
+    path = TEMPLATES.path(env, template.name)
     replace_text(path, tomlkit.dumps(document))
     return path
 
@@ -220,9 +199,3 @@ def _check_variable(name: str, where: str) -> None:
     if not VARIABLE.fullmatch(name) or name == "input":
         why = "it is what is asked" if name == "input" else "letters, digits and _, no digit first"
         raise click.UsageError(f"{where}: {name!r} cannot name a variable: {why}")
-
-
-def _not_there(env: Environment, name: str) -> str:
-    near = get_close_matches(name, template_names(env), 1)
-    advice = f"did you mean {near[0]}?" if near else "leap templates list shows those there are"
-    return f"there is no template {name!r}; {advice}"

@@ -6,13 +6,15 @@ A few settings stand for themselves; besides, every option of every command is o
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
 import click
+
+from leap_core import configuration
+from leap_core.addresses import masked
 
 from ..framework.durations import Duration
 from ..framework.environment import Environment
@@ -20,8 +22,6 @@ from ..framework.option_defaults import TABLE, check_shape, option_key, option_v
 from .writing import parts_of
 
 DEFAULT, MISSING = "default", object()
-POLICIES = click.Choice(["allow", "ask", "deny"])
-SECONDS = click.FloatRange(0, min_open=True)
 
 
 class Text(click.ParamType[str]):
@@ -38,33 +38,15 @@ class Text(click.ParamType[str]):
 class Url(Text):
     """An address with one of these schemes; what stands behind it is not looked at, and a password not shown."""
 
-    def __init__(self, schemes: Callable[[], Sequence[str]]) -> None:
+    def __init__(self, schemes: Sequence[str]) -> None:
         super().__init__()
         self._schemes = schemes
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         url = super().convert(value, param, ctx)
-        schemes = self._schemes()
-        if not url.startswith(tuple(schemes)):
-            self.fail(f"{hide_password(url)!r} begins with none of {', '.join(schemes)}")
+        if not url.startswith(tuple(self._schemes)):
+            self.fail(f"{masked(url)!r} begins with none of {', '.join(self._schemes)}")
         return url
-
-
-def hide_password(url: str) -> str:
-    """The address without the password in it."""
-    return re.sub(r"(//[^/@:]*):[^@]*@", r"\1:***@", url)
-
-
-def _queue_schemes() -> Sequence[str]:
-    from leap_core.configuration import QUEUE_SCHEMES
-
-    return QUEUE_SCHEMES
-
-
-def _server_schemes() -> Sequence[str]:
-    from leap_core.configuration import POSTGRESQL
-
-    return POSTGRESQL
 
 
 class LengthOfTime(Text):
@@ -145,7 +127,7 @@ class Effective:
         """The value for people to see."""
         if not isinstance(self.setting.type, Url) or self.value is None:
             return self.value
-        return hide_password(str(self.value))
+        return masked(str(self.value))
 
     def to_json(self) -> dict[str, Any]:
         setting = self.setting
@@ -159,44 +141,25 @@ class Effective:
         }
 
 
-GENERAL = (
-    Setting("default_model", "The model that is used when a command names none.", Text(), "builtin", "LEAP_MODEL"),
-    Setting("keep_alive", "How long `leap load` keeps a model without use, such as 10m.", LengthOfTime(), "10m"),
-    Setting("log", "Keep prompts and answers for `leap log`.", click.BOOL, False, "LEAP_LOG"),
-    Setting(
-        "queue_url",
-        "Where jobs queue, such as redis://localhost; a file of leap's own by default.",
-        Url(_queue_schemes),
-    ),
-    Setting(
-        "jobs_url",
-        "A PostgreSQL server for jobs that several machines share.",
-        Url(_server_schemes),
-        None,
-        "LEAP_JOBS_URL",
-    ),
-    Setting("jobs.download", "Downloads in the background at once.", click.IntRange(1, 64), 2),
-    Setting("jobs.generate", "Answers in the background at once.", click.IntRange(1, 64), 4),
-    Setting("jobs.batch", "Batches in the background at once.", click.IntRange(1, 64), 1),
-    Setting("jobs.idle_minutes", "How long a worker without work stays.", click.FloatRange(0), 5.0),
-    Setting(
-        "jobs.lease_seconds", "On a server: how long a silent worker keeps a job.", click.FloatRange(2, 3600), 60.0
-    ),
-    Setting("jobs.fetch_models", "On a server: whether workers fetch models that jobs need.", click.BOOL, False),
-    Setting(
-        "jobs.keep_output_days", "How long the output of jobs that ended is kept; 0: always.", click.FloatRange(0), 30.0
-    ),
-    Setting("tools.policy", "Whether tools run: allow, ask or deny.", POLICIES, "ask"),
-    Setting("tools.timeout", "Seconds that a tool may take.", SECONDS, 30.0),
-    Setting("tools.output_limit", "Bytes that a tool may answer with.", click.IntRange(1), 65536),
-    Setting("tools.rounds", "How often results go back to the model in one answer.", click.IntRange(1), 8),
-    Setting("tools.read_file.directory", "What the tool read_file may read; where leap runs by default.", Text()),
-)
-OF_A_TOOL = (
-    Setting("policy", "Whether this tool runs: allow, ask or deny.", POLICIES),
-    Setting("timeout", "Seconds that this tool may take.", SECONDS),
-    Setting("output_limit", "Bytes that this tool may answer with.", click.IntRange(1)),
-)
+def _type_of(setting: configuration.Setting) -> click.ParamType[Any]:
+    if setting.kind is bool:
+        return click.BOOL
+    if setting.kind is int:
+        low, high = (None if end is None else int(end) for end in (setting.low, setting.high))
+        return click.IntRange(low, high)
+    if setting.kind is float:
+        return click.FloatRange(setting.low, setting.high, min_open=setting.above)
+    if setting.choices:
+        return click.Choice(setting.choices)
+    return Url(setting.schemes) if setting.schemes else LengthOfTime() if setting.is_time else Text()
+
+
+def _of(setting: configuration.Setting) -> Setting:
+    return Setting(setting.key, setting.meaning, _type_of(setting), setting.default, setting.variable)
+
+
+GENERAL = tuple(map(_of, configuration.SETTINGS))
+OF_A_TOOL = tuple(map(_of, configuration.TOOL_SETTINGS))
 
 
 def find(key: str) -> Setting:

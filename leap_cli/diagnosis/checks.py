@@ -116,7 +116,7 @@ def _directory(name: str, path: Path, *, private: bool) -> Check:
         return Check(name, OK, f"{path} (made when it is needed)", None, facts)
     status = path.stat()
     facts["mode"] = f"{stat.S_IMODE(status.st_mode):04o}"
-    if private and os.name == "posix":
+    if private and sys.platform != "win32":
         if status.st_uid != os.geteuid():
             return Check(name, PROBLEM, f"{path} belongs to another user", "set LEAP_HOME to one of yours", facts)
         if status.st_mode & 0o077:
@@ -126,7 +126,7 @@ def _directory(name: str, path: Path, *, private: bool) -> Check:
 
 def disk(env: Environment) -> Check:
     """The space that is left for models."""
-    from leap_core.models.store import free_space
+    from leap_core.models.installed.model_store import free_space
 
     path = env.directories.models
     try:
@@ -160,7 +160,7 @@ def configuration(env: Environment) -> Check:
 
 def models(env: Environment) -> Check:
     """The installed models, and those that are not whole."""
-    from leap_core.models.store import Store
+    from leap_core.models.installed.model_store import Store
 
     try:
         states = {model.name: model.state for model in Store.of(env.directories).installed()}
@@ -190,9 +190,9 @@ def host(env: Environment) -> Check:
 
 def hub(env: Environment) -> Check:
     """Whether downloads would find their hub. Never a problem, and never asked when offline is wanted."""
-    from leap_core.models.hub.http import Web
+    from leap_core.models.hub.http_client import Web
+    from leap_core.models.hub.hub_settings import HubSettings
     from leap_core.models.hub.retries import Retryable
-    from leap_core.models.hub.settings import HubSettings
 
     try:
         settings = HubSettings.from_environment(env.variables)

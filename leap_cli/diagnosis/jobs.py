@@ -65,16 +65,17 @@ def worker(env: Environment) -> Check:
 def server(env: Environment) -> Iterator[Check]:
     """The server of ``jobs_url``: whether it answers, its version and clock, and the workers that are alive."""
     from jobs.configuration import JobsConfiguration
-    from leap_core.models.references.digests import ModelDigests
+    from leap_core.models.references.digest_names import ModelDigests
 
     try:
         settings = JobsConfiguration.from_environment(env.variables)
         if settings.jobs_url is None:
             return
         from jobs.client.waiting_reasons import NO_WORKER, waiting_reason
-        from jobs.table.postgres import PostgresDatabase, without_password
+        from jobs.table.postgres import PostgresDatabase
         from jobs.table.reading import TableReader
         from jobs.table.worker_rows import WorkerRows
+        from leap_core.addresses import masked
 
         with closing(PostgresDatabase.at(settings.jobs_url)) as database:
             facts = database.server_facts()
@@ -84,7 +85,7 @@ def server(env: Environment) -> Iterator[Check]:
         yield Check("jobs' server", PROBLEM, error.message, error.hint)
         return
     lead = float(str(facts["clock_lead_seconds"]))
-    detail = f"PostgreSQL {facts['version']} at {without_password(settings.jobs_url)}, schema {facts['schema']}"
+    detail = f"PostgreSQL {facts['version']} at {masked(settings.jobs_url)}, schema {facts['schema']}"
     if abs(lead) > MOST_CLOCK_SECONDS:
         detail += f"; its clock differs from this machine's by {lead:+.0f} s"
         yield Check("jobs' server", WARNING, detail, "leap uses the server's time; set this machine's clock", facts)

@@ -24,14 +24,12 @@ def engine() -> dict[str, Any]:
 def generation() -> dict[str, Any]:
     """One answer of the built-in model, and how long everything took."""
     from leap_core.opening import Leap
-    from leap_core.responses import Complete
+    from leap_core.runner.streams import last_of
 
     start = time.monotonic()
     with Leap.load("builtin") as runner:
         loaded = time.monotonic()
-        for response in runner.create_conversation().generate_response(QUESTION):
-            if isinstance(response, Complete):
-                text = response.full_message.text
+        text = last_of(runner.create_conversation().generate_response(QUESTION)).full_message.text
     ended = time.monotonic()
     return {"generation": {"answer": text, "load_seconds": loaded - start, "answer_seconds": ended - loaded}}
 

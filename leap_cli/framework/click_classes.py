@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import click
 
 from .environment import Environment
+from .options import OPTION_GROUPS, under_headings
 from .text_arguments import check_texts
 
 if TYPE_CHECKING:
@@ -31,9 +33,9 @@ OTHER_VERBS = {
     "status": ("info", "show"),
 }
 """What else a verb may be called, in every group: the first of these that a group has."""
-ARGUMENTS = "leap.arguments"
-"""Where a command's context keeps the arguments as they were typed."""
 CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
+STANDARD_INPUT = "-"
+"""The prompt that is read from standard input."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +50,6 @@ class TableEntry:
 
 class HelpGuide(Protocol):
     """What help shows beside the options themselves."""
-
-    def grouped(self, names: list[str]) -> list[tuple[str, list[str]]]:
-        """The names of options under their headings."""
 
     def examples(self, path: str) -> tuple[str, ...]:
         """Lines that use the command of this path, such as ``models list``."""
@@ -81,6 +80,14 @@ class LeapCommand(click.Command):
     def __init__(self, *args: Any, repairs: bool = False, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
         self.repairs = repairs
+        self.option_groups = list(getattr(self.callback, OPTION_GROUPS, ()))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        if self.option_groups:
+            from .option_groups import hand_over
+
+            hand_over(ctx, self.option_groups)
+        return super().invoke(ctx)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if ctx.resilient_parsing and args and args[-1].startswith("-"):
@@ -89,7 +96,6 @@ class LeapCommand(click.Command):
             return super().parse_args(ctx, args)
         from .option_defaults import OptionDefaults
 
-        ctx.meta[ARGUMENTS] = list(args)
         path = ctx.command_path.partition(" ")[2]
         repairs = self.repairs or getattr(ctx.parent.command, "repairs", False)
         ctx.default_map = defaults = OptionDefaults(self, path, ctx.ensure_object(Environment), repairs=repairs)
@@ -114,12 +120,10 @@ class LeapCommand(click.Command):
         """Many options stand under headings."""
         from .help_text import row_of
 
-        options = [parameter for parameter in self.get_params(ctx) if isinstance(parameter, click.Option)]
-        rows = {str(option.name): row for option in options if (row := row_of(option, ctx)) is not None}
-        guide = _guide(ctx)
-        for heading, names in guide.grouped(list(rows)) if guide else [("Options", list(rows))]:
+        options = (parameter for parameter in self.get_params(ctx) if isinstance(parameter, click.Option))
+        for heading, members in under_headings(option for option in options if not option.hidden):
             with formatter.section(heading):
-                formatter.write_dl([rows[name] for name in names])
+                formatter.write_dl([row_of(option, ctx) for option in members])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Examples, and where to read more."""
@@ -210,6 +214,8 @@ class CommandTable(LeapGroup):
         self.former = former
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args and not ctx.resilient_parsing and _something_is_piped(ctx.ensure_object(Environment)):
+            args = [STANDARD_INPUT]
         return super().parse_args(ctx, self.with_default(args))
 
     def with_default(self, args: list[str]) -> list[str]:
@@ -251,7 +257,8 @@ class CommandTable(LeapGroup):
         first = words[0] if isinstance(words, tuple) and words else "-"  # standard input alone
         if first in self.table:
             raise click.UsageError(f"options come after the command: leap {first} {args[0]} ...")
-        if not is_prompt(first):
+        template = next((each for each in command.params if "--template" in each.opts), None)
+        if not is_prompt(first) and (template is None or not values.get(str(template.name))):  # else it fills that in
             raise click.exceptions.NoSuchCommand(
                 first, possibilities=self.table, ctx=click.Context(self, info_name="leap")
             )
@@ -326,6 +333,20 @@ class CommandTable(LeapGroup):
                 if entry.group == group:
                     formatter.write(f"{heading:<{group_width}}  {name:<{width}}  {entry.summary}\n")
                     heading = ""
+
+
+def _something_is_piped(env: Environment) -> bool:
+    """Whether standard input is no terminal and holds something; nothing is taken from it."""
+    if env.stdin_is_terminal:
+        return False
+    with suppress(OSError, ValueError):
+        if hasattr(env.stdin, "peek"):
+            return bool(env.stdin.peek(1))
+        place = env.stdin.tell()
+        more = bool(env.stdin.read(1))
+        env.stdin.seek(place)
+        return more
+    return False
 
 
 def is_prompt(word: str) -> bool:

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
@@ -22,28 +23,13 @@ if TYPE_CHECKING:
     from leap_core.storage.directories import Directories
 
 ModelLoader = Callable[[str, "ModelLoadingOptions"], "ModelRunner"]
-EmbedderLoader = Callable[[str, "ModelLoadingOptions", "Environment"], "EmbeddingRunner"]
-
-
-def load_model(reference: str, options: ModelLoadingOptions) -> ModelRunner:
-    """The loader of a real process."""
-    from leap_core.opening import Leap
-
-    return Leap.load(reference, options)
-
-
-def load_embedder(reference: str, options: ModelLoadingOptions, env: Environment) -> EmbeddingRunner:
-    """The loader of models for vectors of a real process."""
-    from leap_core.loading import load_local_for_embedding
-    from leap_core.models.references.resolving import resolve_local
-
-    return load_local_for_embedding(resolve_local(reference, variables=env.variables, cwd=env.cwd), options)
+EmbedderLoader = Callable[[str, "ModelLoadingOptions"], "EmbeddingRunner"]
 
 
 @dataclass
 class Environment:
-    """``stdin`` gives bytes, ``stdout`` and ``stderr`` take text. ``load_model`` turns a reference into a runner,
-    ``load_embedder`` into one that makes vectors."""
+    """``stdin`` gives bytes, ``stdout`` and ``stderr`` take text. ``load_model`` loads a model in another way than
+    ``leap_core.opening`` does, ``load_embedder`` one that makes vectors."""
 
     stdin: BinaryIO = field(default_factory=io.BytesIO)
     stdout: TextIO = field(default_factory=io.StringIO)
@@ -53,8 +39,8 @@ class Environment:
     stderr_is_terminal: bool = False
     variables: Mapping[str, str] = field(default_factory=dict)
     cwd: Path = field(default_factory=Path)
-    load_model: ModelLoader = load_model
-    load_embedder: EmbedderLoader = load_embedder
+    load_model: ModelLoader | None = None
+    load_embedder: EmbedderLoader | None = None
 
     @staticmethod
     def of_process() -> Environment:
@@ -86,7 +72,7 @@ class Environment:
     @property
     def has_editor(self) -> bool:
         """Whether that terminal can show an editor: it moves its cursor where it is told to."""
-        able = os.name == "nt" or self.variables.get("TERM", "dumb") not in ("", "dumb", "unknown")
+        able = sys.platform == "win32" or self.variables.get("TERM", "dumb") not in ("", "dumb", "unknown")
         return self.is_own_terminal and able
 
     @property
@@ -109,7 +95,7 @@ class Environment:
             raise EOFError
         return line.decode("utf-8", "replace").rstrip("\r\n")
 
-    @property
+    @cached_property
     def directories(self) -> Directories:
         """Where configuration, models, caches, state and logs belong."""
         from leap_core.storage.directories import Directories
@@ -118,7 +104,12 @@ class Environment:
 
     def use_color(self, is_terminal: bool) -> bool:
         """Whether escape codes may be written to a stream (https://no-color.org)."""
-        return is_terminal and not self.variables.get("NO_COLOR") and self.variables.get("TERM") != "dumb"
+        wanted = is_terminal and not self.variables.get("NO_COLOR") and self.variables.get("TERM") != "dumb"
+        if wanted and sys.platform == "win32":
+            from .windows_console import obeys_escape_codes
+
+            return obeys_escape_codes()
+        return wanted
 
     def settle(self) -> None:
         """At the very end: deliver what is buffered; where that fails, keep the interpreter from trying again."""

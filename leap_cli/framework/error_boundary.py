@@ -122,6 +122,8 @@ def _keep_traceback(failure: BaseException, env: Environment) -> str:
     for directory in places:
         with suppress(OSError):
             directory.mkdir(parents=True, exist_ok=True)
-            (directory / name).write_text(text, encoding="utf-8")
+            descriptor = os.open(directory / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with open(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
             return f"its traceback is in {directory / name}"
     return "its traceback could not be kept"

@@ -133,9 +133,9 @@ def range_in_words(kind: click.ParamType[Any, Any]) -> str:
     return f"{high} or less" if low is None else f"{low} to {high}"
 
 
-def row_of(option: click.Option, ctx: click.Context) -> tuple[str, str] | None:
-    """The option's row in help; None for one that is not shown."""
-    return None if option.hidden else (names_and_value(option, ctx), meaning(option, ctx))
+def row_of(option: click.Option, ctx: click.Context) -> tuple[str, str]:
+    """The option's row in help."""
+    return names_and_value(option, ctx), meaning(option, ctx)
 
 
 def text_of(command: click.Command) -> str:

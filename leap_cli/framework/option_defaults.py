@@ -22,8 +22,8 @@ import click
 
 from leap_core.errors import LeapSerializationError
 
-from .aliases import former_names
 from .environment import Environment
+from .options import former_names
 
 TABLE = "options"
 VARIABLES = ("LEAP_API_KEY", "LEAP_HOME", "LEAP_JOBS_URL", "LEAP_LOG", "LEAP_MODEL", "LEAP_REGISTRY", "LEAP_TRY_MODELS")

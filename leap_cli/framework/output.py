@@ -17,11 +17,16 @@ from .wrapping import fitted_cell, fitting_widths, wrapped
 
 DIM, PLAIN, CLEAR_LINE = "\x1b[2m", "\x1b[0m", "\r\x1b[K"
 
-CONTROLS = {code: "\N{REPLACEMENT CHARACTER}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+DIRECTIONS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
+"""Characters that turn the direction of others, so that a text looks like another one."""
+
+CONTROLS = {
+    code: "\N{REPLACEMENT CHARACTER}" for code in (*range(32), *range(127, 160), *DIRECTIONS) if chr(code) not in "\n\t"
+}
 """What a model's text must not do to a terminal: move its cursor, change its title, hide what is written."""
 
 
-ESCAPED_CONTROLS = {code: f"\\u{code:04x}" for code in range(127, 160)}
+ESCAPED_CONTROLS = {code: f"\\u{code:04x}" for code in (*range(127, 160), *DIRECTIONS)}
 """In JSON, which escapes the others itself."""
 
 
@@ -184,6 +189,8 @@ def _cell(value: object) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ", ".join(map(_cell, value)) or "-"
     if isinstance(value, (list, tuple)):
         return ", ".join(_cell(item) for item in value)
     return one_line(str(value))

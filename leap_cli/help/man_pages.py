@@ -17,6 +17,7 @@ from ..exit_codes import ExitCode
 from ..framework.click_classes import CommandTable, HelpContext
 from ..framework.help_text import meaning, metavar, text_of
 from ..framework.option_defaults import option_variable, options_of
+from ..framework.options import OPTIONS, under_headings
 from .examples import EXAMPLES
 from .roff import bold, code, escaped, italic, prose, quoted
 from .topics import TOPICS, Guide
@@ -137,16 +138,16 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 def _options(path: str, command: click.Command, context: click.Context, heading: str) -> Iterator[str]:
     """The options under their headings; those of a command in a group stand under its own heading."""
-    shown = {str(option.name): option for option in options_of(command) if not option.hidden}
+    shown = [option for option in options_of(command) if not option.hidden]
     if not shown:
         return
     if heading:
         yield ".SH OPTIONS"
-    for group, names in Guide().grouped(list(shown)):
-        if heading and group != "Options":
+    for group, options in under_headings(shown):
+        if heading and group != OPTIONS:
             yield f"{heading} {quoted(group)}"
-        for name in names:
-            yield from _option(shown[name], context, option_variable(path, shown[name]))
+        for option in options:
+            yield from _option(option, context, option_variable(path, option))
 
 
 def _option(option: click.Option, context: click.Context, variable: str = "") -> Iterator[str]:

@@ -66,11 +66,6 @@ TOPIC_OF = {
 class Guide:
     """What the command line's classes ask when help is shown."""
 
-    def grouped(self, names: list[str]) -> list[tuple[str, list[str]]]:
-        from .option_groups import grouped
-
-        return grouped(names)
-
     def examples(self, path: str) -> tuple[str, ...]:
         from .examples import EXAMPLES
 

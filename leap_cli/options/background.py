@@ -1,32 +1,50 @@
-"""The options of commands that can hand their work to the background, and how the job's id is told."""
+"""The options of commands that can hand their work to the background, and how the job's id is printed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
-from click.core import ParameterSource
 
-from ..framework.aliases import renamed_option
+from ..framework.option_groups import Arguments, OptionGroup
+from ..framework.options import option
 from ..framework.output import Format, Output
 
 if TYPE_CHECKING:
     from jobs.client import Policy
 
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
-_BACKGROUND = click.option(
-    "--background", is_flag=True, help="Do this in the background and print the job's id: see leap jobs."
+@dataclass(frozen=True)
+class Background:
+    """``wanted``: whether the work is a job's, of this ``priority``, which is tried again ``retries`` times."""
+
+    wanted: bool
+    priority: int
+    retries: int
+
+    def __bool__(self) -> bool:
+        return self.wanted
+
+    @property
+    def policy(self) -> Policy:
+        """Priority and retries as the jobs' client takes them."""
+        from jobs.client import Policy
+
+        return Policy(priority=self.priority, retries=self.retries)
+
+
+_OPTIONS = (
+    option("--background", is_flag=True, help="Do this in the background and print the job's id: see leap jobs."),
+    option(
+        "--priority",
+        type=click.IntRange(-1000, 1000),
+        default=0,
+        metavar="N",
+        help="Do the job before those of lower priority.",
+    ),
 )
-_PRIORITY = click.option(
-    "--priority",
-    type=click.IntRange(-1000, 1000),
-    default=0,
-    metavar="N",
-    help="Do the job before those of lower priority.",
-)
-_RETRIES = renamed_option(
+_RETRIES = option(
     "--job-retries",
     formerly=("--retries",),
     type=click.IntRange(0, 1000),
@@ -36,32 +54,18 @@ _RETRIES = renamed_option(
 )
 
 
-def background_flags(*, with_retries: bool = True) -> Callable[[Decorated], Decorated]:
-    """Add the flags; the function receives ``background``, ``priority`` and perhaps ``job_retries``."""
-
-    def add(function: Decorated) -> Decorated:
-        for option in (_RETRIES, _PRIORITY, _BACKGROUND) if with_retries else (_PRIORITY, _BACKGROUND):
-            function = option(function)
-        return function
-
-    return add
+def _build(arguments: Arguments) -> Background:
+    return Background(arguments["background"], arguments["priority"], arguments.get("job_retries") or 0)
 
 
-def refuse_typed(name: str, flag: str) -> None:
-    """Refuse the parameter of this name, which a job cannot heed, if it was typed: a general wish in the configuration
-    is passed over. Raises UsageError."""
-    if click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE:
-        raise click.UsageError(f"--background cannot be combined with {flag}")
+EXCLUDED = {"background": ("continue_last", "session", "save", "host", "prompt_cache", "verbose")}
+"""Options of a command that a job does not have."""
+BACKGROUND = OptionGroup("background", "Background", (*_OPTIONS, _RETRIES), _build, EXCLUDED)
+DOWNLOAD_BACKGROUND = OptionGroup("background", "Background", _OPTIONS, _build)
+"""Without retries: a download goes on by itself."""
 
 
-def policy_of(priority: int, retries: int) -> Policy:
-    """The flags' values as the jobs' client takes them."""
-    from jobs.client import Policy
-
-    return Policy(priority=priority, retries=retries)
-
-
-def tell_id(output: Output, id: str) -> None:
+def print_id(output: Output, id: str) -> None:
     """Print the id of a submitted job, and nothing else."""
     if output.format is Format.JSON:
         output.document({"id": id})

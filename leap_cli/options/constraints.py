@@ -5,22 +5,22 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from leap_core.errors import LeapSchemaError
 
-from ..config.saved_schemas import is_misspelt, saved_schema_file, unknown_schema
-from ..framework.aliases import renamed_option
+from ..config.named_files import SCHEMAS
 from ..framework.environment import Environment
+from ..framework.option_groups import Arguments, OptionGroup
+from ..framework.options import option
 
 if TYPE_CHECKING:
     from leap_core.options import GenerationOptions
-
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 SHAPES = {
     "json_schema": "--json-schema",
@@ -40,60 +40,81 @@ NO_PATH = re.compile(r"[\s:]")
 """What hardly stands in a file's name, but in a shorthand."""
 
 
-def constraint_flags(function: Decorated) -> Decorated:
-    """Add the flags; the function receives them by the names in ``SHAPES`` and ``schema_in_prompt``."""
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
+@dataclass(frozen=True)
+class Constraint:
+    """``fields``: those of GenerationOptions that give an answer its shape."""
+
+    fields: Mapping[str, Any]
 
 
+OPEN_OBJECTS = option(
+    "--open-objects",
+    is_flag=True,
+    help="Let the model add keys that the schema allows and does not name; by default it writes named ones only.",
+)
+FINISH_SHAPE = option(
+    "--finish-shape/--no-finish-shape",
+    default=None,
+    help="End JSON the shortest way before its tokens are used up; default for batches and tasks.",
+)
 _OPTIONS = (
-    renamed_option(
+    option(
         "--json-schema",
         formerly=("--schema",),
         metavar="SCHEMA",
         help="Answer with JSON of this schema: a file, JSON text, a saved name, or 'name, age int, tags list[str]'.",
     ),
-    click.option("--json-schema-multi", metavar="SCHEMA", help="Answer with a JSON list of what SCHEMA describes."),
-    click.option(
+    option("--json-schema-multi", metavar="SCHEMA", help="Answer with a JSON list of what SCHEMA describes."),
+    option(
         "--choices",
         multiple=True,
         metavar="A,B,C",
         help="Answer with one of these texts, or of a JSON list of texts.",
     ),
-    click.option("--regex", metavar="PATTERN", help="Answer with a text that the whole regular expression matches."),
-    click.option("--grammar", metavar="FILE", help="Answer with a text of this Lark grammar (a file, or the text)."),
-    click.option(
+    option("--regex", metavar="PATTERN", help="Answer with a text that the whole regular expression matches."),
+    option("--grammar", metavar="FILE", help="Answer with a text of this Lark grammar (a file, or the text)."),
+    option(
         "--schema-in-prompt/--no-schema-in-prompt",
         "schema_in_prompt",
         default=True,
         help="Show the schema to the model (default), or only enforce it.",
     ),
+    OPEN_OBJECTS,
+    option(
+        "--free-white-space",
+        is_flag=True,
+        help="Let the model lay JSON out over several lines; by default it writes one line.",
+    ),
+    FINISH_SHAPE,
 )
+LIBERTIES = ("open_objects", "free_white_space", "finish_shape")
+"""Options that are fields of GenerationOptions as they stand."""
 
 
-def take_constraint(flags: dict[str, Any], env: Environment) -> dict[str, Any]:
-    """Take the flags out of ``flags``; what they mean as fields of GenerationOptions. One that was typed takes the
-    place of another that is configured.
-
-    A schema that is invalid raises LeapSchemaError here, before a model is loaded.
-    """
-    values = {name: value for name in SHAPES if (value := flags.pop(name)) not in (None, ())}
-    context = click.get_current_context()
-    typed = [name for name in values if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE]
+def _build(arguments: Arguments) -> Constraint:
+    """One shape that was typed takes the place of another that is configured. A schema that is invalid raises
+    LeapSchemaError here, before a model is loaded."""
+    values = {name: value for name in SHAPES if (value := arguments[name]) not in (None, ())}
+    typed = [name for name in values if arguments.is_typed(name)]
     if typed:
         values = {name: values[name] for name in typed}
     if len(values) > 1:
         first, second = list(values)[:2]
         raise click.UsageError(f"{SHAPES[second]} cannot be combined with {SHAPES[first]}")
-    fields: dict[str, Any] = {"inject_schema_into_prompt": flags.pop("schema_in_prompt")}
+    fields: dict[str, Any] = {"inject_schema_into_prompt": arguments["schema_in_prompt"]}
+    fields |= {name: value for name in LIBERTIES if (value := arguments[name]) not in (None, False)}
+    if arguments["finish_shape"] is False:
+        fields["finish_shape"] = False
     for name, value in values.items():
-        fields |= _shape(name, value, env)
-    return fields
+        fields |= _shape(name, value, arguments.env)
+    return Constraint(fields)
+
+
+SHAPE = OptionGroup("shape", "Shape", _OPTIONS, _build)
 
 
 def shape_from_text(name: str, text: str, env: Environment) -> dict[str, Any]:
-    """The fields of GenerationOptions that one of ``SHAPES`` means. Raises what ``take_constraint`` raises."""
+    """The fields of GenerationOptions that one of ``SHAPES`` means. Raises LeapSchemaError and UsageError."""
     return _shape(name, (text,) if name == "choices" else text, env)
 
 
@@ -136,7 +157,7 @@ def read_document(value: str, env: Environment) -> Any:
     looks_like_one = value.endswith(".json") or ("/" in value and not NO_PATH.search(value))
     if _may_be_path(value) and (os.path.isfile(path) or looks_like_one):
         source, text = value, _read(path, value)
-    elif (saved := saved_schema_file(env, value)) is not None:
+    elif (saved := SCHEMAS.find(env, value)) is not None:
         source, text = str(saved), _read(saved, str(saved))
     stripped = text.strip()
     if stripped.startswith(("{", "[")) or stripped in ("true", "false") or source != "the schema":
@@ -144,8 +165,8 @@ def read_document(value: str, env: Environment) -> Any:
             return parse_json(text)
         except ValueError as error:
             raise LeapSchemaError(f"{source} is not JSON: {error}") from None
-    if is_misspelt(env, value):
-        raise unknown_schema(env, value)
+    if SCHEMAS.is_misspelt(env, value):
+        raise SCHEMAS.unknown(env, value)
     return schema_from_shorthand(text)
 
 

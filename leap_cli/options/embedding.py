@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
 from ..framework.environment import Environment
+from ..framework.option_groups import Arguments, OptionGroup
+from ..framework.options import option
 from ..framework.output import Output
-from .loading import host_use
+from .loading import HOST_OPTION, THREADS_OPTION, ModelChoice
+from .opening import host_use
 from .value_types import ModelName
 
 if TYPE_CHECKING:
@@ -18,52 +22,107 @@ if TYPE_CHECKING:
 
 BUILTIN_EMBED = "builtin-embed"
 
-embedding_model_flag = click.option(
+
+@dataclass(frozen=True)
+class PassageWish:
+    """The passages of an index that fit a question: at most ``limit``, of ``files``; ``rerank``: the model that orders
+    the best anew."""
+
+    index: str
+    question: str
+    limit: int = 5
+    files: tuple[str, ...] = ()
+    rerank: str | None = None
+
+
+_MODEL_OPTION = option(
     "-m",
     "--model",
     type=ModelName(),
     metavar="MODEL",
     help="Use this embedding model; the small built-in one by default.",
 )
-threads_flag = click.option(
-    "--threads", "cpu_threads", type=int, metavar="N", help="Compute with this many CPU threads."
-)
-rerank_flag = click.option(
-    "--rerank",
-    metavar="MODEL",
-    help="Order the best passages anew with this model, token by token where it is a ColBERT.",
-)
-limit_flag = click.option(
-    "--limit", type=click.IntRange(1, 1000), default=5, show_default=True, help="Take at most this many passages."
-)
-files_flag = click.option(
-    "--files", multiple=True, metavar="PATTERN", help="Search only files whose path fits, such as '*.md' or 'docs/*'."
+
+
+def _embedder(arguments: Arguments) -> ModelChoice:
+    threads = arguments.of("cpu_threads")
+    return ModelChoice(arguments.get("model"), threads, arguments["host"], command=arguments.command)
+
+
+EMBEDDER = OptionGroup("embedder", "Model", (_MODEL_OPTION, THREADS_OPTION, HOST_OPTION), _embedder)
+EMBEDDER_OF_INDEX = OptionGroup("embedder", "Model", (THREADS_OPTION, HOST_OPTION), _embedder)
+"""Where the index says which model it is."""
+
+
+def _passages(arguments: Arguments) -> PassageWish:
+    index, question = named_index(arguments.env, arguments["words"])
+    return PassageWish(index, question, **arguments.of("limit", "files", "rerank"))
+
+
+PASSAGES = OptionGroup(
+    "passages",
+    "",
+    (
+        click.argument("words", metavar="[NAME] QUESTION...", nargs=-1, required=True),
+        option(
+            "--limit",
+            type=click.IntRange(1, 1000),
+            default=5,
+            show_default=True,
+            help="Take at most this many passages.",
+        ),
+        option(
+            "--files",
+            multiple=True,
+            metavar="PATTERN",
+            help="Search only files whose path fits, such as '*.md' or 'docs/*'.",
+        ),
+        option(
+            "--rerank",
+            metavar="MODEL",
+            help="Order the best passages anew with this model, token by token where it is a ColBERT.",
+        ),
+    ),
+    _passages,
 )
 
 
-def question_of(words: Sequence[str]) -> str:
-    """The question that the words make. Raises UsageError for an empty one."""
-    question = " ".join(words)
+def named_index(env: Environment, words: Sequence[str]) -> tuple[str, str]:
+    """The index and the question: the only index need not be named. Raises UsageError where either is missing."""
+    from leap_core.search.indexes import Indexes
+
+    names = Indexes.of(env.directories).names()
+    first, *others = words
+    if first in names or (len(names) != 1 and others):  # a name that is not there is reported by whoever opens it
+        if not others:
+            raise click.UsageError(f"the question is missing: what is asked of the index {first}?")
+        name, question = first, " ".join(others)
+    elif len(names) == 1:
+        name, question = names[0], " ".join(words)
+    elif names:
+        raise click.UsageError(f"there are several indexes ({', '.join(names)}); name one before the question")
+    else:
+        raise click.UsageError("there is no index yet; `leap index NAME PATH` makes one")
     if not question.strip():
         raise click.UsageError("the question is empty")
-    return question
+    return name, question
 
 
 @contextmanager
-def open_embedder(env: Environment, reference: str, **loading: Any) -> Iterator[EmbeddingRunner]:
-    """The warm host's model where it holds it so, else one of this process, until the block ends."""
+def open_embedder(env: Environment, reference: str, model: ModelChoice) -> Iterator[EmbeddingRunner]:
+    """The warm host's model where it holds it so and ``model`` allows that, else one of this process, until the block
+    ends."""
     from leap_core.opening import open_embedding_runner
     from leap_core.options import ModelLoadingOptions
 
-    loading_options = {name: value for name, value in loading.items() if value is not None}
     runner = open_embedding_runner(
         reference,
-        ModelLoadingOptions(**loading_options),
-        host=host_use(),
+        ModelLoadingOptions(**model.fields),
+        host=host_use(model.host),
         variables=env.variables,
         cwd=env.cwd,
         on_warning=Output(env).warning,
-        load=lambda reference, options: env.load_embedder(reference, options, env),
+        load=env.load_embedder,
     )
     with runner:
         yield runner

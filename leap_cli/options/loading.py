@@ -1,66 +1,80 @@
-"""The options of loading a model, and which model it is when none is named."""
+"""The options of loading a model: which it is, how it is loaded, and whether the warm host's is used."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from leap_core.errors import LeapModelLoadingError, adding_hint
-
 from ..framework.environment import Environment
+from ..framework.option_groups import Arguments, OptionGroup
+from ..framework.options import option
 from ..framework.output import Output
-from .background import refuse_typed
-from .loading_details import has_prompt_cache, loading_details, loading_fields, prompt_cache
+from ..framework.sizes import Size
 from .value_types import GpuLayers, ModelName
 
 if TYPE_CHECKING:
-    from leap_core.opening import HostUse
-    from leap_core.options import ModelLoadingOptions
-    from leap_core.runner.contract import ModelRunner
+    from leap_core.options import CacheOptions
 
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
-
-USE_HOST = "leap.use_host"
-BUILTIN = "builtin"
-
-
-def loading_flags(function: Decorated) -> Decorated:
-    """Add the flags; the function receives ``model``, ``verbose`` and three fields of ModelLoadingOptions.
-
-    ``--host``, ``--no-host`` and the options of ``loading_details`` are kept in the context, where ``load_model`` and
-    ``warm_or_load`` find them.
-    """
-    function = loading_details(function)
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
+KV_TYPES = click.Choice(["f32", "f16", "bf16", "q8_0", "q4_0"])
+"""leap_core.options.loading has the same names; importing that would make every start slower."""
+PLAIN = (
+    *("context_size", "cpu_threads", "n_gpu_layers", "kv_type_k", "kv_type_v"),
+    *("flash_attention", "use_mmap", "batch_size", "lookup"),
+)
+"""Options that are fields of ModelLoadingOptions as they stand."""
 
 
-host_flag = click.option(
+@dataclass(frozen=True)
+class ModelChoice:
+    """``name``: the model's, None where none was named. ``fields``: those of ModelLoadingOptions that were given, as
+    JSON keeps them, with absolute paths. ``host``: whether the warm host's is demanded or forbidden, None where it may
+    be used. ``verbose``: whether llama.cpp's log is shown. ``command``: the one that asks, for the log of prompts."""
+
+    name: str | None = None
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    host: bool | None = None
+    verbose: bool = False
+    prompt_cache: CacheOptions | None = None
+    command: str = "leap"
+
+    @property
+    def job_may_use_host(self) -> bool:
+        """Whether a job may use the warm host's model."""
+        return self.host is not False
+
+
+@dataclass(frozen=True)
+class HostLoading:
+    """How a host loads a model: ``request`` is what a LoadRequest has beside the model's name."""
+
+    request: Mapping[str, Any]
+
+
+MODEL_OPTION = option(
+    "-m",
+    "--model",
+    type=ModelName(),
+    metavar="MODEL",
+    help="Use this model: a GGUF file, a model's name, or 'builtin'.",
+)
+THREADS_OPTION = option("--threads", "cpu_threads", type=int, metavar="N", help="Compute with this many CPU threads.")
+HOST_OPTION = option(
     "--host/--no-host",
     default=None,
-    expose_value=False,
-    callback=lambda ctx, _option, value: ctx.meta.__setitem__(USE_HOST, value),
+    wish=True,
     help="Demand the model that `leap load` keeps warm, or load it here; by default it is used where there is one.",
 )
-_OPTIONS = (
-    click.option(
-        "-m",
-        "--model",
-        type=ModelName(),
-        metavar="MODEL",
-        help="Use this model: a GGUF file, a model's name, or 'builtin'.",
-    ),
-    click.option(
+_SIZES = (
+    option(
         "--context-size", type=int, metavar="N", help="Make room for this many tokens of prompt and answer together."
     ),
-    click.option("--threads", "cpu_threads", type=int, metavar="N", help="Compute with this many CPU threads."),
-    click.option(
+    THREADS_OPTION,
+    option(
         "--gpu-layers",
         "n_gpu_layers",
         type=GpuLayers(),
@@ -68,62 +82,90 @@ _OPTIONS = (
         metavar="N",
         help="Compute this many layers on a GPU; -1 is all, auto (default) as many as fit.",
     ),
-    host_flag,
-    click.option("--verbose", is_flag=True, help="Show llama.cpp's log on stderr."),
+)
+_DETAILS = (
+    option(
+        "--lora",
+        multiple=True,
+        metavar="FILE[=SCALE]",
+        help="Compute with this LoRA adapter, at this strength (1 by default).",
+    ),
+    option(
+        "--chat-template",
+        metavar="FILE|NAME",
+        help="Use this chat template instead of the model's: a file of Jinja, or chatml, llama3 or gemma.",
+    ),
+    option("--kv-type-k", type=KV_TYPES, help="Keep keys of the context as this type; f16 by default."),
+    option("--kv-type-v", type=KV_TYPES, help="Keep values as this type; bf16 by default, f16 with layers on a GPU."),
+    option("--flash-attention/--no-flash-attention", default=None, help="Use flash attention (default), or not."),
+    option("--mmap/--no-mmap", "use_mmap", default=None, help="Map the model's file (default), or read it."),
+    option(
+        "--batch-size", type=int, metavar="N", help="Read at most this many prompt tokens in one step; 512 by default."
+    ),
+    option(
+        "--lookup/--no-lookup", default=None, help="Answer faster where the answer repeats its prompt; off by default."
+    ),
+    option("--mmproj", metavar="FILE", help="See or hear with this projector; by default the one beside the model."),
+    option(
+        "--prompt-cache/--no-prompt-cache",
+        default=None,
+        wish=True,
+        help="Keep the model's state after long prompts on disk, so that the next command begins there.",
+    ),
+    option(
+        "--prompt-cache-size",
+        type=Size(bare="MiB"),
+        metavar="SIZE",
+        help="Keep at most this much state on disk, such as 500MB; 8GiB by default.",
+    ),
+)
+_SHARES = (
+    option("--slots", type=click.IntRange(1, 256), metavar="N", help="Make this many answers at once; 8 by default."),
+    option("--queue", type=click.IntRange(0), metavar="N", help="Let at most this many requests wait; 256 by default."),
 )
 
 
-def load_model(env: Environment, model: str | None, flags: dict[str, Any], *, verbose: bool) -> ModelRunner:
-    """Load the model that was named, else the configured default, else the built-in one."""
-    reference = model_reference(env, model)
+def _model_choice(arguments: Arguments) -> ModelChoice:
+    return ModelChoice(
+        arguments["model"],
+        _fields(arguments),
+        arguments["host"],
+        arguments["verbose"],
+        _prompt_cache(arguments),
+        arguments.command,
+    )
+
+
+def _host_loading(arguments: Arguments) -> HostLoading:
+    """Raises LeapOptionsError for a value out of its range, before a host is started."""
     from leap_core.options import ModelLoadingOptions
 
-    options = ModelLoadingOptions(**{"slots": 1, **flags, **loading_fields(env)})
-    if verbose:
-        from leap_core.llama.library import set_verbose
-
-        set_verbose(True)
-    with telling_the_default(env, model):
-        return warm_or_load(env, reference, options, quiet=verbose)
-
-
-def telling_the_default(env: Environment, model: str | None) -> AbstractContextManager[None]:
-    """Say where the configured default is named, if no other ``model`` was named and it cannot be loaded."""
-    hint = None
-    if model is None and default_model(env) is not None:
-        variable = env.variables.get("LEAP_MODEL")
-        where = "$LEAP_MODEL" if variable else f"default_model in {env.directories.config_file}"
-        hint = f"{where} names this model"
-    return adding_hint(LeapModelLoadingError, hint)
+    note_missing_gpu(arguments.env, arguments["n_gpu_layers"])
+    fields = {name: value for name, value in _fields(arguments).items() if value != "auto"}
+    shares = {name: value for name in ("slots", "queue") if (value := arguments[name]) is not None}
+    options = ModelLoadingOptions(**fields, **{name: value for name, value in shares.items() if name != "queue"})
+    common = ("context_size", "cpu_threads", "n_gpu_layers", "chat_template")
+    request = {**{name: fields[name] for name in common if name in fields}, **shares}
+    if details := options.details():
+        request["details"] = details
+    if (cache := _prompt_cache(arguments)) is not None:
+        request["prompt_cache"] = {"path": str(cache.path), "bytes": cache.max_bytes_disk}
+    return HostLoading(request)
 
 
-def model_reference(env: Environment, model: str | None) -> str:
-    """The model that was named, else the configured default, else the built-in one."""
-    if model == "":
-        raise click.UsageError("-m needs a model's name or file")
-    return model or default_model(env) or BUILTIN
-
-
-def warm_or_load(env: Environment, reference: str, options: ModelLoadingOptions, *, quiet: bool = False) -> ModelRunner:
-    """The model host's runner of this model if it holds it so, else one in this process.
-
-    ``--host`` demands the host's and ``--no-host`` forbids it; both are found in click's context. ``quiet`` leaves the
-    host aside unless it is demanded: llama.cpp's log is to be seen here.
-    """
-    from leap_core.opening import open_runner
-
-    note_missing_gpu(env, options.n_gpu_layers)
-    runner = open_runner(
-        reference,
-        options,
-        host=host_use(quiet=quiet),
-        variables=env.variables,
-        cwd=env.cwd,
-        on_warning=Output(env).warning,
-        load=partial(_load_here, env),
-    )
-    context = click.get_current_context(silent=True)
-    return _logged(env, runner, "leap" if context is None else context.command_path.partition(" ")[2])
+MODEL = OptionGroup(
+    "model",
+    "Model",
+    (
+        MODEL_OPTION,
+        *_SIZES,
+        HOST_OPTION,
+        option("--verbose", is_flag=True, wish=True, help="Show llama.cpp's log on stderr."),
+        *_DETAILS,
+    ),
+    _model_choice,
+)
+HOST_LOADING = OptionGroup("loading", "Model", (*_SIZES, *_DETAILS, *_SHARES), _host_loading)
 
 
 def note_missing_gpu(env: Environment, layers: int | str | None) -> None:
@@ -138,65 +180,48 @@ def note_missing_gpu(env: Environment, layers: int | str | None) -> None:
         )
 
 
-def _logged(env: Environment, runner: ModelRunner, command: str) -> ModelRunner:
-    """The runner, with what is asked of it in the log where the user wants that."""
-    from leap_core.prompt_log.setting import log_is_on, logged
-
-    if not log_is_on(env.directories, env.variables):
-        return runner
-    return logged(runner, command, env.variables, Output(env).warning)
+def prompt_cache_directory(env: Environment) -> Path:
+    """The directory of kept prompts."""
+    return env.directories.cache / "prompts"
 
 
-def host_use(*, quiet: bool = False) -> HostUse:
-    """What ``--host`` and ``--no-host`` say; see ``warm_or_load``."""
-    from leap_core.opening import HostUse
+def _fields(arguments: Arguments) -> dict[str, Any]:
+    fields = {name: value for name in PLAIN if (value := arguments[name]) is not None}
+    directory = arguments.env.cwd
+    if (projector := arguments["mmproj"]) is not None:
+        fields["mm_proj_path"] = os.path.join(directory, projector)
+    if (template := arguments["chat_template"]) is not None:
+        fields["chat_template"] = _read_template(template, arguments.env)
+    if arguments["lora"]:
+        from leap_core.options.adapters import LoraAdapter
 
-    context = click.get_current_context(silent=True)
-    use_host = context.meta.get(USE_HOST) if context is not None else None
-    return HostUse.DEMAND if use_host else HostUse.NEVER if quiet or use_host is False else HostUse.USE
-
-
-def host_for_job() -> bool:
-    """Whether a job of this command may use the model host. Raises UsageError for what it cannot heed."""
-    meta = click.get_current_context().meta
-    if meta[USE_HOST]:
-        refuse_typed("host", "--host")
-    if has_prompt_cache():
-        refuse_typed("prompt_cache", "--prompt-cache")
-    refuse_typed("verbose", "--verbose")
-    return meta[USE_HOST] is not False
+        adapters = map(LoraAdapter.parse, arguments["lora"])
+        fields["adapters"] = [{"path": os.path.join(directory, each.path), "scale": each.scale} for each in adapters]
+    return fields
 
 
-def _load_here(env: Environment, reference: str, options: ModelLoadingOptions) -> ModelRunner:
-    if has_prompt_cache():
-        options = replace(options, cache_options=prompt_cache(env))
-    return env.load_model(reference, options)
+def _prompt_cache(arguments: Arguments) -> CacheOptions | None:
+    """Where prompts are kept, and how many bytes of them; None where that was not asked for."""
+    if not arguments["prompt_cache"]:
+        return None
+    from leap_core.options import CacheOptions
+
+    size, directory = arguments["prompt_cache_size"], prompt_cache_directory(arguments.env)
+    return CacheOptions.on_disk(directory) if size is None else CacheOptions.on_disk(directory, size)
 
 
-def note_builtin(env: Environment, model: str | None, output: Output) -> None:
-    """Say once that the built-in model answers, unless it was asked for."""
-    if model is None and default_model(env) is None:
-        output.note(builtin_note(env))
+def _read_template(value: str, env: Environment) -> str:
+    from leap_core.chat_format.named_templates import NAMED_TEMPLATES
 
-
-def builtin_note(env: Environment) -> str:
-    """What to say where the built-in model answers because none was named: how to get a real one, or to use one that is
-    installed."""
-    from leap_core.models.store import Store
-
-    names = [model.name for model in Store.of(env.directories).installed() if model.state == "ready"]
-    if not names:
-        return "no model given, so the built-in demo model answers; `leap download LFM2.5-350M` gets a real one for -m"
-    others = f" (of {len(names)} here)" if len(names) > 1 else ""
-    return (
-        "no model given, so the built-in demo model answers; "
-        f"`leap models default {names[0]}`{others} makes that one answer from now on"
-    )
-
-
-def default_model(env: Environment) -> str | None:
-    """``$LEAP_MODEL``, else ``default_model`` of the configuration file, else None."""
-    from leap_core.configuration import read_configuration
-
-    named = env.variables.get("LEAP_MODEL")
-    return named or read_configuration(env.directories.config_file).default_model
+    path = env.cwd / value
+    if not path.is_file() and value.lower() in NAMED_TEMPLATES:
+        return NAMED_TEMPLATES[value.lower()]
+    try:
+        return path.read_text("utf-8")
+    except OSError as error:
+        names = ", ".join(NAMED_TEMPLATES)
+        raise click.UsageError(
+            f"--chat-template: {value} cannot be read ({error.strerror}); a file, or one of {names}"
+        ) from None
+    except UnicodeDecodeError:
+        raise click.UsageError(f"--chat-template: {value} is no text in UTF-8") from None

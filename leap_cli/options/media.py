@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
 from ..framework.environment import Environment
+from ..framework.option_groups import OptionGroup
+from ..framework.options import option
 from ..framework.output import Output
 from ..input.media_files import STDIN, read_audio, read_image
 
 if TYPE_CHECKING:
     from leap_core.messages import ChatMessage, ChatMessageContent
 
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
-
-
-def media_flags(function: Decorated) -> Decorated:
-    """Add the flags; the function receives them for ``take_media``."""
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
-
-
 _OPTIONS = (
-    click.option(
+    option(
         "--image",
         "images",
         multiple=True,
         metavar="FILE",
         help="Show the model this picture (JPEG, PNG, WebP, ...); - reads standard input.",
     ),
-    click.option(
+    option(
         "--audio",
         "sounds",
         multiple=True,
@@ -42,31 +34,33 @@ _OPTIONS = (
 )
 
 
+@dataclass(frozen=True)
 class Media:
-    """The files that were named: pictures, then sounds, each in their order."""
+    """The files that were named: pictures, then sounds, each in their order. Raises UsageError for standard input
+    twice."""
 
-    def __init__(self, images: tuple[str, ...], sounds: tuple[str, ...]) -> None:
-        if (*images, *sounds).count(STDIN) > 1:
+    images: tuple[str, ...] = ()
+    sounds: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if (*self.images, *self.sounds).count(STDIN) > 1:
             raise click.UsageError("'-' stands for standard input and can be given only once")
-        self._images, self._sounds = images, sounds
 
     def __bool__(self) -> bool:
-        return bool(self._images or self._sounds)
+        return bool(self.images or self.sounds)
 
     @property
     def reads_stdin(self) -> bool:
         """Whether standard input is one of them, and so no text."""
-        return STDIN in self._images or STDIN in self._sounds
+        return STDIN in self.images or STDIN in self.sounds
 
     def read(self, env: Environment, output: Output) -> tuple[ChatMessageContent, ...]:
         """The parts of a message; models were trained to see and hear before they are asked. Raises UsageError."""
-        pictures = (read_image(name, env, output) for name in self._images)
-        return (*pictures, *(read_audio(name, env, output) for name in self._sounds))
+        pictures = (read_image(name, env, output) for name in self.images)
+        return (*pictures, *(read_audio(name, env, output) for name in self.sounds))
 
 
-def take_media(flags: dict[str, Any]) -> Media:
-    """Take the flags out of ``flags``."""
-    return Media(flags.pop("images"), flags.pop("sounds"))
+MEDIA = OptionGroup("media", "Prompt", _OPTIONS, lambda arguments: Media(arguments["images"], arguments["sounds"]))
 
 
 def with_media(parts: tuple[ChatMessageContent, ...], text: str) -> ChatMessage | str:

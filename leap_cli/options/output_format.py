@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import click
 
+from ..framework.options import option
 from ..framework.output import Format
 
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+FORMATS = tuple(each.value for each in Format)
 
 
 class FormatChoice(click.Choice[str]):
@@ -19,12 +20,18 @@ class FormatChoice(click.Choice[str]):
         return str(super().convert("text" if value == "human" else value, param, ctx))
 
 
-def format_flag(function: Decorated) -> Decorated:
-    """Add the flag to a command whose data are things with ids."""
-    option = click.option(
-        "--format",
-        type=FormatChoice([each.value for each in Format]),
-        default=Format.TEXT.value,
-        help="Print text, one json document, jsonl, or quiet: ids only.",
+def format_choice(help: str, formats: Sequence[str] = FORMATS, **more: Any) -> Callable[[Any], Any]:
+    """The option of a command that prints data in these formats, the first of them by default."""
+    decorator: Callable[[Any], Any] = option(
+        "--format", type=FormatChoice(formats), default=formats[0], help=help, **more
     )
-    return option(function)
+    return decorator
+
+
+def format_option(quiet: str) -> Callable[[Any], Any]:
+    """The option of a command whose data are things with names; ``quiet`` prints only them."""
+    return format_choice(f"Print text, one json document, jsonl, or quiet: {quiet} only.")
+
+
+format_flag = format_option("ids")
+"""The option of a command whose data are things with ids."""

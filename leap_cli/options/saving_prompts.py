@@ -8,10 +8,11 @@ from typing import Any
 
 import click
 
-from ..config.saved_prompts import NOT_SAVED, PromptTemplate, template_path, write_template
-from ..framework.click_classes import ARGUMENTS
+from ..config.named_files import TEMPLATES
+from ..config.saved_prompts import NOT_SAVED, PromptTemplate, write_template
 from ..framework.environment import Environment
-from ..framework.option_defaults import option_name, options_of
+from ..framework.option_defaults import option_name
+from ..framework.option_groups import Arguments
 from ..framework.text_arguments import text_argument
 from ..input.pattern import names_in
 from .constraints import read_grammar_argument, read_schema_argument
@@ -22,15 +23,13 @@ PERHAPS_PATHS = ("model", "chat_template")
 """Options whose values may be files, or names."""
 
 
-def typed_options(ctx: click.Context, env: Environment, *, but: tuple[str, ...] = ()) -> dict[str, Any]:
+def typed_options(arguments: Arguments, *, but: tuple[str, ...] = ()) -> dict[str, Any]:
     """The options that were typed, by their names; those that belong to one call are left out. Raises what reading a
     schema or a grammar raises."""
-    raw, _, _ = ctx.command.make_parser(ctx).parse_args(list(ctx.meta[ARGUMENTS]))
-    typed: dict[str, Any] = {}
-    for option in options_of(ctx.command):
+    env, typed = arguments.env, dict[str, Any]()
+    for option, value in arguments.typed_options():
         name = option_name(option)
-        if str(option.name) in raw and name not in (*NOT_SAVED, *but):
-            value = option.type_cast_value(ctx, raw[str(option.name)])
+        if name not in (*NOT_SAVED, *but):
             typed[name] = [_text(each, name) for each in value] if option.multiple else _text(value, name)
     for name in ("json_schema", "json_schema_multi"):
         if name in typed:
@@ -51,9 +50,7 @@ def typed_options(ctx: click.Context, env: Environment, *, but: tuple[str, ...] 
 def save_template(env: Environment, template: PromptTemplate, defaults: dict[str, str], *, replace: bool) -> str:
     """Write a template that declares the names in its texts, with these defaults; where it lies. Raises UsageError for
     one that is there, and for a default of nothing."""
-    path = template_path(env, template.name)
-    if path.exists() and not replace:
-        raise click.UsageError(f"there is a template {template.name} already; leap templates add --replace replaces it")
+    path = TEMPLATES.free(env, template.name, replace=replace)
     if not template.prompt.strip():
         raise click.UsageError("the prompt is empty; {input} alone is the prompt as it is asked")
     if template == PromptTemplate(template.name, about=template.about):

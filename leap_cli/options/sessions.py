@@ -3,48 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING
 
 import click
-from click.core import ParameterSource
 
 from leap_core.errors import LeapError
 
 from ..framework.environment import Environment
+from ..framework.option_groups import Arguments, OptionGroup
+from ..framework.options import option
 from ..framework.output import Output
-from .loading import model_reference
+from .loading import ModelChoice
+from .opening import model_reference
 
 if TYPE_CHECKING:
     from leap_core.sessions.recorder import SessionRecorder
 
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
-
-
-def session_flags(*, saves: bool) -> Callable[[Decorated], Decorated]:
-    """Add the flags; the function receives ``continue_last``, ``session`` and ``save``, for ``take_session``.
-
-    ``saves``: whether conversations of this command are kept by default.
-    """
-    keeps = "session (default), or not" if saves else "session, or not; with -c and --session it is kept by default"
-    options = (
-        click.option("-c", "--continue", "continue_last", is_flag=True, help="Continue the last session."),
-        click.option("--session", metavar="SESSION", help="Continue the session of this name or id, or begin it."),
-        click.option("--save/--no-save", default=None, help=f"Keep the conversation as a {keeps}."),
-    )
-
-    def add(function: Decorated) -> Decorated:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return add
-
 
 @dataclass(frozen=True)
-class SessionFlags:
-    """What the flags ask for."""
+class Session:
+    """The conversation that is continued or kept. ``name``: by which it is continued. ``save``: whether it is kept,
+    None as the command does, which ``saves`` conversations by default or does not."""
 
     continue_last: bool
     name: str | None
@@ -81,24 +62,38 @@ class SessionFlags:
         return recorder
 
 
-def session_model(recorder: SessionRecorder, env: Environment, model: str | None) -> str | None:
-    """The model that was named, else that of the session, else None. A session that begins records it."""
-    if model is None and recorder.session is not None:
-        model = recorder.session.model
-    reference = model_reference(env, model)
+def session_group(*, saves: bool) -> OptionGroup[Session]:
+    """The group of a command that keeps conversations by default, or does not."""
+    keeps = "session (default), or not" if saves else "session, or not; with -c and --session it is kept by default"
+    return OptionGroup(
+        "session",
+        "Session",
+        (
+            option("-c", "--continue", "continue_last", is_flag=True, help="Continue the last session."),
+            option("--session", metavar="SESSION", help="Continue the session of this name or id, or begin it."),
+            option("--save/--no-save", default=None, wish=True, help=f"Keep the conversation as a {keeps}."),
+        ),
+        partial(_build, saves=saves),
+    )
+
+
+def _build(arguments: Arguments, *, saves: bool) -> Session:
+    """One option of the command line overrides another from the configuration."""
+    session = Session(arguments["continue_last"], arguments["session"], arguments["save"], saves)
+    if not session.continue_last or session.name is None:
+        return session
+    typed = [name for name in ("continue_last", "session") if arguments.is_typed(name)]
+    if len(typed) != 1:
+        raise click.UsageError("-c continues the last session and --session a certain one: give one of them")
+    return replace(session, name=None) if typed == ["continue_last"] else replace(session, continue_last=False)
+
+
+def session_model(recorder: SessionRecorder, env: Environment, model: ModelChoice) -> ModelChoice:
+    """The model that was named, else that of the session, else none. A session that begins records it."""
+    if model.name is None and recorder.session is not None:
+        model = replace(model, name=recorder.session.model)
+    reference = model_reference(env, model.name)
     file = env.cwd / reference
     # The session may be continued from another directory.
     recorder.model = str(file.absolute()) if os.path.isfile(file) else reference
     return model
-
-
-def take_session(flags: dict[str, Any], *, saves: bool) -> SessionFlags:
-    """Take the flags out of ``flags``. One of the command line overrides another from the configuration."""
-    session = SessionFlags(flags.pop("continue_last"), flags.pop("session"), flags.pop("save"), saves)
-    if not session.continue_last or session.name is None:
-        return session
-    source = click.get_current_context().get_parameter_source
-    typed = [name for name in ("continue_last", "session") if source(name) is ParameterSource.COMMANDLINE]
-    if len(typed) != 1:
-        raise click.UsageError("-c continues the last session and --session a certain one: give one of them")
-    return replace(session, name=None) if typed == ["continue_last"] else replace(session, continue_last=False)

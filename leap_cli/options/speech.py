@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
 import click
 
 from leap_core.storage.atomic_files import descriptor_of
 
 from ..framework.environment import Environment
-
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+from ..framework.option_groups import Arguments
+from ..framework.options import option
 
 STANDARD = "-"
 
-_SPEAK = click.option(
-    "--speak",
-    "speak",
-    metavar="FILE",
-    help="Let the model answer aloud and write the sound to this WAV file, as it comes; - is standard output, and a "
-    "name that ends in .pcm gets bare samples.",
+SPEECH_OPTIONS = (
+    option(
+        "--speak",
+        metavar="FILE",
+        help="Let the model answer aloud and write the sound to this WAV file, as it comes; - is standard output, and "
+        "a name that ends in .pcm gets bare samples.",
+    ),
+    option("--play", is_flag=True, help="Let the model answer aloud and play it. Needs leap-edge[play]."),
 )
-_PLAY = click.option("--play", is_flag=True, help="Let the model answer aloud and play it. Needs leap-edge[play].")
 
 
 @dataclass(frozen=True)
@@ -42,15 +41,10 @@ class SpeechTarget:
         return self.file is not None and (self.file == STANDARD or descriptor_of(self.file) == 1)
 
 
-def speech_flags(function: Decorated) -> Decorated:
-    """Add the flags; the function receives them for ``take_speech``."""
-    return _SPEAK(_PLAY(function))
-
-
-def take_speech(flags: dict[str, Any], env: Environment) -> SpeechTarget:
-    """Take the flags out of ``flags``. Raises UsageError for a place where there can be no file."""
-    target = SpeechTarget(flags.pop("speak"), flags.pop("play"))
-    check_target(target, env, "--speak")
+def read_speech(arguments: Arguments) -> SpeechTarget:
+    """What SPEECH_OPTIONS ask for. Raises UsageError for a place where there can be no file."""
+    target = SpeechTarget(arguments["speak"], arguments["play"])
+    check_target(target, arguments.env, "--speak")
     return target
 
 

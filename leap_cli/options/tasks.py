@@ -2,75 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..config.named_files import RECIPES
 from ..framework.environment import Environment
-from ..framework.option_defaults import OptionDefaults
-from ..framework.output import Output
+from ..framework.option_groups import Arguments, OptionGroup
+from ..framework.options import option
+from ..framework.output import Output, one_line
 from ..input.prompt import read_standard_input
 from ..input.text_files import read_text_file
-from .background import background_flags
-from .loading import loading_flags
+from .background import BACKGROUND, Background
+from .constraints import FINISH_SHAPE
+from .loading import MODEL, ModelChoice
 
 if TYPE_CHECKING:
     from leap_core.messages import ChatMessage
     from leap_core.options import GenerationOptions
     from leap_core.tasks.task import RecipeTask
 
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
-LOADING = ("context_size", "cpu_threads", "n_gpu_layers")
-OWN = ("files", "lines", "target", "errors", "dry_run", "model", "verbose", "background", "priority", "job_retries")
-SAMPLING = ("temperature", "rng_seed", "max_tokens")
+
 STDIN = "-"
-
-
-def task_flags(function: Decorated) -> Decorated:
-    """Add FILES and the options that all tasks have; ``take_flags`` takes them."""
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return click.argument("files", metavar="[FILE]...", nargs=-1)(function)
-
-
-_OPTIONS: tuple[Callable[[Any], Any], ...] = (
-    click.option("--lines", is_flag=True, help="Take each line as a text of its own."),
-    click.option("-o", "--output", "target", metavar="FILE", help="Write the answers to this file."),
-    click.option("--errors", metavar="FILE", help="Write the texts that failed, and why, to this file as JSONL."),
-    click.option(
-        "--dry-run", is_flag=True, help="Print the prompts as the model would get them, and generate nothing."
-    ),
-    loading_flags,
-    click.option(
-        "--temperature", type=float, metavar="N", help="Draw tokens with this randomness, in the place of the recipe's."
-    ),
-    click.option(
-        "--seed", "rng_seed", type=int, metavar="N", help="Sample with this seed, which makes the answer repeatable."
-    ),
-    click.option("--max-tokens", type=int, metavar="N", help="End each answer of the model after this many tokens."),
-    background_flags(),
-)
+TEXT = "text"
+"""The name of a text that is an argument."""
+NO_TEXT = "there is no text: give FILEs, the text itself, or the text on standard input"
+FILE_NAME = re.compile(r"[/\\]|\.\w{1,5}$")
+"""What a file's name looks like: a path, or an extension."""
 
 
 @dataclass(frozen=True)
-class TaskFlags:
-    """The values of the options that all tasks have."""
+class TaskSettings:
+    """What all tasks have: where texts come from and where answers go, the model, and what takes the place of the
+    recipe's sampling. ``errors``: the file of the texts that failed."""
 
     files: tuple[str, ...]
     lines: bool
     target: str | None
     errors: str | None
     dry_run: bool
-    model: str | None
-    verbose: bool
-    background: bool
-    priority: int
-    job_retries: int
-    loading: dict[str, Any]
+    model: ModelChoice
     overrides: GenerationOptions
+    background: Background
 
 
 @dataclass(frozen=True)
@@ -83,28 +60,73 @@ class TaskInput:
     picture: str | None = None
 
 
-def take_flags(flags: dict[str, Any]) -> TaskFlags:
-    """Take the flags out of ``flags``. Raises UsageError or LeapOptionsError."""
+def _build(arguments: Arguments) -> TaskSettings:
     from leap_core.options import GenerationOptions
 
-    defaults = click.get_current_context().default_map
-    if isinstance(defaults, OptionDefaults) and "temperature" in defaults.for_all & _not_typed("temperature"):
-        flags["temperature"] = None  # meant for answers in general; a task is asked as its recipe says
-    loading = {name: flags.pop(name) for name in LOADING}
-    overrides = GenerationOptions(**{name: flags.pop(name) for name in SAMPLING})
-    values = TaskFlags(**{name: flags.pop(name) for name in OWN}, loading=loading, overrides=overrides)
-    if values.dry_run and values.background:
-        raise click.UsageError("--dry-run cannot be combined with --background")
-    return values
+    sampling = arguments.of("temperature", "rng_seed", "max_tokens", "finish_shape")
+    if arguments.is_for_all("temperature"):
+        sampling["temperature"] = None  # meant for answers in general; a task is asked as its recipe says
+    return TaskSettings(
+        **arguments.of("files", "lines", "target", "errors", "dry_run"),
+        model=MODEL.build(arguments),
+        overrides=GenerationOptions(**sampling),
+        background=BACKGROUND.build(arguments),
+    )
 
 
-def read_inputs(flags: TaskFlags, env: Environment) -> list[TaskInput]:
-    """The texts of the FILEs, or of standard input without any. Raises UsageError where there is none."""
+TASK = OptionGroup(
+    "settings",
+    "",
+    (
+        click.argument("files", metavar="[FILE|TEXT]...", nargs=-1),
+        option("--lines", is_flag=True, help="Take each line as a text of its own."),
+        option("-o", "--output", "target", metavar="FILE", help="Write the answers to this file."),
+        option("--errors", metavar="FILE", help="Write the texts that failed, and why, to this file as JSONL."),
+        option(
+            "--dry-run",
+            is_flag=True,
+            help="Print the prompts as the model would get them, and generate nothing.",
+        ),
+        option(
+            "--temperature",
+            type=float,
+            metavar="N",
+            heading="Sampling",
+            help="Draw tokens with this randomness, in the place of the recipe's.",
+        ),
+        option(
+            "--seed",
+            "rng_seed",
+            type=int,
+            metavar="N",
+            heading="Sampling",
+            help="Sample with this seed, which makes the answer repeatable.",
+        ),
+        option(
+            "--max-tokens",
+            type=int,
+            metavar="N",
+            heading="Sampling",
+            help="End each answer of the model after this many tokens.",
+        ),
+        FINISH_SHAPE,
+        MODEL,
+        BACKGROUND,
+    ),
+    _build,
+    {"dry_run": ("background",)},
+)
+
+
+def read_inputs(settings: TaskSettings, env: Environment) -> list[TaskInput]:
+    """The texts of the FILEs, the text that the arguments themselves are, or that of standard input without any. Raises
+    UsageError where there is none."""
     from leap_core.messages import ChatMessage
 
-    parts = [part for name in flags.files or (STDIN,) for part in _texts_of(name, flags, env)]
+    sources = [(name, text.rstrip("\r\n")) for name, text in read_sources(settings.files, env)]
+    parts = [part for name, text in sources for part in _parts_of(name, text, settings)]
     if not any(text.strip() for _, text in parts):
-        raise click.UsageError("there is no text: give FILEs, or the text on standard input")
+        raise click.UsageError(NO_TEXT)
     return named_apart([TaskInput(name, ChatMessage("user", text)) for name, text in parts])
 
 
@@ -120,9 +142,28 @@ def named_apart(inputs: Sequence[TaskInput]) -> list[TaskInput]:
     return apart
 
 
-def read_source(name: str, env: Environment) -> str:
-    """The whole text of a file, or with ``-`` of standard input. Raises UsageError."""
-    return read_standard_input(env, Output(env)) if name == STDIN else read_text_file(name, env)
+def read_sources(files: Sequence[str], env: Environment) -> list[tuple[str, str]]:
+    """The whole texts that the arguments mean, each with its name: those of files and, with ``-`` or without arguments,
+    of standard input. Arguments of which none is a file, or looks like the name of one, are a text themselves. What
+    was taken is said where it is not plain. Raises UsageError."""
+    if files and not any(_means_file(name, env) for name in files):
+        text = " ".join(files)
+        Output(env).note(f"took {one_line(text)!r} as the text: there is no such file")
+        return [(TEXT, text)]
+    if not files and env.stdin_is_terminal:
+        Output(env).note("type the text, then Ctrl-D on a line of its own; FILEs or a text as arguments work too")
+    return [
+        (name, read_standard_input(env, Output(env)) if name == STDIN else read_text_file(name, env))
+        for name in files or (STDIN,)
+    ]
+
+
+def _means_file(name: str, env: Environment) -> bool:
+    """Whether an argument is meant as a file: there is one, or it is a single word that looks like a file's name."""
+    with suppress(OSError, ValueError):
+        if name == STDIN or (env.cwd / name).exists():
+            return True
+    return not name.strip() or (not any(map(str.isspace, name)) and FILE_NAME.search(name) is not None)
 
 
 def read_task_of(fields: dict[str, Any], env: Environment) -> RecipeTask:
@@ -140,26 +181,15 @@ def read_task_of(fields: dict[str, Any], env: Environment) -> RecipeTask:
 def own_recipes(env: Environment, name: str = "*") -> dict[str, str]:
     """The texts of the user's own recipes, or of the one of this name. Raises LeapOptionsError where one cannot be
     read."""
-    paths = sorted(path for path in recipes_directory(env).glob(f"{name}.toml") if not path.name.startswith("."))
-    if not paths:
+    names = [each for each in RECIPES.names(env) if name in ("*", each)]
+    if not names:
         return {}
     from leap_core.tasks.recipe import text_of_recipe
 
-    return {path.stem: text_of_recipe(path) for path in paths}
+    return {each: text_of_recipe(RECIPES.path(env, each)) for each in names}
 
 
-def recipes_directory(env: Environment) -> Path:
-    """Where the user's own recipes stand."""
-    return env.directories.config / "recipes"
-
-
-def _not_typed(name: str) -> set[str]:
-    source = click.get_current_context().get_parameter_source(name)
-    return {name} if source is click.core.ParameterSource.DEFAULT_MAP else set()
-
-
-def _texts_of(name: str, flags: TaskFlags, env: Environment) -> list[tuple[str, str]]:
-    text = read_source(name, env).rstrip("\r\n")
-    if not flags.lines:
+def _parts_of(name: str, text: str, settings: TaskSettings) -> list[tuple[str, str]]:
+    if not settings.lines:
         return [(name, text)]
     return [(f"{name}:{n}", line) for n, line in enumerate(text.splitlines(), 1) if line.strip()]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import click
 
-from ..framework.aliases import renamed_option
 from ..framework.environment import Environment
 from ..framework.interrupts import raising_on_interrupt
+from ..framework.option_groups import Arguments, OptionGroup
+from ..framework.options import option
 from ..framework.output import Output, printable
 
 if TYPE_CHECKING:
@@ -18,21 +19,12 @@ if TYPE_CHECKING:
     from leap_core.tools.configured import ConfiguredTools
     from leap_core.tools.policy import FunctionPolicy
 
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
-
 MOST_ROUNDS = 1000
 
 
-def tool_flags(function: Decorated) -> Decorated:
-    """Add the flags; the function receives tool, tools_file, tool_choice, allow_tool, show_calls and chain_limit."""
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
-
-
 _OPTIONS = (
-    click.option("--tool", multiple=True, metavar="NAME", help="Let the model call this tool (see leap tools list)."),
-    renamed_option(
+    option("--tool", multiple=True, metavar="NAME", help="Let the model call this tool (see leap tools list)."),
+    option(
         "--tools-file",
         "tools_file",
         formerly=("--tools",),
@@ -41,15 +33,15 @@ _OPTIONS = (
         metavar="FILE",
         help="Let the model call the tools of this Python file, or of declarations as JSON, unless --tool names some.",
     ),
-    click.option(
+    option(
         "--tool-choice",
         metavar="WHEN",
         help="Let the model decide whether it calls a tool (auto, default), or make it call one (required, or a tool's "
         "name), or none.",
     ),
-    click.option("--allow-tool", multiple=True, metavar="NAME", help="Run this tool without asking."),
-    click.option("--show-calls", is_flag=True, help="Show calls and their results on stderr."),
-    click.option(
+    option("--allow-tool", multiple=True, metavar="NAME", help="Run this tool without asking."),
+    option("--show-calls", is_flag=True, help="Show calls and their results on stderr."),
+    option(
         "--chain-limit",
         type=click.IntRange(1, MOST_ROUNDS),
         metavar="N",
@@ -58,12 +50,12 @@ _OPTIONS = (
 )
 
 
-@dataclass
+@dataclass(frozen=True)
 class Tools:
     """What the flags ask for. ``choice`` is the tool_choice of the options, ``allowed`` what runs without asking,
     ``rounds`` the most rounds of calls in one answer where that was given."""
 
-    functions: list[LeapFunction] = field(default_factory=list)
+    functions: Sequence[LeapFunction] = ()
     policy: FunctionPolicy | None = None
     allowed: Sequence[str] = ()
     choice: str | None = None
@@ -71,11 +63,10 @@ class Tools:
     rounds: int | None = None
 
 
-def take_tools(flags: dict[str, Any], env: Environment) -> Tools:
-    """Take the flags out of ``flags``. Raises LeapToolError for tools that are not there."""
-    names, files = list(flags.pop("tool")), list(flags.pop("tools_file"))
-    allowed, choice, show = list(flags.pop("allow_tool")), flags.pop("tool_choice"), flags.pop("show_calls")
-    rounds = flags.pop("chain_limit")
+def _build(arguments: Arguments) -> Tools:
+    """Raises LeapToolError for tools that are not there."""
+    env, names, files = arguments.env, arguments["tool"], arguments["tools_file"]
+    allowed, choice, rounds = arguments["allow_tool"], arguments["tool_choice"], arguments["chain_limit"]
     if not names and not files:
         if allowed:
             raise click.UsageError(f"--allow-tool {allowed[0]} needs tools: give --tool or --tools-file")
@@ -91,7 +82,10 @@ def take_tools(flags: dict[str, Any], env: Environment) -> Tools:
         functions = choose([function.name for function in from_files], from_files)
     choose(allowed, functions)
     policy = replace(_policy(env, functions, rounds).allowing(allowed), ask=asker(env))
-    return Tools(functions, policy, allowed, choice, show, rounds)
+    return Tools(functions, policy, allowed, choice, arguments["show_calls"], rounds)
+
+
+TOOLS = OptionGroup("tools", "Tools", _OPTIONS, _build)
 
 
 def choose_tools(names: Sequence[str], before: Tools, env: Environment) -> Tools:

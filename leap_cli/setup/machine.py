@@ -27,7 +27,7 @@ class Machine:
 def this_machine(env: Environment) -> Machine:
     """The machine that leap runs on, or the container with its limits."""
     from leap_core.engine.threads import usable_cores
-    from leap_core.models.store import free_space
+    from leap_core.models.installed.model_store import free_space
 
     disk = None
     with suppress(OSError, LeapError):

@@ -49,8 +49,8 @@ class Offer:
 
 def offers(env: Environment, machine: Machine) -> list[Offer]:
     """The models to choose from, small to large. Raises LeapSerializationError for the user's catalogue.json."""
+    from leap_core.models.installed.model_store import Store
     from leap_core.models.references.catalogue import Catalogue
-    from leap_core.models.store import Store
 
     catalogue = Catalogue.load(env.directories.config)
     here = {model.model.lower() for model in Store.of(env.directories).installed() if model.state == "ready"}

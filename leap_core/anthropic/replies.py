@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Iterator
 from typing import Any
 
-from ..errors import LeapError
+from ..errors import LeapError, LeapGenerationPromptExceedContextLengthError
 from ..messages import LeapFunctionCall
 from ..openai.errors import status_of
 from ..openai.replies import finish_reason, leap_fields, with_id, with_one_call
@@ -33,8 +33,11 @@ ERROR_TYPES = {
 """By HTTP status; the others are ``api_error``."""
 
 
-def error_body(status: int, message: str) -> JsonObject:
+def error_body(status: int, error: LeapError) -> JsonObject:
     """Anthropic's error object."""
+    message = error.message if error.hint is None else f"{error.message} ({error.hint})"
+    if isinstance(error, LeapGenerationPromptExceedContextLengthError):  # by these words clients know it
+        message = f"prompt is too long: {error.prompt_tokens} tokens > {error.context_size} maximum"
     return {"type": "error", "error": {"type": ERROR_TYPES.get(status, "api_error"), "message": message}}
 
 
@@ -45,6 +48,8 @@ class MessagesReply:
         self._request, self._model = request, model
         self.id = f"msg_{secrets.token_hex(12)}"
         self.stores = False
+        self.prompt_tokens: int | None = None
+        """Of the prompt, as far as it is known when the answer begins."""
         self._blocks = 0
         self._open = ""
         self._called = 0
@@ -64,7 +69,9 @@ class MessagesReply:
 
     def begin(self) -> bytes:
         """What a stream opens with."""
-        return _event("message_start", message=self._body([], None)) + _event("ping")
+        opened = self._body([], None)
+        opened["usage"]["input_tokens"] = self.prompt_tokens or 0
+        return _event("message_start", message=opened) + _event("ping")
 
     def pieces(self, response: MessageResponse) -> Iterator[bytes]:
         """The events that one response becomes."""
@@ -97,7 +104,7 @@ class MessagesReply:
 
     def failed(self, error: LeapError) -> bytes:
         """The event that ends a stream whose generation failed."""
-        return typed_event("error", error_body(status_of(error)[0], error.message))
+        return typed_event("error", error_body(status_of(error)[0], error))
 
     def _body(self, blocks: list[JsonObject], stats: GenerationStats | None) -> JsonObject:
         return {

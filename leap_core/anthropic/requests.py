@@ -95,6 +95,11 @@ def _messages(message: JsonObject, path: str) -> list[JsonObject]:
             calls.append(_call(block, where))
         elif kind == "tool_result":
             results.append(_result(block, where))
+        elif kind == "document":
+            parts += _document(block, where)
+        elif kind == "search_result":
+            text = _texts(block.get("content"), f"{where}.content")
+            parts.append({"type": "text", "text": f"{block.get('title') or ''}\n{block.get('source') or ''}\n{text}\n"})
         elif kind != "redacted_thinking":
             raise LeapSerializationError(f"blocks of type {kind!r} are not supported", path=f"{where}.type")
     if not (parts or calls or reasoning):
@@ -125,10 +130,48 @@ def _call(block: JsonObject, path: str) -> JsonObject:
 
 
 def _result(block: JsonObject, path: str) -> JsonObject:
-    text = _texts(block.get("content") or "", f"{path}.content")
-    if block.get("is_error") is True:
-        text = f"Error: {text}"
-    return {"role": "tool", "tool_call_id": text_at(block.get("tool_use_id"), f"{path}.tool_use_id"), "content": text}
+    """The result of a tool: texts, and pictures beside them."""
+    parts: list[JsonObject] = [{"type": "text", "text": "Error: "}] if block.get("is_error") is True else []
+    content = block.get("content") or ""
+    if isinstance(content, str):
+        parts.append({"type": "text", "text": content})
+    else:
+        for n, each in enumerate(list_at(content, f"{path}.content")):
+            where = f"{path}.content[{n}]"
+            each = object_at(each, where)
+            if each.get("type") == "image":
+                parts.append(_image(object_at(each.get("source"), f"{where}.source"), f"{where}.source"))
+            elif each.get("type") == "document":
+                parts += _document(each, where)
+            else:
+                parts.append({"type": "text", "text": ("\n" if n else "") + _texts([each], f"{path}.content")})
+    id = text_at(block.get("tool_use_id"), f"{path}.tool_use_id")
+    return {"role": "tool", "tool_call_id": id, "content": _joined(parts)}
+
+
+def _document(block: JsonObject, path: str) -> list[JsonObject]:
+    """A document as its text, its title and context before it, and the pictures in it."""
+    source = object_at(block.get("source"), f"{path}.source")
+    head = "".join(f"{block[name]}\n" for name in ("title", "context") if isinstance(block.get(name), str))
+    kind = source.get("type")
+    if kind == "text":
+        return [{"type": "text", "text": f"{head}{text_at(source.get('data'), f'{path}.source.data')}\n"}]
+    if kind != "content":
+        raise LeapSerializationError(
+            f"documents of type {kind!r} are not read", path=f"{path}.source.type", hint="send the document's text"
+        )
+    content = source.get("content")
+    parts: list[JsonObject] = [{"type": "text", "text": head}]
+    if isinstance(content, str):
+        return [{"type": "text", "text": f"{head}{content}\n"}]
+    for n, each in enumerate(list_at(content, f"{path}.source.content")):
+        where = f"{path}.source.content[{n}]"
+        each = object_at(each, where)
+        if each.get("type") == "image":
+            parts.append(_image(object_at(each.get("source"), f"{where}.source"), f"{where}.source"))
+        else:
+            parts.append({"type": "text", "text": _texts([each], where) + "\n"})
+    return parts
 
 
 def _texts(value: object, path: str) -> str:

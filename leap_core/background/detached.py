@@ -12,14 +12,13 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from .child_environment import child_environment
+from .process_groups import CREATION_FLAGS, OF_A_SESSION
 
 LONGEST_LOG = 4 * 1024 * 1024
 """Bytes of a log file beyond which the next process begins a new one; the old one stays as ``NAME.log.1``."""
-DETACHED_ON_WINDOWS = 0x00000008 | 0x00000200
-"""DETACHED_PROCESS and CREATE_NEW_PROCESS_GROUP."""
 RUN_MODULE = "import sys; sys.path = [place for place in sys.path if place]; import runpy; "
 RUN_MODULE += "runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
 """What ``python -m`` does, without the working directory on ``sys.path``; ``-P`` needs Python 3.11."""
@@ -43,9 +42,6 @@ def start_detached(
     """Start ``python -m module`` in a session of its own, in ``directory``, with the environment ``variables`` (this
     process's when None). Its messages go to ``log``; its standard output too, unless ``stdout`` is subprocess.PIPE.
     A thread waits for its end, so that it does not stay in the process table."""
-    detached: dict[str, Any] = {"start_new_session": True}
-    if os.name == "nt":
-        detached = {"creationflags": DETACHED_ON_WINDOWS}
     process = subprocess.Popen(
         module_command(module, *arguments),
         stdin=subprocess.DEVNULL,
@@ -53,7 +49,8 @@ def start_detached(
         stderr=log,
         cwd=directory,
         env=child_environment(variables),
-        **detached,
+        start_new_session=OF_A_SESSION,
+        creationflags=CREATION_FLAGS,
     )
     threading.Thread(target=process.wait, name=f"leap-end-of-{module}", daemon=True).start()
     return process

@@ -21,25 +21,34 @@ def start_time(pid: int) -> str | None:
             return None
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {fields[19]}"  # proc(5): field 22, clock ticks since boot
-    if os.name == "posix":
-        done = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
-        return done.stdout.strip() or None
-    return None
+    if sys.platform == "win32":
+        from .windows_processes import creation_time
+
+        return creation_time(pid)
+    variables = {**os.environ, "TZ": "UTC", "LC_ALL": "C"}  # the same words for every reader
+    command = ["ps", "-o", "lstart=", "-p", str(pid)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
+    return done.stdout.strip() or None
 
 
 def terminate(pid: int, started: str | None, *, kill: bool = False) -> bool:
     """Ask the process to end (or, with ``kill``, end it), if it is still the one that began then."""
     if started is None or start_time(pid) != started:
         return False
+    number = signal.SIGTERM
+    if sys.platform != "win32" and kill:
+        number = signal.SIGKILL
     with suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, signal.SIGKILL if kill and hasattr(signal, "SIGKILL") else signal.SIGTERM)
+        os.kill(pid, number)
         return True
     return False
 
 
 def resident_bytes(pid: int | None = None) -> int | None:
     """Memory that the process (this one by default) occupies now, or None where that cannot be told cheaply."""
+    if sys.platform == "win32":
+        return None
     with suppress(OSError, ValueError, IndexError):
         pages = int(Path(f"/proc/{pid or 'self'}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE")
+        return int(pages * os.sysconf("SC_PAGE_SIZE"))
     return None

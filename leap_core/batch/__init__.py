@@ -1,5 +1,5 @@
 """Many requests from a JSONL file, answered at once, written as JSONL, and resumable after anything that ends them.
 
-``requests`` reads and checks the lines, ``openai_body`` what OpenAI calls the body of a request, ``run`` answers them,
-``journal`` remembers what was answered, ``results`` gives an answer its shape and ``output_file`` its place.
+``batch_settings`` says what is asked for and ``checking`` reads all lines once, by ``input/``. ``batch_run`` answers
+them, ``journal/`` keeps each result the moment it comes, and ``output/`` takes it when it is its turn.
 """

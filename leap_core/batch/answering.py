@@ -8,8 +8,9 @@ from typing import TypeAlias
 from ..runner.contract import ModelRunner
 from ..runner.embedding import EmbeddingRunner
 from .concurrent_answers import AnsweringThreads, Answers
-from .embedding_answers import Embedded, EmbeddingAnswers
-from .lines import RequestReader
+from .embedding_answers import EmbeddingAnswers
+from .input.lines import RequestReader
+from .journal.line_result import Embedded
 
 Runner = ModelRunner | EmbeddingRunner
 Answer: TypeAlias = "Answers | Embedded"

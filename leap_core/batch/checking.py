@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import IO
 
 from ..errors import LeapModelNotFoundError, LeapSerializationError
+from .batch_run import Batch
+from .batch_settings import STANDARD, BatchSettings
 from .definition import Progress
-from .input_formats import JSONL
-from .input_rows import InputRows
-from .journal import Journal
-from .line_index import CheckedLines, LineIndex, Problem, check_lines
-from .lines import RequestReader
+from .input.input_rows import InputRows
+from .input.line_index import CheckedLines, LineIndex, Problem, check_lines
+from .input.lines import RequestReader
+from .input.row_formats import JSONL
+from .journal.journal import Journal
+from .journal.line_result import NPY, TEXT
 from .model_fingerprint import fingerprint_of
-from .output_file import OutputFile
-from .results import NPY, TEXT
-from .run import Batch
-from .settings import STANDARD, BatchSettings
-from .spoken_lines import SpokenLines
+from .output.output_file import OutputFile
+from .output.spoken_lines import SpokenLines
 
 BUILTIN, BUILTIN_EMBED = "builtin", "builtin-embed"
 MOST_TOLD = 5

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from ..errors import LeapError, LeapQueueFullError, LeapUnavailableError
@@ -13,11 +14,12 @@ from ..messages import ChatMessage
 from ..openai.replies import with_one_call
 from ..openai.requests import options_of_choice
 from ..options import GenerationOptions
-from ..responses import Complete, GenerationFinishReason, require_complete
+from ..responses import Complete, GenerationFinishReason
 from ..runner.contract import Generation, ModelRunner
+from ..runner.streams import last_of
 from ..tasks.task import RecipeTask
-from .line_index import InputChangedError, LineIndex, read_again
-from .lines import Request, RequestReader
+from .input.line_index import InputChangedError, LineIndex, read_again
+from .input.lines import Request, RequestReader
 
 Answers: TypeAlias = "list[Complete]"
 AHEAD = 2
@@ -89,6 +91,7 @@ class AnsweringThreads:
                 try:
                     custom_id, request = read_again(self._reader, lines, n)
                     assert isinstance(request, Request), "a line for vectors"
+                    self._reader.check_model(request.model)
                     answers = self._answers_to(request, custom_id)
                 except LeapError as error:
                     if not self._ending():
@@ -110,6 +113,8 @@ class AnsweringThreads:
         answers: Answers = []
         for n in range(request.choices):
             options = options_of_choice(request.options, n)
+            if options.finish_shape is None:  # a line that is cut would be a line lost
+                options = replace(options, finish_shape=True)
             answer = self._answer(request.messages, request.functions, options)
             if answer is None:
                 return None
@@ -143,8 +148,7 @@ class AnsweringThreads:
         try:
             if self._ending():
                 return None
-            last = next((response for response in generation if isinstance(response, Complete)), None)
-            complete = require_complete(last)
+            complete = last_of(generation)
             return None if complete.finish_reason is GenerationFinishReason.INTERRUPTED else complete
         finally:
             with self._guard:

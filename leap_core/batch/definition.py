@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .digests import key_of
-from .journal import Journal
-from .line_index import LineIndex
-from .lines import RequestReader
-from .output_file import Sink
-from .results import OPENAI
-from .spoken_lines import SpokenLines
+from .input.line_digests import key_of
+from .input.line_index import LineIndex
+from .input.lines import RequestReader
+from .journal.journal import Journal
+from .journal.line_result import OPENAI
+from .output.output_file import Sink
+from .output.spoken_lines import SpokenLines
 
 
 @dataclass(frozen=True)

@@ -4,32 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ..errors import LeapError, LeapOptionsError, LeapUnavailableError
 from ..runner.embedding import EmbeddingRunner
-from .embedding_lines import EmbeddingLine
-from .line_index import LineIndex, read_again
-from .lines import RequestReader
-
-if TYPE_CHECKING:
-    from numpy import float32
-    from numpy.typing import NDArray
+from .input.embedding_lines import EmbeddingLine
+from .input.line_index import LineIndex, read_again
+from .input.lines import RequestReader
+from .journal.line_result import Embedded
 
 TEXTS_AT_ONCE = 32
 
 Named = tuple[int, str, EmbeddingLine]
 """A line's place, its name, and what it asks."""
-
-
-@dataclass(frozen=True)
-class Embedded:
-    """The answer to one line. ``vectors``: shape [texts, dimensions]; ``tokens``: that were read."""
-
-    vectors: NDArray[float32]
-    tokens: int
-    as_base64: bool
 
 
 class EmbeddingAnswers:

@@ -7,10 +7,10 @@ from array import array
 from collections.abc import Iterator
 
 from .definition import BatchDefinition
-from .input_formats import DELIMITERS
-from .journal_index import NOWHERE
-from .lines import parse_line
-from .results import NPY, OPENAI, PLAIN, TEXT, Result, Row, table_header
+from .input.lines import parse_line
+from .input.row_formats import DELIMITERS
+from .journal.journal_index import NOWHERE
+from .journal.line_result import NPY, OPENAI, PLAIN, TEXT, Result, Row, table_header
 
 
 class ResultWriter:

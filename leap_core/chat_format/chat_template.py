@@ -18,14 +18,14 @@ from ..messages import ChatMessage, ChatMessageContent, ChatMessageRole, LeapFun
 from ..schemas.grammar_matcher import REASONING_TAGS
 from .dialects import TOOL_SPELLINGS, spellings_of
 from .template_budget import MOST_CHARACTERS, Budget
-from .template_sandbox import TemplateTooCostly, compile_template, render_template
+from .template_sandbox import TemplateTooCostly, compile_template, render_template, variables_of
 
 if TYPE_CHECKING:
     from ..functions import LeapFunction
     from ..options import FunctionCallParser
 
 SEAMS = "\ufdd0\ufdd1\ufdd2\ufdd3\ufdd4\ufdd5\ufdd6\ufdd7"
-"""Unicode's noncharacters, which no text interchanges; two that the messages do not contain are used."""
+"""Unicode's noncharacters, which no text interchanges; three that the messages do not contain are used."""
 THINK_START, THINK_END = REASONING_TAGS[0]
 PROBE = "Where is it?"
 """Asked of a template to see in which shape it shows a message."""
@@ -44,8 +44,9 @@ class ChatTemplate:
         self._special = re.compile(f"(?=({'|'.join(map(re.escape, specials))}))") if specials else None
         self.renders_calls = "tool_calls" in source
         self.renders_reasoning = "reasoning_content" in source or ".thinking" in source or "['thinking']" in source
-        self._names_functions = "tools" not in source and re.search(r"\bfunctions\b", source) is not None
-        self.renders_functions = "tools" in source or self._names_functions
+        read = variables_of(source) if "functions" in source else {"tools"} if "tools" in source else set()
+        self._names_functions = "functions" in read and "tools" not in read
+        self.renders_functions = not read.isdisjoint({"tools", "functions"})
         self.has_thinking_switch = "enable_thinking" in source
         self._calls_without_content = re.search(r"content['\"]?\]? is none", source, re.IGNORECASE) is not None
         self._content_in_parts = self._wants_parts()
@@ -59,11 +60,12 @@ class ChatTemplate:
         enable_thinking: bool = False,
     ) -> list[str | ChatMessageContent]:
         """The prompt, opening of the reply included, in pieces: tokenize each text with its special tokens and join;
-        pictures and sounds stand between the texts, where their messages have them.
+        pictures and sounds are between the texts, where their messages have them. An assistant's text at the end of
+        the messages opens the reply, which goes on from it.
 
         Raises LeapGenerationError when the template refuses the messages or its output grows beyond bounds.
         """
-        seam, media_mark = _unused_marks(messages, functions)
+        seam, media_mark, cut = _unused_marks(messages, functions)
         protect = self._protector(seam)
         media: list[ChatMessageContent] = []
 
@@ -72,9 +74,12 @@ class ChatTemplate:
             return f"{media_mark}{len(media) - 1}{media_mark}"
 
         template_messages = [self._message(message, parser, protect, place) for message in messages]
+        continues = bool(messages) and messages[-1].opens_reply
+        if continues:  # what the template writes after it, such as the end of the turn, is cut off
+            _append_text(template_messages[-1], cut)
         values: JsonObject = {
             "tools": [_deeply(function.to_json_object(), protect) for function in functions] or None,
-            "add_generation_prompt": True,
+            "add_generation_prompt": not continues,
             "bos_token": self._bos_text,
             "eos_token": self._eos_text,
         }
@@ -85,6 +90,10 @@ class ChatTemplate:
             values["datetime"] = datetime.now().strftime("%Y-%m-%d %H:%M")
         characters = sum(len(part.text) for message in messages for part in message.content if isinstance(part, Text))
         text = self._text(template_messages, values, MOST_CHARACTERS + 2 * characters)
+        if continues:
+            if text.count(cut) != 1:
+                raise LeapGenerationError("the chat template cannot show an answer that is to go on")
+            text = text.partition(cut)[0]
         return [part for piece in text.split(seam) for part in _with_media(piece, media_mark, media, text) if part]
 
     def _text(self, messages: list[JsonObject], values: JsonObject, most: int) -> str:
@@ -194,7 +203,7 @@ class ChatTemplate:
 
 
 def _content_of(message: ChatMessage, protect: Callable[[str], str], place: Callable[[ChatMessageContent], str]) -> str:
-    """The texts of a message, joined, with marks where its pictures and sounds stand. The marks go through every
+    """The texts of a message, joined, with marks where its pictures and sounds are. The marks go through every
     template as text does, whether or not it knows such parts; models' own templates print a word for them there."""
     content, text = "", ""
     for part in message.content:
@@ -230,8 +239,14 @@ def _deeply(value: Any, change: Callable[[str], str]) -> Any:
     return value
 
 
-def _unused_marks(messages: Sequence[ChatMessage], functions: Sequence[LeapFunction]) -> tuple[str, str]:
-    """Two noncharacters that the messages do not contain."""
+def _append_text(message: JsonObject, text: str) -> None:
+    """Add text to the end of a template's message."""
+    content = message["content"]
+    message["content"] = [*content, {"type": "text", "text": text}] if isinstance(content, list) else content + text
+
+
+def _unused_marks(messages: Sequence[ChatMessage], functions: Sequence[LeapFunction]) -> tuple[str, str, str]:
+    """Three noncharacters that the messages do not contain."""
     everything = "".join(
         [
             message.text
@@ -243,6 +258,6 @@ def _unused_marks(messages: Sequence[ChatMessage], functions: Sequence[LeapFunct
         + [json.dumps(function.to_json_object(), ensure_ascii=False, default=str) for function in functions]
     )
     unused = [seam for seam in SEAMS if seam not in everything]
-    if len(unused) < 2:
+    if len(unused) < 3:
         raise LeapGenerationError("the messages contain nearly all of Unicode's noncharacters U+FDD0 to U+FDD7")
-    return unused[0], unused[1]
+    return unused[0], unused[1], unused[2]

@@ -31,4 +31,4 @@ NAMED_TEMPLATES = {
         "{%- if add_generation_prompt -%}{{- '### Response:\\n' -}}{%- endif -%}"
     ),
 }
-"""Jinja texts by name. ``system`` stands before the first question where a format has no place for it."""
+"""Jinja texts by name. ``system`` comes before the first question where a format has no place for it."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from ..functions.call_stream import CallEvent, CallsFound, CallStream, CallText
+from ..functions.call_stream import CallEvent, CallsFound, CallStream, CallText, CallWarning, marks_of
 from ..messages import ChatMessage, ChatMessageRole, LeapFunctionCall, Speech, Text
 from ..options import FunctionCallParser, GenerationOptions
 from ..responses import (
@@ -21,12 +21,21 @@ from ..responses import (
 from ..schemas.grammar_matcher import REASONING_TAGS, reasoning_tags
 from ..statistics import GenerationStats
 from .chat_template import THINK_END, THINK_START
-from .reply_text import ReasoningSplitter, StopStrings, Utf8Decoder
+from .reply_text import ReasoningSplitter, StopStrings, utf8_decoder
 from .thought_calls import ThoughtCalls
 
 if TYPE_CHECKING:
     from ..functions import LeapFunction
     from ..schemas.grammar_matcher import Vocabulary
+
+
+CUT = (
+    GenerationFinishReason.MAX_TOKENS,
+    GenerationFinishReason.EXCEED_CONTEXT,
+    GenerationFinishReason.REPETITION,
+    GenerationFinishReason.INTERRUPTED,
+)
+"""Ends that the model did not choose."""
 
 
 class Score(Protocol):
@@ -60,21 +69,34 @@ class ReplyBuilder:
     ) -> None:
         self._vocabulary = vocabulary
         self._options = options
+        special = vocabulary.special_tokens
         tags = reasoning_tags(vocabulary)
-        markers = {tag for pair in tags for tag in pair}
+        markers = [tag for pair in tags for tag in pair]
+        marks = None
+        self._marks: dict[int, tuple[str, str]] = {}
+        """By token: the spelling of a marker of calls, and what represents it."""
         if parser is not None:
-            markers |= {parser.start_marker, parser.end_marker}
+            marks, spellings = marks_of(parser, special), (parser.start_marker, parser.end_marker)
+            markers += spellings
+            pairs = zip(spellings, marks, strict=True)
+            self._marks = {special[spelling]: (spelling, mark) for spelling, mark in pairs if spelling in special}
         # Other control tokens are turn markers and the like and are not shown. Without a parser the raw text is kept.
         self._is_raw = parser is None
-        self._thought_calls = None if parser is None else ThoughtCalls(parser)
-        special = vocabulary.special_tokens
+        self._thought_calls = None if marks is None else ThoughtCalls(marks)
         readable = {special.get(marker) for marker in markers}
         self._hidden = vocabulary.control_tokens - readable if parser is not None else frozenset[int]()
         self._opens_reasoning, self._ends_reasoning = ({special[pair[side]] for pair in tags} for side in (0, 1))
-        self._decoder = Utf8Decoder()
+        self._special = self._hidden | self._opens_reasoning | self._ends_reasoning | self._marks.keys()
+        self._tags_are_tokens = bool(tags)
+        texts = [*(() if tags else REASONING_TAGS[0]), *(marks or ())]
+        self._signs = {text[0] for text in texts}
+        """With these begins what is not text, where no token says so."""
+        self._is_plain = False
+        """Whether nothing is held or followed, so that text without such signs is delivered as it is."""
+        self._decoder = utf8_decoder()
         self._splitter = ReasoningSplitter(inside=inside_reasoning, tags=tags or REASONING_TAGS[:1])
         self._stop = StopStrings(options.stop)
-        self._calls = CallStream(parser, [function.name for function in functions])
+        self._calls = CallStream(parser, [function.name for function in functions], marks)
         self._inline_tag_open = False
         self._text: list[str] = []
         self._reasoning: list[str] = []
@@ -89,16 +111,31 @@ class ReplyBuilder:
 
     def feed(self, token: int) -> list[MessageResponse]:
         """The responses that a token completes."""
+        if token in self._special:
+            return self._feed_special(token)
+        text = self._decoder.decode(self._vocabulary.piece(token))
+        if self._is_plain and self._signs.isdisjoint(text):
+            if text:
+                self._text.append(text)
+            return [Chunk(text)] if text else []
+        if self._tags_are_tokens:
+            return self._route(self._splitter.take(text))
+        return self._route(self._splitter.feed(text, lambda: self._calls.is_open))
+
+    def _feed_special(self, token: int) -> list[MessageResponse]:
+        """The responses that a marker completes, or another token that is not text."""
         if token in self._hidden or self._is_out_of_place(token):
             return []
-        text = self._decoder.feed(self._vocabulary.piece(token))
-        tags = self._opens_reasoning | self._ends_reasoning
-        if tags and token not in tags:
+        text = self._decoder.decode(self._vocabulary.piece(token))
+        if token in self._marks:
+            spelling, mark = self._marks[token]
+            text = text.removesuffix(spelling) + mark
+        if self._tags_are_tokens and token in self._marks:
             return self._route(self._splitter.take(text))
         return self._route(self._splitter.feed(text, lambda: self._calls.is_open))
 
     def _is_out_of_place(self, token: int) -> bool:
-        """Whether this is a marker that begins or ends nothing where it stands."""
+        """Whether this is a marker that begins or ends nothing where it is."""
         if self._is_raw:
             return False
         if self._splitter.inside:
@@ -108,6 +145,10 @@ class ReplyBuilder:
     def add_speech(self, speech: Speech | None) -> None:
         """What was said aloud belongs to the message too."""
         self._speech = speech
+
+    def warn(self, line: str) -> None:
+        """Pass a further warning on with Complete."""
+        self._warnings.append(line)
 
     def finish(
         self,
@@ -120,7 +161,10 @@ class ReplyBuilder:
         asked for."""
         events = self._route(self._splitter.finish())
         events += self._finish_reasoning()
-        events += self._events(self._calls.finish())
+        calls = self._calls.finish()
+        if reason in CUT and self._options.tool_choice not in (None, "auto", "none"):
+            calls = _without_cut_call(calls)
+        events += self._events(calls)
         if self._stop.met and reason is GenerationFinishReason.MAX_TOKENS:  # the last token completed a stop string
             reason = GenerationFinishReason.STOP
         events += self._text_of(self._stop.finish())
@@ -157,6 +201,7 @@ class ReplyBuilder:
                 events += self._events(self._calls.feed(text))
             else:
                 events += self._think(thought.feed(text) if thought else text)
+        self._is_plain = self._calls.is_idle and self._splitter.is_idle and not self._options.stop
         return events
 
     def _finish_reasoning(self) -> list[MessageResponse]:
@@ -207,3 +252,10 @@ class ReplyBuilder:
             return []
         self._text.append(text)
         return [Chunk(text)]
+
+
+def _without_cut_call(events: Sequence[CallEvent]) -> list[CallEvent]:
+    """The end of a reply that was to be calls alone: what is there beside them is the beginning of one."""
+    calls: list[CallEvent] = [event for event in events if isinstance(event, CallsFound)]
+    is_whole = len(calls) == len(events)
+    return calls if is_whole else [*calls, CallWarning("the answer was cut within a function call, which is left out")]

@@ -6,24 +6,20 @@ import codecs
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
+from ..functions.call_stream import partial_suffix
 from ..schemas.grammar_matcher import REASONING_TAGS
 
 Kind = Literal["text", "reasoning"]
 
 
-class Utf8Decoder:
-    """Tokens are pieces of UTF-8: bytes in, whole characters out. What is not UTF-8 becomes U+FFFD; a character that
-    the end of the reply has cut is left out."""
-
-    def __init__(self) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-
-    def feed(self, piece: bytes) -> str:
-        return self._decoder.decode(piece)
+def utf8_decoder() -> codecs.IncrementalDecoder:
+    """Tokens are pieces of UTF-8: ``decode`` takes bytes and gives whole characters. What is not UTF-8 becomes U+FFFD;
+    a character that the end of the reply has cut is left out."""
+    return codecs.getincrementaldecoder("utf-8")("replace")
 
 
 class ReasoningSplitter:
-    """Separates what stands between ``tags`` from the rest; the tags themselves disappear.
+    """Separates what is between ``tags`` from the rest; the tags themselves disappear.
 
     A tag may arrive in parts, so a text that could still become one is held back. ``inside`` starts within reasoning,
     for templates that open it themselves. White space around the tags belongs to neither side of them.
@@ -52,6 +48,11 @@ class ReasoningSplitter:
         ready = self._held[: len(self._held) - keep]
         self._held = self._held[len(ready) :]
         yield from self._piece(ready)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether text without a tag would be passed on as it is."""
+        return not (self.inside or self._held or self._skip_space)
 
     def _next_tags(self) -> list[str]:
         return [end if self.inside else start for start, end in self._tags]
@@ -107,13 +108,3 @@ class StopStrings:
         """What was held back in vain."""
         ready, self._held = self._held, ""
         return ready
-
-
-def partial_suffix(text: str, strings: Sequence[str]) -> int:
-    """Length of the longest end of ``text`` with which one of ``wanted`` begins."""
-    longest = max((len(string) for string in strings), default=0)
-    for length in range(min(len(text), longest), 0, -1):
-        end = text[-length:]
-        if any(string.startswith(end) for string in strings):
-            return length
-    return 0

@@ -51,6 +51,13 @@ def compile_template(source: str) -> Template:
         raise LeapModelLoadingError(f"the chat template does not compile: {_said(error)}") from None
 
 
+def variables_of(source: str) -> set[str]:
+    """The names that a template, which compiles, takes from outside."""
+    from jinja2 import meta
+
+    return set(meta.find_undeclared_variables(_environment().parse(source)))
+
+
 def render_template(template: Template, values: dict[str, Any], budget: Budget) -> str:
     """The template's output. Raises TemplateTooCostly, LeapGenerationError when it refuses the values or fails."""
     from jinja2 import TemplateError

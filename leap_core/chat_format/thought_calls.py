@@ -5,16 +5,16 @@ from __future__ import annotations
 
 import re
 
-from ..options import FunctionCallParser
-from .reply_text import partial_suffix
+from ..functions.call_stream import partial_suffix
 
 
 class ThoughtCalls:
-    """Takes the text of reasoning and gives it back without markers. From a start marker on, text is held."""
+    """Takes the text of reasoning and gives it back without ``marks``, which begin and end calls (``marks_of``). From
+    where one begins, text is held."""
 
-    def __init__(self, parser: FunctionCallParser) -> None:
-        self._start = parser.start_marker
-        self._markers = (parser.start_marker, parser.end_marker)
+    def __init__(self, marks: tuple[str, str]) -> None:
+        self._start = marks[0]
+        self._markers = marks
         self._pattern = re.compile("|".join(map(re.escape, self._markers)))
         self._held = ""
         self._has_call = False

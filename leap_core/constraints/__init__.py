@@ -33,8 +33,11 @@ def compile_constraint(
     *,
     parser: FunctionCallParser | None = None,
     reasoning_open: bool = False,
+    room: int | None = None,
 ) -> CompiledConstraint | None:
     """See ``compiling.compile_constraint``, which is imported when it is first needed."""
     from . import compiling
 
-    return compiling.compile_constraint(options, functions, vocabulary, parser=parser, reasoning_open=reasoning_open)
+    return compiling.compile_constraint(
+        options, functions, vocabulary, parser=parser, reasoning_open=reasoning_open, room=room
+    )

@@ -1,4 +1,4 @@
-"""The grammar of calls of declared functions, in llguidance's Lark, for what stands after a start marker.
+"""The grammar of calls of declared functions, in llguidance's Lark, for what comes after a start marker.
 
 Arguments come in the declared order; optional ones may be left out; none is given by position. Plain types are written
 as the models write them (either kind of quotes, True or true); whatever else a schema says is written as JSON, which
@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import LeapSchemaError
 from ..functions.pythonic import ARGUMENT
+from ..schemas.format_lengths import with_bounded_formats
 from ..schemas.subschemas import walk
-from .schema_grammar import RELAXATIONS, occurs, relaxed
+from .schema_grammar import COMPACT, RELAXATIONS, occurs, relaxed
 
 if TYPE_CHECKING:
     from ..functions import LeapFunction
@@ -24,14 +25,16 @@ JsonObject = dict[str, Any]
 
 ESCAPED = r"""\\["'\\nrtbf\/]|\\u[0-9a-fA-F]{4}"""
 SPACES = r"\x00-\x20\x7f-\xa0\u1680\u2000-\u200f\u2028-\u202f\u205f\u3000"
-NO_END = rf"""[ \t]*[^{SPACES}"'\\#,:)\]}}]"""
+WORD = "[a-zA-Z0-9_]"
+NO_END = rf"""([;&|<>]|[ \t]+[^{SPACES}"'\\#,:)\]}}])"""
 """What after an unescaped quote shows that it ended nothing, so that the parser reads it as the model meant it."""
 
 
 def _string(quote: str, apostrophe: str = "") -> str:
-    """A string in these quotes. Others of the same kind may stand in it unescaped, in pairs, as models write them."""
+    """A string in these quotes. Others of the same kind may be in it unescaped, in pairs around words, where they
+    cannot be taken for the ends of two strings with an operator between them."""
     plain = rf"([^{quote}\\]|{ESCAPED}{apostrophe})"
-    pair = rf"{quote}[^{SPACES}\"'\\#,:)\]}}]([^{quote}\\]|{ESCAPED})*{quote}"
+    pair = rf"[ \t(=\[{{]{quote}{WORD}(([^{quote}\\]|{ESCAPED})*{WORD})?{quote}"
     return rf"/{quote}({plain}|{pair}{NO_END})*({pair})?{quote}/"
 
 
@@ -60,7 +63,6 @@ MOST_CALLS = 32
 MOST_RULES, MOST_PROPERTIES = 20_000, 500
 """llguidance reads a chain of rules by recursion, one for each property, and a full stack ends the process."""
 
-COMPACT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 PLAIN = {"string": "string", "integer": "INTEGER", "number": "NUMBER", "boolean": "boolean", "null": "null"}
 BESIDE_PROPERTIES = (
     *("allOf", "anyOf", "oneOf", "not", "if", "dependentRequired", "dependentSchemas", "propertyNames"),
@@ -95,7 +97,7 @@ def pythonic_grammar(
     functions: Sequence[LeapFunction], end: str, *, many: bool, strictness: Strictness = STRICT
 ) -> str:
     """The list of calls after an LFM start marker, then ``end`` (Lark for the end marker). ``many``: more than one
-    call may stand in the list."""
+    call may be in the list."""
     rules = _Rules(strictness)
     names = [rules.call(function) for function in functions]
     more = f"(comma call){{0,{MOST_CALLS - 1}}}" if many else ""
@@ -131,7 +133,9 @@ class _Rules:
         """A value spelled as JSON."""
         settings = COMPACT | ({"lenient": True} if self._strictness.lenient else {})
         plainer = {"type": "object"} if self._strictness.anything else relaxed(schema, self._strictness.left_out)
-        return self.add("%json " + json.dumps({**plainer, "x-guidance": settings}, ensure_ascii=False))
+        return self.add(
+            "%json " + json.dumps({**with_bounded_formats(plainer), "x-guidance": settings}, ensure_ascii=False)
+        )
 
     def call(self, function: LeapFunction) -> str:
         schema = function.arguments_schema
@@ -144,7 +148,7 @@ class _Rules:
         shared: JsonObject = {key: schema[key] for key in ("$defs", "definitions", "$schema") if key in schema}
         required = schema.get("required", ())
         _check_count(schema.get("properties", {}))
-        first, rest = '""', '""'  # what may follow when no argument, or some argument, stands before
+        first, rest = '""', '""'  # what may follow when no argument, or some argument, comes before
         for name, detail in reversed(list(schema.get("properties", {}).items())):
             spelled = name if ARGUMENT.fullmatch(name) else json.dumps(name, ensure_ascii=False)
             argument = self.add(f"{_literal(spelled + '=')} {self._value(detail, shared)}")

@@ -10,6 +10,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from ..errors import LeapOptionsError, LeapSchemaError
+from ..options.generation import check_tool_choice
 from ..schemas.grammar_matcher import (
     ConstraintTokenizer,
     GrammarError,
@@ -21,7 +22,9 @@ from ..schemas.grammar_matcher import (
 from ..schemas.schema import JsonSchema, check_schema, read_schema
 from .call_grammar import STRICTNESSES, Strictness, json_grammar, pythonic_grammar, unenforced
 from .contract import CompiledConstraint, TokenConstraint
-from .schema_grammar import enforce
+from .finishing import FinishingConstraint
+from .number_length import NumberLength
+from .schema_grammar import Freedom, enforce
 from .token_constraints import AfterReasoning, CallsConstraint, ForbiddenTokens, GrammarConstraint
 
 if TYPE_CHECKING:
@@ -42,12 +45,14 @@ def compile_constraint(
     *,
     parser: FunctionCallParser | None = None,
     reasoning_open: bool = False,
+    room: int | None = None,
 ) -> CompiledConstraint | None:
     """What ``options`` and the declared functions ask of a reply; None when nothing.
 
     ``parser``: the style of calls; None means that calls are not looked for. ``reasoning_open``: the prompt has opened
-    the reasoning. Raises LeapSchemaError for a schema, expression or grammar that cannot be used, and LeapOptionsError
-    for a tool_choice that names no function.
+    the reasoning. ``room``: the tokens that the reply may have, within which ``finish_shape`` ends it. Raises
+    LeapSchemaError for a schema, expression or grammar that cannot be used, and LeapOptionsError for a tool_choice that
+    names no function.
     """
     choice = _tool_choice(options, functions, parser)
     if parser is not None and parser.name not in GRAMMARS and choice not in (None, "none"):
@@ -58,6 +63,7 @@ def compile_constraint(
     if shape is None and choice is None:
         return None
     constraint, warnings = (None, ()) if shape is None else (shape.constraint, shape.warnings)
+    makes_calls = False
     if choice is not None and parser is not None:
         constraint, more = _with_calls(constraint, choice, functions, vocabulary, parser)
         warnings = (*warnings, *more)
@@ -65,6 +71,10 @@ def compile_constraint(
         makes_calls = isinstance(constraint, CallsConstraint) and parser is not None
         call_start = vocabulary.special_tokens.get(parser.start_marker) if makes_calls and parser else None
         constraint = _after_reasoning(constraint, vocabulary, reasoning_open, call_start)
+    if options.finish_shape and room is not None and shape is not None:
+        grammar = shape.constraint
+        if isinstance(grammar, GrammarConstraint) and constraint is not None and not makes_calls:
+            constraint = FinishingConstraint(constraint, grammar, room)
     calls = choice not in (None, "auto", "none")
     return replace(shape or CompiledConstraint(None), constraint=constraint, warnings=warnings, calls=calls)
 
@@ -72,7 +82,8 @@ def compile_constraint(
 def _shape(options: GenerationOptions, vocabulary: Vocabulary) -> CompiledConstraint | None:
     tokenizer = partial(tokenizer_of, vocabulary)
     if options.json_schema_constraint is not None:
-        return _schema_constraint(read_schema(options.json_schema_constraint), tokenizer())
+        freedom = Freedom(options.open_objects, options.free_white_space)
+        return _schema_constraint(read_schema(options.json_schema_constraint), tokenizer(), freedom)
     if options.regex_constraint is not None:
         return _regex_constraint(options.regex_constraint, tokenizer())
     if options.choices_constraint is not None:
@@ -82,9 +93,10 @@ def _shape(options: GenerationOptions, vocabulary: Vocabulary) -> CompiledConstr
     return None
 
 
-def _schema_constraint(schema: JsonSchema, tokenizer: ConstraintTokenizer) -> CompiledConstraint:
-    enforced = enforce(schema, tokenizer)
-    constraint = GrammarConstraint(tokenizer.matcher(enforced.grammar), tokenizer.n_tokens)
+def _schema_constraint(schema: JsonSchema, tokenizer: ConstraintTokenizer, freedom: Freedom) -> CompiledConstraint:
+    enforced = enforce(schema, tokenizer, freedom)
+    matcher = tokenizer.matcher(enforced.grammar)
+    constraint = GrammarConstraint(matcher, tokenizer, numbers=NumberLength(schema.document))
     return CompiledConstraint(constraint, enforced.warnings, schema.problems, exact=enforced.exact, whole=True)
 
 
@@ -96,7 +108,7 @@ def _regex_constraint(pattern: str, tokenizer: ConstraintTokenizer) -> CompiledC
     except GrammarError as error:
         raise LeapSchemaError(f"the regular expression cannot be used: {error}") from None
     return CompiledConstraint(
-        GrammarConstraint(matcher, tokenizer.n_tokens),
+        GrammarConstraint(matcher, tokenizer),
         validate=_grammar_check(tokenizer, LLMatcher.grammar_from_regex(pattern), "the regular expression"),
     )
 
@@ -113,7 +125,7 @@ def _choices_constraint(choices: Sequence[str], tokenizer: ConstraintTokenizer) 
     def validate(text: str) -> list[str]:
         return [] if text in choices else [f"{text!r} is none of the choices"]
 
-    return CompiledConstraint(GrammarConstraint(matcher, tokenizer.n_tokens), validate=validate, whole=True)
+    return CompiledConstraint(GrammarConstraint(matcher, tokenizer), validate=validate, whole=True)
 
 
 def _lark_constraint(lark: str, tokenizer: ConstraintTokenizer) -> CompiledConstraint:
@@ -128,7 +140,7 @@ def _lark_constraint(lark: str, tokenizer: ConstraintTokenizer) -> CompiledConst
     except GrammarError as error:
         raise LeapSchemaError(f"the grammar cannot be used: {error}") from None
     return CompiledConstraint(
-        GrammarConstraint(matcher, tokenizer.n_tokens), validate=_grammar_check(tokenizer, grammar, "the grammar")
+        GrammarConstraint(matcher, tokenizer), validate=_grammar_check(tokenizer, grammar, "the grammar")
     )
 
 
@@ -158,10 +170,7 @@ def _tool_choice(
         return "none" if parser is not None else None
     if parser is None:
         raise LeapOptionsError("tool_choice", f"{choice!r} needs a function call parser")
-    if not functions:
-        raise LeapOptionsError("tool_choice", f"{choice!r}, but no functions are registered")
-    if choice != "required" and choice not in names:
-        raise LeapOptionsError("tool_choice", f"{choice!r} is none of the functions {', '.join(names)}")
+    check_tool_choice(choice, names)
     return choice
 
 
@@ -194,10 +203,10 @@ def _with_calls(
     if start is None:
         if choice == "auto":
             return shape, ()
-        return GrammarConstraint(tokenizer.matcher(grammar), tokenizer.n_tokens), warnings
+        return GrammarConstraint(tokenizer.matcher(grammar), tokenizer), warnings
     constraint = CallsConstraint(
         start,
-        lambda: GrammarConstraint(tokenizer.matcher(grammar), tokenizer.n_tokens),
+        lambda: GrammarConstraint(tokenizer.matcher(grammar), tokenizer),
         vocabulary.eog_tokens,
         required=choice != "auto",
         otherwise=shape if choice == "auto" else None,

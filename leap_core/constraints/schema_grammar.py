@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import LeapSchemaError
 from ..schemas.bounded_matching import CheckTakesTooLong, bounded_check, check_time
+from ..schemas.closed_objects import with_closed_objects
+from ..schemas.format_lengths import bounded, with_bounded_formats
 from ..schemas.formats import CHECKS
 from ..schemas.grammar_matcher import ConstraintTokenizer, GrammarError
 from ..schemas.schema import JsonObject, JsonSchema, pointer
@@ -19,9 +21,11 @@ from ..schemas.subschemas import transform, walk
 if TYPE_CHECKING:
     from llguidance import LLMatcher
 
-WHITE_SPACE = r" |\n( {0,32}|\t{0,8})"
-"""White space between the parts of JSON, as json.dumps writes it with any usual indentation: one space, or a line break
-and spaces or tabs. Bounded, because a small model may otherwise write white space without end."""
+COMPACT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+"""One line, as json.dumps writes it: a small model left free puts white space at odd places."""
+FREE_WHITE_SPACE = {"whitespace_pattern": r" |\n( {0,32}|\t{0,8})"}
+"""As json.dumps writes it with any usual indentation: one space, or a line break and spaces or tabs. Bounded, because a
+small model may otherwise write white space without end."""
 
 ENFORCED_FORMATS = {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"}
 """Formats that llguidance knows."""
@@ -57,12 +61,30 @@ class EnforcedSchema:
     exact: bool = True
 
 
-def enforce(schema: JsonSchema, tokenizer: ConstraintTokenizer) -> EnforcedSchema:
-    """The strictest grammar that can be had. Raises LeapSchemaError for a schema that no document satisfies, whose
-    references lead nowhere, or that takes more than COMPILE_SECONDS."""
+@dataclass(frozen=True)
+class Freedom:
+    """What is left to the model beyond what it needs. ``open_objects``: keys that the schema does not name, where it
+    allows them. ``white_space``: line breaks and indentation."""
+
+    open_objects: bool = False
+    white_space: bool = False
+
+
+NO_FREEDOM = Freedom()
+
+
+def enforce(schema: JsonSchema, tokenizer: ConstraintTokenizer, freedom: Freedom = NO_FREEDOM) -> EnforcedSchema:
+    """The strictest grammar that can be had. Objects are closed and formats bounded where that can be compiled. Raises
+    LeapSchemaError for a schema that no document satisfies, whose references lead nowhere, or that takes more than
+    COMPILE_SECONDS."""
+    compiler = _Compiler(tokenizer, freedom)
     try:
+        prepared = _prepared(schema)
+        narrowed = compiler.only_narrowed(prepared)
+        if narrowed is not None:
+            return narrowed
         with bounded_check(COMPILE_SECONDS):
-            return _enforced(schema, tokenizer)
+            return _enforced(schema, prepared, compiler)
     except CheckTakesTooLong:
         raise LeapSchemaError(
             f"compiling the schema takes more than {COMPILE_SECONDS:g} s", hint="simplify it"
@@ -71,46 +93,95 @@ def enforce(schema: JsonSchema, tokenizer: ConstraintTokenizer) -> EnforcedSchem
         raise LeapSchemaError("the schema is nested too deeply") from None
 
 
-def _enforced(schema: JsonSchema, tokenizer: ConstraintTokenizer) -> EnforcedSchema:
+@dataclass(frozen=True)
+class _Prepared:
+    """A schema as llguidance can read it; ``warnings`` and ``exact`` say what was left out for that."""
+
+    document: JsonObject
+    warnings: tuple[str, ...]
+    exact: bool
+
+
+class _Compiler:
+    """Compiles schemas for one vocabulary."""
+
+    def __init__(self, tokenizer: ConstraintTokenizer, freedom: Freedom) -> None:
+        self._tokenizer = tokenizer
+        self._freedom = freedom
+
+    def compile(self, document: JsonObject, *, lenient: bool) -> tuple[LLMatcher, str]:
+        """A matcher and its grammar. Raises GrammarError."""
+        from llguidance import LLMatcher
+
+        check_time()
+        spaces = FREE_WHITE_SPACE if self._freedom.white_space else COMPACT
+        grammar = LLMatcher.grammar_from_json_schema(json.dumps(document), overrides={**spaces, "lenient": lenient})
+        return self._tokenizer.matcher(grammar), grammar
+
+    def only_narrowed(self, prepared: _Prepared) -> EnforcedSchema | None:
+        """The narrowed schema, where it can be compiled strictly and says nothing that a narrower part could break."""
+        if any(occurs(key, prepared.document) for key in ("oneOf", "not", "if")):
+            return None
+        try:
+            with bounded_check(COMPILE_SECONDS):
+                _, grammar = self.compile(self._narrowed(prepared.document), lenient=False)
+        except (GrammarError, CheckTakesTooLong):
+            return None
+        return EnforcedSchema(grammar, prepared.warnings, prepared.exact)
+
+    def narrowed(self, document: JsonObject, grammar: str, *, lenient: bool) -> str:
+        """The grammar of the narrowed schema, else the one that the schema itself has."""
+        try:
+            with bounded_check(COMPILE_SECONDS):
+                return self.compile(self._narrowed(document), lenient=lenient)[1]
+        except (GrammarError, CheckTakesTooLong):
+            return grammar
+
+    def _narrowed(self, document: JsonObject) -> JsonObject:
+        shorter = with_bounded_formats(document)
+        return shorter if self._freedom.open_objects else with_closed_objects(shorter)
+
+
+def _prepared(schema: JsonSchema) -> _Prepared:
     document = _known_dialect(_without_siblings_of_references(schema.document))
-    document = transform(document, _narrowed)
+    document = transform(document, _with_exact_format)
     document, warnings, exact = _known_formats(document)
     large = [key for key in VALUES if any(_is_large(part.get(key)) for _, part in walk(document))]
     if large:
         document, exact = transform(document, _without_large_numbers), False
         warnings += [_warning(key, schema.document) for key in large]
+    return _Prepared(document, tuple(warnings), exact)
+
+
+def _enforced(schema: JsonSchema, prepared: _Prepared, compiler: _Compiler) -> EnforcedSchema:
+    document, warnings = prepared.document, list(prepared.warnings)
     try:
-        matcher, grammar = _compile(document, tokenizer, lenient=False)
-        return EnforcedSchema(grammar, tuple(warnings), exact)
+        _, grammar = compiler.compile(document, lenient=False)
+        return EnforcedSchema(compiler.narrowed(document, grammar, lenient=False), prepared.warnings, prepared.exact)
     except GrammarError as error:
-        _refuse_unusable(str(error), schema.document, tokenizer)
+        _refuse_unusable(str(error), schema.document, compiler)
         reason = str(error)
     for left_out in RELAXATIONS:
+        plainer = relaxed(document, left_out)
         try:
-            matcher, grammar = _compile(relaxed(document, left_out), tokenizer, lenient=True)
+            matcher, grammar = compiler.compile(plainer, lenient=True)
         except GrammarError as error:
-            _refuse_unusable(str(error), schema.document, tokenizer)
+            _refuse_unusable(str(error), schema.document, compiler)
             reason = str(error)
             continue
-        unsupported = [*_keywords(matcher.get_grammar_warnings()), *(key for key in left_out if occurs(key, document))]
+        ignored = _keywords(matcher.get_grammar_warnings())
+        if "minProperties" in ignored and occurs("minProperties", plainer):
+            continue  # llguidance enforces it wrongly where it warns of it
+        unsupported = [*ignored, *(key for key in left_out if occurs(key, document))]
         named = [key for key in dict.fromkeys(unsupported) if key not in COUNTS or occurs(key, document)]
         warnings += [_warning(keyword, schema.document) for keyword in named]
         warnings += [
             f"{target} is not enforced while generating, but checked afterwards" for target in _remote(document)
         ]
-        return EnforcedSchema(grammar, tuple(warnings), exact=False)
-    matcher, grammar = _compile(_outline(schema.document), tokenizer, lenient=True)
+        return EnforcedSchema(compiler.narrowed(plainer, grammar, lenient=True), tuple(warnings), exact=False)
+    _, grammar = compiler.compile(_outline(schema.document), lenient=True)
     warnings.append(f"only the kind of document is enforced while generating, the rest checked afterwards: {reason}")
     return EnforcedSchema(grammar, tuple(warnings), exact=False)
-
-
-def _compile(document: JsonObject, tokenizer: ConstraintTokenizer, *, lenient: bool) -> tuple[LLMatcher, str]:
-    from llguidance import LLMatcher
-
-    check_time()
-    overrides = {"whitespace_pattern": WHITE_SPACE, "lenient": lenient}
-    grammar = LLMatcher.grammar_from_json_schema(json.dumps(document), overrides=overrides)
-    return tokenizer.matcher(grammar), grammar
 
 
 def _without(*keys: str) -> Callable[[JsonObject], JsonObject]:
@@ -175,7 +246,7 @@ def _known_dialect(document: JsonObject) -> JsonObject:
 
 
 def _without_siblings_of_references(document: JsonObject) -> JsonObject:
-    """Up to draft 7, whatever stands beside a reference means nothing."""
+    """Up to draft 7, whatever is beside a reference means nothing."""
     if not OLD_DRAFT.search(str(document.get("$schema", ""))):
         return document
     kept = ("$ref", "$schema", "$id", "id", "definitions", "$defs")
@@ -185,7 +256,7 @@ def _without_siblings_of_references(document: JsonObject) -> JsonObject:
     return alone
 
 
-def _narrowed(schema: JsonObject) -> JsonObject:
+def _with_exact_format(schema: JsonObject) -> JsonObject:
     if schema.get("format") not in NARROWED or "pattern" in schema or "enum" in schema:
         return schema
     return {**schema, "pattern": NARROWED[schema["format"]]}
@@ -206,17 +277,17 @@ def _known_formats(document: JsonObject) -> tuple[JsonObject, list[str], bool]:
     warnings += [f"format {name!r} is unknown and means nothing" for name in unknown]
     plainer = transform(
         document,
-        lambda schema: _without("format")(schema) if schema.get("format") in formats else schema,
+        lambda schema: _without("format")(bounded(schema)) if schema.get("format") in formats else schema,
     )
     return plainer, warnings, not checked
 
 
-def _refuse_unusable(reason: str, document: JsonObject, tokenizer: ConstraintTokenizer) -> None:
+def _refuse_unusable(reason: str, document: JsonObject, compiler: _Compiler) -> None:
     """Some schemas cannot be used at all, however much is left out."""
     if not _says_unsatisfiable(reason):
         return
     detail = reason.partition("Unsatisfiable schema:")[2].strip(" ;.") or reason
-    where = _innermost_unsatisfiable(document, tokenizer)
+    where = _innermost_unsatisfiable(document, compiler)
     place = f" because of {where}" if where else ""
     raise LeapSchemaError(f"no document can satisfy the schema{place}: {detail}", pointer=where)
 
@@ -225,13 +296,13 @@ def _says_unsatisfiable(reason: str) -> bool:
     return "Unsatisfiable" in reason and "Properties" not in reason  # llguidance miscounts optional properties
 
 
-def _innermost_unsatisfiable(document: JsonObject, tokenizer: ConstraintTokenizer) -> str:
+def _innermost_unsatisfiable(document: JsonObject, compiler: _Compiler) -> str:
     """The pointer of the innermost schema that alone allows nothing; "" where it takes the whole document."""
     shared: JsonObject = {key: document[key] for key in ("$schema", "$defs", "definitions") if key in document}
     places = [(path, schema) for path, schema in walk(document) if path]
     for path, schema in sorted(places[:MOST_TRIED], key=lambda place: len(place[0]), reverse=True):
         try:
-            _compile({**shared, **schema}, tokenizer, lenient=True)
+            compiler.compile({**shared, **schema}, lenient=True)
         except (GrammarError, ValueError) as error:
             if _says_unsatisfiable(str(error)):
                 return pointer(path)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from copy import copy
 from typing import TYPE_CHECKING
 
 from ..errors import LeapGenerationError
 from .contract import TokenConstraint
+from .number_length import LOOKED_AT, JsonPlace, NumberLength
+from .shortest_end import shortest_end
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher
-    from numpy import float32
+    from numpy import bool_, float32
     from numpy.typing import NDArray
+
+    from ..schemas.grammar_matcher import ConstraintTokenizer
 
 
 WILLING = 1.0
@@ -19,14 +24,21 @@ WILLING = 1.0
 
 
 class GrammarConstraint:
-    """Every token follows a grammar, from the first on."""
+    """Every token follows a grammar, from the first on. ``numbers``: for a grammar of JSON, how long a number in it may
+    become."""
 
-    def __init__(self, matcher: LLMatcher, n_tokens: int) -> None:
+    def __init__(
+        self, matcher: LLMatcher, tokenizer: ConstraintTokenizer, *, numbers: NumberLength | None = None
+    ) -> None:
         import numpy as np
 
         self._matcher = matcher
-        self._n_tokens = n_tokens
-        self._bits = np.zeros((n_tokens + 31) // 32, dtype=np.int32)
+        self._tokenizer = tokenizer
+        self._n_tokens = tokenizer.n_tokens
+        self._bits = np.zeros((self._n_tokens + 31) // 32, dtype=np.int32)
+        self._numbers = numbers
+        self.place = JsonPlace() if numbers is not None else None
+        """Where in a JSON text the tokens have come to."""
 
     def apply(self, logits: NDArray[float32]) -> None:
         import numpy as np
@@ -34,8 +46,20 @@ class GrammarConstraint:
         self._check()
         self._matcher.unsafe_compute_mask_ptr(self._bits.ctypes.data, self._bits.nbytes)
         allowed = np.unpackbits(self._bits.view(np.uint8), count=self._n_tokens, bitorder="little").view(np.bool_)
+        if self.place is not None and len(self.place.number) >= LOOKED_AT:
+            self._leave_out_digits(allowed, self.place.number)
         logits[: self._n_tokens][~allowed] = -np.inf
         logits[self._n_tokens :] = -np.inf
+
+    def _leave_out_digits(self, allowed: NDArray[bool_], number: bytes) -> None:
+        """Leave out the tokens that make a number too long, unless nothing would be left."""
+        import numpy as np
+
+        assert self._numbers is not None
+        tokens = np.flatnonzero(allowed)
+        longer = [t for t in tokens.tolist() if self._numbers.is_passed(number, self._tokenizer.bytes_of(t))]
+        if len(longer) < len(tokens):
+            allowed[longer] = False
 
     def forced_tokens(self) -> list[int]:
         return [] if self.finished else list(self._matcher.compute_ff_tokens())
@@ -44,6 +68,32 @@ class GrammarConstraint:
         if not self._matcher.consume_token(token):
             self._check()
             raise LeapGenerationError(f"the token {token} does not follow the constraint")
+        if self.place is not None:
+            self.place.feed(self._tokenizer.bytes_of(token))
+
+    def begins_container(self, token: int) -> bool:
+        """Whether an object or a list of JSON may begin with a token."""
+        return self.place is not None and bool({0x5B, 0x7B} & set(self._tokenizer.bytes_of(token)))
+
+    def shortest_end(self, most: int, after: int | None = None) -> list[int] | None:
+        """Tokens that complete the text, as few as can be found, also after one more token; None where more than
+        ``most`` are needed."""
+        matcher, place = self._matcher.deep_copy(), copy(self.place)
+        if after is not None:
+            if not matcher.consume_token(after):
+                return None
+            if place is not None:
+                place.feed(self._tokenizer.bytes_of(after))
+        return shortest_end(matcher, self._tokenizer, most, place)
+
+    def is_closing(self, token: int) -> bool:
+        """Whether a token only ends strings and containers."""
+        return not self._tokenizer.bytes_of(token).strip(b'"]}')
+
+    def ends_like(self, token: int, end: int) -> bool:
+        """Whether a token spells what ``end`` does, and nothing after it but further ends."""
+        spelled, beginning = self._tokenizer.bytes_of(token), self._tokenizer.bytes_of(end)
+        return spelled.startswith(beginning) and (token == end or self.is_closing(token))
 
     @property
     def finished(self) -> bool:
@@ -56,6 +106,7 @@ class GrammarConstraint:
 
     def _check(self) -> None:
         if self._matcher.is_error():
+            self._tokenizer.forget()
             reason = " ".join(self._matcher.get_error().split())[:300]
             raise LeapGenerationError(f"the constraint cannot go on: {reason}")
 
@@ -117,6 +168,11 @@ class AfterReasoning:
             self._inner.accept(token)
 
     @property
+    def end_of_thinking(self) -> list[int]:
+        """The token that ends the reasoning, while it goes on."""
+        return sorted(self._ends)[:1] if self._state == "thinking" else []
+
+    @property
     def finished(self) -> bool:
         return self._state == "after" and self._inner.finished
 
@@ -124,7 +180,7 @@ class AfterReasoning:
 class CallsConstraint:
     """From a start marker to the end marker, calls follow a grammar.
 
-    ``begin`` makes the constraint for what stands after the start marker, the end marker included. ``required``: the
+    ``begin`` makes the constraint for what comes after the start marker, the end marker included. ``required``: the
     reply begins with a call. ``otherwise`` holds when it does not begin with one (None: free text). ``repeat``: a call
     may follow a call. A free text may have calls anywhere.
     """
@@ -153,7 +209,7 @@ class CallsConstraint:
             assert self._calls is not None
             self._calls.apply(logits)
         elif self._state == "before" and self._required:
-            _keep_only(logits, [self._start])
+            keep_only(logits, [self._start])
         elif self._state == "before" and self._otherwise is not None:
             start = logits[self._start]
             self._otherwise.apply(logits)
@@ -162,7 +218,7 @@ class CallsConstraint:
             assert self._otherwise is not None
             self._otherwise.apply(logits)
         elif self._state == "after":
-            _keep_only(logits, [*self._eog, self._start] if self._repeat else self._eog)
+            keep_only(logits, [*self._eog, self._start] if self._repeat else self._eog)
 
     def forced_tokens(self) -> list[int]:
         if self._state == "inside":
@@ -212,7 +268,8 @@ class ForbiddenTokens:
     finished = False
 
 
-def _keep_only(logits: NDArray[float32], tokens: list[int]) -> None:
+def keep_only(logits: NDArray[float32], tokens: list[int]) -> None:
+    """Leave only these tokens."""
     kept = logits[tokens]
     logits[:] = float("-inf")
     logits[tokens] = kept

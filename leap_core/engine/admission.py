@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from .prompt import common_prefix
+from .prompt_segments import common_prefix
 from .request import Request
-from .slots import Slot, SlotMemory, checkpoints_for
-from .snapshots import SnapshotStore
+from .reuse.sequence_slots import Slot, SlotMemory, checkpoints_for
+from .reuse.snapshots import SnapshotStore
 
 WORTH_WAITING = 32
 """Positions from which on it pays to wait for another request that is computing the same prefix."""
@@ -101,5 +101,7 @@ class Admission:
         """The idle slot that was used longest ago; what it held is remembered if that is worth it."""
         slot = min((s for s in idle if s is not keep or len(idle) == 1), key=lambda s: (bool(s.keys), s.last_used))
         if self._snapshots.enabled and len(slot.keys) >= WORTH_KEEPING:
-            self._snapshots.keep_in_memory(slot.keys, self._memory.whole_state(slot), slot.variant)
+            state = self._memory.whole_state(slot)
+            if state is not None:
+                self._snapshots.keep_in_memory(slot.keys, state, slot.variant)
         return slot

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..llama.context import LlamaContext
 from .pace import PromptPace
 from .request import Request
-from .slots import Slot
+from .reuse.sequence_slots import Slot
 
 if TYPE_CHECKING:
     from numpy import float32

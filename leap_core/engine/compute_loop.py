@@ -8,10 +8,13 @@ the other model is idle. One thread for all keeps one pool, and models take turn
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 from typing import Protocol
 
 from ..errors import LeapGenerationError
+
+FORKED = "the model was loaded before this process was forked from another"
 
 
 class Steps(Protocol):
@@ -31,6 +34,10 @@ class Steps(Protocol):
 
     def close(self) -> None:
         """End all work and leave the loop."""
+        ...
+
+    def disown(self) -> None:
+        """This process is a forked child, and the work its parent's: end it here, touch nothing of llama.cpp's."""
         ...
 
 
@@ -82,6 +89,14 @@ class ComputeLoop:
                 self._members.remove(member)
             self.changed.wait_for(lambda: self._current is not member)
 
+    def begin_anew(self) -> None:
+        """In a forked child, which has neither the thread nor whoever held the lock."""
+        members, self._members = self._members, []
+        self.changed = threading.Condition()
+        self._thread = self._current = None
+        for member in members:
+            member.disown()
+
     def _run(self) -> None:
         while True:
             with self.changed:
@@ -98,3 +113,5 @@ class ComputeLoop:
 
 compute_loop = ComputeLoop()
 """The process's own."""
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=compute_loop.begin_anew)

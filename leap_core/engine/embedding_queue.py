@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import LeapGenerationError
 from ..llama.embedding_context import EmbeddingContext
-from .compute_loop import compute_loop
+from .compute_loop import FORKED, compute_loop
 from .request import Adapters
 from .threads import free_cores
 
@@ -86,22 +86,21 @@ class EmbeddingQueue:
         self._threads = threads
         self._works: deque[EmbeddingWork] = deque()
         self._running: EmbeddingWork | None = None
-        self._changed = compute_loop.changed
-        self._closing = False
+        self._closing = ""
         compute_loop.add(self)
 
     def submit(self, work: EmbeddingWork) -> None:
         """Queue work. Raises LeapGenerationError after ``close``."""
-        with self._changed:
+        with compute_loop.changed:
             if self._closing:
-                raise compute_loop.closed_error("the model is unloaded")
+                raise compute_loop.closed_error(self._closing)
             if not work.has_ended:
                 self._works.append(work)
-                self._changed.notify_all()
+                compute_loop.changed.notify_all()
 
     def cancel(self, work: EmbeddingWork) -> None:
         """Its caller wants it no more: end it, and the call that runs for it."""
-        with self._changed:
+        with compute_loop.changed:
             if work in self._works and work is not self._running:
                 self._works.remove(work)
                 work.fail(LeapGenerationError("the embedding was cancelled"))
@@ -114,16 +113,16 @@ class EmbeddingQueue:
 
     def step(self) -> None:
         """Compute the next few texts of the oldest work. For the compute loop."""
-        with self._changed:
+        with compute_loop.changed:
             work = self._running = self._works[0]
         try:
             self._compute(work)
         except Exception as error:
             work.fail(error if isinstance(error, LeapGenerationError) else LeapGenerationError(f"embedding: {error}"))
         finally:
-            with self._changed:
+            with compute_loop.changed:
                 self._running = None
-                work.context.abort(self._closing)
+                work.context.abort(bool(self._closing))
                 if work.has_ended and work in self._works:
                     self._works.remove(work)
 
@@ -145,9 +144,17 @@ class EmbeddingQueue:
 
     def close(self) -> None:
         """End everything with an error. Returns when no context is in use."""
-        with self._changed:
-            self._closing = True
+        with compute_loop.changed:
+            self._closing = self._closing or "the model is unloaded"
             self.interrupt()
         compute_loop.remove(self)
+        self._end_all("the model was unloaded during the embedding")
+
+    def disown(self) -> None:
+        """In a forked child: end everything."""
+        self._closing = FORKED
+        self._end_all(FORKED)
+
+    def _end_all(self, text: str) -> None:
         while self._works:
-            self._works.popleft().fail(compute_loop.closed_error("the model was unloaded during the embedding"))
+            self._works.popleft().fail(compute_loop.closed_error(text))

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 
 from ..errors import LeapError, LeapGenerationError
-from .prompt import Embeddings
-from .slots import Slot
+from .prompt_segments import Embeddings
+from .reuse.sequence_slots import Slot
 
 MOST_TURN_SECONDS = 2.0
 """That others get after one encoding."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Protocol
 
-from .prompt import Embeddings, GivenRows
+from .prompt_segments import Embeddings, GivenRows
 
 if TYPE_CHECKING:
     from numpy import float32

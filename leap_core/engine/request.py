@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING, TypeAlias
 from ..responses import GenerationFinishReason
 from ..statistics import GenerationStats
 from .frames import Frame, Speech, frame_key
-from .lookup import PromptLookup
-from .prompt import Prompt
-from .sampler import Sampler
-from .token_scores import ScoreRecorder, TokenScore
+from .prompt_segments import Prompt
+from .sampling.lookup_drafts import PromptLookup
+from .sampling.repetition import RepetitionWatch
+from .sampling.sampler import Sampler
+from .sampling.token_scores import ScoreRecorder, TokenScore
 
 if TYPE_CHECKING:
     from numpy import float32
     from numpy.typing import NDArray
 
     from ..constraints.contract import TokenConstraint
-    from ..llama.adapters import LlamaAdapter
+    from ..llama.lora_adapter import LlamaAdapter
 
 
 Adapters: TypeAlias = "tuple[tuple[LlamaAdapter, float], ...]"
@@ -63,6 +64,7 @@ class Request:
         speech: Speech | None = None,
         prompt_recorder: ScoreRecorder | None = None,
         lookup: PromptLookup | None = None,
+        watch: RepetitionWatch | None = None,
     ) -> None:
         self.prompt = prompt
         self.prompt_recorder = prompt_recorder
@@ -75,6 +77,8 @@ class Request:
         self.constraint = constraint
         self.speech = speech
         self.lookup = lookup
+        self.watch = watch
+        """Ends the answer when it goes in circles."""
         self.events: queue.SimpleQueue[int | Frame | Finished] = queue.SimpleQueue()
         """Token ids and frames in order, then one Finished."""
         self.target = list(prompt.keys)

@@ -20,12 +20,12 @@ from ..llama.context import ABORTED, NO_KV_SLOT, LlamaContext
 from ..responses import GenerationFinishReason as Reason
 from .admission import Admission
 from .batch_plan import Output, Part, plan_step
-from .compute_loop import compute_loop
+from .compute_loop import FORKED, compute_loop
 from .encoding import Encoder
 from .pace import LONG_STEP, PromptPace
 from .request import Request
-from .slots import Slot, SlotMemory
-from .snapshots import SnapshotStore
+from .reuse.sequence_slots import Slot, SlotMemory
+from .reuse.snapshots import SnapshotStore
 from .threads import ThreadGovernor
 
 
@@ -43,8 +43,7 @@ class Scheduler:
         self._encoder = Encoder(self._governor.threads_for_long_step)
         self._eog = context.model.eog_tokens
         self._waiting: deque[Request] = deque()
-        self._changed = compute_loop.changed
-        self._closing = False
+        self._closing = ""
         self._interruptible: frozenset[Request] = frozenset()
         self._admissions_held = False
         self._ticks = count(1)
@@ -57,22 +56,29 @@ class Scheduler:
         if not len(request.prompt):
             raise LeapGenerationError("the prompt is empty")
         request.wake = self._wake
-        with self._changed:
+        with compute_loop.changed:
             if self._closing:
-                raise compute_loop.closed_error("the model is unloaded")
+                raise compute_loop.closed_error(self._closing)
             self._waiting.append(request)
-            self._changed.notify_all()
+            compute_loop.changed.notify_all()
 
     def close(self) -> None:
         """End everything; what still runs finishes with an error. Returns when the context is no longer in use."""
-        with self._changed:
-            self._closing = True
+        with compute_loop.changed:
+            self._closing = self._closing or "the model is unloaded"
             self._context.abort()
         compute_loop.remove(self)
-        error = compute_loop.closed_error("the model was unloaded during the generation")
-        for request in [slot.request for slot in self._running() if slot.request] + list(self._waiting):
-            request.finish(Reason.ERROR, error)
+        self._end_all("the model was unloaded during the generation")
         self._snapshots.close()
+
+    def disown(self) -> None:
+        """In a forked child: end everything."""
+        self._closing = FORKED
+        self._end_all(FORKED)
+
+    def _end_all(self, text: str) -> None:
+        for request in [slot.request for slot in self._running() if slot.request] + list(self._waiting):
+            request.finish(Reason.ERROR, compute_loop.closed_error(text))
 
     @property
     def slots_in_use(self) -> int:
@@ -84,7 +90,7 @@ class Scheduler:
 
     def _wake(self, request: Request) -> None:
         """A request was cancelled: interrupt the prefill it takes part in; the next step does the rest."""
-        with self._changed:
+        with compute_loop.changed:
             if request in self._interruptible:
                 self._context.abort()
 
@@ -158,16 +164,16 @@ class Scheduler:
         if not prefilling:
             return self._settle(self._context.decode(hidden=hidden), parts, {})
         states = {part.slot: self._memory.partial_state(part.slot) for part in parts}
-        with self._changed:
+        with compute_loop.changed:
             self._interruptible = frozenset(part.request for part in prefilling)
             if any(part.request.cancelled for part in prefilling):
                 return False
         try:
             code = self._context.decode(hidden=hidden)
         finally:
-            with self._changed:
+            with compute_loop.changed:
                 self._interruptible = frozenset()
-                self._context.abort(self._closing)
+                self._context.abort(bool(self._closing))
         return self._settle(code, parts, states)
 
     def _settle(self, code: int, parts: list[Part], states: dict[Slot, bytes | None]) -> bool:
@@ -251,12 +257,24 @@ class Scheduler:
                 return self._finish(slot, Reason.MAX_TOKENS)
             if len(request.target) > self.context_size:
                 return self._finish(slot, Reason.EXCEED_CONTEXT)
+            if request.watch is not None and request.watch.goes_in_circles(token):
+                return self._finish(slot, Reason.REPETITION)
             if constraint is not None and not tokens:
                 if constraint.finished:
                     return self._finish(slot, Reason.STOP)
-                if request.sampler.recorder is None:  # a token that is not sampled has no score
-                    tokens.extend(constraint.forced_tokens())
+                tokens.extend(self._forced(request))
         return None
+
+    def _forced(self, request: Request) -> list[int]:
+        """The tokens that come next without any choice, where they need no score of their own."""
+        recorder = request.sampler.recorder
+        if request.constraint is None or (recorder is not None and recorder.of_forced):
+            return []
+        tokens = request.constraint.forced_tokens()
+        if recorder is not None:
+            for token in tokens:
+                recorder.forced(token)
+        return tokens
 
     def _speak(self, parts: list[Part]) -> None:
         """Make the next frames of requests from their hidden states, as many at once as share a source."""
@@ -309,5 +327,8 @@ class Scheduler:
         self._admissions_held = False
 
     def _keep_on_disk(self, slot: Slot) -> None:
-        if self._snapshots.on_disk and not self._snapshots.has_on_disk(slot.keys, slot.variant):
-            self._snapshots.keep_on_disk(slot.keys, self._memory.whole_state(slot), slot.variant)
+        if not self._snapshots.on_disk or self._snapshots.has_on_disk(slot.keys, slot.variant):
+            return
+        state = self._memory.whole_state(slot)
+        if state is not None:
+            self._snapshots.keep_on_disk(slot.keys, state, slot.variant)

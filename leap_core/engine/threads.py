@@ -8,6 +8,7 @@ their cores all the time: a step in which they got less computing time than that
 from __future__ import annotations
 
 import os
+import sys
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -26,11 +27,11 @@ many."""
 
 def usable_cores() -> int:
     """Physical cores within this process's affinity and cgroup quota, at least 1."""
-    try:
-        allowed = os.sched_getaffinity(0)
-    except AttributeError:  # macOS, Windows
-        return max(1, (os.cpu_count() or 2) // 2 if os.name == "nt" else os.cpu_count() or 1)
-    cores = {_siblings(cpu) for cpu in allowed}
+    if sys.platform == "darwin" or sys.platform == "win32":
+        from .physical_cores import physical_cores
+
+        return physical_cores()
+    cores = {_siblings(cpu) for cpu in os.sched_getaffinity(0)}
     quota = _cgroup_quota()
     return max(1, min(len(cores), int(quota) if quota is not None else len(cores)))
 

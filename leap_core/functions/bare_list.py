@@ -44,12 +44,15 @@ class BareList:
         return None if self._may_be_calls() else self.held
 
     def calls(self) -> tuple[LeapFunctionCall, ...]:
-        """The calls of the whole reply; none where it is something else."""
-        try:
-            calls = read_calls(self.held.rstrip().removesuffix(self._end_marker))
-        except PythonicSyntaxError:
-            return ()
+        """The calls of the whole reply; none where it is something else. Raises PythonicSyntaxError."""
+        calls = read_calls(self.held.rstrip().removesuffix(self._end_marker))
         return tuple(calls) if all(call.name in self._declared for call in calls) else ()
+
+    def is_of_declared(self, error: PythonicSyntaxError) -> bool:
+        """Whether the calls that can be read, and the one that cannot, are of functions that are declared."""
+        name = NAME.match(error.unreadable)
+        names = [name[0] if name else "", *(call.name for call in error.readable)]
+        return len(names) > 1 and self._declared.issuperset(names)
 
     def _may_be_calls(self) -> bool:
         if not self._named and not self._name_may_follow():

@@ -34,7 +34,8 @@ def _calls(text: str) -> list[LeapFunctionCall]:
 
 
 def _readable_calls(text: str) -> tuple[list[LeapFunctionCall], str]:
-    """The calls of a list that can be read, and the text of the others. None where the list itself is no list."""
+    """The calls of a list that can be read, and the text of the others. Where a call that cannot be read ends nowhere,
+    all that follows belongs to it."""
     reader = Reader(text.strip().removeprefix("[").removesuffix("]"))
     calls: list[LeapFunctionCall] = []
     unreadable = []
@@ -47,8 +48,7 @@ def _readable_calls(text: str) -> tuple[list[LeapFunctionCall], str]:
                 raise reader.error("expected ','")
         except PythonicSyntaxError:
             end = _end_of_item(reader.text, start)
-            if end is None:
-                return [], ""
+            end = len(reader.text) if end is None else end
             unreadable.append(reader.text[start:end].strip())
             reader.position = min(end + 1, len(reader.text))
     return calls, ", ".join(unreadable)

@@ -1,14 +1,14 @@
 """Separates calls from text while a reply arrives in pieces of any size.
 
 Cut anywhere, the same reply gives the same text, calls and warnings in the same order. A call counts where the model
-made it: between its markers, or, without markers, where a list of calls is the whole reply. A list that stands within
+made it: between its markers, or, without markers, where a list of calls is the whole reply. A list within
 other text, in quotation marks or in a code block is text.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -47,31 +47,53 @@ MOST_SHOWN = 200
 """Characters of an unreadable call in a warning."""
 
 
+TOKEN_MARKS = ("\udc00", "\udc01")
+"""What represents a marker that is a token: halves of surrogate pairs, which no decoded text holds."""
+
+
+def marks_of(parser: FunctionCallParser, special_tokens: Mapping[str, int]) -> tuple[str, str]:
+    """How calls begin and end in the text of a reply: a marker that the vocabulary has as a token is that token alone,
+    and its spelling in others is text."""
+    spellings = (parser.start_marker, parser.end_marker)
+    start, end = (
+        mark if spelling in special_tokens else spelling for spelling, mark in zip(spellings, TOKEN_MARKS, strict=True)
+    )
+    return start, end
+
+
 class CallStream:
     """Text goes in, text, calls and warnings come out. Markers never come out as text.
 
     ``parser``: None lets everything through as text. ``declared``: names of the functions that the model knows; LFM
-    calls without markers count where each calls one of these. What may still become a call is held back.
+    calls without markers count where each calls one of these. What may still become a call is held back. ``marks``:
+    what represents the parser's markers in the text (``marks_of``).
     """
 
-    def __init__(self, parser: FunctionCallParser | None, declared: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        parser: FunctionCallParser | None,
+        declared: Sequence[str] = (),
+        marks: tuple[str, str] | None = None,
+    ) -> None:
         self._parser = parser
+        self._start, self._end = marks or ((parser.start_marker, parser.end_marker) if parser else ("", ""))
         self._held = ""
         self._inside = False
         self._searched = 0
         self._first_end: int | None = None
-        self._error: ValueError | None = None
         self._echo: str | None = None
-        self._said = False
-        self._bare = BareList(declared, parser.end_marker) if parser and parser.name == "lfm" and declared else None
-        markers = (parser.start_marker, parser.end_marker) if parser else ()
-        self._markers = re.compile("|".join(map(re.escape, markers)))
-        self._longest = max(map(len, markers), default=0)
+        self._bare = BareList(declared, self._end) if parser and parser.name == "lfm" and declared else None
+        self._markers = re.compile(f"{re.escape(self._start)}|{re.escape(self._end)}")
 
     @property
     def is_open(self) -> bool:
         """Whether what comes next is, or may be, a part of a call."""
         return self._inside or (self._bare is not None and self._bare.is_open)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether text without a marker would be passed on as it is."""
+        return not (self._inside or self._held) and self._bare is None and self._echo is None
 
     def feed(self, text: str) -> list[CallEvent]:
         """What a piece of text completes."""
@@ -94,7 +116,6 @@ class CallStream:
 
     def _outside_step(self, final: bool) -> list[CallEvent] | None:
         """Deliver text up to the next marker; None when more input is needed."""
-        assert self._parser is not None
         if not self._held:
             return self._bare_calls() if final else None
         if self._echo is not None:
@@ -111,10 +132,10 @@ class CallStream:
         marker = self._markers.search(self._held)
         if marker is not None:
             before, self._held = self._held[: marker.start()], self._held[marker.end() :]
-            if marker[0] == self._parser.start_marker:
+            if marker[0] == self._start:
                 self._inside, self._searched, self._first_end = True, 0, None
             return [CallText(before)] if before else []
-        keep = 0 if final else self._partial_marker()
+        keep = 0 if final else partial_suffix(self._held, (self._start, self._end))
         ready, self._held = self._held[: len(self._held) - keep], self._held[len(self._held) - keep :]
         return [CallText(ready)] if ready else None
 
@@ -123,7 +144,12 @@ class CallStream:
         if self._bare is None:
             return None
         bare, self._bare = self._bare, None
-        calls = bare.calls()
+        try:
+            calls = bare.calls()
+        except PythonicSyntaxError as error:
+            if bare.is_of_declared(error):
+                return events_of_error(bare.held, error)
+            calls = ()
         if calls:
             return [CallsFound(calls)]
         self._held = bare.held
@@ -132,8 +158,8 @@ class CallStream:
     def _echo_step(self, final: bool) -> list[CallEvent] | None:
         """Leave out the body of a call that the model writes again after the end marker; None when it may still
         come."""
-        assert self._parser is not None and self._echo is not None
-        text, end = self._held.lstrip(), self._parser.end_marker
+        assert self._echo is not None
+        text, end = self._held.lstrip(), self._end
         if text.startswith(self._echo):
             rest = text[len(self._echo) :].lstrip()
             if rest.startswith(end):
@@ -156,34 +182,35 @@ class CallStream:
         A string may contain the end marker: where the text before it ends within a string, the next one is tried, and
         only when none will do the first counts.
         """
-        assert self._parser is not None
-        marker = self._parser.end_marker
-        end = self._held.find(marker, self._searched)
+        end = self._held.find(self._end, self._searched)
         if end < 0:
-            self._searched = max(self._searched, len(self._held) - len(marker) + 1)
+            self._searched = max(self._searched, len(self._held) - len(self._end) + 1)
             return self._end_without_marker() if final else None
-        self._searched = end + len(marker)
+        self._searched = end + len(self._end)
         try:
-            calls = self._parser.parse(self._held[:end])
+            calls = self._parse(self._held[:end])
         except ValueError as error:
             if self._first_end is None:
-                self._first_end, self._error = end, error
+                self._first_end = end
             if getattr(error, "in_string", False):
                 return []
             return self._unreadable(self._first_end)
-        return self._read(calls, end, end + len(marker))
+        return self._read(calls, end, self._searched)
 
     def _end_without_marker(self) -> list[CallEvent]:
         """The reply has ended inside a call."""
-        assert self._parser is not None
         if self._first_end is not None:
             return self._unreadable(self._first_end)
         try:
-            calls = self._parser.parse(self._held)
-        except ValueError as error:
-            self._error = error
+            calls = self._parse(self._held)
+        except ValueError:
             return self._unreadable(None)
         return self._read(calls, len(self._held), len(self._held))
+
+    def _parse(self, body: str) -> Sequence[LeapFunctionCall]:
+        assert self._parser is not None
+        spelled = body.replace(self._start, self._parser.start_marker).replace(self._end, self._parser.end_marker)
+        return self._parser.parse(spelled)
 
     def _read(self, calls: Sequence[LeapFunctionCall], end: int, after: int) -> list[CallEvent]:
         self._echo = self._held[:end].strip() or None
@@ -191,46 +218,55 @@ class CallStream:
         return [CallsFound(tuple(calls))] if calls else []
 
     def _unreadable(self, end: int | None) -> list[CallEvent]:
-        """What stands between the markers is text after all, but for the calls in it that can be read. A new start
-        marker within it may begin a better call."""
-        assert self._parser is not None
-        start_marker, end_marker = self._parser.start_marker, self._parser.end_marker
+        """The calls that can be read in what is between the markers; where there are none, it is text after all.
+        A new start marker within it begins another call, unless it is within a string."""
         stop = len(self._held) if end is None else end
-        after = stop if end is None else stop + len(end_marker)
-        error = self._error
-        if isinstance(error, PythonicSyntaxError) and error.readable:
-            self._leave(after)
-            left_out = _shortened(error.unreadable)
-            note = f"a function call could not be read and is left out: {left_out} ({error})"
-            return [CallsFound(tuple(error.readable)), CallWarning(note)]
-        restart = self._held.find(start_marker, 0, stop)
+        restart = self._held.find(self._start, 0, stop)
         if restart >= 0:
-            body, self._held = self._held[:restart], self._held[restart:]
-            self._inside = False
-        else:
-            body = self._held[:stop]
-            self._leave(after)
+            events, in_string = self._alone(self._held[:restart])
+            if not in_string:
+                self._leave(restart)
+                return events
+        events, _ = self._alone(self._held[:stop])
+        self._leave(stop if end is None else stop + len(self._end))
+        return events
+
+    def _alone(self, body: str) -> tuple[list[CallEvent], bool]:
+        """What comes of a text between markers, and whether it ends within a string."""
         if not body.strip():
-            return [CallText(body)] if body else []
-        return [CallText(body), CallWarning(f"a function call could not be read and is shown as text ({error})")]
+            return [CallText(body)] if body else [], False
+        try:
+            calls = self._parse(body)
+        except ValueError as error:
+            return events_of_error(self._markers.sub("", body), error), getattr(error, "in_string", False)
+        return [CallsFound(tuple(calls))] if calls else [], False
 
     def _leave(self, position: int) -> None:
         self._held = self._held[position:]
         self._inside = False
 
-    def _partial_marker(self) -> int:
-        """Length of the longest end of the held text with which a marker begins."""
-        assert self._parser is not None
-        markers = (self._parser.start_marker, self._parser.end_marker)
-        for length in range(min(len(self._held), self._longest - 1), 0, -1):
-            if any(marker.startswith(self._held[-length:]) for marker in markers):
-                return length
-        return 0
+
+def events_of_error(body: str, error: ValueError) -> list[CallEvent]:
+    """The calls that can be read beside one that cannot, with a warning; the text, where there are none."""
+    if isinstance(error, PythonicSyntaxError) and error.readable:
+        note = f"a function call could not be read and is left out: {_shortened(error.unreadable)} ({error})"
+        return [CallsFound(tuple(error.readable)), CallWarning(note)]
+    return [CallText(body), CallWarning(f"a function call could not be read and is shown as text ({error})")]
 
 
 def _shortened(text: str) -> str:
     plain = " ".join(text.split())
     return plain if len(plain) <= MOST_SHOWN else plain[: MOST_SHOWN - 1] + "…"
+
+
+def partial_suffix(text: str, strings: Sequence[str]) -> int:
+    """Length of the longest end of ``text`` with which one of ``strings`` begins."""
+    longest = max((len(string) for string in strings), default=0)
+    for length in range(min(len(text), longest), 0, -1):
+        end = text[-length:]
+        if any(string.startswith(end) for string in strings):
+            return length
+    return 0
 
 
 def _joined(events: list[CallEvent]) -> list[CallEvent]:

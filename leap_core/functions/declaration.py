@@ -1,4 +1,4 @@
-"""Functions that a model may call, and how they are told to it: OpenAI's tool JSON, as the LEAP SDK writes it."""
+"""Functions that a model may call, and how the model gets them: OpenAI's tool JSON, as the LEAP SDK writes it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Service(Protocol):
 class LeapFunction:
     """A function that a model may call.
 
-    ``schema``: the JSON schema of the arguments as it was declared elsewhere; then it is what the model is told and
+    ``schema``: the JSON schema of the arguments as it was declared elsewhere; then it is what the model gets and
     what calls are held to, and ``parameters`` are read off it. ``call`` is what runs it (a callable that takes the
     arguments by name, or a Program), if leap is to run it; it takes no part in comparison.
     Raises LeapSerializationError for an impossible name.
@@ -96,7 +96,7 @@ class LeapFunction:
         }
 
     def to_json_object(self, with_tool_type_wrapper: bool = True) -> JsonObject:
-        """OpenAI's declaration of a tool; without the wrapper only what stands below ``function``."""
+        """OpenAI's declaration of a tool; without the wrapper only what is below ``function``."""
         function = {"name": self.name, "description": self.description, "parameters": self.arguments_schema}
         return {"type": "function", "function": function} if with_tool_type_wrapper else function
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..errors import LeapOptionsError
 from . import parameter_types as types
 from .parameter_types import JsonObject, LeapFunctionParameterType, SchemaType
 
@@ -16,6 +17,12 @@ class LeapFunctionParameter:
     type: LeapFunctionParameterType
     description: str = ""
     optional: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.type, LeapFunctionParameterType):
+            raise LeapOptionsError(
+                "type", f"{self.type!r} of the parameter {self.name!r} is no type; StringType() is one, for instance"
+            )
 
     def to_json_object(self) -> JsonObject:
         """The JSON schema of the parameter's value: the description, then the type's own keys."""

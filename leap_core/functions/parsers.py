@@ -40,10 +40,8 @@ class LeapFunctionCallParser:
         text = (self._collected if body is None else body).strip()
         if not text.startswith(self.start_marker):
             return self._read(text.removesuffix(self.end_marker))
-        calls: list[LeapFunctionCall] = []
-        for block in text.split(self.start_marker)[1:]:
-            calls += self._read(block.strip().removesuffix(self.end_marker))
-        return calls
+        blocks = text.split(self.start_marker)[1:]
+        return [call for block in blocks for call in self._read(block.strip().removesuffix(self.end_marker))]
 
     def dump(self, calls: Sequence[LeapFunctionCall]) -> str:
         """The text, markers included, with which the model would have made these calls."""
@@ -81,7 +79,9 @@ class HermesFunctionCallParser(LeapFunctionCallParser):
         return "\n".join(f"{self.start_marker}\n{_compact_object(call)}\n{self.end_marker}" for call in calls)
 
     def _read(self, body: str) -> list[LeapFunctionCall]:
-        return [pythonic.call_of_object(pythonic.read_value(body))]
+        if not body.lstrip().startswith(("{", "[")):
+            raise pythonic.PythonicSyntaxError(0, "expected a JSON object")
+        return read_calls(body, repair=False)
 
 
 PARSERS = {parser.name: parser for parser in (LFMFunctionCallParser, HermesFunctionCallParser)}

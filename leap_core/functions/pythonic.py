@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -30,7 +31,13 @@ WORDS |= {"FALSE": False, "None": None, "null": None, "NULL": None}
 
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "a": "\a", "v": "\v", "/": "/", "\n": ""}
 ESCAPES |= {"\\": "\\", "'": "'", '"': '"'}
-ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|U([0-9a-fA-F]{8})|([0-7]{1,3})|(.))", re.DOTALL)
+ESCAPE = re.compile(
+    r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|U([0-9a-fA-F]{8})|([0-7]{1,3})|N\{([^{}]*)\}|(.))", re.DOTALL
+)
+
+CALL_KEYS = {"name", "id", "call_id", "type", "index", "function"}
+ARGUMENT_KEYS = ("arguments", "parameters", "args", "input")
+"""Where models and protocols put a call's arguments: OpenAI's, Llama's, LangChain's, Anthropic's."""
 
 
 class PythonicSyntaxError(ValueError):
@@ -81,9 +88,9 @@ class Reader:
         calls: list[LeapFunctionCall] = []
         while True:
             if calls and (self.at_end() if not closing else self.sees(closing)):
-                return calls  # a comma may stand before the end
+                return calls  # a comma may come before the end
             calls.append(self.one_call())
-            if not self.passes(",") and not self.sees("{"):  # JSON calls may stand line by line
+            if not self.passes(",") and not self.sees("{"):  # JSON calls may come line by line
                 return calls
 
     def one_call(self) -> LeapFunctionCall:
@@ -118,7 +125,7 @@ class Reader:
 
     def _add(self, arguments: dict[str, Any], key: str, value: Any) -> None:
         if key in arguments:
-            raise self.error(f"the argument {key!r} is given twice")
+            raise self.error(f"{key!r} is given twice")
         arguments[key] = value
 
     def _json_call(self) -> LeapFunctionCall:
@@ -178,7 +185,7 @@ class Reader:
             if not is_pair:
                 self.position = key_start
             self._take(":")
-            value[key] = self.value(depth + 1)
+            self._add(value, key, self.value(depth + 1))
             if not self.passes(","):
                 break
         self._take("}")
@@ -199,9 +206,11 @@ class Reader:
         return STRING_START.match(self.text, self.position) is not None
 
     def _string(self, depth: int) -> str:
-        """A string; several in a row are one, as in Python."""
+        """A string; several in a row, or with + between them, are one, as in Python."""
         pieces = [self._one_string()]
-        while self._string_ahead() and self.text[self.position] in "'\"":
+        while self.passes("+") or (self._string_ahead() and self.text[self.position] in "'\""):
+            if not self._string_ahead():
+                raise self.error("expected a string after '+'")
             pieces.append(self._one_string())
         return _joined_surrogates("".join(pieces))
 
@@ -225,9 +234,14 @@ class Reader:
         return body if raw else ESCAPE.sub(lambda match: self._escape(match, start), body)
 
     def _escape(self, match: re.Match[str], start: int) -> str:
-        short, byte, long, octal, char = match.groups()
+        short, byte, long, octal, name, char = match.groups()
         if char is not None:
             return ESCAPES.get(char, match[0])
+        if name is not None:
+            try:
+                return unicodedata.lookup(name)
+            except KeyError:
+                raise PythonicSyntaxError(start, f"{name!r} is the name of no character") from None
         code = int(octal, 8) if octal else int(short or byte or long, 16)
         if code > 0x10FFFF:
             raise PythonicSyntaxError(start, f"{match[0]} is not a character")
@@ -284,18 +298,23 @@ class Reader:
 
 def call_of_object(value: Any, position: int = 0) -> LeapFunctionCall:
     """The call that an object ``{"name": …, "arguments": {…}}`` means; arguments may be a JSON text. OpenAI's wrapper
-    and the key ``parameters`` are understood too. Raises PythonicSyntaxError."""
+    and the other ARGUMENT_KEYS are understood too. Raises PythonicSyntaxError, also for what could be an argument and
+    is not where arguments are."""
     if isinstance(value, dict) and isinstance(value.get("function"), dict):
         value = value["function"]
     if not isinstance(value, dict) or not isinstance(value.get("name"), str) or not value["name"].strip():
         raise PythonicSyntaxError(position, "missing or invalid 'name' field")
-    arguments = value.get("arguments", value.get("parameters"))
+    strangers = sorted(value.keys() - CALL_KEYS - set(ARGUMENT_KEYS))
+    if strangers:
+        raise PythonicSyntaxError(position, f"a call has no field {strangers[0]!r}")
+    fields = [key for key in ARGUMENT_KEYS if value.get(key) is not None]
+    if len(fields) > 1:
+        raise PythonicSyntaxError(position, f"arguments are given twice, as {fields[0]!r} and {fields[1]!r}")
+    arguments = value[fields[0]] if fields else {}  # a function without parameters
     if isinstance(arguments, str):
         arguments = read_value(arguments or "{}")
-    elif arguments is None:  # a function without parameters
-        arguments = {}
     if not isinstance(arguments, dict):
-        raise PythonicSyntaxError(position, "missing or invalid 'arguments' field")
+        raise PythonicSyntaxError(position, f"invalid {fields[0]!r} field")
     return LeapFunctionCall(value["name"].strip(), arguments)
 
 

@@ -3,7 +3,7 @@
 import logging
 import os
 
-from .server.host_process import main
+from .server.process.host_process import main
 
 if __name__ == "__main__":
     code = main()

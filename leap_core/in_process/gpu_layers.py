@@ -23,7 +23,7 @@ CELLS = 8192
 
 
 def gpu_layers_for(path: Path, options: ModelLoadingOptions) -> int:
-    """The layers that llama.cpp is told to offload, -1 for all. With ``auto`` as many as fit into the free memory of
+    """The layers that llama.cpp is to offload, -1 for all. With ``auto`` as many as fit into the free memory of
     the GPUs, none where this build has no GPU."""
     if not isinstance(options.n_gpu_layers, str):
         return options.n_gpu_layers
@@ -69,4 +69,4 @@ def _context_bytes(header: GGUFHeader, options: ModelLoadingOptions) -> float:
     size = options.context_size or min(header.context_length or CELLS, CELLS)
     cells = max(size, options.slots * min(2048, size))
     elements = cells * (width if isinstance(width, int) else 8192)
-    return elements * (BYTES[options.kv_type_k] + BYTES[options.kv_type_v])
+    return elements * (BYTES[options.kv_type_k] + BYTES[options.kv_type_v or "f16"])

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 
 from ..chat_format.chat_template import ChatTemplate
 from ..chat_format.reply_tokens import Piece, ReplyMemory
-from ..engine.prompt import Embeddings, Prompt, Segment, Tokens, boundaries_of
+from ..engine.prompt_segments import Embeddings, Prompt, Segment, Tokens, boundaries_of
 from ..errors import LeapGenerationError
 from ..llama.model import LlamaModel
-from ..messages import ChatMessage, ChatMessageContent, Speech
+from ..messages import ChatMessage, ChatMessageContent, ChatMessageRole, Speech
 from ..options import AUTO, FunctionCallParser, GenerationOptions
 from ..schemas.grammar_matcher import REASONING_TAGS
-from .reads_media import MediaSegments, check_count
-from .spoken_history import SpokenHistory
+from .modalities.reads_media import MediaSegments, check_count
+from .modalities.spoken_history import SpokenHistory
+from .prompt_length import check_length
 
 if TYPE_CHECKING:
     from ..functions import LeapFunction
@@ -40,7 +41,7 @@ class MadePrompt:
 
 class PromptMaker:
     """Makes the prompts of one model. ``template``: Jinja text in the place of the model's own. ``parser_name``: how
-    the model writes calls, "auto" to tell by its vocabulary. ``media`` reads pictures and sound. Any thread may
+    the model writes calls, "auto" to decide by its vocabulary. ``media`` reads pictures and sound. Any thread may
     call."""
 
     def __init__(
@@ -58,13 +59,18 @@ class PromptMaker:
         messages: Sequence[ChatMessage],
         functions: Sequence[LeapFunction],
         options: GenerationOptions,
+        within: int | None = None,
     ) -> MadePrompt:
-        """The prompt for the reply to ``messages``. Raises LeapGenerationError when the model has no chat template."""
+        """The prompt for the reply to ``messages``. Raises LeapGenerationError when the model has no chat template, and
+        for one that is much longer than ``within`` tokens without making it."""
         if self._template is None:
             raise LeapGenerationError(
                 f"{self._model.path.name} has no chat template, so it can only go on from raw text",
                 hint="give a template with --chat-template (the chat_template option), or the prompt as raw text",
             )
+        if within is not None:  # what the model said a template may leave out
+            texts = [message.text for message in messages if message.role is not ChatMessageRole.ASSISTANT]
+            check_length(self._model, texts, within)
         parser = self.parser_for(options) or self._parser
         pieces = self._template.render(
             self._with_schema(self._media.readable(messages), options),
@@ -72,14 +78,19 @@ class PromptMaker:
             parser=parser,
             enable_thinking=options.enable_thinking,
         )
-        return self._made(pieces, options)
+        return self._made(pieces, options, within)
 
-    def of_text(self, text: str) -> MadePrompt:
-        """The prompt that ``text`` is, special tokens read where it spells them."""
-        return self._made([text], GenerationOptions())
+    def of_text(self, text: str | Sequence[int], within: int | None = None) -> MadePrompt:
+        """The prompt that ``text`` is, special tokens read where it spells them; token ids are taken as they are."""
+        if isinstance(text, str):
+            return self._made([text], GenerationOptions(), within)
+        self._model.check_tokens(text)
+        ids = tuple(text)
+        ends = boundaries_of(ids, self._model.eog_tokens, self._model.control_tokens)
+        return MadePrompt((), Prompt((Tokens(ids),), tuple(sorted(set(ends)))))
 
     def text_of(self, made: MadePrompt) -> str:
-        """The whole text of a prompt, special tokens spelled out; a medium is told by what it costs."""
+        """The whole text of a prompt, special tokens spelled out; a medium is shown by what it costs."""
         model = self._model
         text = "".join(piece if isinstance(piece, str) else _shown(made.media[piece], model) for piece in made.pieces)
         if model.bos_token is not None and not text.startswith(model.bos_text):
@@ -93,6 +104,8 @@ class PromptMaker:
 
     def keep_reply(self, made: MadePrompt, target: Sequence[int]) -> None:
         """Remember the tokens of a prompt and its reply, so that the next turn begins with exactly these."""
+        if not made.pieces:
+            return  # it was given as tokens, which need not be those of its text
         ids = target[len(made.prompt) :]
         special = sum(token in self._special for token in ids)
         self._replies.keep(made.pieces, self._model.text_of(ids), target, special)
@@ -114,7 +127,9 @@ class PromptMaker:
             return ()
         return ("the model's chat template has no place for functions, so the model does not know of them",)
 
-    def _made(self, pieces: Sequence[str | ChatMessageContent], options: GenerationOptions) -> MadePrompt:
+    def _made(
+        self, pieces: Sequence[str | ChatMessageContent], options: GenerationOptions, within: int | None = None
+    ) -> MadePrompt:
         media: dict[bytes, MediaSegments] = {}
         texts: list[Piece] = []
         check_count([piece for piece in pieces if not isinstance(piece, (str, Speech))])
@@ -125,6 +140,8 @@ class PromptMaker:
                 medium = self._media.read(piece, options)
                 media[medium.key] = medium
                 texts.append(medium.key)
+        if within is not None:
+            check_length(self._model, [text for text in texts if isinstance(text, str)], within)
         warnings = tuple(dict.fromkeys(warning for medium in media.values() for warning in medium.warnings))
         return MadePrompt(tuple(texts), self._prompt(texts, media), media, warnings)
 

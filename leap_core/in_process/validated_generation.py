@@ -22,6 +22,7 @@ MOST_REPAIRS = 2
 CUT = {
     GenerationFinishReason.MAX_TOKENS: "the answer was cut at max_tokens before it was complete",
     GenerationFinishReason.EXCEED_CONTEXT: "the answer was cut at the end of the context before it was complete",
+    GenerationFinishReason.REPETITION: "the answer went in circles and was cut before it was complete",
 }
 
 UNCHECKED = {GenerationFinishReason.INTERRUPTED, GenerationFinishReason.ERROR}
@@ -43,6 +44,7 @@ class CheckedGeneration(Generation):
         again: Callable[[Sequence[ChatMessage]], Generation],
     ) -> None:
         self._current = generation
+        self.prompt_tokens = generation.prompt_tokens
         self._constraint = constraint
         self._passes = constraint.exact and not constraint.calls
         self._again = again
@@ -106,7 +108,7 @@ class CheckedGeneration(Generation):
     def _error(self, complete: Complete, problems: list[str], cut: str | None) -> LeapConstraintError:
         text, stats = complete.full_message.text, complete.stats
         if cut is not None:
-            hint = "allow more tokens, or ask for less"
+            hint = "allow more tokens, ask for less, or let the answer end in time (--finish-shape)"
             return LeapConstraintError(
                 f"{cut}: {problems[0]}",
                 text=text,

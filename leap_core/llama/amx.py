@@ -4,7 +4,7 @@ Compiled by GCC 12 (Debian 12's compiler), ``ggml_backend_amx_mul_mat`` loads a 
 removed all stores but the first eight bytes, because that GCC's ``_tile_loadconfig`` names no more as its input. The
 processor answers with a general protection fault at the first matrix product of every model. Nothing in llama.cpp
 switches AMX off alone, so its request for the unit is made to fail: Linux grants it only when every signal stack of the
-process is large enough for the tiles (arch/x86/kernel/fpu/xstate.c), and a small one stands while ggml asks.
+process is large enough for the tiles (arch/x86/kernel/fpu/xstate.c), and a small one is in place while ggml asks.
 ggml then computes with its AVX-512 kernels.
 """
 

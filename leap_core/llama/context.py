@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import LeapGenerationError, LeapModelLoadingError
-from .adapters import AdapterSwitch, LlamaAdapter
+from .cells import Cells, Run
 from .library import forget_errors, last_errors, library
+from .lora_adapter import Adapters, switch_adapters
 from .model import LlamaModel
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ class LlamaContext:
     """Memory for ``slots`` sequences that share ``cells`` positions. Not for use by several threads at once, except
     ``abort``.
 
-    ``batch_size``: most positions of one decode. ``kv_type_k``, ``kv_type_v``: f32, f16, bf16, q8_0 or q4_0.
-    ``rollback``: how many of the last decode's positions ``take_back`` is to be able to forget, where the model's
-    memory allows; the attribute says how many it is.
+    ``batch_size``: most positions of one decode; raised to what slots and ``rollback`` need. ``kv_type_k``,
+    ``kv_type_v``: f32, f16, bf16, q8_0 or q4_0. ``rollback``: how many of the last decode's positions ``take_back`` is
+    to be able to forget, where the model's memory allows; the attribute says how many it is.
     """
 
     def __init__(
@@ -55,10 +55,7 @@ class LlamaContext:
         self._lib = lib = library()
         self.model = model
         self.slots = slots
-        self.batch_size = batch_size
         params = lib.llama_context_default_params()
-        params.n_ctx = cells
-        params.n_batch = params.n_ubatch = batch_size
         params.n_seq_max = slots
         params.n_threads = params.n_threads_batch = threads
         params.flash_attn_type = int(flash_attention)
@@ -67,6 +64,9 @@ class LlamaContext:
         params.kv_unified = True  # sequences share cells: a common prefix is held once, and copying it costs nothing
         self.rollback = rollback if not model.is_hybrid or model.metadata(ARCHITECTURE) in ROLLBACK_ARCHITECTURES else 0
         params.n_rs_seq = min(self.rollback, MOST_ROLLBACK) if model.is_hybrid else 0
+        least = max(slots, self.rollback + 2)  # with fewer llama.cpp ends the process
+        params.n_ctx = max(cells, least)
+        self.batch_size = params.n_batch = params.n_ubatch = min(max(batch_size, least), params.n_ctx)
         params.offload_kqv = params.op_offload = True
         self._abort = AbortFlag()
         params.abort_callback, params.abort_callback_data = self._abort.callback, self._abort.data
@@ -80,11 +80,14 @@ class LlamaContext:
             )
         self.cells = int(lib.llama_n_ctx(self.pointer))
         self._memory = lib.llama_get_memory(self.pointer)
+        together = params.n_rs_seq + 1 if params.n_rs_seq else 0
+        self._cells = Cells(self.cells, hybrid=model.is_hybrid, kept_together=together)
+        self._runs: list[Run] = []
         self._threads = threads
         self._gives_hidden = False
-        self._adapters = AdapterSwitch(self.pointer)
+        self._adapters: Adapters = ()
         self._logits_views: dict[int, NDArray[float32]] = {}
-        self._batch = _Batch(lib, batch_size, model.width)
+        self._batch = _Batch(lib, self.batch_size, model.width)
 
     def close(self) -> None:
         """Free the memory; the model stays."""
@@ -98,21 +101,25 @@ class LlamaContext:
             self._threads = threads
             self._lib.llama_set_n_threads(self.pointer, threads, threads)
 
-    def set_adapters(self, adapters: Sequence[tuple[LlamaAdapter, float]]) -> None:
+    def set_adapters(self, adapters: Adapters) -> None:
         """Adapters and their scales for the next decodes; none clears them. Raises LeapGenerationError."""
-        self._adapters.set(adapters)
+        if adapters != self._adapters:
+            switch_adapters(self.pointer, adapters)
+            self._adapters = adapters
 
     # A decode is built with ``clear``, ``add`` and ``add_embeddings``, then run.
 
     def clear(self) -> None:
         """Start an empty batch."""
         self._batch.count = 0
+        self._runs = []
 
     def add(
         self, sequence: int, position: int, tokens: list[int], *, output: bool, outputs_of_all: bool = False
     ) -> int:
         """Append tokens of a sequence; with ``output``, ask for the logits after the last, with ``outputs_of_all`` for
         those after each. Returns the index of the last."""
+        self._runs.append((sequence, len(tokens)))
         last = self._batch.add(sequence, position, tokens, output)
         if outputs_of_all:
             self._batch.want_all(len(tokens))
@@ -120,6 +127,7 @@ class LlamaContext:
 
     def add_embeddings(self, sequence: int, position: int, rows: NDArray[float32], *, output: bool) -> int:
         """Append rows of embeddings; a batch holds either tokens or embeddings."""
+        self._runs.append((sequence, len(rows)))
         return self._batch.add_embeddings(sequence, position, rows, output)
 
     def decode(self, *, hidden: bool = False) -> int:
@@ -130,11 +138,38 @@ class LlamaContext:
         if hidden is not self._gives_hidden:
             self._lib.llama_set_embeddings(self.pointer, hidden)
             self._gives_hidden = hidden
+        placed = self._put_in_order(hidden)
         forget_errors()
         code = int(self._lib.llama_decode(self.pointer, self._batch.struct()))
+        if code == 0:
+            self._cells.add(placed)
         if code < 0:
             raise LeapGenerationError(f"llama.cpp failed to decode (code {code}): {last_errors() or 'no reason given'}")
         return code
+
+    def _put_in_order(self, hidden: bool) -> dict[int, list[int]]:
+        """Move sequences whose next cells would lie below those that they have; returns the cells of the batch."""
+        cells = self._cells
+        placed = cells.place(self._runs, one_by_one=hidden)
+        while (sequence := cells.out_of_order(placed)) is not None:
+            self._move(sequence)
+            placed = cells.place(self._runs, one_by_one=hidden)
+        return placed
+
+    def _move(self, sequence: int) -> None:
+        """Copy what a sequence holds into the lowest free cells, once its own are free too."""
+        count = len(self._cells.held(sequence))
+        size = self._lib.llama_state_seq_get_size_ext(self.pointer, sequence, 0)
+        buffer = (ctypes.c_uint8 * size)()
+        written = self._lib.llama_state_seq_get_data_ext(self.pointer, buffer, size, sequence, 0)
+        self.forget(sequence)
+        if not self._lib.llama_state_seq_set_data_ext(self.pointer, buffer, written, sequence, 0):
+            raise LeapGenerationError("llama.cpp cannot move a sequence within its cache")
+        self._cells.restore(sequence, count)
+
+    def in_order(self, sequence: int) -> int:
+        """Up to which position a sequence lies in rising cells; beyond, what it holds is rounded differently."""
+        return self._cells.sound(sequence)
 
     def logits(self, index: int) -> NDArray[float32]:
         """A view of the logits after batch position ``index``, shape [vocabulary]; valid until the next decode."""
@@ -166,7 +201,10 @@ class LlamaContext:
 
     def truncate(self, sequence: int, position: int) -> bool:
         """Forget a sequence from ``position`` on; False when its state cannot be cut there."""
-        return bool(self._lib.llama_memory_seq_rm(self._memory, sequence, position, -1))
+        cut = bool(self._lib.llama_memory_seq_rm(self._memory, sequence, position, -1))
+        if cut:
+            self._cells.cut(sequence, position)
+        return cut
 
     def take_back(self, sequence: int, position: int) -> bool:
         """Forget from ``position`` on what the last decode added to a sequence, all but its first position at most;
@@ -176,11 +214,13 @@ class LlamaContext:
     def forget(self, sequence: int) -> None:
         """Forget a whole sequence."""
         self._lib.llama_memory_seq_rm(self._memory, sequence, -1, -1)
+        self._cells.cut(sequence, 0)
 
     def copy(self, source: int, target: int) -> None:
         """Make ``target`` share everything ``source`` holds."""
         self.forget(target)
         self._lib.llama_memory_seq_cp(self._memory, source, target, -1, -1)
+        self._cells.copy(source, target)
 
     def save(self, sequence: int, *, partial: bool) -> bytes:
         """The state of a sequence: all of it, or with ``partial`` only what cannot be cut (LFM2's convolutions)."""
@@ -190,11 +230,15 @@ class LlamaContext:
         written = self._lib.llama_state_seq_get_data_ext(self.pointer, buffer, size, sequence, flags)
         return ctypes.string_at(buffer, written)
 
-    def restore(self, sequence: int, state: bytes, *, partial: bool) -> bool:
-        """Put a saved state back; False when llama.cpp does not accept it."""
-        flags = self._lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY if partial else 0
+    def restore(self, sequence: int, state: bytes, *, positions: int | None) -> bool:
+        """Put a saved state of so many positions back, or with None a partial one; False when llama.cpp does not accept
+        it."""
+        flags = self._lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY if positions is None else 0
         buffer = (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
-        return bool(self._lib.llama_state_seq_set_data_ext(self.pointer, buffer, len(state), sequence, flags))
+        sound = bool(self._lib.llama_state_seq_set_data_ext(self.pointer, buffer, len(state), sequence, flags))
+        if sound and positions is not None:
+            self._cells.restore(sequence, positions)
+        return sound
 
 
 class _Batch:

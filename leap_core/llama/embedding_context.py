@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import LeapGenerationError, LeapModelLoadingError
-from .adapters import AdapterSwitch, LlamaAdapter
 from .context import ABORTED, AbortFlag
 from .library import forget_errors, last_errors, library
+from .lora_adapter import Adapters, switch_adapters
 from .model import LlamaModel
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class EmbeddingContext:
                 hint="try a smaller context size",
             )
         self._memory = lib.llama_get_memory(self.pointer)
-        self._adapters = AdapterSwitch(self.pointer)
+        self._adapters: Adapters = ()
         self._batch = lib.llama_batch_init(most_tokens, 0, 1)
 
     def close(self) -> None:
@@ -75,9 +75,11 @@ class EmbeddingContext:
         """From any thread: make the running call end at once (on a CPU), until called with False."""
         self._abort.set(abort)
 
-    def set_adapters(self, adapters: Sequence[tuple[LlamaAdapter, float]]) -> None:
+    def set_adapters(self, adapters: Adapters) -> None:
         """Adapters and their scales for the next calls. Raises LeapGenerationError."""
-        self._adapters.set(adapters)
+        if adapters != self._adapters:
+            switch_adapters(self.pointer, adapters)
+            self._adapters = adapters
 
     def embed(self, texts: Sequence[Sequence[int]]) -> list[NDArray[float32]] | None:
         """Vectors of texts given as tokens: shape [width] for each, or [tokens, width] where nothing is pooled.

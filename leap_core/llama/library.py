@@ -12,9 +12,9 @@ from collections import deque
 from functools import partial
 from typing import Any
 
-from ..models.trial.fingerprint import engine_version
 from .amx import decline_amx
 from .bindings import bindings, keep
+from .engine_version import engine_version
 
 LAST_LINES = 40
 LONGEST_REASON = 500
@@ -48,7 +48,7 @@ def last_errors() -> str:
 
 
 def _without_function(line: str) -> str:
-    """``llama_model_load: error loading model: x`` is told as ``x``."""
+    """``llama_model_load: error loading model: x`` is reported as ``x``."""
     return FUNCTION.sub("", line.strip())
 
 

@@ -11,7 +11,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from ..errors import LeapGenerationError, LeapModelLoadingError
+from ..errors import LeapGenerationError, LeapModelLoadingError, LeapOptionsError
 from ..models.gguf.header import POOLINGS
 from .library import forget_errors, last_errors, library
 
@@ -64,7 +64,7 @@ class LlamaModel:
 
     def metadata(self, key: str) -> str | None:
         """A value of the file's header as llama.cpp spells it; None where it has none. ``key`` may begin with
-        ``ARCH.``, which stands for the model's architecture."""
+        ``ARCH.``, which means the model's architecture."""
         if key.startswith("ARCH."):
             key = f"{self.metadata('general.architecture')}{key[4:]}"
         buffer = ctypes.create_string_buffer(METADATA_BYTES)
@@ -136,7 +136,7 @@ class LlamaModel:
 
     @cached_property
     def infill_markers(self) -> tuple[str, str, str] | None:
-        """What stands before a text, before what follows the gap, and before what fills it; None for a model that was
+        """The tokens before a text, before what follows the gap, and before what fills it; None for a model that was
         not trained to fill in."""
         lib, vocab = self._lib, self.llama_vocab
         ids = [int(ask(vocab)) for ask in (lib.llama_vocab_fim_pre, lib.llama_vocab_fim_suf, lib.llama_vocab_fim_mid)]
@@ -199,18 +199,24 @@ class LlamaModel:
             size = self._lib.llama_token_to_piece(self.llama_vocab, token, buffer, len(buffer), 0, True)
         return buffer.raw[:size]
 
+    def check_tokens(self, tokens: Sequence[int]) -> None:
+        """Raises LeapOptionsError for a number that is no token."""
+        wrong = next((token for token in tokens if not 0 <= token < self.n_tokens), None)
+        if wrong is not None:
+            raise LeapOptionsError("tokens", f"{wrong} is no token of {self.path.stem}")
+
     def text_of(self, tokens: Sequence[int]) -> str:
         """The text of tokens, special ones spelled out."""
         return b"".join(map(self.piece, tokens)).decode("utf-8", "replace")
 
     @cached_property
     def fingerprint(self) -> bytes:
-        """Tells model files apart by content, see ``file_fingerprint``."""
+        """Distinguishes model files by content, see ``file_fingerprint``."""
         return file_fingerprint(self.path)
 
 
 def file_fingerprint(path: Path) -> bytes:
-    """Tells large files apart by content: size and samples spread over the file (16 bytes)."""
+    """Distinguishes large files by content: size and samples spread over the file (16 bytes)."""
     digest = blake2b(digest_size=16)
     size = path.stat().st_size
     digest.update(str(size).encode())

@@ -64,7 +64,7 @@ class Projector:
 
     @cached_property
     def fingerprint(self) -> bytes:
-        """Tells projector files apart by content (16 bytes)."""
+        """Distinguishes projector files by content (16 bytes)."""
         return file_fingerprint(self.path)
 
     def close(self) -> None:

@@ -28,7 +28,7 @@ LEAST_TILES, MOST_TILES = 2, 10
 class Look:
     """One picture for the encoder: ``box`` (left, top, right, bottom) of the whole after it was resized to ``whole``
     (width, height). ``keeps_ratio``: black borders fill what the picture's own ratio leaves free. ``marker`` is the
-    token that stands before it, or empty."""
+    token before it, or empty."""
 
     marker: str
     whole: tuple[int, int]

@@ -32,7 +32,38 @@ JPEG_QUALITY = 95
 MOST_CONVERTED_PIXELS = 16_000_000
 """More than any model looks at; as JPEG it stays well below MOST_BYTES."""
 
-_quiet = threading.Lock()
+ROWS = 64
+"""Of a picture, scaled in one go."""
+MOST_AT_ONCE = 2
+"""Pictures that are decoded at once: each may take 300 MB."""
+
+
+class _Quiet:
+    """The filters of warnings belong to the whole process: the first of several pictures silences them, and the last
+    brings them back."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._entered = 0
+        self._filters = warnings.catch_warnings()
+
+    def __enter__(self) -> None:
+        with self._guard:
+            if not self._entered:
+                self._filters = warnings.catch_warnings()
+                self._filters.__enter__()
+                warnings.simplefilter("ignore")
+            self._entered += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._guard:
+            self._entered -= 1
+            if not self._entered:
+                self._filters.__exit__(None, None, None)
+
+
+_quiet = _Quiet()
+_turns = threading.BoundedSemaphore(MOST_AT_ONCE)
 
 
 def decode_image(data: bytes) -> Image:
@@ -109,9 +140,7 @@ def as_jpeg(data: bytes) -> Converted:
 @contextmanager
 def _reading() -> Iterator[None]:
     """Pillow's own complaints stay off the terminal; what its decoders raise becomes one error of ours."""
-    # One at a time: the filters of warnings belong to the whole process.
-    with _quiet, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with _turns, _quiet:
         try:
             yield
         except LeapSerializationError:
@@ -146,8 +175,12 @@ def _sixteen_bits_as_eight(image: Image) -> Image:
     import numpy as np
     from PIL import Image as images
 
-    values: Any = np.asarray(image, dtype=np.float64)
+    values: Any = np.asarray(image)
     if not np.isfinite(values).all():
         raise LeapSerializationError("the picture has values that are not finite")
-    most = 255.0 if values.max(initial=0) <= 255 and image.mode == "F" else 65_535.0
-    return images.fromarray(np.clip(values * (255.0 / most), 0, 255).round().astype(np.uint8), "L")
+    most = 255.0 if image.mode == "F" and values.max(initial=0) <= 255 else 65_535.0
+    grey = np.empty(values.shape, np.uint8)
+    for top in range(0, len(values), ROWS):  # in float64 the whole picture would take eight times its size
+        band = values[top : top + ROWS].astype(np.float64)
+        grey[top : top + ROWS] = np.clip(band * (255.0 / most), 0, 255).round()
+    return images.fromarray(grey, "L")

@@ -17,9 +17,11 @@ from ..errors import LeapSerializationError
 PCM, IEEE_FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
 ENCODINGS = {(PCM, 16): "int16", (PCM, 24): "int24", (PCM, 32): "int32", (IEEE_FLOAT, 32): "float32"}
 SUBFORMAT = bytes.fromhex("000000001000800000aa00389b71")
-"""What follows the coding's tag in the GUID of an extensible format that stands for a plain one."""
+"""What follows the coding's tag in the GUID of an extensible format that means a plain one."""
 UNKNOWN_LENGTH = 0x7FFF_F000
 """From this announced length on (sox writes this one, ffmpeg the largest there is) the header knows no length."""
+BLOCK = 1 << 20
+"""Bytes that are looked at in one go."""
 ACCEPTED = "mono PCM of float32, int16, int24 or int32 is accepted"
 
 
@@ -56,7 +58,7 @@ def read_wav(data: bytes) -> tuple[WavFormat, bytes]:
         raise LeapSerializationError("the WAV is truncated inside a sample")
     body = body[: len(body) // width * width]
     if encoding == "float32":
-        _check_finite(struct.unpack(f"<{len(body) // 4}f", body))
+        _check_body(body)
     return WavFormat(encoding, sample_rate, len(body) // width), body
 
 
@@ -92,6 +94,16 @@ def read_riff(data: bytes) -> Riff:
         if chunks.get(b"data") != b"" or len(data) <= end:
             return Riff(chunks, is_streamed=False)
     return Riff(_chunks(data, to_the_end=True), is_streamed=True)
+
+
+def _check_body(body: bytes) -> None:
+    """``_check_finite`` for the bytes of float32 samples, block by block: a sound of 200 MB took 2.4 GB."""
+    import numpy as np
+
+    for start in range(0, len(body), BLOCK):
+        block = np.frombuffer(body[start : start + BLOCK], "<f4")
+        if not np.isfinite(block).all():
+            _check_finite(block.tolist(), start // 4)
 
 
 def check_samples(samples: Sequence[float], sample_rate: int) -> None:
@@ -177,9 +189,9 @@ def _read_format(chunk: bytes | None) -> tuple[str, int, int]:
     return encoding, bits // 8, rate
 
 
-def _check_finite(samples: Sequence[float]) -> None:
+def _check_finite(samples: Sequence[float], first: int = 0) -> None:
     # One fast sum tells: float32 values cannot overflow a double's sum, so it is finite exactly when all of them are.
     if math.isfinite(sum(samples)):
         return
-    index, value = next((n, v) for n, v in enumerate(samples) if not math.isfinite(v))
+    index, value = next((n, v) for n, v in enumerate(samples, first) if not math.isfinite(v))
     raise LeapSerializationError(f"the sound has a non-finite sample ({value}) at index {index}")

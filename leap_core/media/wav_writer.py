@@ -9,6 +9,7 @@ from array import array
 from collections.abc import Sequence
 from typing import BinaryIO
 
+from ..errors import LeapSerializationError
 from .wav import PCM
 
 UNKNOWN_LENGTH = 0xFFFF_FFFF
@@ -68,10 +69,17 @@ def pcm16(samples: Sequence[float]) -> bytes:
     return values.tobytes()
 
 
-def wav_of(samples: Sequence[float], sample_rate: int) -> bytes:
-    """A whole WAV file of 16-bit samples."""
+def encoded_sound(samples: bytes, sample_rate: int, format: str) -> bytes:
+    """16-bit mono samples as mp3, opus (in Ogg) or flac, by libsndfile. Raises LeapSerializationError where that cannot
+    write them."""
+    import numpy as np
+    import soundfile
+
+    container, coding = {"mp3": ("MP3", None), "opus": ("OGG", "OPUS"), "flac": ("FLAC", None)}[format]
     file = io.BytesIO()
-    writer = WavWriter(file, sample_rate)
-    writer.write(samples)
-    writer.finish()
+    try:
+        soundfile.write(file, np.frombuffer(samples, "<i2"), sample_rate, format=container, subtype=coding)
+    except (soundfile.LibsndfileError, ValueError) as error:
+        message = f"libsndfile cannot write {format} here: {error}"
+        raise LeapSerializationError(message, path="response_format") from None
     return file.getvalue()

@@ -41,7 +41,10 @@ class LeapFunctionCall:
 
     def to_json(self, default_id: str = "call_0") -> JsonObject:
         """The call in OpenAI's ``tool_calls`` shape: the arguments are a JSON text."""
-        arguments = json.dumps(self.arguments, ensure_ascii=False)
+        try:
+            arguments = json.dumps(self.arguments, ensure_ascii=False, allow_nan=False)
+        except (TypeError, ValueError) as error:  # an object of the program's, NaN
+            raise LeapSerializationError(f"not JSON: {error}", path=f"arguments of {self.name}") from None
         function = {"name": self.name, "arguments": arguments}
         return {"id": self.id or default_id, "type": "function", "function": function}
 
@@ -102,6 +105,12 @@ class ChatMessage:
                 kind = type(part).__name__
                 raise LeapSerializationError(f"expected a content part, not {kind}", path=f"content[{index}]")
         calls = tuple(function_calls) if function_calls is not None else None
+        for index, call in enumerate(calls or ()):
+            if not isinstance(call, LeapFunctionCall):
+                kind = type(call).__name__
+                raise LeapSerializationError(
+                    f"expected a LeapFunctionCall, not {kind}", path=f"function_calls[{index}]"
+                )
         for name, text in (("reasoning_content", reasoning_content), ("tool_call_id", tool_call_id)):
             if text is not None:
                 text_at(text, name)
@@ -118,6 +127,18 @@ class ChatMessage:
     def text(self) -> str:
         """All text parts, joined."""
         return "".join(part.text for part in self.content if isinstance(part, Text))
+
+    @property
+    def opens_reply(self) -> bool:
+        """Whether a reply to a history that ends here goes on from this message's text and does not repeat it."""
+        return self.role is ChatMessageRole.ASSISTANT and not self.function_calls and bool(self.text)
+
+    def joined_with(self, reply: ChatMessage) -> ChatMessage:
+        """This message and the reply that went on from it as one."""
+        text = Text(self.text + reply.text)
+        others = [part for part in (*self.content, *reply.content) if not isinstance(part, Text)]
+        reasoning = (self.reasoning_content or "") + (reply.reasoning_content or "")
+        return ChatMessage(self.role, [text, *others], reasoning or None, reply.function_calls)
 
     def to_json(self) -> JsonObject:
         """The message in OpenAI's shape; a single text part becomes a plain string."""

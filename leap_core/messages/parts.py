@@ -40,6 +40,10 @@ class ChatMessageContent:
         """The part in OpenAI's shape."""
         raise NotImplementedError
 
+    def clone(self) -> ChatMessageContent:
+        """The part itself, which never changes: the SDK's way to copy one."""
+        return self
+
     @staticmethod
     def from_json(value: object, path: str = "content", *, urls: UrlAccess = UrlAccess.FILES) -> ChatMessageContent:
         """Read one part; anything but the documented shapes raises LeapSerializationError naming the path.

@@ -24,8 +24,23 @@ from .parameters import read_parameters
 
 JsonObject = dict[str, Any]
 
-FORMATS = {"wav": "audio/wav", "pcm16": "audio/pcm", "pcm": "audio/pcm"}
-"""Name of a format -> its media type. pcm is 16-bit little-endian mono."""
+FORMATS = {
+    "mp3": "audio/mpeg",
+    "opus": "audio/ogg",
+    "flac": "audio/flac",
+    "wav": "audio/wav",
+    "pcm16": "audio/pcm",
+    "pcm": "audio/pcm",
+}
+"""Name of a format -> its media type. pcm is 16-bit little-endian mono; opus lies in Ogg."""
+SPEECH_FORMATS = tuple(name for name in FORMATS if name != "pcm16")
+OPENAI_VOICES = {
+    **dict.fromkeys(("alloy", "coral", "nova", "sage", "shimmer", "marin"), "us-female"),
+    **dict.fromkeys(("ash", "echo", "onyx", "verse", "cedar"), "us-male"),
+    "ballad": "uk-male",
+    "fable": "uk-female",
+}
+"""OpenAI's names of voices -> the nearest voice that models here have."""
 REMEMBERED_SECONDS = 3600
 """How long an answer's id is promised to be known."""
 MOST_REMEMBERED = 256
@@ -42,7 +57,7 @@ class AudioAnswer:
 
 @dataclass(frozen=True)
 class SpeechRequest:
-    """A text to read aloud. ``format`` is wav or pcm; ``system`` calls the voice."""
+    """A text to read aloud. ``format`` is one of SPEECH_FORMATS; ``system`` calls the voice."""
 
     model: str | None
     text: str
@@ -88,9 +103,11 @@ def read_speech(body: object, *, unknown: Unknown = NOTE) -> SpeechRequest:
         raise LeapSerializationError("expected a text to read", path="input")
     voice = fields.take("voice")
     system = VOICES[DEFAULT_VOICE] if voice is None else _check_voice(voice, "voice")
-    kind = fields.text("response_format") or "wav"
-    if kind not in FORMATS:
-        raise LeapSerializationError(f"{kind!r} is not supported; wav and pcm are", path="response_format")
+    kind = fields.text("response_format") or "mp3"
+    if kind not in SPEECH_FORMATS:
+        raise LeapSerializationError(
+            f"{kind!r} is not supported; {', '.join(SPEECH_FORMATS)} are", path="response_format"
+        )
     if fields.take("speed") not in (None, 1):
         raise LeapSerializationError("the model speaks at its own speed; 1 is supported", path="speed")
     if fields.take("stream_format") not in (None, "audio"):
@@ -102,7 +119,10 @@ def read_speech(body: object, *, unknown: Unknown = NOTE) -> SpeechRequest:
     except LeapOptionsError as error:
         name = error.option.removeprefix("options.")
         raise LeapOptionsError(name, error.reason) from None
-    return SpeechRequest(model, text, system, kind, options, fields.finish(unknown))
+    notes = fields.finish(unknown)
+    if isinstance(voice, str) and voice.lower() in OPENAI_VOICES:
+        notes = (*notes, f"there is no voice {voice!r} here; {OPENAI_VOICES[voice.lower()]} speaks")
+    return SpeechRequest(model, text, system, kind, options, notes)
 
 
 def audio_body(audio: AudioAnswer, message: ChatMessage, created: int) -> JsonObject | None:
@@ -161,6 +181,6 @@ def _check_voice(voice: object, path: str) -> str:
     """The system prompt of a voice."""
     name = voice.get("id") if isinstance(voice, Mapping) else voice
     try:
-        return voice_prompt(str(name))
+        return voice_prompt(OPENAI_VOICES.get(str(name).lower(), str(name)))
     except LeapOptionsError as error:
         raise LeapSerializationError(error.reason, path=path) from None

@@ -14,7 +14,7 @@ INVALID = "invalid_request_error"
 SERVER = "server_error"
 
 STATUSES: tuple[tuple[type[LeapError], int, str, str], ...] = (
-    (errors.LeapGenerationPromptExceedContextLengthError, 413, INVALID, "context_length_exceeded"),
+    (errors.LeapGenerationPromptExceedContextLengthError, 400, INVALID, "context_length_exceeded"),
     (errors.LeapUnsupportedMediaError, 400, INVALID, "unsupported_media"),
     (errors.LeapConstraintError, 422, "constraint_error", "constraint_not_satisfied"),
     (errors.LeapQueueFullError, 429, "rate_limit_error", "queue_full"),
@@ -37,6 +37,8 @@ def status_of(error: LeapError) -> tuple[int, str, str]:
 def error_object(error: LeapError, kind: str, code: str) -> JsonObject:
     """OpenAI's error object; ``leap`` in it has the error's class and fields. ``param`` is the field at fault."""
     message = error.message if error.hint is None else f"{error.message} ({error.hint})"
+    if isinstance(error, errors.LeapGenerationPromptExceedContextLengthError):  # by these words clients know it
+        message = f"This model's maximum context length is {error.context_size} tokens; {message}"
     param = getattr(error, "option", None) or getattr(error, "path", None) or None
     return {"message": message, "type": kind, "param": param, "code": code, "leap": error_to_json(error)}
 

@@ -27,6 +27,8 @@ SAME_NAME = (
     "audio_top_k",
     "top_logprobs",
 )
+EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
+"""Efforts of reasoning that are one here: to reason."""
 SHAPES = ("json_schema_constraint", "regex_constraint", "grammar_constraint", "choices_constraint")
 """Options of which one alone may shape an answer."""
 
@@ -66,6 +68,8 @@ def read_parameters(body: BodyFields, extension: BodyFields) -> JsonObject:
     thinking = template.boolean("enable_thinking", False)
     if body.boolean("enable_thinking", thinking):
         options["enable_thinking"] = True
+    if not body.boolean("loop_stop", True):
+        options["loop_stop"] = False
     for name, harmless in ONLY_VALUE.items():
         value = body.take(name)
         if value is not None and value not in harmless:
@@ -154,12 +158,20 @@ def _response_format(value: object) -> JsonObject:
 READERS: Mapping[str, Callable[[Any], JsonObject]] = {
     "logprobs": lambda value: _logprobs(value),
     "max_completion_tokens": lambda value: {"max_tokens": value},
+    "reasoning_effort": lambda value: _effort(value),
     "seed": _seed,
     "stop": _stop,
     "logit_bias": _logit_bias,
     "response_format": _response_format,
 }
 """Fields whose values are written in another way than the option's."""
+
+
+def _effort(value: object) -> JsonObject:
+    """How much a model is to think: that it does is all there is."""
+    if value != "none" and value not in EFFORTS:
+        raise LeapSerializationError(f"{value!r} is not one of none, {', '.join(EFFORTS)}", path="reasoning_effort")
+    return {"enable_thinking": True} if value in EFFORTS else {}
 
 
 def _logprobs(value: object) -> JsonObject:

@@ -51,10 +51,14 @@ def whole_chat(head: JsonObject, complete: Complete, audio: AudioAnswer | None =
     return {**head, "object": "chat.completion", **_choice(message, complete, logprobs_of(complete))}
 
 
-def whole_text(head: JsonObject, complete: Complete, before: str | None = None) -> JsonObject:
-    """A completion of a raw text in one piece; ``before``: the prompt that is repeated before it."""
+def whole_text(
+    head: JsonObject, complete: Complete, before: str | None = None, first_token: str | None = None
+) -> JsonObject:
+    """A completion of a raw text in one piece; ``before``: the prompt that is repeated before it, and ``first_token``
+    its first token where it was given as tokens."""
     text = {"text": (before or "") + complete.full_message.text}
-    return {**head, "object": "text_completion", **_choice(text, complete, text_logprobs(complete, before))}
+    logprobs = text_logprobs(complete, before, first_token)
+    return {**head, "object": "text_completion", **_choice(text, complete, logprobs)}
 
 
 def message_body(message: ChatMessage) -> JsonObject:
@@ -88,19 +92,23 @@ def usage(stats: GenerationStats | None) -> JsonObject | None:
     }
 
 
-def joined(bodies: Sequence[JsonObject], completes: Sequence[Complete]) -> JsonObject:
-    """The bodies of several answers to one prompt as one body. The prompt counts once."""
-    choices = [{**body["choices"][0], "index": n} for n, body in enumerate(bodies)]
-    return {**bodies[0], "choices": choices, "usage": _usage_of_all(completes)}
+def joined(bodies: Sequence[JsonObject], completes: Sequence[Complete], choices: int | None = None) -> JsonObject:
+    """The bodies of several answers as one body: ``choices`` to each prompt, or all to one. A prompt counts once."""
+    numbered = [{**body["choices"][0], "index": n} for n, body in enumerate(bodies)]
+    return {**bodies[0], "choices": numbered, "usage": _usage_of_all(completes, choices)}
 
 
-def _usage_of_all(completes: Sequence[Complete]) -> JsonObject | None:
-    """The usage of several answers to one prompt."""
-    first = usage(completes[0].stats)
-    if first is None:
+def _usage_of_all(completes: Sequence[Complete], choices: int | None = None) -> JsonObject | None:
+    """The usage of several answers, ``choices`` to each prompt, or all to one."""
+    counts = [complete.stats for complete in completes if complete.stats is not None]
+    if len(counts) < len(completes):
         return None
-    made = sum(complete.stats.completion_tokens for complete in completes if complete.stats is not None)
-    return {**first, "completion_tokens": made, "total_tokens": first["prompt_tokens"] + made}
+    of_prompts = counts[:: choices or len(completes)]
+    computed, cached = (
+        sum(getattr(each, name) for each in of_prompts) for name in ("prompt_tokens", "cached_prompt_tokens")
+    )
+    made = sum(each.completion_tokens for each in counts)
+    return usage(GenerationStats(computed, made, computed + made, 0.0, cached))
 
 
 def with_one_call(complete: Complete) -> Complete:
@@ -146,12 +154,19 @@ def leap_fields(complete: Complete, notes: Sequence[str] = ()) -> JsonObject:
 
 class OpenAIReply:
     """The answer to one request in OpenAI's shape; ``model`` is how the request named it. ``keep`` gets a message that
-    was spoken, with the id that it has for the client."""
+    was spoken, with the id that it has for the client. ``prompts``: a request for each prompt where there are
+    several."""
 
     def __init__(
-        self, request: GenerationRequest, model: str, keep: Callable[[AudioAnswer, ChatMessage], object] | None = None
+        self,
+        request: GenerationRequest,
+        model: str,
+        keep: Callable[[AudioAnswer, ChatMessage], object] | None = None,
+        *,
+        prompts: Sequence[GenerationRequest] = (),
     ) -> None:
         self._request = request
+        self._prompts = prompts or (request,)
         self._keep = keep
         self.stores = False
         self._is_chat = request.prompt is None
@@ -167,21 +182,24 @@ class OpenAIReply:
         complete = _as_requested(self._request, complete)
         if self._is_chat:
             return whole_chat(self._head, complete, self._request.audio)
-        return whole_text(self._head, complete, self._echo)
+        return whole_text(self._head, complete, self._echo, self._request.first_token)
 
     def several(self, completes: Sequence[Complete]) -> JsonObject:
         """Several answers to one request."""
-        return joined([self.whole(complete) for complete in completes], completes)
+        bodies = [self.of_choice(n).whole(complete) for n, complete in enumerate(completes)]
+        return joined(bodies, completes, self._request.choices)
 
     def of_choice(self, index: int) -> OpenAIReply:
         """The writer of one of several answers to the same request: its chunks have this index, and no usage."""
-        reply = OpenAIReply(replace(self._request, include_usage=False), "", self._keep)
+        prompt = self._prompts[index // self._request.choices]
+        reply = OpenAIReply(replace(prompt, include_usage=False), "", self._keep)
         reply.id, reply._head, reply._index = self.id, self._head, index
         return reply
 
     def end_of_several(self, completes: Sequence[Complete]) -> bytes:
         """What a stream of several answers closes with."""
-        counts = frame({**self._chunk_head, "choices": [], "usage": _usage_of_all(completes)})
+        counted = _usage_of_all(completes, self._request.choices)
+        counts = frame({**self._chunk_head, "choices": [], "usage": counted})
         return (counts if self._request.include_usage else b"") + DONE
 
     def begin(self) -> bytes:
@@ -231,7 +249,10 @@ class OpenAIReply:
     def _end_of_choice(self, complete: Complete, event: JsonObject | None = None) -> bytes:
         delivered = _as_requested(self._request, complete)
         more = event or {"leap": leap_fields(delivered)}
-        logprobs = logprobs_of(delivered) if self._is_chat else text_logprobs(delivered, self._echo)
+        if self._is_chat:
+            logprobs = logprobs_of(delivered)
+        else:
+            logprobs = text_logprobs(delivered, self._echo, self._request.first_token)
         return self._chunk({} if self._is_chat else "", finish_reason(complete), more, logprobs)
 
     @property

@@ -17,6 +17,7 @@ from ..functions import LeapFunction
 from ..media.fetching import UrlAccess
 from ..messages import ChatMessage, messages_from_json
 from ..options import GenerationOptions
+from ..options.generation import check_tool_choice
 from .audio import AudioAnswer, asked_to_speak, read_audio
 from .fields import HARMLESS, NOTE, BodyFields, Unknown
 from .parameters import ANY_OBJECT, ONLY_VALUE, READERS, SAME_NAME, SHAPES, functions_of, read_parameters
@@ -25,10 +26,13 @@ JsonObject = dict[str, Any]
 
 SEEDS = 2**64
 MOST_CHOICES = 16
-"""Answers to one request."""
+"""Answers to one prompt."""
+MOST_ANSWERS = 128
+"""Answers to one request, all its prompts together: each is a thread of the server."""
 KNOWN_FIELDS = frozenset(
     (*SAME_NAME, *READERS, *ONLY_VALUE, *HARMLESS, "messages", "model", "tools", "tool_choice", "parallel_tool_calls")
-) | {"n", "modalities", "audio", "stream", "stream_options", "enable_thinking", "chat_template_kwargs", "leap"}
+) | {"n", "modalities", "audio", "stream", "stream_options", "enable_thinking", "loop_stop"}
+KNOWN_FIELDS |= {"chat_template_kwargs", "leap"}
 """The fields of a chat request that mean something here."""
 FIELDS_OF_OPTIONS = {"rng_seed": "seed", "json_schema_constraint": "response_format"}
 """Where an option's name differs from its field's."""
@@ -37,7 +41,8 @@ FIELDS_OF_OPTIONS = {"rng_seed": "seed", "json_schema_constraint": "response_for
 @dataclass(frozen=True)
 class GenerationRequest:
     """What a body asks for. ``prompt`` is the text to continue, for completions without a chat; then ``messages`` is
-    empty.
+    empty. ``prompt_tokens``: it was given as these token ids, and ``prompt`` is empty until who knows the model fills
+    it in; ``first_token`` is the text of the first of them.
 
     ``audio``: the answer is to be spoken. ``events``: the client is leap's own. ``single_call``: deliver one
     function call at most. ``choices``: how many answers are wanted. ``echo``: repeat the prompt before the
@@ -50,6 +55,8 @@ class GenerationRequest:
     messages: list[ChatMessage] = field(default_factory=list)
     functions: list[LeapFunction] = field(default_factory=list)
     prompt: str | None = None
+    prompt_tokens: tuple[int, ...] | None = None
+    first_token: str | None = None
     stream: bool = False
     include_usage: bool = False
     events: bool = False
@@ -96,7 +103,7 @@ def read_chat(
     if tools == []:
         parameters.setdefault("tool_choice", None)  # the functions of ``defaults.tool_choice`` are not there
     options = _options(parameters, defaults)
-    _check_tool_choice(options.tool_choice, declared)
+    check_tool_choice(options.tool_choice, [function.name for function in declared])
     return GenerationRequest(
         messages=messages,
         functions=declared,
@@ -109,37 +116,73 @@ def read_chat(
 
 
 def read_completion(body: object, *, unknown: Unknown = NOTE) -> GenerationRequest:
-    """A request to /v1/completions: ``prompt`` is a text, which is continued without a chat template.
+    """A request to /v1/completions with one prompt: a text, or token ids, that is continued without a chat template.
+
+    Raises LeapSerializationError or LeapOptionsError.
+    """
+    requests = read_completions(body, unknown=unknown)
+    if len(requests) > 1:
+        raise LeapSerializationError("expected one prompt", path="prompt", hint="send one request a prompt")
+    return requests[0]
+
+
+def read_completions(body: object, *, unknown: Unknown = NOTE) -> list[GenerationRequest]:
+    """A request to /v1/completions: ``prompt`` is a text, token ids, or a list of texts or of lists of token ids; a
+    request for each of them.
 
     Raises LeapSerializationError or LeapOptionsError.
     """
     body_fields = BodyFields(body)
     extension = body_fields.object("leap")
     events = extension.take("events") is True
-    prompt = body_fields.take("prompt")
-    if isinstance(prompt, list) and len(prompt) == 1:
-        prompt = prompt[0]
-    if not isinstance(prompt, str) or not prompt:
-        raise LeapSerializationError("expected one non-empty text", path="prompt", hint="send one request a prompt")
+    prompts = _prompts(body_fields.take("prompt"))
     echo, suffix = body_fields.boolean("echo", False), body_fields.text("suffix") or None
     if echo and suffix is not None:
         raise LeapSerializationError("cannot be combined with suffix", path="echo")
+    if suffix is not None and not all(isinstance(prompt, str) for prompt in prompts):
+        raise LeapSerializationError("cannot be combined with a prompt of token ids", path="suffix")
     parameters = {"function_call_parser": None, "inline_thinking_tags": True, **read_parameters(body_fields, extension)}
     if echo and parameters.get("logprobs"):
         parameters["prompt_logprobs"] = True
     silent = echo and parameters.get("max_tokens") == 0
     if silent:
         parameters["max_tokens"] = 1  # one token is made, and not told
-    options = _options(parameters, GenerationOptions())
-    return GenerationRequest(
-        prompt=prompt,
-        options=options,
+    request = GenerationRequest(
+        options=_options(parameters, GenerationOptions()),
         events=events,
         echo=echo,
         silent=silent,
         suffix=suffix,
         **_common(body_fields, unknown),
     )
+    if len(prompts) * request.choices > MOST_ANSWERS:
+        raise LeapSerializationError(f"more than {MOST_ANSWERS} answers to one request", path="prompt")
+    return [
+        replace(request, prompt=prompt)
+        if isinstance(prompt, str)
+        else replace(request, prompt="", prompt_tokens=prompt)
+        for prompt in prompts
+    ]
+
+
+def _prompts(value: object) -> list[str | tuple[int, ...]]:
+    """The prompts of a completion. Raises LeapSerializationError."""
+    prompts: list[str | tuple[int, ...]] = []
+    for each in value if isinstance(value, list) and not _are_tokens(value) else [value]:
+        if isinstance(each, str) and each:
+            prompts.append(each)
+        elif isinstance(each, list) and _are_tokens(each):
+            prompts.append(tuple(each))
+        else:
+            prompts = []
+            break
+    if not prompts:
+        raise LeapSerializationError("expected a text, token ids, or a list of these, none empty", path="prompt")
+    return prompts
+
+
+def _are_tokens(value: list[Any]) -> bool:
+    return bool(value) and all(isinstance(each, int) and not isinstance(each, bool) for each in value)
 
 
 def options_of_choice(options: GenerationOptions, n: int) -> GenerationOptions:
@@ -181,15 +224,6 @@ def _options(parameters: JsonObject, defaults: GenerationOptions) -> GenerationO
     except LeapOptionsError as error:
         option = error.option.removeprefix("options.")
         raise LeapOptionsError(FIELDS_OF_OPTIONS.get(option, option), error.reason) from None
-
-
-def _check_tool_choice(choice: str | None, functions: Sequence[LeapFunction]) -> None:
-    if choice in (None, "auto", "none"):
-        return
-    if not functions:
-        raise LeapSerializationError("there are no tools to choose from", path="tool_choice")
-    if choice != "required" and choice not in [function.name for function in functions]:
-        raise LeapSerializationError(f"there is no function {choice!r}", path="tool_choice")
 
 
 def _with_known_roles(messages: object) -> object:

@@ -50,6 +50,8 @@ class ResponsesReply:
             items.append(_message(message.text))
         items += [_call(call) for call in calls]
         self._items = items
+        if finish_reason(complete) == "length":
+            items[-1]["status"] = "incomplete"
         return self._finished(complete)
 
     def begin(self) -> bytes:
@@ -79,10 +81,11 @@ class ResponsesReply:
                     break
                 yield from self._call_events(with_id(call))
         elif isinstance(response, Complete):
-            yield from self._close_item()
+            status = "incomplete" if finish_reason(response) == "length" else "completed"
+            yield from self._close_item(status)
             if not self._items:
                 yield from self._open_item(_message("", "in_progress"))
-                yield from self._close_item()
+                yield from self._close_item(status)
             body = self._finished(response)
             yield self._event(f"response.{body['status']}", response=body)
 
@@ -136,8 +139,8 @@ class ResponsesReply:
         item = _call(call, "in_progress")
         arguments, item["arguments"] = item["arguments"], ""
         yield from self._open_item(item)
-        for kind, field in (("delta", "delta"), ("done", "arguments")):
-            yield self._item_event(f"response.function_call_arguments.{kind}", name=call.name, **{field: arguments})
+        yield self._item_event("response.function_call_arguments.delta", delta=arguments)
+        yield self._item_event("response.function_call_arguments.done", name=call.name, arguments=arguments)
         self._text = arguments
         yield from self._close_item()
 
@@ -145,19 +148,19 @@ class ResponsesReply:
         self._open, self._text = item, ""
         yield self._event("response.output_item.added", output_index=len(self._items), item=item)
 
-    def _close_item(self) -> Iterator[bytes]:
+    def _close_item(self, status: str = "completed") -> Iterator[bytes]:
         item, text = self._open, self._text
         if item is None:
             return
         if item["type"] == "message":
-            item = {**item, "status": "completed", "content": [_output_text(text)]}
+            item = {**item, "status": status, "content": [_output_text(text)]}
             yield self._part_event("response.output_text.done", text=text, logprobs=[])
             yield self._part_event("response.content_part.done", part=_output_text(text))
         elif item["type"] == "reasoning":
-            item = {**item, "status": "completed", "content": [{"type": "reasoning_text", "text": text}]}
+            item = {**item, "status": status, "content": [{"type": "reasoning_text", "text": text}]}
             yield self._part_event("response.reasoning_text.done", text=text)
         else:
-            item = {**item, "status": "completed", "arguments": text}
+            item = {**item, "status": status, "arguments": text}
         yield self._event("response.output_item.done", output_index=len(self._items), item=item)
         self._items.append(item)
         self._open = None
@@ -224,7 +227,7 @@ def _usage(stats: GenerationStats | None) -> JsonObject | None:
     prompt = stats.prompt_tokens + stats.cached_prompt_tokens
     return {
         "input_tokens": prompt,
-        "input_tokens_details": {"cached_tokens": stats.cached_prompt_tokens},
+        "input_tokens_details": {"cached_tokens": stats.cached_prompt_tokens, "cache_write_tokens": 0},
         "output_tokens": stats.completion_tokens,
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": prompt + stats.completion_tokens,

@@ -11,6 +11,7 @@ from ..errors import LeapSerializationError
 from ..json_fields import list_at, object_at, text_at
 from ..media.fetching import UrlAccess
 from .fields import NOTE, BodyFields, Unknown
+from .parameters import EFFORTS
 from .requests import GenerationRequest, read_chat
 
 JsonObject = dict[str, Any]
@@ -38,8 +39,6 @@ HARMLESS = (
     "context_management",
 )
 TEXT_PARTS = ("input_text", "output_text", "text", "summary_text", "reasoning_text", "refusal")
-THINKS = ("minimal", "low", "medium", "high", "xhigh", "max")
-"""Efforts of reasoning that are one here: to reason."""
 
 
 @dataclass(frozen=True)
@@ -97,10 +96,10 @@ def read_responses(
     reasoning.take("summary")
     reasoning.take("generate_summary")
     effort = reasoning.text("effort")
-    if effort in THINKS:
+    if effort in EFFORTS:
         chat["enable_thinking"] = True
     elif effort not in (None, "none"):
-        raise LeapSerializationError(f"{effort!r} is not one of none, {', '.join(THINKS)}", path="reasoning.effort")
+        raise LeapSerializationError(f"{effort!r} is not one of none, {', '.join(EFFORTS)}", path="reasoning.effort")
     notes = (*fields.finish(unknown), *left_out)
     request = read_chat(chat, unknown=unknown, urls=urls)
     request = GenerationRequest(**{**vars(request), "notes": (*notes, *request.notes)})

@@ -12,13 +12,17 @@ JsonObject = dict[str, Any]
 Scored = tuple[bytes, "TokenLogprob | None"]
 
 
-def text_logprobs(complete: Complete, prompt: str | None = None) -> JsonObject | None:
-    """The lists, None where nothing was asked for. ``prompt``: with its tokens before those of the answer; the first
-    of them has no probability. ``top_logprobs`` have the token itself too. What a stop string cut off is left out."""
+def text_logprobs(complete: Complete, prompt: str | None = None, first_token: str | None = None) -> JsonObject | None:
+    """The lists, None where nothing was asked for: an entry for each token that was made, also for one that adds no
+    text. ``prompt``: with its tokens before those of the answer; the first of them has no probability. ``first_token``:
+    its text, where the prompt was given as tokens. ``top_logprobs`` have the token itself too. What a stop string cut
+    off is left out."""
     if not complete.logprobs and not complete.prompt_logprobs:
         return None
-    tokens = _of_prompt(prompt, complete.prompt_logprobs) if prompt is not None else []
-    answer = _within(complete.logprobs, complete.full_message.text)
+    tokens = _of_prompt(prompt, complete.prompt_logprobs, first_token) if prompt is not None else []
+    answer = complete.logprobs
+    if complete.stop_string is not None:
+        answer = _within(answer, complete.full_message.text)
     texts, offsets = [], []
     decoder, length = codecs.getincrementaldecoder("utf-8")("replace"), 0
     scored: list[Scored] = [*tokens, *((each.token, each) for each in answer)]
@@ -35,18 +39,18 @@ def text_logprobs(complete: Complete, prompt: str | None = None) -> JsonObject |
     }
 
 
-def _of_prompt(prompt: str, scores: Sequence[TokenLogprob]) -> list[Scored]:
+def _of_prompt(prompt: str, scores: Sequence[TokenLogprob], first_token: str | None) -> list[Scored]:
     """The tokens of a prompt. Scores are of those after its first, which may be one that opens every text and that no
     prompt spells; OpenAI's first token has no score either."""
     text = prompt.encode("utf-8", "surrogatepass")
     rest = b"".join(each.token for each in scores)
-    first = text.removesuffix(rest)
-    if first and first != text:
+    first = text.removesuffix(rest) if first_token is None else first_token.encode("utf-8", "surrogatepass")
+    if first_token is not None or not scores or (first and first != text):
         return [(first, None), *((each.token, each) for each in scores)]
     return [(each.token, each if n else None) for n, each in enumerate(scores)]
 
 
-def _within(scores: Sequence[TokenLogprob], text: str) -> list[TokenLogprob]:
+def _within(scores: Sequence[TokenLogprob], text: str) -> tuple[TokenLogprob, ...]:
     """Those tokens that begin within the text."""
     room = len(text.encode("utf-8", "surrogatepass"))
     kept = []
@@ -55,7 +59,7 @@ def _within(scores: Sequence[TokenLogprob], text: str) -> list[TokenLogprob]:
             break
         kept.append(score)
         room -= len(score.token)
-    return kept
+    return tuple(kept)
 
 
 def _likeliest(score: TokenLogprob) -> dict[str, float]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterable
-from typing import Any
+from collections.abc import Callable, Collection, Iterable
+from functools import wraps
+from typing import Any, TypeVar
 
 from ..errors import LeapOptionsError
 
@@ -28,6 +29,25 @@ def suggestion(name: str, names: Iterable[str]) -> str:
 
     near = get_close_matches(name, names, 1)
     return f"; did you mean {near[0]!r}?" if near else ""
+
+
+Kind = TypeVar("Kind")
+
+
+def refusing_unknown(kind: type[Kind]) -> type[Kind]:
+    """A dataclass of options whose constructor raises LeapOptionsError for a name that is none of them."""
+    fill: Callable[..., None] = kind.__init__
+    names = kind.__dataclass_fields__  # type: ignore[attr-defined]
+
+    @wraps(fill)
+    def checked(self: Kind, *values: object, **options: object) -> None:
+        for name in options:
+            if name not in names:
+                raise LeapOptionsError(name, f"there is no such option{suggestion(name, names)}")
+        fill(self, *values, **options)
+
+    kind.__init__ = checked  # type: ignore[assignment]
+    return kind
 
 
 def is_number(value: object) -> bool:

@@ -21,6 +21,7 @@ from .checks import (
     is_number,
     plain_number,
     read_extras,
+    refusing_unknown,
     suggestion,
 )
 
@@ -28,7 +29,7 @@ JsonObject = dict[str, Any]
 
 
 class FunctionCallParser(Protocol):
-    """How a model writes calls: the markers around them, and reading and writing what stands between."""
+    """How a model writes calls: the markers around them, and reading and writing what is between them."""
 
     name: str
     start_marker: str
@@ -47,6 +48,7 @@ AUTO = "auto"
 PARSERS = (AUTO, "lfm", "hermes")
 
 
+@refusing_unknown
 @dataclass
 class GenerationOptions:
     """How one answer is generated.
@@ -60,14 +62,20 @@ class GenerationOptions:
     Speech, for models that speak: ``audio_temperature`` >= 0 and ``audio_top_k`` >= 0 (0 = all) choose the codes of
     the sound as ``temperature`` and ``top_k`` choose tokens; by default they follow the kind of speech.
 
-    Ending: ``max_tokens`` >= 1; ``stop`` strings, looked for in the text alone and not part of it.
+    Ending: ``max_tokens`` >= 1; ``stop`` strings, looked for in the text alone and not part of it. ``loop_stop`` ends
+    an answer that goes in circles: the same piece of up to 200 tokens, word for word, hundreds of tokens long.
 
     Shape: at most one of ``json_schema_constraint`` (JSON text), ``regex_constraint``, ``grammar_constraint`` (Lark)
-    and ``choices_constraint``; ``inject_schema_into_prompt`` also shows the schema to the model.
+    and ``choices_constraint``; ``inject_schema_into_prompt`` also shows the schema to the model. While an answer of a
+    schema is generated, its objects have the keys that the schema lists and no others, unless ``open_objects`` leaves
+    more to the model where the schema allows them, and it is written on one line, unless ``free_white_space`` allows
+    any usual layout. ``finish_shape`` ends the answer the shortest way before its tokens are used up, and says so; None
+    is false for one answer and true for a line of a batch and for a task.
 
     Probabilities: ``logprobs`` says in Complete how likely each token was, ``top_logprobs`` (0 to 20) also which were
-    the likeliest at its place; see ``TokenLogprob``. ``prompt_logprobs`` says it of the prompt's tokens too, where it
-    is text alone; then all of it is computed.
+    the likeliest at its place; see ``TokenLogprob``. Without ``forced_logprobs`` tokens that the shape leaves no choice
+    about are not computed one by one, and count as certain. ``prompt_logprobs`` says it of the prompt's tokens too,
+    where it is text alone; then all of it is computed.
 
     Functions: ``function_call_parser`` is "auto" (by the model), "lfm", "hermes", a parser object, or None for the raw
     text; ``tool_choice`` is auto, required, none, or a function's name.
@@ -114,6 +122,11 @@ class GenerationOptions:
     logprobs: bool = False
     top_logprobs: int | None = None
     prompt_logprobs: bool = False
+    forced_logprobs: bool = True
+    open_objects: bool = False
+    free_white_space: bool = False
+    finish_shape: bool | None = None
+    loop_stop: bool = True
 
     def __post_init__(self) -> None:
         self._check_constraints()
@@ -237,7 +250,7 @@ _CONSTRAINTS = ("json_schema_constraint", "regex_constraint", "grammar_constrain
 _TEXTS = (*_CONSTRAINTS[:3], "tool_choice", "extras")
 _SWITCHES = (
     *("logprobs", "prompt_logprobs", "inject_schema_into_prompt", "inline_thinking_tags", "enable_thinking"),
-    "image_tiles",
+    *("image_tiles", "open_objects", "free_white_space", "forced_logprobs", "loop_stop"),
 )
 
 
@@ -258,11 +271,13 @@ def _check_option(name: str, value: object) -> None:
     elif name in _TEXTS:
         if not isinstance(value, (str, type(None))):
             raise LeapOptionsError(name, f"{value!r} is not a text")
-    elif name in _SWITCHES:
+    elif name in _SWITCHES or (name == "finish_shape" and value is not None):
         if not isinstance(value, bool):
             raise LeapOptionsError(name, f"{value!r} is not true or false")
     elif name == "logit_bias":
         _check_bias(value)
+    elif name == "finish_shape":
+        return
     elif name == "function_call_parser":
         has_name = isinstance(getattr(value, "name", None), str) and not isinstance(value, type)
         if value is not None and value not in PARSERS and not has_name:
@@ -301,3 +316,19 @@ class SamplingDefaults:
         """These, and where they say nothing the other's."""
         names = [f.name for f in fields(self)]
         return SamplingDefaults(**{n: v if (v := getattr(self, n)) is not None else getattr(other, n) for n in names})
+
+
+def check_options(options: object) -> None:
+    """Raises LeapOptionsError for what is handed over in the place of GenerationOptions and is none."""
+    if options is not None and not isinstance(options, GenerationOptions):
+        raise LeapOptionsError("options", f"GenerationOptions are needed, not {type(options).__name__}")
+
+
+def check_tool_choice(choice: str | None, functions: Sequence[str]) -> None:
+    """Raises LeapOptionsError for a choice that none of the ``functions`` can meet."""
+    if choice in (None, "auto", "none"):
+        return
+    if not functions:
+        raise LeapOptionsError("tool_choice", f"{choice!r}, but no functions are registered")
+    if choice != "required" and choice not in functions:
+        raise LeapOptionsError("tool_choice", f"there is no function {choice!r}; known are {', '.join(functions)}")

@@ -9,16 +9,19 @@ from typing import Any
 
 from ..errors import LeapOptionsError
 from .adapters import LoraAdapter, adapters_of
-from .checks import check_integer, read_extras
+from .checks import check_integer, read_extras, refusing_unknown
 
 DETAILS = (
     *("flash_attention", "kv_type_k", "kv_type_v", "use_mmap", "batch_size"),
     *("random_seed", "lookup", "mm_proj_path", "adapters"),
 )
 """Options beside the common ones that a model host follows."""
+MOST = {"slots": 256, "cpu_threads": 512} | dict.fromkeys(("context_size", "batch_size", "n_gpu_layers"), 2**31 - 1)
+"""What llama.cpp takes; a larger number would wrap around."""
 KV_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0")
 
 
+@refusing_unknown
 @dataclass(frozen=True)
 class CacheOptions:
     """Prompt snapshots: state of the model after a prompt's beginning, kept to be restored instead of recomputed.
@@ -55,20 +58,22 @@ class CacheOptions:
         return self.max_entries_disk or 4096
 
 
+@refusing_unknown
 @dataclass(frozen=True)
 class ModelLoadingOptions:
     """How a model is loaded.
 
-    ``context_size``: most tokens of one sequence (None: the model's own, at most 8,192). ``slots``: sequences that run
-    at once. ``cpu_threads``: None takes the physical cores this process may use. ``n_gpu_layers``: layers on a GPU (-1
-    = all, 0 = none, "auto" = as many as fit into its free memory). ``use_mmap``: map the file instead of reading it.
-    ``chat_template``: Jinja text that replaces the model's. ``flash_attention``; ``kv_type_k``, ``kv_type_v``: f32,
-    f16, bf16, q8_0 or q4_0. ``batch_size``: most prompt tokens computed in one step. ``random_seed``: seed of
-    generations that give none. ``mm_proj_path`` is the projector of a model that sees or hears (None: the one beside
-    the model); ``media_cache_bytes``: most memory for pictures and sound that were encoded already. The audio paths are
-    companions of models that speak. ``adapters``: LoRA adapters of generations that name none. ``lookup``: draft from
-    what prompt and answer hold, for answers that repeat them; the answer is the same. ``extras`` is a JSON text: an
-    object of options by these names, which win over the fields.
+    ``context_size``: most tokens of one sequence (None: the model's own, at most 8,192). ``slots``: sequences that
+    run at once. ``cpu_threads``: None takes the physical cores this process may use. ``n_gpu_layers``: layers on a
+    GPU (-1 = all, 0 = none, "auto" = as many as fit into its free memory). ``use_mmap``: map the file instead of
+    reading it. ``chat_template``: Jinja text that replaces the model's. ``flash_attention``; ``kv_type_k``,
+    ``kv_type_v``: f32, f16, bf16, q8_0 or q4_0 (values by default bf16 on a CPU, f16 with layers on a GPU).
+    ``batch_size``: most prompt tokens computed in one step (at least one for each slot). ``random_seed``: seed of
+    generations that give none. ``mm_proj_path`` is the projector of a model that sees or hears (None: the one
+    beside the model); ``media_cache_bytes``: most memory for pictures and sound that were encoded already. The
+    audio paths are companions of models that speak. ``adapters``: LoRA adapters of generations that name none.
+    ``lookup``: draft from what prompt and answer hold, for answers that repeat them; the answer is the same.
+    ``extras`` is a JSON text: an object of options by these names, which win over the fields.
     """
 
     context_size: int | None = None
@@ -82,7 +87,7 @@ class ModelLoadingOptions:
     batch_size: int = 512
     flash_attention: bool = True
     kv_type_k: str = "f16"
-    kv_type_v: str = "f16"
+    kv_type_v: str | None = None
     mm_proj_path: Path | None = None
     audio_decoder_path: Path | None = None
     audio_tokenizer_path: Path | None = None
@@ -118,12 +123,19 @@ class ModelLoadingOptions:
         if self.n_gpu_layers != "auto":
             check_integer("n_gpu_layers", self.n_gpu_layers, -1)
         check_integer("random_seed", self.random_seed, 0)
-        for name, most in (("slots", 256), ("cpu_threads", 512)):
-            if (getattr(self, name) or 0) > most:
-                raise LeapOptionsError(name, f"{getattr(self, name)} must be {most} or fewer (llama.cpp's limit)")
+        for name, most in MOST.items():
+            value = getattr(self, name)
+            if isinstance(value, int) and value > most:
+                raise LeapOptionsError(name, f"{value} must be {most} or fewer (llama.cpp's limit)")
         for name in ("kv_type_k", "kv_type_v"):
-            if getattr(self, name) not in KV_TYPES:
+            if getattr(self, name) not in (*KV_TYPES, *([None] if name == "kv_type_v" else [])):
                 raise LeapOptionsError(name, f"{getattr(self, name)!r} is not one of {', '.join(KV_TYPES)}")
+
+    def value_type(self, gpu_layers: int) -> str:
+        """How the context keeps values. With bf16 beside keys of another kind llama.cpp has one way to compute
+        attention on a CPU, however many positions and threads a step has; with f16 it has three that round
+        differently. A GPU has no such mixture."""
+        return self.kv_type_v or ("bf16" if self.flash_attention and not gpu_layers else "f16")
 
     def details(self) -> dict[str, Any]:
         """Those of DETAILS that are set, as JSON holds them."""

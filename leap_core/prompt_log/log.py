@@ -130,7 +130,7 @@ class PromptLog:
         self, text: str, *, limit: int | None = None, model: str | None = None, since: float | None = None
     ) -> list[Match]:
         """Entries with all of these words, or beginnings of words, in prompt or answer, best first; where there are
-        none, those in which the text stands as it is. Case does not matter."""
+        none, those that hold the text as it is. Case does not matter."""
         words = [word for word in text_of(text).split() if any(char.isalnum() for char in word)]
         conditions, values = _conditions(model, since)
         also = "".join(f" AND {condition}" for condition in conditions)

@@ -12,6 +12,7 @@ from ..options import GenerationOptions
 from ..options.adapters import LoraAdapter
 from ..responses import Chunk, Complete, MessageResponse
 from ..runner.contract import Generation, ModelRunner, RenderedPrompt
+from ..runner.generator import TokenizerInfo
 from .entry import Entry, entry_of, text_entry
 from .writer import LogWriter
 
@@ -37,11 +38,14 @@ class LoggedRunner(ModelRunner):
             lambda: entry_of(self._command, self.model_id, messages, options),
         )
 
-    def start_text(self, text: str, options: GenerationOptions | None = None) -> Generation:
+    def start_text(self, text: str | Sequence[int], options: GenerationOptions | None = None) -> Generation:
         return self._logged(
             lambda: self._runner.start_text(text, options),
-            lambda: text_entry(self._command, self.model_id, text, options),
+            lambda: text_entry(self._command, self.model_id, self._text(text), options),
         )
+
+    def _text(self, text: str | Sequence[int]) -> str:
+        return text if isinstance(text, str) else self._runner.detokenize(text)
 
     def _logged(self, start: Callable[[], Generation], describe: Callable[[], Entry]) -> Generation:
         if not self._log.is_on():
@@ -80,8 +84,9 @@ class LoggedRunner(ModelRunner):
         messages: Sequence[ChatMessage],
         add_bos_token: bool = True,
         functions: Sequence[LeapFunction] = (),
+        options: GenerationOptions | None = None,
     ) -> int:
-        return self._runner.get_prompt_tokens_size(messages, add_bos_token, functions)
+        return self._runner.get_prompt_tokens_size(messages, add_bos_token, functions, options)
 
     def set_adapters(self, adapters: Sequence[LoraAdapter]) -> None:
         self._runner.set_adapters(adapters)
@@ -94,6 +99,9 @@ class LoggedRunner(ModelRunner):
 
     def detokenize(self, tokens: Sequence[int]) -> str:
         return self._runner.detokenize(tokens)
+
+    def tokenizer_info(self) -> TokenizerInfo:
+        return self._runner.tokenizer_info()
 
     def infill_prompt(self, before: str, after: str) -> str:
         return self._runner.infill_prompt(before, after)

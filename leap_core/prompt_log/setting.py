@@ -1,4 +1,4 @@
-"""Whether prompts are logged: ``log`` of config.toml, or ``$LEAP_LOG``, and where the log lies."""
+"""Whether prompts are logged: ``log`` of config.toml, or ``$LEAP_LOG``, and where the log is."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TRUE = ("true", "1", "yes", "on", "t", "y")
 
 
 def log_file(directories: Directories) -> Path:
-    """Where the log lies, if there is one."""
+    """Where the log is, if there is one."""
     return directories.data / FILE
 
 

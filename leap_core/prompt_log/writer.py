@@ -14,7 +14,7 @@ from .entry import Entry
 
 
 class LogWriter:
-    """Entries into the log at ``path``. ``is_on`` tells whether anything is logged now; ``on_warning`` is told at the
+    """Entries into the log at ``path``. ``is_on`` says whether anything is logged now; ``on_warning`` is called at the
     end what could not be written."""
 
     def __init__(self, path: Path, is_on: Callable[[], bool], on_warning: Callable[[str], object]) -> None:
@@ -34,7 +34,7 @@ class LogWriter:
                 self._thread.start()
 
     def close(self) -> None:
-        """Wait until everything is written, and tell what could not be."""
+        """Wait until everything is written, and say what could not be."""
         thread = self._thread
         if thread is not None:
             thread.join()

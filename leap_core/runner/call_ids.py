@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import count
 
 from ..messages import ChatMessage, LeapFunctionCall
-from ..responses import Complete, FunctionCalls, MessageResponse
+from ..responses import Complete, FunctionCalls
 
 
 class CallIds:
@@ -22,16 +22,19 @@ class CallIds:
         self._names: list[str] = []
         self._delivered = 0
 
-    def named(self, response: MessageResponse) -> MessageResponse:
-        """The response with its calls named; Complete's calls are those that came before."""
-        if isinstance(response, FunctionCalls):
-            calls = self._with_names(response.function_calls, self._delivered)
-            self._delivered += len(calls)
-            return FunctionCalls(calls)
-        if isinstance(response, Complete) and response.full_message.function_calls:
-            calls = self._with_names(response.full_message.function_calls, 0)
-            return replace(response, full_message=replace(response.full_message, function_calls=calls))
-        return response
+    def of_calls(self, response: FunctionCalls) -> FunctionCalls:
+        """The calls, named."""
+        calls = self._with_names(response.function_calls, self._delivered)
+        self._delivered += len(calls)
+        return FunctionCalls(calls)
+
+    def of_message(self, complete: Complete) -> Complete:
+        """The end with its calls named, which are those that came before."""
+        message = complete.full_message
+        if not message.function_calls:
+            return complete
+        calls = self._with_names(message.function_calls, 0)
+        return replace(complete, full_message=replace(message, function_calls=calls))
 
     def _with_names(self, calls: Sequence[LeapFunctionCall], first: int) -> tuple[LeapFunctionCall, ...]:
         named = []

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
-from ..errors import LeapError
+from ..errors import LeapError, LeapGenerationError
 from ..messages import ChatMessage, ChatMessageRole
 from ..options import GenerationOptions
 from ..responses import MessageResponse
@@ -54,16 +54,25 @@ class ModelRunner(Generator):
         options: GenerationOptions | None = None,
         on_error: Callable[[LeapError], object] | None = None,
     ) -> GenerationHandler:
-        """Generate the reply to the conversation as it stands, in a thread of its own that calls ``callback``.
+        """Generate the reply to the conversation as it is, in a thread of its own that calls ``callback``.
 
-        ``Conversation.generate_response`` is the usual way; this one serves code built on callbacks.
+        ``Conversation.generate_response`` is the usual way; this one serves code built on callbacks. A callback that
+        raises is called no more: ``on_error`` hears of it, and the conversation still gets the reply.
         """
         stream = conversation.generate_response(None, options)
 
         def deliver() -> None:
             try:
+                heard = True
                 for response in stream:
-                    callback(response)
+                    try:
+                        if heard:
+                            callback(response)
+                    except Exception as error:
+                        heard = False
+                        if on_error is None:
+                            raise
+                        on_error(LeapGenerationError(f"the callback failed: {type(error).__name__}: {error}"))
             except LeapError as error:
                 if on_error is not None:
                     on_error(error)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from ..errors import LeapGenerationError, LeapOptionsError, LeapSerializationError
 from ..messages import ChatMessage, ChatMessageRole
 from ..options import GenerationOptions
-from ..responses import Complete, GenerationFinishReason, MessageResponse
+from ..options.generation import check_options
+from ..responses import Complete, FunctionCalls, GenerationFinishReason, MessageResponse
 from .call_ids import CallIds
 from .generator import Generator
 from .response_stream import ResponseStream
@@ -28,7 +29,7 @@ class Conversation:
     def __init__(self, model_runner: Generator, history: Iterable[ChatMessage | Mapping[str, Any]] = ()) -> None:
         """``history``: messages, or objects of their JSON form."""
         self.model_runner = model_runner
-        self._history = [message_of(message) for message in history]
+        self._history = messages_of(history)
         self._appended: list[ChatMessage] = []
         """What was appended while a generation runs, and follows it."""
         self._holder: ResponseStream | None = None
@@ -89,17 +90,19 @@ class Conversation:
         return [message.to_json() for message in self.history]
 
     def generate_response(
-        self, message: ChatMessage | str | None, options: GenerationOptions | None = None
+        self, message: ChatMessage | str | Mapping[str, Any] | None, options: GenerationOptions | None = None
     ) -> ResponseStream:
-        """The stream of the reply to ``message`` (a string is the user's text; None replies to the history as it is).
+        """The stream of the reply to ``message`` (a string is the user's text, an object a message's JSON form; None
+        replies to the history as it is).
+        An assistant's text at the end opens the reply: the stream delivers what follows it, the history joins both.
 
         The stream is cold: nothing happens until it is iterated, with ``for`` or ``async for``, once. The history
         gains the message and the reply before Complete is seen. An error, or closing the stream early, leaves the
         history as it was; ``stop()`` ends the reply early and keeps it.
         """
-        if isinstance(message, str):
-            message = ChatMessage(ChatMessageRole.USER, message)
-        return ResponseStream(lambda stream: self._generate(stream, message, options))
+        question = None if message is None else asked(message)
+        check_options(options)
+        return ResponseStream(lambda stream: self._generate(stream, question, options))
 
     def _generate(
         self, stream: ResponseStream, message: ChatMessage | None, options: GenerationOptions | None
@@ -120,16 +123,20 @@ class Conversation:
             generation = self.model_runner.start(messages + new, self.functions, options)
             stream.attach(generation)
             try:
-                for response in map(ids.named, generation):
+                for response in generation:
                     if isinstance(response, Complete):
-                        complete = response
+                        complete = ids.of_message(response)
                         break
-                    yield response
+                    yield ids.of_calls(response) if isinstance(response, FunctionCalls) else response
             finally:
                 generation.close()
             if complete and _says_something(complete) and stream.was_read():
                 with self._guard:
-                    self._history += [*new, complete.full_message, *self._appended]
+                    self._history += new
+                    reply = complete.full_message
+                    if self._history and self._history[-1].opens_reply:
+                        reply = self._history.pop().joined_with(reply)
+                    self._history += [reply, *self._appended]
                     self._appended = []
         finally:
             with self._guard:
@@ -152,15 +159,26 @@ class Conversation:
             )
 
 
+def asked(message: ChatMessage | str | Mapping[str, Any]) -> ChatMessage:
+    """What is asked: a text is the user's. Raises LeapSerializationError for what is no message."""
+    return ChatMessage(ChatMessageRole.USER, message) if isinstance(message, str) else message_of(message)
+
+
 def message_of(value: ChatMessage | Mapping[str, Any]) -> ChatMessage:
-    """A message from itself or from its JSON form. Raises LeapSerializationError for anything else."""
+    """A message from itself or from its JSON form, sharing nothing that changes with the caller. Raises
+    LeapSerializationError for anything else."""
     if isinstance(value, ChatMessage):
-        return value
+        return _with_own_arguments(value) if value.function_calls else value
     if isinstance(value, Mapping):
-        return ChatMessage.from_json(value)
+        return ChatMessage.from_json(copy.deepcopy(dict(value)))
     raise LeapSerializationError(
         f"{type(value).__name__} is no message", hint='a ChatMessage("user", text) or an object with role and content'
     )
+
+
+def messages_of(values: Iterable[ChatMessage | Mapping[str, Any]]) -> list[ChatMessage]:
+    """Messages from themselves or from their JSON form. Raises LeapSerializationError for anything else."""
+    return [message_of(value) for value in values]
 
 
 def _function_of(value: LeapFunction | Callable[..., object]) -> LeapFunction:

@@ -20,7 +20,7 @@ Value = TypeVar("Value")
 
 
 class EmbeddingKind(str, Enum):
-    """What a text is: retrieval models read a prefix that tells questions from what may answer them."""
+    """What a text is: retrieval models read a prefix, another one for questions than for what may answer them."""
 
     QUERY = "query"
     DOCUMENT = "document"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..errors import LeapGenerationError, LeapOptionsError
+from ..errors import LeapGenerationError, LeapOptionsError, LeapUnsupportedMediaError
 from ..messages import ChatMessage
 from ..options import GenerationOptions
 from ..options.adapters import LoraAdapter
@@ -15,12 +15,16 @@ from ..responses import MessageResponse
 
 if TYPE_CHECKING:
     from ..functions import LeapFunction
+    from .embedding import EmbeddingRunner
     from .hidden_states import HiddenStates
 
 
 class Generation(ABC):
     """One running generation: an iterator of responses that ends with Complete. Not shared between threads, except
     for ``stop``."""
+
+    prompt_tokens: int | None = None
+    """Of its prompt, computed or restored; None where the runner cannot tell before the end."""
 
     def __iter__(self) -> Iterator[MessageResponse]:
         return self
@@ -44,6 +48,17 @@ class RenderedPrompt:
 
     text: str
     tokens: int
+
+
+@dataclass(frozen=True)
+class TokenizerInfo:
+    """What programs that prepare prompts themselves ask of a tokenizer: the texts of the tokens that open and close a
+    text (empty for none), whether the first opens every text, and the model's chat template."""
+
+    bos_token: str
+    eos_token: str
+    adds_bos: bool
+    chat_template: str | None
 
 
 class Generator(ABC):
@@ -75,10 +90,11 @@ class Generator(ABC):
         work is done, LeapSchemaError for an unusable constraint, LeapGenerationError after ``unload``."""
 
     @abstractmethod
-    def start_text(self, text: str, options: GenerationOptions | None = None) -> Generation:
-        """Start going on from ``text`` as it stands: no chat template, and special tokens where it spells them.
+    def start_text(self, text: str | Sequence[int], options: GenerationOptions | None = None) -> Generation:
+        """Start going on from ``text`` as it is: no chat template, and special tokens where it spells them. Token
+        ids are taken as they are, without an opening token that they do not have.
 
-        Raises what ``start`` raises. Reasoning and calls are told from the reply's text as the options say.
+        Raises what ``start`` raises. Reasoning and calls are separated from the reply's text as the options say.
         """
 
     @abstractmethod
@@ -97,8 +113,10 @@ class Generator(ABC):
         messages: Sequence[ChatMessage],
         add_bos_token: bool = True,
         functions: Sequence[LeapFunction] = (),
+        options: GenerationOptions | None = None,
     ) -> int:
-        """Tokens of the prompt that ``messages`` make, the opening of the reply included."""
+        """Tokens of the prompt that ``messages`` make with these options, the opening of the reply included. Objects of
+        the messages' JSON form are read. Raises LeapSerializationError for what is no message."""
 
     def set_adapters(self, adapters: Sequence[LoraAdapter]) -> None:
         """Compute later generations with these LoRA adapters, where their options name none; an empty list clears
@@ -109,7 +127,7 @@ class Generator(ABC):
         )
 
     def hidden_states(self, text: str, adapters: Sequence[LoraAdapter] | None = None) -> HiddenStates:
-        """The model's hidden states for ``text`` as it stands: no chat template, the opening token that the model
+        """The model's hidden states for ``text`` as it is: no chat template, the opening token that the model
         wants. ``adapters`` None takes those that are set. Raises LeapGenerationError for a text longer than the
         context, and where the runner has no hidden states to give."""
         raise LeapGenerationError(
@@ -124,17 +142,22 @@ class Generator(ABC):
 
     def tokenize(self, text: str, *, parse_special: bool = False) -> list[int]:
         """The tokens of a text; with ``parse_special`` special tokens where it spells them. Raises
-        LeapGenerationError where the runner cannot tell."""
+        LeapGenerationError where the runner does not know."""
         raise LeapGenerationError(f"{self.model_id} cannot tell the tokens of a text")
 
     def detokenize(self, tokens: Sequence[int]) -> str:
-        """The text of tokens. Raises LeapGenerationError where the runner cannot tell, LeapOptionsError for a number
+        """The text of tokens. Raises LeapGenerationError where the runner does not know, LeapOptionsError for a number
         that is no token of the model."""
         raise LeapGenerationError(f"{self.model_id} cannot tell the text of tokens")
 
+    def tokenizer_info(self) -> TokenizerInfo:
+        """The tokenizer's special tokens and chat template. Raises LeapGenerationError where the runner does not know
+        them."""
+        raise LeapGenerationError(f"{self.model_id} cannot tell its special tokens")
+
     def infill_prompt(self, before: str, after: str) -> str:
-        """The text from which ``start_text`` fills in what stands between two texts. Raises LeapOptionsError for a
-        model that was not trained to fill in, and where the runner cannot tell."""
+        """The text from which ``start_text`` fills in what is between two texts. Raises LeapOptionsError for a
+        model that was not trained to fill in, and where the runner does not know."""
         raise LeapOptionsError("suffix", f"{self.model_id} cannot fill in a text")
 
     @abstractmethod
@@ -146,3 +169,11 @@ class Generator(ABC):
         import asyncio  # here, because every start of a command would pay for it
 
         await asyncio.to_thread(self.unload)
+
+
+def require_voice(runner: Generator | EmbeddingRunner) -> None:
+    """Raises LeapUnsupportedMediaError for a model that cannot answer aloud."""
+    if not getattr(runner, "speaks", False):
+        raise LeapUnsupportedMediaError(
+            f"the model {runner.model_id} does not speak", hint="use a model that speaks, such as LFM2.5-Audio-1.5B"
+        )

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING, Protocol
+
+from ..responses import Chunk, Complete, require_complete
 
 if TYPE_CHECKING:
     from ..responses import MessageResponse
@@ -14,6 +18,29 @@ class Stream(Protocol):
     def __next__(self) -> MessageResponse: ...
     def stop(self) -> None: ...
     def close(self) -> None: ...
+
+
+def responses_of(stream: Stream) -> Iterator[MessageResponse]:
+    """The responses that are left of a stream."""
+    while True:
+        try:
+            response = stream.__next__()
+        except StopIteration:
+            return
+        yield response
+
+
+def last_of(stream: Stream, on_text: Callable[[str], object] | None = None) -> Complete:
+    """Read a stream to its end and close it; how it ended. ``on_text`` gets each piece of text. Raises
+    LeapGenerationError where the generation failed."""
+    complete = None
+    with closing(stream):
+        for response in responses_of(stream):
+            if isinstance(response, Complete):
+                complete = response
+            elif isinstance(response, Chunk) and on_text is not None:
+                on_text(response.text)
+    return require_complete(complete)
 
 
 class PassingStream:

@@ -68,7 +68,7 @@ def unused_name(name: str, used: Container[str]) -> str:
 
 
 def reference_to(name: str) -> str:
-    """Where a definition stands in the whole schema."""
+    """Where a definition is in the whole schema."""
     return "#/$defs/" + name.replace("~", "~0").replace("/", "~1").replace("%", "%25")
 
 

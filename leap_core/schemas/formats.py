@@ -162,4 +162,4 @@ CHECKS: dict[str, Callable[[str], bool]] = {
     "relative-json-pointer": lambda text: RELATIVE_POINTER.fullmatch(text) is not None,
     "regex": _is_regex,
 }
-"""Every check tells whether a string has the format; ValueError means no."""
+"""Every check says whether a string has the format; ValueError means no."""

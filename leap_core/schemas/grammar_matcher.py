@@ -59,7 +59,27 @@ class ConstraintTokenizer:
         self.n_tokens = n_tokens
         self.eog_tokens = eog_tokens
         self._compiled: OrderedDict[str, LLMatcher] = OrderedDict()
+        self._single_tokens: dict[tuple[str, ...], list[int]] = {}
         self._guard = threading.Lock()
+
+    def bytes_of(self, token: int) -> bytes:
+        """What a token spells."""
+        return bytes(self.tokenizer.decode_bytes([token]))
+
+    def single_tokens(self, texts: tuple[str, ...]) -> list[int]:
+        """The tokens that spell one of the texts each, in their order; texts that take more are left out."""
+        known = self._single_tokens.get(texts)
+        if known is None:
+            spelled = [(text, self.tokenizer.tokenize_str(text)) for text in texts]
+            known = [ids[0] for text, ids in spelled if len(ids) == 1 and self.bytes_of(ids[0]) == text.encode()]
+            self._single_tokens[texts] = known
+        return known
+
+    def forget(self) -> None:
+        """Compile every grammar anew when it is next asked for: copies of a matcher share its lexer, and where that has
+        become too complex for one of them it fails for all."""
+        with self._guard:
+            self._compiled.clear()
 
     def matcher(self, grammar: str) -> LLMatcher:
         """A matcher at the grammar's beginning. Raises GrammarError."""

@@ -139,7 +139,7 @@ def optional_of(hint: Any) -> Any | None:
 
 
 def enum_values(kind: type[enum.Enum]) -> list[str]:
-    """What stands in JSON for the members: their values where all are strings, else their names."""
+    """What represents the members in JSON: their values where all are strings, else their names."""
     if all(isinstance(member.value, str) for member in kind):
         return [member.value for member in kind]
     return [member.name for member in kind]

@@ -163,7 +163,7 @@ def _check_references(document: JsonObject, check: Callable[[Any, str], None]) -
 def _references(
     beginning: Path, start: JsonObject, resolver: Any, draft: Any, seen: set[int]
 ) -> list[tuple[str, str, Any]]:
-    """The references in a schema that stands at ``beginning``: where each is, what it says, and what resolves it.
+    """The references in a schema at ``beginning``: where each is, what it says, and what resolves it.
     Notes in ``seen`` the schemas within."""
     from referencing import Resource
 

@@ -1,4 +1,4 @@
-"""Where schemas stand inside a schema, for every draft."""
+"""Where schemas are inside a schema, for every draft."""
 
 from __future__ import annotations
 

@@ -6,12 +6,12 @@ import logging
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatch
-from html.parser import HTMLParser
 from pathlib import Path
 
 from ..errors import LeapError
+from .html_text import html_lines
+from .text_lines import TextLine
 
 TEXT, MARKDOWN, CODE, HTML, PDF = "text", "markdown", "code", "html", "pdf"
 KINDS = {
@@ -30,16 +30,6 @@ KIND_OF = {ending: kind for kind, endings in KINDS.items() for ending in endings
 NAMES = {"makefile": CODE, "dockerfile": CODE, "readme": TEXT, "license": TEXT, "changelog": TEXT, "authors": TEXT}
 SKIPPED_DIRECTORIES = {"node_modules", "__pycache__", "venv", "build", "dist", "target", "site-packages"}
 LARGEST_FILE = 32 * 1024**2
-BLOCK_TAGS = {"p", "div", "br", "li", "tr", "h1", "h2", "h3", "h4", "h5", "h6", "pre", "section", "article", "table"}
-HIDDEN_TAGS = {"script", "style", "head", "template", "noscript", "svg"}
-
-
-@dataclass(frozen=True)
-class TextLine:
-    """``number``: of the line in the file, of the page in a PDF; counted from 1."""
-
-    number: int
-    text: str
 
 
 class UnreadableDocumentError(LeapError):
@@ -52,36 +42,47 @@ def kind_of(path: Path) -> str | None:
     return KIND_OF.get(ending) or (NAMES.get(path.name.lower()) if not ending else None)
 
 
+Skip = Callable[[str, str], object]
+"""Hears of a file or directory that is left out, and why."""
+
+
 def files_below(
     paths: Sequence[Path],
     patterns: Sequence[str] = (),
-    on_unreadable: Callable[[OSError], object] = lambda _error: None,
+    on_skipped: Skip = lambda _path, _reason: None,
 ) -> Iterator[Path]:
     """The files to index, in a fixed order: those named, and those below directories whose kind is known, without
-    hidden ones and what tools made. ``patterns``: only those whose path or name fits one (``*.md``, ``docs/*``).
-    ``on_unreadable`` hears of directories that cannot be listed."""
+    hidden ones, what tools made and links that lead out of the directory. ``patterns``: only those whose path or name
+    fits one (``*.md``, ``docs/*``)."""
     for path in paths:
-        if path.is_dir():
-            yield from (file for file in _walk(path, on_unreadable) if _fits(file, path, patterns))
+        if os.path.isdir(path):
+            inside = os.path.realpath(path)
+            yield from (file for file in _walk(path, inside, on_skipped) if _fits(file, path, patterns))
         else:
             yield path
 
 
-def _walk(directory: Path, on_unreadable: Callable[[OSError], object]) -> Iterator[Path]:
+def _walk(directory: Path, inside: str, on_skipped: Skip) -> Iterator[Path]:
     try:
         with os.scandir(directory) as scan:
             entries = sorted(scan, key=lambda entry: entry.name)
     except OSError as error:
-        on_unreadable(error)
+        on_skipped(str(directory), str(error.strerror))
         return
     for entry in entries:
         if entry.name.startswith("."):
             continue
-        if entry.is_dir(follow_symlinks=False):
-            if entry.name not in SKIPPED_DIRECTORIES:
-                yield from _walk(Path(entry.path), on_unreadable)
-        elif entry.is_file() and kind_of(Path(entry.name)) is not None:
-            yield Path(entry.path)
+        try:
+            if entry.is_dir(follow_symlinks=False):
+                if entry.name not in SKIPPED_DIRECTORIES:
+                    yield from _walk(Path(entry.path), inside, on_skipped)
+            elif kind_of(Path(entry.name)) is not None and entry.is_file():
+                if not entry.is_symlink() or Path(os.path.realpath(entry.path)).is_relative_to(inside):
+                    yield Path(entry.path)
+                else:
+                    on_skipped(entry.path, "it is a link to a file elsewhere; name that file to have it")
+        except OSError as error:  # a link to itself, for one
+            on_skipped(entry.path, str(error.strerror))
 
 
 def _fits(file: Path, below: Path, patterns: Sequence[str]) -> bool:
@@ -104,7 +105,7 @@ def read_document(path: Path) -> tuple[str, list[TextLine]]:
         raise UnreadableDocumentError(f"{path} is not text")
     text = _decoded(data)
     if kind == HTML:
-        return kind, _html_lines(text)
+        return kind, html_lines(text)
     return kind, [TextLine(number, line) for number, line in enumerate(_lines(text), 1)]
 
 
@@ -122,61 +123,12 @@ def _decoded(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-class _PlainText(HTMLParser):
-    """Collects the words between tags with the lines on which they stand; headings as Markdown writes them."""
-
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.lines: list[TextLine] = []
-        self._hidden: list[str] = []
-        self._words: list[str] = []
-        self._number = 1
-        self._heading = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if self._hidden == ["head"] and (tag == "body" or tag in BLOCK_TAGS):
-            self._hidden = []  # the end of the head need not be written
-        if tag in HIDDEN_TAGS:
-            self._hidden.append(tag)
-        if tag in BLOCK_TAGS:
-            self.end_line()
-        if len(tag) == 2 and tag[0] == "h" and tag[1].isdigit():
-            self._heading = "#" * int(tag[1]) + " "
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in self._hidden:
-            del self._hidden[self._hidden.index(tag) :]
-        if tag in BLOCK_TAGS:
-            self.end_line()
-
-    def handle_data(self, data: str) -> None:
-        if self._hidden:
-            return
-        if not self._words:
-            self._number = self.getpos()[0] + data[: len(data) - len(data.lstrip())].count("\n")
-        self._words += data.split()
-
-    def end_line(self) -> None:
-        if self._words:
-            self.lines.append(TextLine(self._number, self._heading + " ".join(self._words)))
-            self.lines.append(TextLine(self._number, ""))
-        self._words, self._heading = [], ""
-
-
-def _html_lines(text: str) -> list[TextLine]:
-    parser = _PlainText()
-    parser.feed(text)
-    parser.close()
-    parser.end_line()
-    return parser.lines
-
-
 def _pdf_pages(path: Path) -> list[TextLine]:
     try:
         from pypdf import PdfReader
     except ImportError:
         raise UnreadableDocumentError(f"{path}: PDF needs a library", hint="pip install leap-edge[pdf]") from None
-    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # what is wrong with a file is told once, here
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # what is wrong with a file is reported once, here
     try:
         pages = [page.extract_text() for page in PdfReader(path).pages]
     except OSError:

@@ -82,7 +82,7 @@ class IndexedFile:
 
 @dataclass(frozen=True)
 class Passage:
-    """A chunk as it is found: where it stands, and its words."""
+    """A chunk as it is found: its place, and its words."""
 
     id: int
     path: str
@@ -139,7 +139,7 @@ class IndexFile:
 
     @property
     def change(self) -> int:
-        """Counts the changes, so that what was made of the index can tell whether it is still true."""
+        """Counts the changes, so that what was made of the index can be checked for being still true."""
         return int(self._meta(CHANGE) or 0)
 
     # -- files and chunks
@@ -150,7 +150,7 @@ class IndexFile:
 
     def put_file(self, file: IndexedFile, chunks: Sequence[tuple[Chunk, bytes]]) -> None:
         """Add or replace a file with its chunks and their digests; a chunk that was there before keeps its vector, also
-        one that stands in another file: it may have been moved. ``file.id`` is not looked at."""
+        one in another file: it may have been moved. ``file.id`` is not looked at."""
         with self.changing():
             kept = self._forget(file.path)
             values = (file.path, file.kind, file.size, file.modified, file.digest)

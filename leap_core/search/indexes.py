@@ -39,7 +39,7 @@ class Indexes:
         return []
 
     def path_of(self, name: str) -> Path:
-        """Where an index of this name lies or would lie. Raises LeapOptionsError for what can be no name."""
+        """Where an index of this name is or would be. Raises LeapOptionsError for what can be no name."""
         if not NAME.fullmatch(name) or name.endswith("."):
             raise LeapOptionsError("name", f"{name!r} cannot be an index's name: letters, digits and .+-_ only")
         return self.root / f"{name}{ENDING}"

@@ -19,7 +19,7 @@ EMPTY_WORDS = frozenset(
     como con cual de del donde el ella en es esta este la las lo los más para pero por que se si sin su sus un una y
     """.split()  # noqa: SIM905
 )
-"""Of English, German, French and Spanish: in so many chunks that they tell nothing, and cost time."""
+"""Words of English, German, French and Spanish are in so many chunks that they select nothing and cost time."""
 
 
 def fts_query(question: str) -> str | None:

@@ -103,11 +103,11 @@ def _update_files(
     update = Update()
     indexed = index.files()
 
-    def skip(error: OSError) -> None:
-        update.skipped[text_of(str(error.filename))] = str(error.strerror)
+    def skip(path: str, reason: str) -> None:
+        update.skipped[text_of(path)] = reason
 
     roots = [Path(each) for each in settings.paths]
-    update.skipped |= {text_of(str(root)): "it is not there any more" for root in roots if not root.exists()}
+    update.skipped |= {text_of(str(root)): "it is not there any more" for root in roots if not os.path.exists(root)}
     paths = list(dict.fromkeys(files_below(roots, settings.patterns, skip)))
     count, tokens = _counter(settings, runner)
     for number, path in enumerate(paths):
@@ -141,7 +141,7 @@ def _update_files(
             if before is not None:
                 index.remove_file(str(path))
     on_progress("reading", len(paths), len(paths))
-    there = {str(path) for path in paths if path.exists()}
+    there = {str(path) for path in paths if os.path.exists(path)}
     for missing in [path for path in indexed if path not in there]:
         index.remove_file(missing)
         update.removed += 1

@@ -12,7 +12,7 @@ PATIENCE_SECONDS = 0.2
 
 
 class Glimpse(NamedTuple):
-    """What tells sessions apart."""
+    """What distinguishes sessions."""
 
     id: str
     name: str | None

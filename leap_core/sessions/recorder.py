@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import LeapError, LeapSessionError
 from ..messages import ChatMessage, ChatMessageRole
-from ..responses import AudioSample, Chunk, MessageResponse, ReasoningChunk
+from ..responses import Complete, FunctionResult, MessageResponse
 from ..runner.streams import PassingStream
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 SHORTEST_OF_ID = 4
 """Characters from which on a new session's name is taken for the beginning of an id."""
 
-PIECES = (Chunk, ReasoningChunk, AudioSample)
-"""Responses that finish no message."""
+MESSAGES = (FunctionResult, Complete)
+"""Responses that finish a message."""
 
 
 @dataclass
@@ -147,7 +147,9 @@ class SessionRecorder:
 
     def keeping(self, stream: Stream, conversation: Conversation, question: ChatMessage | str) -> Stream:
         """The stream of the answer to ``question``: the question is kept before it begins, then each message as it is
-        finished."""
+        finished. Where nothing is kept, the stream itself."""
+        if not self.is_open:
+            return stream
         if isinstance(question, str):
             question = ChatMessage(ChatMessageRole.USER, question)
         return _RecordedStream(self, stream, conversation, question)
@@ -237,7 +239,7 @@ class _RecordedStream(PassingStream):
             self._recorder.ask(self._conversation.history, self._question)
             self._question = None
         response = super().__next__()
-        if not isinstance(response, PIECES):
+        if isinstance(response, MESSAGES):
             self._recorder.keep(self._conversation.history)
         return response
 

@@ -172,7 +172,7 @@ class SessionStore:
 
     def search(self, text: str) -> Sequence[Found]:
         """Messages with all of these words, or beginnings of words, best first; where there are none, those in which
-        the text stands as it is. Case does not matter."""
+        the text is searched as it is. Case does not matter."""
         words = [word for word in _storable(text).split() if any(char.isalnum() for char in word)]
         query = " AND ".join('"{}"*'.format(word.replace('"', '""')) for word in words)
         rows = (

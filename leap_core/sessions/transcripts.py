@@ -36,7 +36,7 @@ LONGEST_TITLE = 80
 LARGEST_MEDIA = 256 * 2**20
 
 Place = Callable[[bytes, str], str]
-"""Puts bytes somewhere, with this suffix of a file name, and tells where they can be found."""
+"""Puts bytes somewhere, with this suffix of a file name, and returns where they can be found."""
 
 
 @dataclass(frozen=True)

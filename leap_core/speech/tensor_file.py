@@ -39,7 +39,7 @@ class TensorFile:
 
     @property
     def fingerprint(self) -> bytes:
-        """Tells files apart by content: size and samples spread over the file (16 bytes)."""
+        """Distinguishes files by content: size and samples spread over the file (16 bytes)."""
         digest = blake2b(str(len(self._data)).encode(), digest_size=16)
         for n in range(SAMPLES):
             start = max(0, len(self._data) - SAMPLE_BYTES) * n // (SAMPLES - 1)

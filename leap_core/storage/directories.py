@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,7 +92,7 @@ def private_directory(path: Path) -> Path:
     Raises LeapError when it belongs to another user, who could read what is put there.
     """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if os.name == "posix":
+    if sys.platform != "win32":
         status = path.stat()
         if status.st_uid != os.geteuid():
             raise LeapError(f"{path} belongs to another user", hint="set LEAP_HOME to a directory of your own")

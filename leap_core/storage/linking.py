@@ -14,7 +14,7 @@ FICLONE = 0x40049409
 
 
 def place(source: Path, target: Path, *, allow_link: bool = False, mode: str = "auto") -> str:
-    """Make ``target`` the same as ``source``, atomically; tells how: hard link, reflink, link or copy.
+    """Make ``target`` the same as ``source``, atomically; returns how: hard link, reflink, link or copy.
 
     ``mode``: auto tries these in that order (a symbolic ``link`` only with ``allow_link``), or names the only one.
     Raises OSError.
@@ -58,5 +58,5 @@ def _reflink(source: Path, target: Path) -> None:
 
 def _copy(source: Path, target: Path) -> None:
     shutil.copyfile(source, target)
-    with target.open("rb") as file:
+    with target.open("r+b") as file:  # on Windows only a file that may be written is brought to the disk
         os.fsync(file.fileno())

@@ -1,5 +1,5 @@
 """How leap opens a SQLite database of its own: private to the user, several processes may use it, an older file is
-brought up to date, and what SQLite has to complain of is told in one line.
+brought up to date, and SQLite's errors become one line.
 
 ``PRAGMA user_version`` is the number of migrations that a file has seen. A migration is never changed once released;
 another shape of the tables is one more entry.
@@ -18,6 +18,10 @@ from pathlib import Path
 from ..errors import LeapError
 
 BUSY_SECONDS = 30.0
+PAGE_BYTES = 4096
+LOG_PAGES = 256
+"""The write-ahead log goes into the file after so many pages. With SQLite's 1,000 it takes 4 MB: on a small disk it
+fills the room that it would need to go into the file, and nothing can be written ever again."""
 
 
 def connect(path: Path, migrations: Sequence[str], what: str, *, durable: bool = True) -> sqlite3.Connection:
@@ -81,6 +85,8 @@ def _connect(path: Path, migrations: Sequence[str], what: str, *, durable: bool)
         with wrap_sqlite_errors(path, what):
             _use_write_ahead_log(connection)
             connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+            connection.execute(f"PRAGMA wal_autocheckpoint={LOG_PAGES}").close()
+            connection.execute(f"PRAGMA journal_size_limit={LOG_PAGES * PAGE_BYTES}").close()
             connection.execute("PRAGMA foreign_keys=ON")
             _migrate(connection, path, migrations)
     except BaseException:
@@ -102,7 +108,7 @@ def wrap_sqlite_errors(path: Path, what: str) -> Iterator[None]:
 
 
 class Cause(Enum):
-    """Why SQLite cannot do what it was told."""
+    """Why SQLite cannot do what was asked."""
 
     FULL = "full"
     READ_ONLY = "read-only"
@@ -129,7 +135,7 @@ WORDINGS = {
     "malformed": Cause.DAMAGED,
     "locked": Cause.LOCKED,
 }
-"""Python 3.10 does not tell the code, so that the text is the only handle there."""
+"""Python 3.10 does not give the code, so the text has to do there."""
 HINTS = {
     Cause.FULL: "make room; nothing that was written before is lost",
     Cause.READ_ONLY: "the disk is full or read-only: what is there can be read, and nothing written",
@@ -162,7 +168,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 VERSION_AT = 60
-"""Where the user version stands in a file: https://www.sqlite.org/fileformat.html#the_database_header"""
+"""Where the user version is in a file: https://www.sqlite.org/fileformat.html#the_database_header"""
 
 
 def has_tables(path: Path) -> bool:

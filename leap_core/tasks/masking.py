@@ -28,6 +28,15 @@ def mask(text: str, entities: Mapping[str, Sequence[str]]) -> tuple[str, dict[st
     return masked, used
 
 
+def count_masks(masked: str, masks: Mapping[str, str], entities: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    """How often each category is masked in a text."""
+    categories = {item: category for category, items in entities.items() for item in items}
+    counts = dict.fromkeys(entities, 0)
+    for each, item in masks.items():
+        counts[categories[item]] += masked.count(each)
+    return {category: count for category, count in counts.items() if count}
+
+
 def unmask(text: str, masks: Mapping[str, str]) -> str:
     """The original text."""
     return _replaced(text, masks)

@@ -16,7 +16,8 @@ from ..errors import LeapOptionsError, LeapSerializationError
 from ..schemas.schema import check_schema
 from ..schemas.shorthand import schema_from_shorthand
 from .choose import FORMATS, TEXT, YES_OR_NO, Classify, Decide
-from .extract import CSV, JSONL, Extract
+from .extract import ABSENT, CSV, FAIL, JSONL, MOST_PASSES, Extract
+from .personal_patterns import CATEGORIES as PATTERNED
 from .recipe import Recipe, parse_recipe, read_recipe
 from .redact import CATEGORIES, Redact
 from .summarize import Summarize
@@ -79,7 +80,13 @@ def _extract(fields: Parameters, _recipe: Recipe) -> Task:
     document = check_schema(schema).document
     if document.get("type", "object") != "object" or not document.get("properties"):
         raise LeapSerializationError("it must describe an object with properties", path="schema")
-    return Extract(document, fields.one_of("format", (JSONL, CSV), JSONL))
+    format, strict = fields.one_of("format", (JSONL, CSV), JSONL), fields.take("strict")
+    if strict is not None:
+        strict = Parameters({"strict": strict}).one_of("strict", (ABSENT, FAIL), ABSENT)
+    passes = fields.take("passes", 1)
+    if not isinstance(passes, int) or not 1 <= passes <= MOST_PASSES:
+        raise LeapSerializationError(f"{passes!r} is no number from 1 to {MOST_PASSES}", path="passes")
+    return Extract(document, format, fields.take("evidence", False) is True, strict, passes)
 
 
 def _translate(fields: Parameters, _recipe: Recipe) -> Task:
@@ -92,11 +99,17 @@ def _summarize(fields: Parameters, recipe: Recipe) -> Task:
 
 
 def _redact(fields: Parameters, _recipe: Recipe) -> Task:
-    categories = fields.texts("categories", CATEGORIES)
+    chosen = fields.take("categories")
+    categories = CATEGORIES if chosen is None else Parameters({"categories": chosen}).texts("categories")
     wrong = next((name for name in categories if CATEGORY.fullmatch(name) is None), None)
     if wrong is not None:
         raise LeapSerializationError(f"{wrong!r} is no name of letters, digits and _", path="categories")
-    return Redact(categories, fields.take("lines", False) is True)
+    patterns = fields.take("patterns", True)
+    if patterns is True:
+        patterns = [name for name in PATTERNED if chosen is None or name in categories]
+    if not all(name in PATTERNED for name in patterns or ()):
+        raise LeapSerializationError(f"expected true, false or some of {', '.join(PATTERNED)}", path="patterns")
+    return Redact(categories, fields.take("lines", False) is True, tuple(patterns or ()))
 
 
 def _classify(fields: Parameters, _recipe: Recipe) -> Task:

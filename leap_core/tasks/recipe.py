@@ -6,6 +6,7 @@
     system = "Translate to {language}."    # {name}: what the task fills in
     user = "{text}"                        # the default
     options = { temperature = 0.3 }        # of the generation
+    trained = true                         # these models were made for the task
     only = ["English", "Japanese"]         # the values of the task's main parameter that these models know
     input = "text"                         # or "picture"; without it the wording is for both
 
@@ -32,14 +33,15 @@ SHIPPED = Path(__file__).parent / "recipes"
 PLACE = re.compile(r"\{(\w+)\}")
 TEXT, PICTURE = "text", "picture"
 INPUTS = (TEXT, PICTURE)
-FIELDS = ("models", "system", "user", "options", "only", "input")
+FIELDS = ("models", "system", "user", "options", "only", "input", "trained")
 TOP_FIELDS = ("about", "kinds", "wording")
 
 
 @dataclass(frozen=True)
 class Wording:
     """How a task is put to the models whose names fit one of ``models``. ``only``: the values of the task's main
-    parameter that the models know; None for any. ``input``: what kind of input it is for; None for any."""
+    parameter that the models know; None for any. ``input``: what kind of input it is for; None for any.
+    ``trained``: the models were made for the task."""
 
     models: tuple[str, ...]
     system: str = ""
@@ -47,6 +49,7 @@ class Wording:
     options: Mapping[str, Any] = field(default_factory=dict)
     only: tuple[str, ...] | None = None
     input: str | None = None
+    trained: bool = False
 
     def fits(self, model: str, input: str = TEXT) -> bool:
         """Whether this is the wording for a model and a kind of input."""
@@ -158,7 +161,14 @@ def _wording(table: Mapping[str, Any], number: int) -> Wording:
     if table.get("input", TEXT) not in INPUTS:
         raise ValueError(f"wording {number}: input is one of {', '.join(INPUTS)}")
     only = tuple(map(str, table["only"])) if "only" in table else None
-    return Wording(tuple(models), **texts, options=dict(table.get("options", {})), only=only, input=table.get("input"))
+    return Wording(
+        tuple(models),
+        **texts,
+        options=dict(table.get("options", {})),
+        only=only,
+        input=table.get("input"),
+        trained=table.get("trained") is True,
+    )
 
 
 def _only_known(table: Mapping[str, Any], names: Sequence[str], place: str) -> None:

@@ -35,6 +35,9 @@ OVERRIDES = (
     "image_tokens",
     "image_tiles",
     "adapters",
+    "open_objects",
+    "free_white_space",
+    "finish_shape",
 )
 """Options that win over those of the recipe; the others are the task's own."""
 
@@ -75,7 +78,7 @@ class TaskModel:
     def options(self, **fields: Any) -> GenerationOptions:
         """The recipe's options, those that win over them, and the task's own ``fields``."""
         over = {name: value for name, value in self.overrides.to_json().items() if name in OVERRIDES}
-        return self.wording.generation_options(**{**over, **fields})
+        return self.wording.generation_options(**{"finish_shape": True, **over, **fields})
 
     def text(self, messages: Sequence[ChatMessage], options: GenerationOptions) -> str:
         """The text of the model's answer. Raises LeapError."""
@@ -128,6 +131,10 @@ class Task(ABC):
     def answer(self, model: TaskModel, message: ChatMessage, name: str) -> TaskAnswer:
         """Do it to an input, called ``name``. Raises LeapError."""
 
+    def caution(self, model: TaskModel) -> str | None:
+        """What to say before a model does the task that is not made for it."""
+        return None
+
     @property
     def header(self) -> str | None:
         """The first line of a table of answers."""
@@ -165,12 +172,13 @@ class RecipeTask:
             raise LeapGenerationError("the text is empty")
         model = self.model(runner, message, ask, **more)
         answer = self.task.answer(model, message, name)
-        cut = (GenerationFinishReason.MAX_TOKENS, GenerationFinishReason.EXCEED_CONTEXT)
-        reasons = [each.finish_reason for each in model.answers if each.finish_reason in cut]
+        reasons = GenerationFinishReason
+        cut = (reasons.MAX_TOKENS, reasons.EXCEED_CONTEXT, reasons.REPETITION)
+        met = [each.finish_reason for each in model.answers if each.finish_reason in cut]
         warnings = tuple(dict.fromkeys(line for each in model.answers for line in each.warnings))
         reply = ChatMessage(ChatMessageRole.ASSISTANT, answer.text)
         stats = stats_of([each.stats for each in model.answers if each.stats is not None])
-        reason = reasons[0] if reasons else GenerationFinishReason.STOP
+        reason = met[0] if met else reasons.STOP
         return TaskReply(reply, reason, stats, warnings, details=dict(answer.details) or None)
 
 

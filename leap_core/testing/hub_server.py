@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import socket
 import ssl
@@ -224,7 +223,7 @@ class _Handler(BaseHTTPRequestHandler):
         rate = self.server.hub.bytes_per_second
         piece = PIECE if rate is None else max(4096, min(PIECE, int(rate / 50)))
         plain = self.server.tls is None and flipped is None and rate is None
-        if plain and hasattr(os, "sendfile") and isinstance(file.content, Path):
+        if plain and isinstance(file.content, Path):
             return self._send_quickly(file.content, start, stop)
         began, position = time.monotonic(), start
         while position < stop and not self.server.hub.closing.is_set():
@@ -240,7 +239,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _send_quickly(self, path: Path, start: int, stop: int) -> None:
         with path.open("rb") as file:
             while start < stop:
-                sent = os.sendfile(self.connection.fileno(), file.fileno(), start, min(PIECE, stop - start))
+                file.seek(start)
+                sent = self.connection.sendfile(file, start, min(PIECE, stop - start))
                 self.entry.sent += sent
                 start += sent
 

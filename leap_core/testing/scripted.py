@@ -21,6 +21,7 @@ from ..chat_format.reply_text import StopStrings
 from ..errors import LeapGenerationError, LeapGenerationPromptExceedContextLengthError
 from ..messages import ChatMessage, ChatMessageRole, LeapFunctionCall
 from ..options import GenerationOptions
+from ..options.generation import check_options
 from ..responses import (
     Chunk,
     Complete,
@@ -30,6 +31,7 @@ from ..responses import (
     ReasoningChunk,
 )
 from ..runner.contract import Generation, ModelRunner, RenderedPrompt
+from ..runner.conversation import messages_of
 from ..statistics import GenerationStats
 
 if TYPE_CHECKING:
@@ -72,7 +74,7 @@ class Request:
     messages: tuple[ChatMessage, ...]
     functions: tuple[LeapFunction, ...]
     options: GenerationOptions
-    text: str | None = None
+    text: str | tuple[int, ...] | None = None
 
 
 class ScriptedModelRunner(ModelRunner):
@@ -122,10 +124,12 @@ class ScriptedModelRunner(ModelRunner):
         functions: Sequence[LeapFunction] = (),
         options: GenerationOptions | None = None,
     ) -> Generation:
+        check_options(options)
         return self._start(Request(tuple(messages), tuple(functions), options or GenerationOptions()))
 
-    def start_text(self, text: str, options: GenerationOptions | None = None) -> Generation:
-        return self._start(Request((), (), options or GenerationOptions(), text))
+    def start_text(self, text: str | Sequence[int], options: GenerationOptions | None = None) -> Generation:
+        prompt = text if isinstance(text, str) else tuple(text)
+        return self._start(Request((), (), options or GenerationOptions(), prompt))
 
     def _start(self, request: Request) -> Generation:
         request.options.validate()
@@ -133,8 +137,11 @@ class ScriptedModelRunner(ModelRunner):
             if self.is_unloaded:
                 raise LeapGenerationError(UNLOADED)
             self.requests.append(request)
-            words = None if request.text is None else 1 + len(request.text.split())
-            prompt_tokens = _count(request.messages, request.functions) if words is None else words
+            text = request.text
+            if text is None:
+                prompt_tokens = _count(request.messages, request.functions)
+            else:
+                prompt_tokens = 1 + len(text.split()) if isinstance(text, str) else len(text)
             if prompt_tokens > self._context_size:
                 raise LeapGenerationPromptExceedContextLengthError(prompt_tokens, self._context_size)
             if not self._scripts:
@@ -155,17 +162,20 @@ class ScriptedModelRunner(ModelRunner):
         if isinstance(prompt, str):
             return RenderedPrompt(prompt, 1 + len(prompt.split()))
         text = "".join(f"{message.role.value}: {message.text}\n" for message in prompt)
-        return RenderedPrompt(f"{text}assistant: ", _count(prompt, functions))
+        goes_on = bool(prompt) and prompt[-1].opens_reply
+        return RenderedPrompt(text[:-1] if goes_on else f"{text}assistant: ", _count(prompt, functions))
 
     def get_prompt_tokens_size(
         self,
         messages: Sequence[ChatMessage],
         add_bos_token: bool = True,
         functions: Sequence[LeapFunction] = (),
+        options: GenerationOptions | None = None,
     ) -> int:
         if self.is_unloaded:
             raise LeapGenerationError(UNLOADED)
-        return _count(messages, functions) - (not add_bos_token)
+        check_options(options)
+        return _count(messages_of(messages), functions) - (not add_bos_token)
 
     def unload(self) -> None:
         with self._guard:
@@ -188,7 +198,7 @@ class ScriptedGeneration(Generation):
         self._runner = runner
         self._script = script
         self._steps = iter(script.steps)
-        self._prompt_tokens = prompt_tokens
+        self._prompt_tokens = self.prompt_tokens = prompt_tokens
         self._options = options
         self._stop_strings = StopStrings(options.stop)
         self._ready: deque[MessageResponse] = deque()

@@ -7,6 +7,7 @@ import math
 import operator
 import os
 import stat
+import sys
 from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
@@ -85,10 +86,10 @@ def read_file(path: str, directory: str) -> str:
 
 def _read_below(directory: str, parts: list[str], path: str) -> bytes:
     """Every step is taken from the directory that was opened before it, and none through a symbolic link."""
-    opened = []
+    if sys.platform == "win32":  # which opens no directory
+        return _read_resolved(directory, parts, path)
+    opened: list[int] = []
     try:
-        if os.open not in os.supports_dir_fd:
-            return _read_resolved(directory, parts, path)
         opened.append(os.open(directory, os.O_RDONLY | os.O_DIRECTORY))
         for part in parts[:-1]:
             opened.append(os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=opened[-1]))

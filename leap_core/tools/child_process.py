@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def failure_text(error: BaseException, limit: int) -> str:
-    """What the model is told of an exception, cut at ``limit`` bytes."""
+    """What the model gets of an exception, cut at ``limit`` bytes."""
     try:
         status = str(error)
     except Exception:  # its own code fails

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..errors import LeapOptionsError
+from ..configuration import check_setting
 from ..functions.declaration import LeapFunction
 from .policy import ALLOW, FunctionPolicy, ToolPolicy, policy_from_table
 from .sources import CommandRegistry, builtin_functions, functions_of_file, is_own
@@ -50,9 +50,8 @@ class ConfiguredTools:
         directory = entry.get("directory") if isinstance(entry, Mapping) else None
         if directory is None:
             return self.cwd
-        if not isinstance(directory, str) or not directory:
-            raise LeapOptionsError("tools.read_file.directory", "must be a path")
-        return self.cwd / os.path.expanduser(directory)
+        check_setting("tools.read_file.directory", directory, "tools.read_file.directory")
+        return self.cwd / os.path.expanduser(str(directory))
 
     def policy(self, functions: Sequence[LeapFunction]) -> FunctionPolicy:
         """The policy of these functions. leap's own, and not another one of the same name, are allowed where the table

@@ -7,17 +7,18 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import IO, Any
 
+from ..background.process_groups import CREATION_FLAGS, OF_A_SESSION, kill_group
 from ..errors import LeapSchemaError, LeapToolError
 from ..functions.declaration import LeapFunction, Program, Service
-from ..messages import ChatMessage, ChatMessageRole, LeapFunctionCall
-from ..responses import MessageResponse
+from ..messages import LeapFunctionCall
+from ..responses import FunctionResult as FunctionResult
 from .child_process import call_function, cut_text, failure_text, result_text
 from .lifeline import Lifeline
 from .policy import ToolPolicy
@@ -29,37 +30,6 @@ GRACE_SECONDS = 1.0
 POLL_SECONDS = 0.05
 OPEN_KEYWORDS = {"additionalProperties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf"}
 """A schema without these means the properties that it lists and no others."""
-
-
-@dataclass(frozen=True)
-class FunctionResult(MessageResponse):
-    """What came of one call. ``error``: why there is no result; the model is told. ``denied``: it did not run;
-    ``refused``: because the user said no to it."""
-
-    call: LeapFunctionCall
-    text: str
-    error: str | None = None
-    denied: bool = False
-    seconds: float = 0.0
-    refused: bool = False
-
-    def message(self, identifier: str) -> ChatMessage:
-        """The result as the conversation records it."""
-        content = self.text if self.error is None else json.dumps({"error": self.error}, ensure_ascii=False)
-        return ChatMessage(ChatMessageRole.TOOL, content, tool_call_id=identifier)
-
-    def to_json(self) -> dict[str, Any]:
-        value: dict[str, Any] = {
-            "type": "function_result",
-            "name": self.call.name,
-            "arguments": dict(self.call.arguments),
-        }
-        if self.error is None:
-            value["result"] = self.text
-        else:
-            value["error"] = self.error
-        refused = {"refused": True} if self.refused else {}
-        return value | {"denied": self.denied, **refused, "seconds": round(self.seconds, 4)}
 
 
 def run_call(
@@ -74,7 +44,7 @@ def run_call(
         text = _run(function, call, policy, cancelled)
     except (LeapToolError, LeapSchemaError) as failure:
         error = cut_text(failure.message.encode("utf-8", "replace"), policy.output_limit)
-    return FunctionResult(call, text, error, seconds=time.perf_counter() - started)
+    return FunctionResult(call, text, error, seconds=round(time.perf_counter() - started, 4))
 
 
 def check_arguments(function: LeapFunction, call: LeapFunctionCall) -> None:
@@ -142,17 +112,22 @@ def run_process(
     when the time is up or ``cancelled`` is set (LeapToolError), when it has written ``most_output`` bytes, and when
     this process dies."""
     environment = os.environ if program.environment is None else program.environment
-    if shutil.which(program.argv[0], path=environment.get("PATH")) is None:
+    argv = list(program.argv)
+    found = shutil.which(argv[0], path=environment.get("PATH"))
+    if found is None:
         raise LeapToolError(f"{program.argv[0]} cannot be started: there is no such command")
+    if sys.platform == "win32":
+        argv[0] = found  # with its ending: Windows itself looks for NAME.exe alone, and npx is npx.cmd
     with Lifeline() as lifeline:
         try:
             process = subprocess.Popen(
-                lifeline.command(program.argv),
+                lifeline.command(argv),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=None if program.environment is None else dict(program.environment),
-                start_new_session=os.name == "posix",
+                start_new_session=OF_A_SESSION,
+                creationflags=CREATION_FLAGS,
                 pass_fds=lifeline.descriptors,
             )
         except (OSError, ValueError) as error:
@@ -205,12 +180,13 @@ def _write(stream: IO[bytes], data: bytes) -> None:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End the process and whatever it started."""
-    with suppress(OSError):
-        if os.name == "posix":
+    """End the process and whatever it started, also where it has ended and what it started has not."""
+    if sys.platform == "win32":
+        kill_group(process.pid)
+        process.kill()
+    else:
+        with suppress(OSError):
             os.killpg(process.pid, signal.SIGKILL)
-        else:
-            process.kill()
 
 
 def _run_here(

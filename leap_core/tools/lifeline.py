@@ -1,7 +1,7 @@
 """Ends a tool's processes when this process dies, however it dies.
 
 A shell of two lines reads a pipe whose other end only this process holds. A line on it means that the tool has ended;
-its end without a line means that this process is gone, and then the tool's process group is killed. The tool tells its
+its end without a line means that this process is gone, and then the tool's process group is killed. The tool writes its
 group itself, by another pipe and before it runs, so that this process may die at any moment.
 """
 
@@ -28,17 +28,17 @@ class Lifeline:
         self._telling: int | None = None
         if os.name != "posix":
             return
-        told, self._telling = os.pipe()
+        pipe, self._telling = os.pipe()
         with suppress(OSError):
             self._watcher = subprocess.Popen(
-                [SHELL, "-c", WATCH, f"/dev/fd/{told}"],
+                [SHELL, "-c", WATCH, f"/dev/fd/{pipe}"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
-                pass_fds=[told],
+                pass_fds=[pipe],
             )
-        os.close(told)
+        os.close(pipe)
 
     def command(self, argv: Sequence[str]) -> list[str]:
         """The command that ties itself and becomes ``argv``; it needs ``descriptors``."""

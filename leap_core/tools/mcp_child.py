@@ -74,20 +74,23 @@ def _target(server: JsonObject) -> Any:
     if "url" in server:
         return server["url"]
     command, *arguments = server["command"]
-    if shutil.which(command) is None:
+    found = shutil.which(command)
+    if found is None:
         raise FileNotFoundError(f"there is no command {command}")
-    if os.name == "posix" and os.path.exists(SHELL):
-        told = Path(tempfile.mkdtemp(prefix="leap-mcp-")) / "group"
-        os.mkfifo(told)
-        threading.Thread(target=_tie, args=(told,), daemon=True).start()
-        command, arguments = SHELL, ["-c", TELL, str(told), command, *arguments]
+    if sys.platform == "win32":
+        command = found
+    elif os.path.exists(SHELL):
+        group_file = Path(tempfile.mkdtemp(prefix="leap-mcp-")) / "group"
+        os.mkfifo(group_file)
+        threading.Thread(target=_tie, args=(group_file,), daemon=True).start()
+        command, arguments = SHELL, ["-c", TELL, str(group_file), command, *arguments]
     return StdioServerParameters(command=command, args=arguments, env=dict(os.environ))
 
 
-def _tie(told: Path) -> None:
+def _tie(group_file: Path) -> None:
     lifeline = Lifeline()
-    lifeline.tie(int(told.read_text()))  # waits until the server writes it
-    shutil.rmtree(told.parent)
+    lifeline.tie(int(group_file.read_text()))  # waits until the server writes it
+    shutil.rmtree(group_file.parent)
     threading.Event().wait()  # the lifeline is let go of with this process
 
 

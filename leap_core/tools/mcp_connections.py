@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import atexit
 import json
-import os
 import queue
-import signal
 import subprocess
 import sys
 import threading
@@ -18,8 +16,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from ..background.process_groups import CREATION_FLAGS, OF_A_SESSION, kill_group
 from ..errors import LeapToolError
 from ..storage.directories import packages_directory
+from .environment import short_environment
 from .lifeline import Lifeline
 from .stream_tail import StreamTail
 
@@ -32,6 +32,8 @@ from leap_core.tools.mcp_child import main
 main()
 """
 COMPLAINT_BYTES = 2000
+MOST_LAST_LINES = 8
+"""Lines of what a server wrote to standard error in the error that its end is: the last ones say why."""
 LONGEST_ANSWER = 64 * 1024 * 1024
 POLL_SECONDS = 0.05
 OVER = "this program ends"
@@ -45,9 +47,16 @@ class McpConnection:
     def __init__(self, server: Mapping[str, Any]) -> None:
         self._lifeline = Lifeline()
         argv = [sys.executable, "-X", "utf8", "-c", CHILD.format(places=[str(packages_directory())])]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         try:
-            self._process = subprocess.Popen(argv, start_new_session=os.name == "posix", **pipes)  # type: ignore[call-overload]
+            self._process = subprocess.Popen(
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=OF_A_SESSION,
+                creationflags=CREATION_FLAGS,
+                env=short_environment(server.get("environment", ())),
+            )
         except OSError as error:
             self._lifeline.release()
             raise LeapToolError(f"{sys.executable} cannot be started: {error.strerror}") from None
@@ -59,9 +68,9 @@ class McpConnection:
         self._end: str | None = None
         self._closing, self._closed = threading.Lock(), False
         self._complaint = StreamTail(COMPLAINT_BYTES, keep_end=True)
-        complaining = threading.Thread(target=self._complaint.read, args=(self._process.stderr,), daemon=True)
-        complaining.start()
-        threading.Thread(target=self._read, args=(complaining,), daemon=True).start()
+        self._complaining = threading.Thread(target=self._complaint.read, args=(self._process.stderr,), daemon=True)
+        self._complaining.start()
+        threading.Thread(target=self._read, daemon=True).start()
         threading.Thread(target=self._write, daemon=True).start()
         self._unsent.put(dict(server))
 
@@ -83,9 +92,17 @@ class McpConnection:
                 del self._answers[number]
         if answer.get("broken"):
             self.close("the MCP server failed")
+            self._complaining.join(POLL_SECONDS)
+            raise LeapToolError(f"{answer['error']}{self._last_words}")
         if "error" in answer:
             raise LeapToolError(str(answer["error"]))
         return answer
+
+    @property
+    def _last_words(self) -> str:
+        """The end of what the server wrote to standard error."""
+        lines = self._complaint.text.splitlines()[-MOST_LAST_LINES:]
+        return ": " + "\n".join(lines) if lines else ""
 
     def leave(self, why: str) -> None:
         """Ask nothing more, so that the process ends by itself; calls that wait fail."""
@@ -103,11 +120,10 @@ class McpConnection:
             self._closed = True
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(wait)
+            if self._process.returncode is None:
+                kill_group(self._process.pid)
             with suppress(OSError):
-                if os.name == "posix" and self._process.returncode is None:
-                    os.killpg(self._process.pid, signal.SIGKILL)
-                else:
-                    self._process.kill()
+                self._process.kill()
             self._process.wait()
             self._lifeline.release()
 
@@ -128,8 +144,7 @@ class McpConnection:
             self.close("the MCP server was ended, because another call took too long")
         if left > 0:
             raise LeapToolError("it was interrupted")
-        said = self._complaint.text.partition("\n")[0]
-        raise LeapToolError(f"it took longer than {seconds:g} s and was ended" + (f": {said}" if said else ""))
+        raise LeapToolError(f"it took longer than {seconds:g} s and was ended{self._last_words}")
 
     def _write(self) -> None:
         """Send what is asked, in a thread of its own: a process that hangs does not read."""
@@ -139,7 +154,7 @@ class McpConnection:
                 stream.write(json.dumps(line).encode() + b"\n")
                 stream.flush()
 
-    def _read(self, complaining: threading.Thread) -> None:
+    def _read(self) -> None:
         """Hand out the answers until the process has ended."""
         end = ""
         assert self._process.stdout is not None
@@ -154,9 +169,8 @@ class McpConnection:
                     if number in self._answers:
                         self._answers[number] = answer
                         self._changed.notify_all()
-        complaining.join(0 if end else POLL_SECONDS)
-        complaint = f": {self._complaint.text}" if self._complaint.text else ""
-        self.close(end or f"the MCP server gave no answer{complaint}")
+        self._complaining.join(POLL_SECONDS)
+        self.close(f"{end or 'the MCP server gave no answer'}{self._last_words}")
 
 
 class McpConnections:

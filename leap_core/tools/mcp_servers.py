@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from ..errors import LeapToolError
@@ -20,7 +21,8 @@ NO_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
 @dataclass(frozen=True)
 class McpTool:
-    """A tool of a server, which is ``{"command": [...]}`` or ``{"url": "..."}``."""
+    """A tool of a server, which is ``{"command": [...]}`` or ``{"url": "..."}``, with the names of the variables that
+    a command gets beside the usual ones in ``environment``."""
 
     server: Mapping[str, Any]
     tool: str
@@ -58,6 +60,9 @@ def tools_of(server: Mapping[str, Any], seconds: float = LIST_SECONDS) -> list[J
     return tools
 
 
-def tool_name(prefix: str, tool: str) -> str:
-    """What leap calls a server's tool: names of functions have letters, digits, _ and - only."""
-    return NO_NAME.sub("_", f"{prefix}_{tool}")
+def tool_name(prefix: str, tool: str, taken: Collection[str] = ()) -> str:
+    """What leap calls a server's tool: names of functions have letters, digits, _ and - only. Two tools may become the
+    same by that; the later one is numbered."""
+    name = NO_NAME.sub("_", f"{prefix}_{tool}")
+    numbered = (f"{name}_{number}" for number in count(2))
+    return name if name not in taken else next(each for each in numbered if each not in taken)

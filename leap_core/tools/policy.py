@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from ..configuration import TOOL_SETTINGS, check_setting, default_of
 from ..errors import LeapOptionsError
 from ..messages import LeapFunctionCall
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from ..functions.declaration import LeapFunction
 
 ALLOW, ASK, DENY = "allow", "ask", "deny"
-DECISIONS = (ALLOW, ASK, DENY)
 
 
 @dataclass(frozen=True)
@@ -26,22 +25,15 @@ class ToolPolicy:
     process can import it; one of the script itself, a closure or a method runs in this process, on a thread that is
     abandoned when its time is up. True refuses those at once; False runs every callable in this process."""
 
-    decision: str = ASK
-    timeout: float = 30.0
-    output_limit: int = 64 * 1024
+    decision: str = default_of("tools.policy")
+    timeout: float = default_of("tools.timeout")
+    output_limit: int = default_of("tools.output_limit")
     isolated: bool | None = None
 
     def __post_init__(self) -> None:
-        if self.decision not in DECISIONS:
-            raise LeapOptionsError("policy", f"{self.decision!r} is not one of {', '.join(DECISIONS)}")
-        if (
-            isinstance(self.timeout, bool)
-            or not isinstance(self.timeout, (int, float))
-            or not 0 < self.timeout < math.inf
-        ):
-            raise LeapOptionsError("timeout", f"{self.timeout!r} is not a number of seconds above 0")
-        if isinstance(self.output_limit, bool) or not isinstance(self.output_limit, int) or self.output_limit < 1:
-            raise LeapOptionsError("output_limit", f"{self.output_limit!r} is not a number of bytes above 0")
+        check_setting("tools.policy", self.decision, "policy")
+        check_setting("tools.timeout", self.timeout, "timeout")
+        check_setting("tools.output_limit", self.output_limit, "output_limit")
 
 
 @dataclass(frozen=True)
@@ -54,12 +46,11 @@ class FunctionPolicy:
 
     tools: Mapping[str, ToolPolicy] = field(default_factory=dict)
     default: ToolPolicy = field(default_factory=ToolPolicy)
-    rounds: int = 8
+    rounds: int = default_of("tools.rounds")
     ask: Callable[[LeapFunction, LeapFunctionCall], bool] | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.rounds, bool) or not isinstance(self.rounds, int) or self.rounds < 1:
-            raise LeapOptionsError("rounds", f"{self.rounds!r} is not a number above 0")
+        check_setting("tools.rounds", self.rounds, "rounds")
 
     def of(self, name: str) -> ToolPolicy:
         """The policy of the tool with this name."""
@@ -94,7 +85,7 @@ def policy_from_table(table: object, policies: FunctionPolicy | None = None) -> 
 
 def _read(values: Mapping[str, Any], base: ToolPolicy, path: str, *, keep: bool = False) -> ToolPolicy:
     """``base`` with these values. ``keep``: its decision stays as it is."""
-    fields = {"policy": "decision", "timeout": "timeout", "output_limit": "output_limit"}
+    fields = {each.key: "decision" if each.key == "policy" else each.key for each in TOOL_SETTINGS}
     for key in values:
         if key not in fields:
             raise LeapOptionsError(f"{path}.{key}", f"there is no such setting; known are {', '.join(fields)}, rounds")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any
 from ..errors import LeapToolError
 from ..storage.directories import packages_directory
 from .child_process import cut_text
+from .environment import short_environment
 
 CHILD = """
 import sys
@@ -19,7 +21,10 @@ sys.path = {places!a} + [place for place in sys.path if place]
 from leap_core.tools.child_process import main
 main()
 """
-"""The places stand here and not in PYTHONPATH, which the programs that a tool starts would inherit."""
+"""The places are here and not in PYTHONPATH, which the programs that a tool starts would inherit."""
+
+FAILED_BYTES = 120
+"""Room for what an error says beside a command's output and its complaint."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,8 @@ class PythonFunction:
     @property
     def argv(self) -> Sequence[str]:
         """A module's function is looked for in the places from which this process imports."""
-        places = [str(packages_directory()), *(place for place in sys.path if place and self.module is not None)]
+        own = sys.path if self.module is not None else ()
+        places = [str(packages_directory()), *(os.path.abspath(place) for place in own)]  # "" is where a REPL runs
         return [sys.executable, "-X", "utf8", "-c", CHILD.format(places=list(dict.fromkeys(places)))]
 
     @property
@@ -92,10 +98,15 @@ class PythonFunction:
 
 @dataclass(frozen=True)
 class Command:
-    """A registered command: the arguments as JSON on standard input, the result on standard output."""
+    """A registered command: the arguments as JSON on standard input, the result on standard output. ``passes``: names
+    of variables that it gets beside the usual ones."""
 
     argv: Sequence[str]
-    environment: Mapping[str, str] | None = None
+    passes: Sequence[str] = ()
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return short_environment(self.passes)
 
     def request(self, arguments: Mapping[str, Any], limit: int) -> bytes:
         return json.dumps(dict(arguments), ensure_ascii=False).encode()
@@ -105,7 +116,8 @@ class Command:
 
     def result(self, output: bytes, code: int, complaint: str, limit: int) -> str:
         if code != 0 and len(output) <= limit:
-            raise LeapToolError(_failed(code, cut_text(output, limit).rstrip("\r\n"), complaint))
+            room = max(limit - len(complaint.encode()) - FAILED_BYTES, limit // 2)  # how it failed is at the end
+            raise LeapToolError(_failed(code, cut_text(output, room).rstrip("\r\n"), complaint))
         return cut_text(output, limit).rstrip("\r\n")
 
 

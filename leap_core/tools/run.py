@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,19 +11,22 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
-from ..errors import LeapToolError
+from ..errors import LeapOptionsError, LeapToolError
 from ..functions.declaration import LeapFunction
 from ..functions.pythonic import write_calls
 from ..messages import ChatMessage, ChatMessageRole, LeapFunctionCall
 from ..options import GenerationOptions
-from ..responses import Complete, GenerationFinishReason, MessageResponse
-from .execution import FunctionResult, check_isolation, run_call
+from ..responses import Complete, FunctionResult, GenerationFinishReason, MessageResponse
+from .execution import check_isolation, run_call
 from .policy import ALLOW, DENY, FunctionPolicy
 
 if TYPE_CHECKING:
     from ..runner.conversation import Conversation
 
 MOST_AT_ONCE = 8
+MOST_REPEATS = 3
+"""Rounds in a row of the same calls with the same results, after which the model is to answer without tools."""
+REPEATED = "the model made the same call {times} times with the same result, so it had to answer without tools: {calls}"
 ENDED_BY_ITSELF = (GenerationFinishReason.STOP, GenerationFinishReason.CONSTRAINT)
 
 
@@ -41,10 +45,13 @@ def run_functions(
 
     The run is iterated like a response stream and delivers the responses of every generation, with a FunctionResult
     for every call in between. Calls of one round run at the same time; results are recorded in the order of the calls.
-    Errors of a function are told to the model. A call that the policy denies ends the run with LeapToolError, and so
-    does a model that still calls after ``policy.rounds`` rounds. Functions that are only declared end the run quietly:
+    The model gets the errors of a function. A call that the policy denies ends the run with LeapToolError, and so does
+    a model that still calls after ``policy.rounds`` rounds. After MOST_REPEATS rounds of the same calls with the same
+    results it answers without tools, and Complete has a warning. Functions that are only declared end the run quietly:
     their calls are for the caller. ``message`` None goes on from the history and runs calls that it has not answered.
     """
+    if not isinstance(policy, FunctionPolicy):
+        raise LeapOptionsError("policy", f"a FunctionPolicy is needed, not {type(policy).__name__}")
     for function in conversation.functions:
         check_isolation(function, policy.of(function.name))
     return FunctionRun(conversation, policy, message, options or GenerationOptions())
@@ -106,21 +113,25 @@ class FunctionRun:
     def _run(
         self, message: ChatMessage | str | None, options: GenerationOptions
     ) -> Generator[MessageResponse, None, None]:
-        rounds = 0
+        rounds: list[set[str]] = []
+        warnings: tuple[str, ...] = ()
         calls = self._unanswered() if message is None else ()
         while True:
             if calls:
-                rounds += 1
-                if rounds > self._policy.rounds:
+                if len(rounds) == self._policy.rounds:
                     raise self._too_many_rounds(calls)
-                yield from self._answer(calls)
+                results = yield from self._answer(calls)
+                rounds.append({json.dumps({**result.to_json(), "seconds": 0}) for result in results})
                 message, options = None, _after_first_call(options)
+                if rounds[-MOST_REPEATS:] == [rounds[-1]] * MOST_REPEATS:
+                    options = replace(options, tool_choice="none")
+                    warnings = (REPEATED.format(calls=write_calls(calls)[1:-1], times=MOST_REPEATS),)
             if self.stopped:
                 yield Complete(ChatMessage(ChatMessageRole.ASSISTANT), GenerationFinishReason.INTERRUPTED)
                 return
-            complete = yield from self._generate(message, options)
+            complete = yield from self._generate(message, options, warnings)
             calls = complete.full_message.function_calls or () if complete else ()
-            if not calls or self.stopped or not self._can_run(calls):
+            if not calls or warnings or self.stopped or not self._can_run(calls):
                 return
             if complete is not None and complete.finish_reason not in ENDED_BY_ITSELF:
                 return
@@ -133,7 +144,7 @@ class FunctionRun:
         )
 
     def _generate(
-        self, message: ChatMessage | str | None, options: GenerationOptions
+        self, message: ChatMessage | str | None, options: GenerationOptions, warnings: tuple[str, ...]
     ) -> Generator[MessageResponse, None, Complete | None]:
         stream = self._conversation.generate_response(message, options)
         with self._guard:
@@ -142,7 +153,7 @@ class FunctionRun:
         with stream:
             for response in stream:
                 if isinstance(response, Complete):
-                    complete = response
+                    response = complete = replace(response, warnings=(*response.warnings, *warnings))
                 yield response
         return complete
 
@@ -168,7 +179,7 @@ class FunctionRun:
     def _functions(self) -> dict[str, LeapFunction]:
         return {function.name: function for function in self._conversation.functions}
 
-    def _answer(self, calls: Sequence[LeapFunctionCall]) -> Iterator[FunctionResult]:
+    def _answer(self, calls: Sequence[LeapFunctionCall]) -> Generator[MessageResponse, None, Sequence[FunctionResult]]:
         """Run the calls of one round and record what came of them."""
         functions = self._functions()
         results: list[FunctionResult | None] = [self._decide(functions.get(call.name), call) for call in calls]
@@ -196,6 +207,7 @@ class FunctionRun:
                 f"the call {write_calls([denied.call])[1:-1]} was denied: {denied.error}",
                 hint="allow the tool in the configuration, or for this command",
             )
+        return answers
 
     def _decide(self, function: LeapFunction | None, call: LeapFunctionCall) -> FunctionResult | None:
         """A result for a call that does not run; None for one that does."""

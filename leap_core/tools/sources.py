@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
@@ -18,6 +19,7 @@ from .programs import Command, PythonFunction
 
 DECLARE_SECONDS = 30.0
 MOST_DECLARATIONS_BYTES = 4_000_000
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 BUILTIN_MODULE = "leap_core.tools.builtin_tools"
 
 
@@ -36,8 +38,8 @@ def functions_of_python(
 ) -> list[LeapFunction]:
     """The public functions that a Python file defines. The file is run in a child process, never in this one.
 
-    One that no model can call, such as one with ``*args``, is left out and ``on_warning`` told why, unless it is one
-    of ``names``: then it is an error.
+    One that no model can call, such as one with ``*args``, is left out and ``on_warning`` gets the reason, unless it is
+    one of ``names``: then it is an error.
     """
     if not path.is_file():
         raise LeapToolNotFoundError(f"there is no file {path}")
@@ -116,15 +118,25 @@ class CommandRegistry:
         """Every registered command as a function. Raises LeapToolError for a damaged file."""
         return [self._function(name, entry) for name, entry in self._read().items()]
 
-    def add(self, name: str, command: str, description: str, schema: dict[str, Any], *, replace: bool = False) -> None:
-        """Register a command line (split as a shell would, run without one)."""
+    def add(
+        self,
+        name: str,
+        command: str,
+        description: str,
+        schema: dict[str, Any],
+        *,
+        replace: bool = False,
+        passes: Sequence[str] = (),
+    ) -> None:
+        """Register a command line (split as a shell would, run without one). ``passes``: names of variables that it
+        gets beside the usual ones."""
         try:
             argv = shlex.split(command)
         except ValueError as error:
             raise LeapToolError(f"the command cannot be read: {error}") from None
         if not argv:
             raise LeapToolError("the command is empty")
-        entry = {"command": argv, "description": description, "parameters": schema}
+        entry = {"command": argv, "description": description, "parameters": schema, **_environment(passes)}
         self._function(name, entry)
         with changing(self._path):
             entries = self._read()
@@ -132,12 +144,13 @@ class CommandRegistry:
                 raise LeapToolError(f"there is a tool {name} already", hint="remove it first, or add it with --replace")
             self._write({**entries, name: entry})
 
-    def add_server(self, name: str, target: str, *, replace: bool = False) -> list[str]:
-        """Register every tool of an MCP server, a command line or a URL; their names, which begin with ``name``.
+    def add_server(self, name: str, target: str, *, replace: bool = False, passes: Sequence[str] = ()) -> list[str]:
+        """Register every tool of an MCP server, a command line or a URL; their names, which begin with ``name``. Names
+        that leap would call the same are numbered.
 
         The server is asked once, now. Raises LeapToolError when it cannot be.
         """
-        server = server_of(target)
+        server = {**server_of(target), **_environment(passes)}
         added: dict[str, Any] = {}
         for tool in tools_of(server):
             entry = {
@@ -146,8 +159,9 @@ class CommandRegistry:
                 "parameters": tool["parameters"],
                 "mcp": {"name": name, "server": server, "tool": tool["name"]},
             }
-            self._function(tool_name(name, tool["name"]), entry)
-            added[tool_name(name, tool["name"])] = entry
+            unique = tool_name(name, tool["name"], taken=added)
+            self._function(unique, entry)
+            added[unique] = entry
         with changing(self._path):
             entries = {key: entry for key, entry in self._read().items() if not _is_of(entry, name) or not replace}
             for each in added:
@@ -172,7 +186,11 @@ class CommandRegistry:
         except LeapSerializationError as error:
             raise LeapToolError(error.message, hint=error.hint) from None
         mcp = entry.get("mcp")
-        call = Command(tuple(entry["command"])) if mcp is None else McpTool(mcp["server"], mcp["tool"])
+        call = (
+            Command(tuple(entry["command"]), entry.get("environment", ()))
+            if mcp is None
+            else McpTool(mcp["server"], mcp["tool"])
+        )
         return replace(declared, call=call)
 
     def _read(self) -> dict[str, Any]:
@@ -203,6 +221,13 @@ def choose(names: Sequence[str], offered: Sequence[LeapFunction]) -> list[LeapFu
         if name not in by_name:
             raise LeapToolNotFoundError(f"there is no tool {name}", hint=f"known are {', '.join(by_name) or 'none'}")
     return [by_name[name] for name in dict.fromkeys(names)]
+
+
+def _environment(passes: Sequence[str]) -> dict[str, Any]:
+    for name in passes:
+        if not VARIABLE.fullmatch(name):
+            raise LeapToolError(f"{name!r} is no name of a variable", hint="its value is read when the tool runs")
+    return {"environment": list(passes)} if passes else {}
 
 
 def _is_of(entry: Any, server: str) -> bool:

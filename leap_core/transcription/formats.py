@@ -9,6 +9,8 @@ from typing import Any
 from .recognition import Transcribed
 
 FORMATS = ("text", "json", "srt", "vtt")
+TIMED = ("json", "srt", "vtt")
+"""Formats that say when a phrase was said."""
 
 
 def write(pieces: Sequence[Transcribed], format: str, *, seconds: float, model: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import LeapSerializationError
 from ..media.audio import LEAST_SECONDS, RATE, as_wav, at_model_rate, samples_of_wav, wav_of_integers
-from ..media.silences import LONGEST, Piece, cut_at_silences
+from ..media.silences import LONGEST, Piece, cut_at_silences, cut_into_phrases
 from ..messages import Audio, ChatMessage, ChatMessageRole, Text
 from ..options import GenerationOptions
 from ..responses import Chunk
@@ -58,8 +58,9 @@ class Recording:
         return wav_of_integers(self.samples[piece.start : piece.end])
 
 
-def read_recording(data: bytes, *, longest: float = LONGEST) -> Recording:
-    """Sound of any format that ``media.audio.as_wav`` reads, cut into pieces of at most ``longest`` seconds.
+def read_recording(data: bytes, *, longest: float = LONGEST, phrases: bool = False) -> Recording:
+    """Sound of any format that ``media.audio.as_wav`` reads, cut into pieces of at most ``longest`` seconds; with
+    ``phrases`` into what is said between two pauses.
 
     Raises LeapSerializationError for what is no sound, is damaged, or shorter than a tenth of a second.
     """
@@ -68,7 +69,8 @@ def read_recording(data: bytes, *, longest: float = LONGEST) -> Recording:
         raise LeapSerializationError(
             f"the sound is too short: {len(samples) / RATE:.3f} s, and at least {LEAST_SECONDS:g} s are needed"
         )
-    return Recording(samples, tuple(cut_at_silences(samples, longest=longest)))
+    cut = cut_into_phrases if phrases else cut_at_silences
+    return Recording(samples, tuple(cut(samples, longest=longest)))
 
 
 def transcribe(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from leap_core.batch.input_rows import InputRows
+from leap_core.batch.input.input_rows import InputRows
 from leap_core.errors import LeapError
 from leap_core.messages import ChatMessage
 from leap_core.options import GenerationOptions

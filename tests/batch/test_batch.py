@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -256,3 +257,12 @@ def test_progress_is_shown_on_a_terminal_only(leap, batch):
     leap.runner = type(runner)()
     done = leap("batch", "in.jsonl", "-m", "builtin", terminal=True)
     assert " of 10 lines, " in done.stderr and "\r" in done.stderr
+
+
+def test_a_batch_resumes_where_the_system_reads_no_places_of_files(batch, results, monkeypatch):
+    monkeypatch.delattr(os, "pread")  # as on Windows
+    monkeypatch.delattr(os, "pwrite")
+    batch(TEN[:6])
+    done, runner = batch(TEN)
+    assert done.code == 0, done.stderr
+    assert texts(results()) == EXPECTED and runner.asked == ["6", "7", "8", "9"]

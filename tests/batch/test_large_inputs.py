@@ -12,16 +12,16 @@ from dataclasses import replace
 
 import pytest
 
+from leap_core.batch.batch_settings import BatchSettings
 from leap_core.batch.checking import check_batch
-from leap_core.batch.digests import key_of
-from leap_core.batch.input_rows import LONGEST_ROW, InputRows
-from leap_core.batch.journal import Journal
-from leap_core.batch.line_index import check_lines
-from leap_core.batch.lines import RequestReader
-from leap_core.batch.output_file import OutputFile
-from leap_core.batch.quick_check import LineChecker
-from leap_core.batch.results import Result
-from leap_core.batch.settings import BatchSettings
+from leap_core.batch.input.input_rows import LONGEST_ROW, InputRows
+from leap_core.batch.input.line_digests import key_of
+from leap_core.batch.input.line_index import check_lines
+from leap_core.batch.input.lines import RequestReader
+from leap_core.batch.input.quick_check import LineChecker
+from leap_core.batch.journal.journal import Journal
+from leap_core.batch.journal.line_result import Result
+from leap_core.batch.output.output_file import OutputFile
 from leap_core.errors import LeapSerializationError, LeapUnavailableError
 from leap_core.messages import ChatMessage
 from leap_core.responses import Complete, GenerationFinishReason
@@ -37,9 +37,9 @@ def lines(count: int) -> bytes:
 MEASURE = """
 import resource, sys
 import numpy
-from leap_core.batch.input_rows import InputRows
-from leap_core.batch.line_index import check_lines
-from leap_core.batch.lines import RequestReader
+from leap_core.batch.input.input_rows import InputRows
+from leap_core.batch.input.line_index import check_lines
+from leap_core.batch.input.lines import RequestReader
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 check_lines(InputRows(sys.argv[2]), RequestReader())

@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 from PIL import Image as pillow
 
-from leap_core.batch.digests import key_of
-from leap_core.batch.line_index import check_lines, read_again
-from leap_core.batch.line_media import with_names
-from leap_core.batch.line_template import LineTemplate
-from leap_core.batch.lines import RequestReader
-from leap_core.batch.settings import BatchSettings
+from leap_core.batch.batch_settings import BatchSettings
+from leap_core.batch.input.line_digests import key_of
+from leap_core.batch.input.line_index import check_lines, read_again
+from leap_core.batch.input.line_media import with_names
+from leap_core.batch.input.line_template import LineTemplate
+from leap_core.batch.input.lines import RequestReader
 from leap_core.errors import LeapError, LeapSerializationError
 from leap_core.functions import LeapFunction
 from leap_core.media.fetching import UrlAccess
@@ -135,7 +135,10 @@ def test_templates_that_cannot_be_used(text):
         ({"prompt": "a", "stream": True}, "stream: true is not supported"),
         ({"prompt": "a", "id": ""}, "id: expected a text that is not empty"),
         ({"prompt": "a", "model": 3}, "model: expected a string"),
-        ({"prompt": "a", "tools": [], "tool_choice": "required"}, "tool_choice: there are no tools"),
+        (
+            {"prompt": "a", "tools": [], "tool_choice": "required"},
+            "tool_choice: 'required', but no functions are registered",
+        ),
         ({"prompt": "a", "tools": {}}, "tools: expected a list"),
         ({"prompt": "a", "tools": [TOOL, TOOL]}, "tools: the function 'look' is declared twice"),
         ({"prompt": "a", "tools": [{}]}, "tools[0].name: expected the function's name"),

@@ -7,8 +7,8 @@ import stat
 
 import pytest
 
-from leap_core.batch.journal import Journal, journal_path
-from leap_core.batch.output_file import OutputFile
+from leap_core.batch.journal.journal import Journal, journal_path
+from leap_core.batch.output.output_file import OutputFile
 from leap_core.errors import LeapModelLoadingError, LeapUnavailableError
 
 LINES = [{"custom_id": "a", "prompt": "1"}, {"custom_id": "b", "prompt": "2"}]

@@ -8,6 +8,7 @@ import pytest
 
 from leap_core.chat_format.chat_template import SEAMS, ChatTemplate
 from leap_core.errors import LeapGenerationError, LeapModelLoadingError
+from leap_core.functions import LeapFunction
 from leap_core.messages import ChatMessage, Image, LeapFunctionCall, Text
 
 SPECIALS = ["<|im_start|>", "<|im_end|>", "<|tool_call_start|>", "<|tool_call_end|>", "<think>", "</think>"]
@@ -223,3 +224,35 @@ def test_a_template_that_knows_no_system_prompt_has_it_in_the_first_question() -
     assert known.render([ChatMessage("system", "Be brief."), USER]) == ["user:Be brief.\n\nWhat is it?;"]
     with pytest.raises(LeapGenerationError, match="System role not supported"):
         known.render([ChatMessage("system", "Be brief.")])
+
+
+def test_an_assistants_text_at_the_end_opens_the_reply() -> None:
+    """The template closed it as a turn of its own and the model said it again: clients that join the two had it
+    twice."""
+    messages = [ChatMessage("user", "Capital of France?"), ChatMessage("assistant", "The capital is <|im_end|>")]
+    opened = "<s><|im_start|>user\nCapital of France?<|im_end|>\n<|im_start|>assistant\nThe capital is <|im_end|>"
+    pieces = template().render(messages)
+    assert "".join(pieces) == opened and len(pieces) == 2, "what was typed stays text"
+    calling = ChatMessage("assistant", "Wait.", function_calls=[LeapFunctionCall("f", {"text": "x"})])
+    for closed in (ChatMessage("assistant", ""), calling):
+        rendered = template().render([messages[0], closed], parser=Parser())
+        assert "".join(map(str, rendered)).endswith("<|im_start|>assistant\n")
+
+
+def test_a_template_that_cannot_show_an_opened_reply_refuses_it() -> None:
+    lossy = "{%- for m in messages if m.role == 'user' -%}{{- m.content -}}{%- endfor -%}"
+    with pytest.raises(LeapGenerationError, match="cannot show an answer that is to go on"):
+        template(lossy).render([ChatMessage("user", "Hi"), ChatMessage("assistant", "Hello")])
+
+
+@pytest.mark.parametrize("word", ["functools", "You can use tools", "functools and tools"])
+def test_a_template_that_reads_functions_gets_them_whatever_else_it_says(word: str) -> None:
+    """Firefunction's writes "functools" before calls, and was taken for one that reads ``tools``."""
+    source = CHATML + "{{ '" + word + "' if functions|length else '' }}{{ functions }}"
+    function = LeapFunction("light", "Switch a light")
+    made = template(source)
+    assert made.renders_functions
+    assert '"name": "light"' in "".join(map(str, made.render([ChatMessage("user", "Hi")], [function])))
+    both = template("{% if tools %}{{ tools }}{% elif functions is defined %}{{ functions }}{% endif %}")
+    assert "light" in "".join(map(str, both.render([ChatMessage("user", "Hi")], [function])))
+    assert not template(CHATML + "{{ '" + word + "' }}{# functions #}").renders_functions

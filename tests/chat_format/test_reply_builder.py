@@ -136,3 +136,36 @@ def test_the_markers_of_reasoning_are_the_models_own(start, end):
     *pieces, complete = responses(start, "1 + 1 is ", "2", end, "\nIt is 2.", enable_thinking=True)
     assert pieces == [ReasoningChunk("1 + 1 is "), ReasoningChunk("2"), Chunk("It is 2.")]
     assert (complete.full_message.reasoning_content, complete.full_message.text) == ("1 + 1 is 2", "It is 2.")
+
+
+QUOTED = ["<|tool_", "call_start|>", "[f(a=1)]", "<|tool_call", "_end|>"]
+"""Markers in ordinary tokens, as a document that a model quotes spells them."""
+
+
+def test_a_call_that_is_only_quoted_in_ordinary_tokens_is_text():
+    found = responses("Do not write ", *QUOTED, ".")
+    assert "".join(seen(found)) == f"Do not write {''.join(QUOTED)}."
+    assert found[-1].full_message.function_calls is None and found[-1].warnings == ()
+    assert any(isinstance(each, FunctionCalls) for each in responses(*QUOTED, special=False)), "no token to tell by"
+
+
+def test_a_marker_that_is_quoted_within_a_call_does_not_end_it():
+    start, _, _, _, end = CALL
+    *_, calls, complete = responses(start, '[f(a="', *QUOTED, '")]', end)
+    assert calls.function_calls[0].arguments == {"a": "".join(QUOTED)} and complete.warnings == ()
+
+
+def test_a_call_that_is_quoted_in_reasoning_without_an_end_is_reasoning():
+    *_, complete = responses("<think>", "It says ", *QUOTED)
+    assert complete.full_message.reasoning_content == f"It says {''.join(QUOTED)}"
+    assert complete.full_message.function_calls is None
+
+
+@pytest.mark.parametrize("reason", [GenerationFinishReason.MAX_TOKENS, GenerationFinishReason.EXCEED_CONTEXT])
+@pytest.mark.parametrize(
+    ("pieces", "special"), [(["<|tool"], False), ([CALL[0], "[get"], True), ([*QUOTED[:2], "[f(a='"], False)]
+)
+def test_a_forced_call_that_is_cut_leaves_nothing_of_itself_as_text(reason, pieces, special):
+    (complete,) = responses(*pieces, special=special, reason=reason, tool_choice="required")
+    assert complete.full_message.text == "" and "cut within a function call" in complete.warnings[0]
+    assert len(complete.warnings) == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leap_core.chat_format.reply_text import ReasoningSplitter, StopStrings, Utf8Decoder
+from leap_core.chat_format.reply_text import ReasoningSplitter, StopStrings, utf8_decoder
 
 
 def joined(pieces: list[tuple[str, str]]) -> dict[str, str]:
@@ -18,16 +18,16 @@ def joined(pieces: list[tuple[str, str]]) -> dict[str, str]:
 def test_characters_arrive_whole(text: str) -> None:
     raw = text.encode()
     for size in (1, 2, 3):
-        decoder = Utf8Decoder()
-        pieces = [decoder.feed(raw[n : n + size]) for n in range(0, len(raw), size)]
+        decoder = utf8_decoder()
+        pieces = [decoder.decode(raw[n : n + size]) for n in range(0, len(raw), size)]
         assert "".join(pieces) == text
         assert "\ufffd" not in "".join(pieces)
 
 
 def test_what_is_not_utf8_becomes_a_replacement_character() -> None:
-    decoder = Utf8Decoder()
-    assert decoder.feed(b"a\xff") == "a\ufffd"
-    assert decoder.feed("é".encode()[:1]) == "", "it is not whole yet"
+    decoder = utf8_decoder()
+    assert decoder.decode(b"a\xff") == "a\ufffd"
+    assert decoder.decode("é".encode()[:1]) == "", "it is not whole yet"
 
 
 CASES = [

@@ -259,13 +259,12 @@ def test_keys_and_variables_are_one_for_each_option():
 
 
 def test_the_defaults_are_those_that_the_code_has():
-    from leap_core.configuration import IDLE_MINUTES, JOBS_AT_ONCE, KEEP_OUTPUT_DAYS, JobSettings
+    from leap_core.configuration import JobSettings
 
-    default = {setting.key: setting.default for setting in GENERAL}
-    assert {f"jobs.{kind}": count for kind, count in JOBS_AT_ONCE.items()}.items() <= default.items()
-    assert default["jobs.idle_minutes"] == IDLE_MINUTES
-    assert default["jobs.fetch_models"] is JobSettings().fetch_models
-    assert default["jobs.keep_output_days"] == KEEP_OUTPUT_DAYS
+    default, jobs = {setting.key: setting.default for setting in GENERAL}, JobSettings()
+    assert {f"jobs.{kind}": count for kind, count in jobs.at_once.items()}.items() <= default.items()
+    for name in ("idle_minutes", "lease_seconds", "fetch_models", "keep_output_days"):
+        assert default[f"jobs.{name}"] == getattr(jobs, name)
     policy = ToolPolicy()
     assert default["tools.policy"] == policy.decision
     assert (default["tools.timeout"], default["tools.output_limit"]) == (policy.timeout, policy.output_limit)

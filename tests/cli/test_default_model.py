@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from leap_core import LeapModelNotFoundError
+from leap_core.models.installed.holding import USE_LOCK
 
 NOTE = "leap: no model given, so the built-in demo model answers; "
 
@@ -92,16 +94,25 @@ def test_chat_says_so_at_its_beginning(leap):
     assert done.stderr.startswith(NOTE)
 
 
-def test_the_note_names_what_is_installed(leap, tmp_path):
+def test_the_only_installed_model_answers_and_of_several_the_last_used(leap, tmp_path):
     from leap_core.builtin import model_path
 
     model = tmp_path / "Mine-Q8_0.gguf"
     model.write_bytes(Path(model_path()).read_bytes())
     assert leap("models", "import", str(model)).code == 0
     leap.script("ok")
+    assert leap("generate", "hi").stderr == "" and leap.loaded[-1][0] == "Mine-Q8_0"
+    assert leap("models", "default").stdout == "Mine-Q8_0\n"
+    other, encoder = tmp_path / "Other-Q8_0.gguf", tmp_path / "Encoder-Q8_0.gguf"
+    other.write_bytes(model.read_bytes())
+    encoder.write_bytes(Path(model_path()).with_name("builtin-embed.gguf").read_bytes())
+    assert leap("models", "import", str(other)).code == 0 and leap("models", "import", str(encoder)).code == 0
+    for name, moment in (("Other-Q8_0", 2000), ("Mine-Q8_0", 1000), ("Encoder-Q8_0", 3000)):
+        (lock,) = (leap.home / "models" / name).glob(f"*{USE_LOCK}")
+        os.utime(lock, (moment, moment))
+    leap.script("ok")
     done = leap("generate", "hi")
-    assert "leap models default Mine-Q8_0" in done.stderr and "leap download" not in done.stderr
-    assert leap("models", "default").stdout == "builtin\n"
+    assert leap.loaded[-1][0] == "Other-Q8_0" and "Other-Q8_0 answers, the last used of 2 models here" in done.stderr
     assert leap("models", "default", "Mine-Q8_0").code == 0 and leap("models", "default").stdout == "Mine-Q8_0\n"
     leap.script("ok")
     assert leap("generate", "hi").stderr == "" and leap.loaded[-1][0] == "Mine-Q8_0"

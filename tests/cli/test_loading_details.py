@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from leap_core import GenerationOptions, LoraAdapter
-from leap_core.engine.snapshots import SnapshotStore
+from leap_core.engine.reuse.snapshots import SnapshotStore
 from leap_core.options import CacheOptions
 
 

@@ -103,11 +103,6 @@ def test_a_prompt_alone_takes_the_settings_of_generate(leap):
     assert runner.requests[0].options.temperature == 0.25
 
 
-def test_input_without_words_or_options_shows_the_help(leap):
-    """A pipe may be open by accident, and leap alone must never wait for it."""
-    assert leap(stdin="What is it?").stdout.startswith("Usage: leap")
-
-
 @pytest.mark.parametrize("group", ["config", "jobs", "models", "schemas", "sessions", "templates", "tools"])
 def test_a_group_alone_lists(leap, group):
     alone, listed = leap(group), leap(group, "list")

@@ -125,7 +125,7 @@ def test_transcripts_with_times(leap, directory) -> None:
     value = json.loads(leap("transcribe", "-m", "some", "long.wav", "--format", "json").stdout)
     assert value["text"] == "hello <there> and goodbye" and value["duration"] == 50.0
     first, second = value["segments"]
-    assert first["start"] == 0 and 24 <= first["end"] == second["start"] <= 24.5 and second["end"] == 50.0
+    assert first["start"] == 0 and 24 <= first["end"] <= second["start"] <= 24.5 and second["end"] == 50.0
     leap.script("hello <there>", "and goodbye")
     srt = leap("transcribe", "-m", "some", "long.wav", "--format", "srt").stdout
     assert srt.startswith("1\n00:00:00,000 --> 00:00:24,") and "\n\n2\n00:00:24," in srt and "hello <there>" in srt

@@ -82,9 +82,20 @@ def test_models_are_sorted_by_name_size_and_use(leap, leap_home):
 
 
 def test_loading_a_model_is_its_use(leap, mine, leap_home):
-    from leap_core.models.store import hold
+    from leap_core.models.installed.holding import hold
 
     file = leap_home / "models" / mine / ".in-use"
     os.utime(file, (0, 1000))
     with hold(leap_home / "models" / mine / f"{mine}.gguf"):
         assert file.stat().st_mtime > 1000
+
+
+def test_an_alias_is_not_its_model(leap, mine, leap_home):
+    assert leap("models", "alias", "fav", mine).code == 0
+    for name in ("fav", "FAV"):
+        refused = leap("models", "remove", name)
+        assert (refused.code, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
+        assert f"fav is an alias of {mine}" in refused.stderr and "--remove fav" in refused.stderr
+    assert list((leap_home / "models" / mine).glob("*.gguf"))
+    removed = leap("models", "remove", mine)
+    assert removed.code == 0 and "the alias fav stands for" in removed.stderr

@@ -80,6 +80,14 @@ def test_a_models_text_cannot_steer_a_terminal():
     assert shown == "a�[2Jb�c�d�e\tf\n"
 
 
+def test_a_models_text_cannot_turn_the_direction_of_a_terminals():
+    text = "rm \u202efdp.exe\u2066"
+    shown, _ = written("text", lambda output: output.text(text), stdout_is_terminal=True)
+    assert shown == "rm �fdp.exe�"
+    stdout, _ = written("json", lambda output: output.document({"text": text}))
+    assert "\\u202e" in stdout and json.loads(stdout) == {"text": text}
+
+
 def test_json_holds_no_control_characters():
     value = {"text": "a\x1b\x7f\x9bä"}
     for format in ("json", "jsonl"):

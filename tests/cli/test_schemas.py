@@ -72,7 +72,7 @@ def test_the_list(leap, leap_home):
 @pytest.mark.parametrize(
     ("args", "code", "says"),
     [
-        (["add", "person", "a"], 2, "there is a schema person already; --replace replaces it"),
+        (["add", "person", "a"], 2, "there is a schema person already; leap schemas add --replace replaces it"),
         (["add", "a/b", "a"], 2, "cannot name a schema"),
         (["add", "true", "a"], 2, "cannot name a schema"),
         (["add", "x", '{"type": "strin"}'], 6, "strin"),

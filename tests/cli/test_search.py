@@ -96,3 +96,32 @@ def test_embed_gives_unit_vectors(leap, leap_home, tmp_path):
     tokens = json.loads(leap("embed", "one two", "-m", "some", "--tokens").stdout)
     assert np.array(tokens["embedding"]).shape == (2, 64)
     assert leap("embed", "-m", "some", "--tokens", "--dimensions", "3", "x").code == 2
+
+
+def test_the_only_index_need_not_be_named(leap, notes):
+    assert leap("search", "hammer", "--limit", "1").stdout.startswith("pages/tools.txt:1\n")
+    assert leap("search", "Which", "tool", "drives", "nails?", "--format", "quiet", "--limit", "1").stdout
+    leap.script("Yellow [1].")
+    assert leap("ask", "What colour are bananas?", "-m", "chat").stdout == "Yellow [1].\n"
+    done = leap("search", "notes")
+    assert done.code == 2 and "what is asked of the index notes?" in done.stderr
+
+
+def test_of_several_indexes_one_is_named(leap, notes):
+    assert leap("index", "other", "pages", "--words-only").code == 0
+    done = leap("search", "hammer")
+    assert done.code == 2 and "there are several indexes (notes, other)" in done.stderr
+    assert leap("search", "other", "hammer").stdout.startswith("pages/tools.txt")
+    assert "there is no index 'thrid'" in leap("search", "thrid", "hammer").stderr
+
+
+def test_without_an_index_it_says_how_to_make_one(leap, leap_home):
+    done = leap("search", "hammer")
+    assert done.code == 2 and "leap index NAME PATH" in done.stderr
+
+
+@pytest.mark.parametrize("verb", ["add", "create", "search"])
+def test_a_verb_of_other_programs_is_no_name(leap, notes, verb):
+    done = leap("index", verb, "pages")
+    assert done.code == 2 and f"{verb!r} is no command here" in done.stderr
+    assert leap("index", "make", verb, "pages", "--words-only").code == 0

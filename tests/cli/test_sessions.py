@@ -144,7 +144,7 @@ def test_the_beginning_of_an_id_is_not_taken_for_a_new_name(leap):
         (["-c", "--session", "x"], "give one of them"),
         (["--session", ""], "'' cannot name a session"),
         (["--session", "two\nlines"], "cannot name a session"),
-        (["--session", "x", "--background"], "leave -c and --session out"),
+        (["--session", "x", "--background"], "--background cannot be combined with --session"),
     ],
 )
 def test_what_cannot_be_continued_is_a_usage_error(leap, args, message):

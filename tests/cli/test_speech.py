@@ -68,7 +68,7 @@ def test_sound_that_nobody_asked_for_is_mentioned(leap: CommandLine) -> None:
 def test_a_model_without_a_voice_is_refused_before_it_answers(leap: CommandLine, arguments: list[str]) -> None:
     runner = leap.script("text")
     done = leap(*arguments, "--speak" if arguments[0] == "generate" else "-o", "out.wav")
-    assert done.code == 1 and "does not speak" in done.stderr and not runner.requests
+    assert done.code == 3 and "does not speak" in done.stderr and not runner.requests
 
 
 def test_a_model_that_stays_silent_is_an_error_and_an_older_file_stays(leap: CommandLine, tmp_path: Path) -> None:

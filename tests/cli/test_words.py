@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,7 @@ from leap_cli.config.settings import commands
 from leap_cli.framework.option_defaults import options_of
 from leap_cli.help.words import WORDS
 
+ROOT = Path(__file__).parent.parent.parent
 OPTIONS = [(path, option) for path, command in commands() for option in options_of(command) if not option.hidden]
 MEANINGS = {
     "--all": r"every |all ",
@@ -138,6 +141,32 @@ def test_no_meaning_has_a_second_name():
 def test_every_word_is_of_an_option():
     names = {name for _, option in OPTIONS for name in (*option.opts, *option.secondary_opts)}
     assert set(MEANINGS) <= names and set(WORDS) <= names and set(MEANINGS) >= ALONE
+
+
+def test_the_page_has_each_name_of_today_once_and_in_order_and_no_former_one_as_such():
+    page = (ROOT / "docs" / "words.md").read_text("utf-8")
+    options, verbs, former = page.split("\n## ")
+    listed = re.findall(r"^\| `(--[\w-]+)`", options, re.MULTILINE)
+    shown = {name for _, option in OPTIONS for name in option.opts if name.startswith("--")}
+    assert listed == sorted(set(listed)) and shown <= set(listed)
+    assert set(former_names(former)).isdisjoint(reference_rows())
+    for noun, *names in (re.findall(r"`([\w-]+)`", row) for row in verbs.splitlines() if row.startswith("| `")):
+        assert {f"{noun} {verb}" for verb in names} & {path for path, _ in commands()} or noun == "models"
+
+
+def former_names(table: str) -> Iterator[tuple[str, str]]:
+    for path, cell in re.findall(r"^\| `([^`]+)` \| (.*?) \|", table, re.MULTILINE):
+        yield from ((path, name) for name in re.findall(r"`(-[\w-]+)`", cell))
+
+
+def reference_rows() -> set[tuple[str, str]]:
+    rows, path = set(), ""
+    for line in (ROOT / "docs" / "reference.md").read_text("utf-8").splitlines():
+        if line.startswith("## leap "):
+            path = line.removeprefix("## leap ")
+        elif line.startswith("| `-"):
+            rows |= {(path, name) for name in re.findall(r"(?<![\w-])--?[\w-]+", line.split(" | ")[0])}
+    return rows
 
 
 def test_a_short_name_stands_for_one_long_name():

@@ -5,10 +5,12 @@ from __future__ import annotations
 import datetime
 import json
 
+import numpy as np
 import pytest
 
-from leap_core.constraints.schema_grammar import enforce
-from leap_core.errors import LeapSchemaError
+from leap_core.constraints.schema_grammar import Freedom, enforce
+from leap_core.constraints.token_constraints import GrammarConstraint
+from leap_core.errors import LeapGenerationError, LeapSchemaError
 from leap_core.schemas.grammar_matcher import byte_tokenizer
 from leap_core.schemas.schema import check_schema
 
@@ -123,16 +125,18 @@ def test_a_schema_of_schemas_is_left_to_the_check():
 
 
 @pytest.mark.parametrize("text", ['{"a": 1}', '{"a":1}', '{\n  "a": 1\n}', '{\n\t"a": 1\n}'])
-def test_usual_layouts_are_allowed(text: str):
-    enforced = enforce(check_schema({"type": "object", "properties": {"a": {}}}), byte_tokenizer())
-    assert accepts(enforced.grammar, text)
+def test_usual_layouts_are_allowed_where_that_is_asked_for(text: str):
+    schema = check_schema({"type": "object", "properties": {"a": {}}})
+    assert accepts(enforce(schema, byte_tokenizer(), Freedom(white_space=True)).grammar, text)
+    assert accepts(enforce(schema, byte_tokenizer()).grammar, text) is (text == '{"a": 1}')
 
 
 @pytest.mark.parametrize(
     "text", ['{\n\n"a": 1}', '{  "a": 1}', "{\n" + " " * 41 + '"a": 1}', ' {"a": 1}', '{"a": 1}\n']
 )
 def test_endless_white_space_is_not(text: str):
-    enforced = enforce(check_schema({"type": "object", "properties": {"a": {}}}), byte_tokenizer())
+    schema = check_schema({"type": "object", "properties": {"a": {}}})
+    enforced = enforce(schema, byte_tokenizer(), Freedom(white_space=True))
     assert not accepts(enforced.grammar, text)
 
 
@@ -194,6 +198,32 @@ def test_large_schemas_compile():
 )
 def test_white_space_ends(text: str, allowed: bool):
     schema = check_schema({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]})
-    matcher = byte_tokenizer().matcher(enforce(schema, byte_tokenizer()).grammar)
+    matcher = byte_tokenizer().matcher(enforce(schema, byte_tokenizer(), Freedom(white_space=True)).grammar)
     tokens = list(text.encode())
     assert (matcher.try_consume_tokens(tokens) == len(tokens) and matcher.is_accepting()) is allowed
+
+
+def test_a_lexer_that_one_text_has_worn_out_is_made_anew():
+    """Copies of a matcher share their lexer, and what one has made too complex fails for all."""
+    words = {"type": "string", "maxLength": 500, "pattern": r"^(?:\S+\s+){0,49}\S+$"}
+    names = [f"p{n}" for n in range(12)]
+    properties = dict.fromkeys(names, words)
+    schema = check_schema({"type": "object", "properties": properties, "required": names})
+    grammar = enforce(schema, byte_tokenizer()).grammar
+    text = json.dumps({name: "some words of " * 30 + name for name in names}).encode()
+    for _ in range(3):
+        byte_tokenizer().matcher(grammar).try_consume_tokens(list(text))
+    constraint = GrammarConstraint(byte_tokenizer().matcher(grammar), byte_tokenizer())
+    with pytest.raises(LeapGenerationError):
+        for token in text:
+            constraint.apply(np.zeros(byte_tokenizer().n_tokens, dtype=np.float32))
+            constraint.accept(token)
+    matcher = byte_tokenizer().matcher(grammar)
+    assert matcher.try_consume_tokens(list(b'{"p0": "a')) == 9 and not matcher.is_error()
+
+
+def test_a_count_of_properties_that_is_counted_wrongly_is_left_to_the_check():
+    extension = {"patternProperties": {"^_": {}}, "additionalProperties": False}
+    author = {"type": "object", "properties": {"name": {}, "url": {}}, "minProperties": 1, **extension}
+    enforced = enforce(check_schema(author), byte_tokenizer())
+    assert accepts(enforced.grammar, '{"name": "x"}') and not enforced.exact

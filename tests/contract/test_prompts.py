@@ -73,3 +73,15 @@ def test_the_tokens_of_a_text_spell_it(subject, runner):
     tokens = runner.tokenize("not sure, 10 日本")
     assert len(tokens) > 3 and runner.detokenize(tokens) == "not sure, 10 日本"
     assert len(runner.tokenize("<|im_end|>", parse_special=True)) == 1 < len(runner.tokenize("<|im_end|>"))
+
+
+def test_an_answer_that_was_begun_is_gone_on_from_and_not_repeated(subject, runner):
+    """It was closed as a turn of its own, and the model said it again."""
+    question = ChatMessage("user", subject.short(runner))
+    begun = [question, ChatMessage("assistant", "The capital of")]
+    assert runner.render(begun).text.endswith("The capital of")
+    conversation = runner.create_conversation_from_history(begun)
+    *_, end = conversation.generate_response(None, GREEDY)
+    if not isinstance(subject, Scripted):
+        assert end.full_message.text == " France is Paris."
+    assert conversation.history == [question, ChatMessage("assistant", "The capital of" + end.full_message.text)]

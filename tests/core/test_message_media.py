@@ -14,6 +14,7 @@ import pytest
 from PIL import Image as pillow
 
 from leap_core.errors import LeapSerializationError
+from leap_core.media import fetching
 from leap_core.media.fetching import UrlAccess
 from leap_core.messages import Audio, ChatMessage, ChatMessageContent, Image, Text, messages_from_json
 
@@ -73,7 +74,9 @@ def server() -> Iterator[str]:
                 self.send_header("Location", "/a.png")
                 self.end_headers()
                 return
-            self.send_response(200 if self.path == "/a.png" else 404)
+            self.send_response(404 if self.path == "/none" else 200)
+            if self.path == "/packed":
+                self.send_header("Content-Encoding", "gzip")
             self.end_headers()
             self.wfile.write(saved("PNG"))
 
@@ -85,14 +88,37 @@ def server() -> Iterator[str]:
         running.shutdown()
 
 
-def test_the_web_is_asked_only_where_that_is_allowed(server: str) -> None:
+def test_the_web_is_asked_only_where_that_is_allowed(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching, "public_address", lambda host, port, secure: host)
     for place in ("/a.png", "/moved"):
         read = ChatMessage.from_json(message(server + place), urls=UrlAccess.WEB)
         assert isinstance(read.content[0], Image)
         with pytest.raises(LeapSerializationError, match="are not fetched unless"):
             ChatMessage.from_json(message(server + place))
-    with pytest.raises(LeapSerializationError, match="answers with status 404"):
+    with pytest.raises(LeapSerializationError, match="cannot fetch") as missing:
         ChatMessage.from_json(message(server + "/none"), urls=UrlAccess.WEB)
+    with pytest.raises(LeapSerializationError, match="cannot fetch") as packed:
+        ChatMessage.from_json(message(server + "/packed"), urls=UrlAccess.WEB)
+    assert "404" not in str(missing.value) and "gzip" not in str(packed.value)
+
+
+def test_neither_this_machine_nor_its_networks_are_asked(server: str, tmp_path: Path) -> None:
+    """The error told which ports are open, and a redirect was followed anywhere."""
+    (tmp_path / "a.png").write_bytes(saved("PNG"))
+    closed = "http://127.0.0.1:9/a.png"
+    addresses = (server + "/a.png", closed, "http://localhost/a.png", "http://169.254.169.254/", "http://[::1]/")
+    said = set()
+    for url in addresses:
+        with pytest.raises(LeapSerializationError, match="cannot fetch") as caught:
+            ChatMessage.from_json(message(url), urls=UrlAccess.WEB)
+        said.add(str(caught.value).replace(url, "URL"))
+    assert len(said) == 1, "a closed port reads like an open one"
+    with pytest.raises(LeapSerializationError, match="not taken here"):
+        ChatMessage.from_json(message((tmp_path / "a.png").as_uri()), urls=UrlAccess.WEB)
+    for host, port, secure in (("10.0.0.1", 80, False), ("8.8.8.8", 8080, False), ("fe80::1", 443, True)):
+        with pytest.raises(OSError):
+            fetching.public_address(host, port, secure)
+    assert fetching.public_address("8.8.8.8", 443, True) == "8.8.8.8"
 
 
 def test_the_sdks_helpers(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 from dataclasses import fields
 
@@ -90,6 +91,11 @@ def test_json_holds_only_what_differs_and_reads_back_equal():
         audio_top_k=4,
         image_tokens=64,
         image_tiles=True,
+        open_objects=True,
+        forced_logprobs=False,
+        loop_stop=False,
+        free_white_space=True,
+        finish_shape=True,
         adapters=["/tmp/adapter.gguf"],
         logprobs=True,
         top_logprobs=3,
@@ -127,11 +133,11 @@ def test_none_falls_back_and_what_is_set_stays():
 @pytest.mark.parametrize(
     ("name", "bad"),
     [
-        ("context_size", [0, -1, 1.5, "x"]),
+        ("context_size", [0, -1, 1.5, "x", 2**31]),
         ("cpu_threads", [0, -1, 513]),
-        ("n_gpu_layers", [-2, 0.5]),
+        ("n_gpu_layers", [-2, 0.5, 2**32]),
         ("slots", [0, 257]),
-        ("batch_size", [0]),
+        ("batch_size", [0, 2**32 + 1]),
         ("random_seed", [-1]),
         ("kv_type_k", ["f8", 5]),
         ("chat_template", [5]),
@@ -196,3 +202,18 @@ def test_a_parser_is_an_object_and_not_its_class():
     with pytest.raises(LeapOptionsError, match="give an object of the class"):
         GenerationOptions(function_call_parser=LFMFunctionCallParser)
     assert GenerationOptions(function_call_parser=LFMFunctionCallParser()).function_call_parser is not None
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "meant"),
+    [
+        (GenerationOptions, "temprature", "temperature"),
+        (ModelLoadingOptions, "contxt_size", "context_size"),
+        (CacheOptions, "enable", "enabled"),
+    ],
+)
+def test_a_misspelt_name_in_the_constructor_is_named_with_what_was_meant(kind, name, meant):
+    with pytest.raises(LeapOptionsError, match=f"{name}.*did you mean '{meant}'") as caught:
+        kind(**{name: 1})
+    assert caught.value.option == name
+    assert dataclasses.is_dataclass(kind) and "self" in inspect.signature(kind.__init__).parameters

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from leap_core.errors import LeapSerializationError
-from leap_core.media.wav_writer import wav_of
 from leap_core.messages import Audio, ChatMessage, LeapJSONEncoder, Speech, Text
 from leap_core.sessions.transcripts import read_conversations, to_json, to_markdown
 from leap_core.speech.voices import VOICES, is_interleaved, voice_prompt
+from tests.wav_bytes import wav_of
 
 SPEECH = Speech(wav_of([0.0, 0.5, -0.5], 24_000), (128, (1, 2, 3), (2048, 2048, 2048)))
 MESSAGE = ChatMessage("assistant", [Text("Hm."), SPEECH])

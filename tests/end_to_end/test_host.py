@@ -17,7 +17,7 @@ import pytest
 
 from leap_core.background.process_identity import start_time
 from leap_core.host.client.connection import ModelHost
-from leap_core.host.rendezvous import HostFiles, HostState
+from leap_core.host.client.rendezvous import HostFiles, HostState
 from leap_core.storage.directories import Directories
 
 from .conftest import LONG, QUESTION

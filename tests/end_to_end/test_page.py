@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 
 import httpx
@@ -40,6 +41,9 @@ def test_a_prompt_is_answered_and_a_job_is_cancelled(browser, start, program, tm
     browser.click("#send")
     browser.wait(lambda: "Paris" in browser.text("#answer"))
     browser.wait(lambda: " tokens, " in browser.text("#counts"))
+    browser.run("const ask = document.querySelector('#ask'); ask.requestSubmit(); ask.requestSubmit()")
+    browser.wait(lambda: " tokens, " in browser.text("#counts") and "Paris" in browser.text("#answer"))
+    assert browser.text("#answer").count("Paris") == 1, "two answers never mix"
     browser.wait(lambda: "at most 0.0" not in browser.text("#most") and "at most" in browser.text("#most"))
 
     id = program("generate", "--background", "-m", "builtin", "--max-tokens", "2000", "Count to 300.").stdout.strip()
@@ -83,6 +87,23 @@ def test_the_page_of_jobs_shows_a_batch_and_cancels_it(browser, start, program, 
     browser.wait(lambda: "cancelled" in browser.text("#jobs"))
     program("jobs", "worker", "--end")
     assert browser.log() == []
+
+
+def test_the_key_is_not_among_the_arguments_of_the_browser(start, variables, tmp_path):
+    seen = tmp_path / "seen"
+    program = tmp_path / "mybrowser"
+    program.write_text(f'#!/bin/sh\necho "$@" > {seen}.new; cat "${{1#file://}}" >> {seen}.new; mv {seen}.new {seen}\n')
+    program.chmod(0o755)
+    variables["BROWSER"] = f"{program} %s"
+    process = start("jobs", "page", "--open")
+    address = process.stdout.readline().decode().strip()
+    deadline = time.monotonic() + 30
+    while not seen.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    arguments, page = seen.read_text().split("\n", 1)
+    key = address.partition("#key=")[2]
+    assert key and key not in arguments and address in page
 
 
 def test_the_pictures_of_the_page_are_made_by_a_script(variables, tmp_path):

@@ -50,6 +50,38 @@ def test_half_a_document_is_never_a_success(program):
     assert done.stderr.count("\n") == 1
 
 
+def test_a_shape_is_ended_in_time(program):
+    shape = ("--json-schema", "name, age int", "--max-tokens", "16")
+    done = program("generate", *GREEDY, *shape, "--finish-shape", "--format", "json", "Ada Lovelace was 36 years old.")
+    answer = json.loads(done.stdout)
+    assert done.returncode == 0 and answer["finish_reason"] == "max_tokens"
+    assert json.loads(answer["message"]["content"]).keys() == {"name", "age"}
+    assert "ended the shortest way" in done.stderr and "cut at --max-tokens" in done.stderr
+    without = program("generate", *GREEDY, *shape, "Ada Lovelace was 36 years old.")
+    assert without.returncode in (0, 6) and (without.returncode == 0 or "--finish-shape" in without.stderr)
+
+
+@pytest.mark.parametrize(("option", "whole"), [("--finish-shape", True), ("--no-finish-shape", False), ("", True)])
+def test_lines_of_a_batch_are_ended_in_time(program, tmp_path, option: str, whole: bool):
+    (tmp_path / "in.jsonl").write_text('{"prompt": "Ada Lovelace was a lady who was 36 years old."}\n')
+    shape = ("--json-schema", "name, more, age int", "--max-tokens", "22", *([option] if option else []))
+    done = program("batch", "in.jsonl", "-m", "builtin", "--temperature", "0", *shape, "-q")
+    line = json.loads(done.stdout)
+    assert (line["error"] is None) is whole and done.returncode == (0 if whole else 8), done.stdout
+    if whole:
+        (choice,) = line["response"]["body"]["choices"]
+        assert json.loads(choice["message"]["content"]).keys() == {"name", "more", "age"}
+        assert choice["finish_reason"] == "length"
+
+
+def test_keys_are_added_where_that_is_asked_for(program):
+    schema = '{"type": "object", "properties": {"name": {"type": "string"}}}'
+    done = program("generate", *GREEDY, "--json-schema", schema, "--no-schema-in-prompt", ANN)
+    assert json.loads(done.stdout).keys() <= {"name"} and done.stdout.count("\n") == 1
+    opened = program("extract", "-m", "builtin", "--json-schema", schema, "--open-objects", stdin=ANN)
+    assert opened.returncode == 0, opened.stderr
+
+
 @pytest.mark.parametrize("schema", ["{", '{"type": "strin"}', '{"allOf": [{"type": "string"}, {"type": "null"}]}'])
 def test_an_unusable_schema_ends_with_6_before_anything_is_generated(program, schema):
     done = program("generate", *GREEDY, "--json-schema", schema, ANN)

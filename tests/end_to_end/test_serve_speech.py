@@ -100,14 +100,27 @@ def test_the_official_client_hears_the_tone(client) -> None:
     # what cannot be
     with pytest.raises(openai.BadRequestError, match=", ".join(VOICES)):
         client.audio.speech.create(model=MODEL, voice="pirate", input="Hello.")
-    with pytest.raises(openai.BadRequestError, match="wav and pcm are"):
-        client.audio.speech.create(model=MODEL, voice="us-male", input="Hello.", response_format="mp3")
+    with pytest.raises(openai.BadRequestError, match="mp3, opus, flac, wav, pcm are"):
+        client.audio.speech.create(model=MODEL, voice="us-male", input="Hello.", response_format="aac")
     with pytest.raises(openai.BadRequestError, match="did not speak"):
         client.audio.speech.create(model=MODEL, voice="us-male", input="Hello.")
     with pytest.raises(openai.BadRequestError, match="expected a text"):
         client.audio.speech.create(model=MODEL, voice="us-male", input=" ")
     with pytest.raises(openai.BadRequestError, match="wav and pcm16 are"):
         ask(client, "A low tone.", **ALOUD | {"audio": {"voice": "us-male", "format": "opus"}})
+
+
+def test_sound_is_packed_as_openai_s_is_and_its_voices_are_known(client) -> None:
+    for format, start in ((None, b""), ("mp3", b""), ("opus", b"OggS"), ("flac", b"fLaC")):
+        wanted = {} if format is None else {"response_format": format}
+        answer = client.audio.speech.with_raw_response.create(
+            model=MODEL, voice="alloy", input="A high tone.", **wanted
+        )
+        data = answer.content
+        assert data.startswith(start) and "us-female speaks" in answer.headers["x-leap-warning"]
+        assert (answer.headers["content-type"] == "audio/mpeg") == (format in (None, "mp3"))
+        sound, rate = soundfile.read(io.BytesIO(data))
+        assert rate == 24_000 and len(sound) > 1000
 
 
 def test_a_model_without_a_voice_is_refused(client) -> None:

@@ -167,7 +167,7 @@ def test_a_batch_writes_a_file_for_each_line(program, miniature, tmp_path) -> No
         assert frequency(path) == (pytest.approx(TONES[word], abs=5), 1920 * 16)
     assert sorted((tmp_path / "wavs").iterdir()) == sorted(files), "no name leads out of the directory"
     mute = program("batch", "in.jsonl", "-o", "mute.jsonl", "-m", "builtin", "--speak", "mute")
-    assert mute.returncode == 1 and "does not speak" in mute.stderr
+    assert mute.returncode == 3 and "does not speak" in mute.stderr
 
 
 def with_ears(model: Path, directory: Path) -> Path:

@@ -118,6 +118,12 @@ def _(directory: Path, _stdout: str) -> None:
     assert [row.split(" | ")[0] for row in rows] == ["| who", "| kind", "| good"]
 
 
+@after("Where a value stands, and how sure the model was")
+def _(directory: Path, stdout: str) -> None:
+    places = (directory / "places.tsv").read_text().splitlines()
+    assert places == ["/full_name\texact\t0\t3", "/age\texact\t7\t9"] and stdout == ""
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(shutil.which("bash") is None, reason="the pipelines are written for bash")
 @pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")

@@ -9,17 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from leap_core.engine.prompt import Prompt
 from leap_core.engine.request import Adapters, Request
 from leap_core.engine.scheduler import Scheduler
-from leap_core.llama.adapters import LlamaAdapter
 from leap_core.llama.context import LlamaContext
 from leap_core.llama.library import library
+from leap_core.llama.lora_adapter import LlamaAdapter
 from leap_core.llama.model import LlamaModel
 from leap_core.options import CacheOptions
 from leap_core.testing.random_adapters import write_random_adapter
 
 from .conftest import finish, request
+from .prompts import prompt_of
 from .test_scheduler import run, words
 
 Make = Callable[..., Scheduler]
@@ -34,7 +34,7 @@ def adapters(model: LlamaModel, tmp_path_factory: pytest.TempPathFactory) -> lis
 
 def adapted(ids: list[int], chosen: Adapters, max_tokens: int = 16, boundaries: tuple[int, ...] = ()) -> Request:
     plain = request(ids)
-    return Request(Prompt.of_tokens(ids, boundaries), plain.sampler, max_tokens=max_tokens, adapters=chosen)
+    return Request(prompt_of(ids, boundaries), plain.sampler, max_tokens=max_tokens, adapters=chosen)
 
 
 def logits(context: LlamaContext, ids: list[int]) -> np.ndarray:

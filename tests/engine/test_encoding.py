@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from leap_core.engine.encoding import Encoder
-from leap_core.engine.media_cache import CachedRows, MediaCache
-from leap_core.engine.prompt import Embeddings, Prompt, Tokens
+from leap_core.engine.prompt_segments import Embeddings, Prompt, Tokens
+from leap_core.engine.reuse.media_cache import CachedRows, MediaCache
 from leap_core.errors import LeapGenerationError
+
+from .prompts import prompt_of
 
 
 class Clock:
@@ -38,7 +40,7 @@ def picture(cache: MediaCache, key: bytes, clock: Clock, seconds: float = 1.0, r
 def test_one_is_encoded_and_the_others_get_their_turn() -> None:
     clock, cache = Clock(), MediaCache()
     encoder = Encoder(lambda: 2, clock)
-    talk = slot(Prompt.of_tokens([1, 2, 3]))
+    talk = slot(prompt_of([1, 2, 3]))
     one, two = slot(picture(cache, b"one", clock), used=1), slot(picture(cache, b"two", clock, 5.0), used=2)
     failed: list[Any] = []
 
@@ -64,7 +66,7 @@ def test_an_encoding_does_not_wait_where_it_is_alone() -> None:
 
 def test_an_encoding_that_fails_takes_its_request_alone() -> None:
     clock, cache = Clock(), MediaCache()
-    talk, broken = slot(Prompt.of_tokens([1])), slot(picture(cache, b"broken", clock))
+    talk, broken = slot(prompt_of([1])), slot(picture(cache, b"broken", clock))
     failed: list[Any] = []
     ready = Encoder(lambda: 1, clock).encode_next([talk, broken], lambda *failure: failed.append(failure))
     assert ready == [talk] and failed[0][0] is broken and "no such pixels" in str(failed[0][1])

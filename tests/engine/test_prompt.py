@@ -9,11 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from leap_core.engine.prompt import Embeddings, Prompt, Tokens, boundaries_of, common_prefix
-from leap_core.engine.slots import checkpoints_for
-from leap_core.in_process.runner import InProcessRunner
+from leap_core.engine.prompt_segments import Prompt, Tokens, boundaries_of, common_prefix
+from leap_core.engine.reuse.sequence_slots import checkpoints_for
+from leap_core.in_process.in_process_runner import InProcessRunner
 from leap_core.messages import ChatMessage
 from leap_core.options import GenerationOptions, ModelLoadingOptions
+
+from .prompts import embeddings_of, prompt_of
 
 END, START = 7, 6
 
@@ -41,7 +43,7 @@ def test_common_prefix_is_exact() -> None:
 
 
 def test_checkpoints_are_first_latest_and_spaced() -> None:
-    prompt = Prompt.of_tokens(range(3000), [50, *range(100, 2900, 40)])
+    prompt = prompt_of(range(3000), [50, *range(100, 2900, 40)])
     kept = checkpoints_for(prompt, 0)
     assert kept[0] == 50 and kept[-3:] == list(prompt.boundaries[-3:])
     assert len(kept) < 20
@@ -51,10 +53,10 @@ def test_checkpoints_are_first_latest_and_spaced() -> None:
 
 def test_rows_of_embeddings_have_keys_of_their_own() -> None:
     rows = np.zeros((4, 8), np.float32)
-    one, same, other = (Embeddings.of_rows(rows, key).position_keys() for key in (b"a", b"a", b"b"))
+    one, same, other = (embeddings_of(rows, key).position_keys() for key in (b"a", b"a", b"b"))
     assert one == same and not set(one) & set(other)
     assert all(key < 0 for key in one) and len(set(one)) == 4
-    prompt = Prompt((Tokens((1, 2)), Embeddings.of_rows(rows, b"a"), Tokens((3,))))
+    prompt = Prompt((Tokens((1, 2)), embeddings_of(rows, b"a"), Tokens((3,))))
     assert len(prompt) == 7 and prompt.embedding_ranges[0][:2] == (2, 6)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leap_core import ChatMessage, Complete, GenerationOptions, Leap, ModelLoadingOptions
-from leap_core.in_process.runner import InProcessRunner
+from leap_core.in_process.in_process_runner import InProcessRunner
 
 LENGTH = 40
 AROUND = 15

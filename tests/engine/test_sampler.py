@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from leap_core.engine.sampler import Sampler
+from leap_core.engine.sampling.sampler import Sampler
 from leap_core.llama.library import library
 from leap_core.options import GenerationOptions
 

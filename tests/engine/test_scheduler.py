@@ -7,10 +7,9 @@ import threading
 import time
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 
-from leap_core.engine.prompt import Embeddings, Prompt, Tokens
+from leap_core.engine.prompt_segments import Prompt, Tokens
 from leap_core.engine.request import Request
 from leap_core.engine.scheduler import Scheduler
 from leap_core.errors import LeapGenerationError, LeapGenerationPromptExceedContextLengthError
@@ -18,6 +17,7 @@ from leap_core.llama.model import LlamaModel
 from leap_core.responses import GenerationFinishReason as Reason
 
 from .conftest import finish, request
+from .prompts import embeddings_of
 
 Make = Callable[..., Scheduler]
 
@@ -149,9 +149,9 @@ def test_cancel_while_waiting(make_scheduler: Make) -> None:
 
 def test_cancel_during_prefill_leaves_the_others_alone(make_scheduler: Make) -> None:
     scheduler = make_scheduler(context_size=4096, cells=12000, batch_size=4096)
-    short = words(20)
-    expected = run(make_scheduler(), request(short, max_tokens=300))[0]
-    answering = request(short, max_tokens=300)
+    short, endless = words(20), {"logit_bias": {2: -100.0, 7: -100.0}}
+    expected = run(make_scheduler(), request(short, max_tokens=300, **endless))[0]
+    answering = request(short, max_tokens=300, **endless)
     scheduler.submit(answering)
     answering.events.get(timeout=30)
     for n in range(5):
@@ -236,9 +236,9 @@ def test_embeddings_stand_for_their_tokens(make_scheduler: Make, model: LlamaMod
     import gguf
 
     tensor = next(t for t in gguf.GGUFReader(model.path).tensors if t.name == "token_embd.weight")
-    table = np.array(tensor.data, np.float32).reshape(-1, model.width)
+    table = gguf.quants.dequantize(tensor.data, tensor.tensor_type).reshape(-1, model.width)
     ids = words(60)
-    segments = (Tokens(tuple(ids[:20])), Embeddings.of_rows(table[ids[20:50]], b"picture"), Tokens(tuple(ids[50:])))
+    segments = (Tokens(tuple(ids[:20])), embeddings_of(table[ids[20:50]], b"picture"), Tokens(tuple(ids[50:])))
     sequence = request(ids, max_tokens=8)
     mixed = Request(Prompt(segments, boundaries=(35,)), sequence.sampler, max_tokens=8)
     scheduler = make_scheduler()
@@ -248,7 +248,7 @@ def test_embeddings_stand_for_their_tokens(make_scheduler: Make, model: LlamaMod
     again = Request(Prompt(segments, boundaries=(35,)), request(ids).sampler, max_tokens=8)
     assert run(scheduler, again)[0] == tokens and again.cached >= 35
     other = Request(
-        Prompt((segments[0], Embeddings.of_rows(table[ids[20:50]], b"another"), segments[2])),
+        Prompt((segments[0], embeddings_of(table[ids[20:50]], b"another"), segments[2])),
         request(ids).sampler,
         max_tokens=1,
     )

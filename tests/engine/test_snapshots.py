@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from leap_core.engine.reuse.snapshots import HEAD, MAGIC, SnapshotStore
 from leap_core.engine.scheduler import Scheduler
-from leap_core.engine.snapshots import HEAD, MAGIC, SnapshotStore
 from leap_core.options import CacheOptions
 
 from .conftest import request
@@ -200,7 +200,7 @@ def test_processes_share_a_directory(tmp_path: Path) -> None:
     code = (
         "import sys, random\n"
         "from pathlib import Path\n"
-        "from leap_core.engine.snapshots import SnapshotStore\n"
+        "from leap_core.engine.reuse.snapshots import SnapshotStore\n"
         "from leap_core.options import CacheOptions\n"
         "seed = int(sys.argv[2]); rng = random.Random(seed)\n"
         "for n in range(60):\n"

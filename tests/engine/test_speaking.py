@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from leap_core.engine.frames import Frame, FrameRows, Speech, frame_key
-from leap_core.engine.prompt import Prompt, Tokens
+from leap_core.engine.prompt_segments import Prompt, Tokens
 from leap_core.engine.request import Finished, Request
 from leap_core.engine.scheduler import Scheduler
 from leap_core.errors import LeapGenerationError

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from leap_core import Leap
-from leap_core.engine.token_scores import ScoreRecorder
+from leap_core.engine.sampling.token_scores import ScoreRecorder
 from leap_core.messages import ChatMessage
 from leap_core.options import GenerationOptions, ModelLoadingOptions
 from leap_core.responses import Complete, MessageResponse
@@ -109,7 +109,7 @@ def test_they_are_those_of_llama_cpp_python(flash):
     library()  # which declines what this processor cannot do, for the wrapper too
     import llama_cpp
 
-    with Leap.load("builtin", ModelLoadingOptions(flash_attention=flash), host="never") as runner:
+    with Leap.load("builtin", ModelLoadingOptions(flash_attention=flash, kv_type_v="f16"), host="never") as runner:
         prompt = runner.render([ChatMessage("user", "What is the capital of France?")]).text
         *_, end = runner.start_text(prompt, GenerationOptions(temperature=0.0, top_logprobs=5, max_tokens=24))
         path = str(runner.model.path)

@@ -16,17 +16,17 @@ import pytest
 from leap_core import ModelLoadingOptions, ModelRunner
 from leap_core.host.client.connection import ModelHost
 from leap_core.host.client.lookup import runner_of
+from leap_core.host.client.rendezvous import HostFiles, HostState
 from leap_core.host.client.runner import RemoteModelRunner
-from leap_core.host.rendezvous import HostFiles, HostState
-from leap_core.host.server.access import AccessCheck, for_local_pages
-from leap_core.host.server.application import build_app
-from leap_core.host.server.generation_endpoints import GenerationEndpoints
-from leap_core.host.server.kept_responses import KeptResponses
-from leap_core.host.server.load_request import LoadRequest
-from leap_core.host.server.loaded_models import LoadedModels
-from leap_core.host.server.management_endpoints import ManagementEndpoints
-from leap_core.host.server.request_log import RequestLog
-from leap_core.host.server.uvicorn_server import Server, listen
+from leap_core.host.server.models.load_request import LoadRequest
+from leap_core.host.server.models.loaded_models import LoadedModels
+from leap_core.host.server.process.access import AccessCheck, for_local_pages
+from leap_core.host.server.process.application import build_app
+from leap_core.host.server.process.request_log import RequestLog
+from leap_core.host.server.process.uvicorn_server import Server, listen
+from leap_core.host.server.protocols.generation_endpoints import GenerationEndpoints
+from leap_core.host.server.protocols.kept_responses import KeptResponses
+from leap_core.host.server.protocols.management_endpoints import ManagementEndpoints
 from leap_core.models.references.resolving import LocalModel
 from leap_core.storage.directories import Directories
 from leap_core.testing import ScriptedModelRunner

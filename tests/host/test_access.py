@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 
+import httpx
 import pytest
 
 
@@ -84,7 +85,7 @@ def test_what_is_not_a_json_object_is_refused(serve, body):
 
 
 def test_too_large_a_body_is_refused(serve, monkeypatch):
-    from leap_core.host.server import request_bodies as answering
+    from leap_core.host.server.protocols import request_bodies as answering
 
     monkeypatch.setattr(answering, "LARGEST_BODY", 1000)
     server = serve("Hi.")
@@ -93,6 +94,29 @@ def test_too_large_a_body_is_refused(serve, monkeypatch):
     answer = connection.getresponse()
     assert answer.status == 413 and json.loads(answer.read())["error"]["code"] == "request_too_large"
     connection.close()
+
+
+def test_requests_in_memory_are_bounded_together(serve, monkeypatch):
+    from leap_core.host.server.protocols import request_bodies
+
+    monkeypatch.setattr(request_bodies, "MOST_HELD", 1000)
+    server = serve("Hi.")
+    headers = {"Authorization": "Bearer secret"}
+    answer = httpx.post(f"{server.url}/chat/completions", content=b"x" * 1001, headers=headers)
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert request_bodies._Held.bytes == 0, "and given back"
+
+
+@pytest.mark.parametrize("depth", [100, 350, 5000])
+def test_what_is_nested_too_deep_is_refused(serve, depth):
+    """It was a bug of leap's to the client."""
+    schema = '{"type": "object", "properties": {"a": ' * depth + "{}" + "}}" * depth
+    tool = '{"type": "function", "function": {"name": "f", "parameters": ' + schema + "}}"
+    body = '{"model": "builtin", "messages": [{"role": "user", "content": "Hi"}], "tools": [' + tool + "]}"
+    answer = httpx.post(
+        f"{serve('Hi.').url}/chat/completions", content=body, headers={"Authorization": "Bearer secret"}, timeout=20
+    )
+    assert answer.status_code == 400 and "nested more than 100 deep" in answer.json()["error"]["message"]
 
 
 def test_wrong_methods_and_paths(serve):

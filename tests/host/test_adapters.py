@@ -6,7 +6,7 @@ import openai
 import pytest
 
 from leap_core import ChatMessage, GenerationOptions, LoraAdapter
-from leap_core.host.server.load_request import LoadRequest
+from leap_core.host.server.models.load_request import LoadRequest
 
 DETAILS = {"adapters": [{"path": "/x/poet.gguf", "scale": 0.5}, {"path": "/x/terse.gguf", "scale": 0.0}]}
 
@@ -38,11 +38,13 @@ def test_clients_name_no_files(serve):
     assert server.ask(extra_body={"leap": {"options": {"adapters": []}}}).choices
 
 
-def test_leap_s_own_client_brings_its_adapters(serve):
+def test_leap_s_own_client_brings_its_adapters(serve, tmp_path):
     server = serve("one", "two", private=True)
     runner = server.warm
-    runner.set_adapters(["/x/poet.gguf"])
-    for options, path in ((None, "/x/poet.gguf"), (GenerationOptions(adapters=["/x/terse.gguf"]), "/x/terse.gguf")):
+    poet = tmp_path / "poet.gguf"
+    poet.touch()
+    runner.set_adapters([poet])
+    for options, path in ((None, poet), (GenerationOptions(adapters=["/x/terse.gguf"]), "/x/terse.gguf")):
         list(runner.start([ChatMessage("user", "hi")], options=options))
         assert server.runner.requests[-1].options.adapters == (LoraAdapter(path),)
 

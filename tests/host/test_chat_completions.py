@@ -172,7 +172,7 @@ def test_finish_reasons(serve, reason, shown):
         ({"seed": "x"}, "seed", "whole number"),
         ({"n": 0}, "n", "from 1 to 16"),
         ({"tools": [{"type": "function"}]}, "tools[0].name", "function's name"),
-        ({"tool_choice": "required"}, "tool_choice", "no tools"),
+        ({"tool_choice": "required"}, "tool_choice", "no functions are registered"),
         (
             {
                 "tools": [{"type": "function", "function": {"name": "none"}}],
@@ -198,7 +198,7 @@ def test_errors_have_openai_s_classes(serve):
     assert missing.value.code == "model_not_found"
     with pytest.raises(openai.APIStatusError, match="the prompt has 503 tokens and the context holds 20") as long:
         server.ask("word " * 500)
-    assert (long.value.status_code, long.value.code) == (413, "context_length_exceeded")
+    assert (long.value.status_code, long.value.code) == (400, "context_length_exceeded")
     assert long.value.body["leap"]["prompt_tokens"] == 503
     with pytest.raises(openai.AuthenticationError):
         server.client(api_key="wrong").models.list()

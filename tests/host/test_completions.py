@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 
 import httpx
 import openai
@@ -31,14 +32,16 @@ def complete(server, **given):
     return server.client().completions.create(**({"model": "builtin", "prompt": "Once"} | given))
 
 
+@pytest.mark.parametrize("stop", [None, "END"])
 @pytest.mark.parametrize("stream", [False, True])
-def test_probabilities_are_lists_with_an_entry_for_each_token(serve, stream):
+def test_probabilities_are_lists_with_an_entry_for_each_token(serve, stream, stop):
     scores = (score(" upon", -0.5, a=-0.5, b=-2.0), score(b"\xc3", -1.0), score(b"\xa4", -1.5), score("END", -3.0))
-    server = serve([" upon", "ä", end(" uponä", scores)])
+    server = serve([" upon", "ä", replace(end(" uponä", scores), stop_string=stop)])
     answer = complete(server, logprobs=2, stream=stream)
     found = [*answer][-1].choices[0].logprobs if stream else answer.choices[0].logprobs
-    assert found.tokens == [" upon", "bytes:\\xc3", "bytes:\\xa4"], "what a stop string cut off has no entry"
-    assert found.token_logprobs == [-0.5, -1.0, -1.5] and found.text_offset == [0, 5, 5]
+    cut = ["END"] if stop is None else []
+    assert found.tokens == [" upon", "bytes:\\xc3", "bytes:\\xa4", *cut], "what a stop string cut off has no entry"
+    assert found.token_logprobs[:3] == [-0.5, -1.0, -1.5] and found.text_offset[:3] == [0, 5, 5]
     assert found.top_logprobs[0] == {"a": -0.5, "b": -2.0, " upon": -0.5}
     assert server.runner.requests[0].options.to_json()["top_logprobs"] == 2
 
@@ -76,10 +79,24 @@ def test_a_text_is_filled_in_where_the_model_can(serve):
         complete(server, suffix="c", echo=True)
 
 
-@pytest.mark.parametrize("prompt", [["a", "b"], [1, 2], 5, "", []])
-def test_prompts_that_are_not_one_text(serve, prompt):
-    with pytest.raises(openai.BadRequestError, match="prompt: expected one non-empty text"):
+@pytest.mark.parametrize("prompt", [5, "", [], [""], ["a", 1], [[]], [[1, "a"]], [True], [1.5], {"a": 1}, ["a"] * 129])
+def test_what_is_no_prompt(serve, prompt):
+    with pytest.raises(openai.BadRequestError, match=r"prompt: (expected a text, token ids|more than 128 answers)"):
         complete(serve("Yes."), prompt=prompt)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_several_prompts_are_answered_in_the_order_of_their_index(serve, stream):
+    server = serve("A", "B", "C", "D")
+    answer = complete(server, prompt=["a", [1, 2]], n=2, stream=stream)
+    parts = [part.choices[0] for part in answer if part.choices] if stream else answer.choices
+    texts = {n: "".join(part.text for part in parts if part.index == n) for n in range(4)}
+    assert sorted(texts.values()) == ["A", "B", "C", "D"]
+    asked = sorted(request.text if isinstance(request.text, str) else "tokens" for request in server.runner.requests)
+    assert asked == ["a", "a", "tokens", "tokens"]
+    if not stream:
+        assert [choice.index for choice in answer.choices] == [0, 1, 2, 3]
+        assert answer.usage.prompt_tokens == 4 and answer.usage.completion_tokens == 4
 
 
 def test_several_answers_are_streamed_as_they_come(serve):

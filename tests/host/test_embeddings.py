@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import ExitStack
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,10 +14,11 @@ import openai
 import pytest
 from starlette.applications import Starlette
 
-from leap_core.host.server.application import build_app
-from leap_core.host.server.embedding_endpoints import EmbeddingModels
-from leap_core.host.server.generation_endpoints import GenerationEndpoints
-from leap_core.host.server.loaded_models import LoadedModels
+from leap_core import ModelLoadingOptions
+from leap_core.host.server.models.loaded_models import LoadedModels
+from leap_core.host.server.process.application import build_app
+from leap_core.host.server.protocols.generation_endpoints import GenerationEndpoints
+from leap_core.models.references.resolving import LocalModel
 from leap_core.testing.hashed_words import HashedWordsRunner
 from leap_core.testing.random_models import write_random_model
 
@@ -31,9 +33,18 @@ def app(leap_home: Path) -> Starlette:
         directory = leap_home / "models" / name
         directory.mkdir(parents=True)
         write_random_model(directory / f"{name}.gguf")
-    models = LoadedModels(lambda local, options: pytest.fail("no model answers here"))
-    embedding = EmbeddingModels(lambda local, _options: HashedWordsRunner(name=local.model_id))
-    return build_app(models, GenerationEndpoints(models), embedding=embedding)
+    models = vectors_of([])
+    return build_app(models, GenerationEndpoints(models))
+
+
+def vectors_of(loaded: list[HashedWordsRunner]) -> LoadedModels:
+    """Models whose vectors are hashed words; each that is loaded is noted."""
+
+    def load(local: LocalModel, _options: ModelLoadingOptions) -> HashedWordsRunner:
+        loaded.append(HashedWordsRunner(name=local.model_id))
+        return loaded[-1]
+
+    return LoadedModels(lambda local, options: pytest.fail("no model answers here"), embedder=load)
 
 
 def ask(app: Starlette, path: str, body: object) -> httpx.Response:
@@ -104,8 +115,35 @@ def test_documents_are_ranked(app: Starlette) -> None:
 
 
 def test_the_last_two_models_stay_loaded(app: Starlette) -> None:
-    loaded: list[str] = []
-    models = EmbeddingModels(lambda local, _options: loaded.append(local.model_id) or HashedWordsRunner())
-    for name in ("Mine", "Second", "Mine", "Third", "Mine", "Second"):
-        models.get(name)
-    assert loaded == ["Mine-F16", "Second-F16", "Third-F16", "Second-F16"]
+    loaded: list[HashedWordsRunner] = []
+
+    async def ask_in_turn() -> None:
+        models = vectors_of(loaded)
+        for name in ("Mine", "Second", "Mine", "Third", "Mine", "Second"):
+            with (await models.embedder(name)).embedder_in_use() as runner:
+                runner.embed(["x"])
+            await asyncio.sleep(0.05)
+        assert len(models) == 2
+        await models.close()
+
+    asyncio.run(ask_in_turn())
+    assert [each.model_id for each in loaded] == ["Mine-F16", "Second-F16", "Third-F16", "Second-F16"]
+
+
+def test_a_model_that_computes_is_not_taken_away(app: Starlette) -> None:
+    loaded: list[HashedWordsRunner] = []
+
+    async def use_three_at_once() -> None:
+        models = vectors_of(loaded)
+        with ExitStack() as using:
+            for name in ("Mine", "Second", "Third"):
+                runner = using.enter_context((await models.embedder(name)).embedder_in_use())
+            await asyncio.sleep(0.05)
+            assert [each.embed(["x"]).shape for each in loaded] == [(1, runner.dimensions)] * 3
+            assert len(models) == 3
+        await asyncio.sleep(0.05)
+        assert len(models) == 2, "the bound holds again when they are done"
+        await models.close()
+
+    asyncio.run(use_three_at_once())
+    assert len(loaded) == 3

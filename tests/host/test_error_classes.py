@@ -78,7 +78,7 @@ def test_wrong_requests_have_the_classes_that_the_clients_know(serve, protocol):
         ("PermissionDeniedError", 403, lambda: speaks.ask(speaks.client(default_headers={"Host": "evil.example"}))),
         ("PermissionDeniedError", 403, lambda: speaks.ask(speaks.client(default_headers={"Origin": "http://evil"}))),
         ("NotFoundError", 404, lambda: speaks.ask(client, model="gpt-9")),
-        ("APIStatusError", 413, lambda: speaks.ask(client, messages=LONG)),
+        ("BadRequestError", 400, lambda: speaks.ask(client, messages=LONG)),
         ("InternalServerError", 500, lambda: speaks.ask(client)),
         ("UnprocessableEntityError", 422, lambda: speaks.ask(client)),
     ]

@@ -52,9 +52,9 @@ def test_every_error_keeps_its_class_and_fields(serve, kind, when):
 def test_an_option_that_the_host_refuses_is_told_as_such(serve):
     """It was told as a port of another program."""
     options = GenerationOptions(tool_choice="required")
-    with pytest.raises(LeapSerializationError, match="no tools") as caught:
+    with pytest.raises(LeapOptionsError, match="no functions are registered") as caught:
         serve("Yes.", private=True).warm.start(ASK, (), options)
-    assert caught.value.path == "tool_choice"
+    assert caught.value.option == "tool_choice"
 
 
 class Shouting(LeapFunctionCallParser):

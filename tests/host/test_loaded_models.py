@@ -11,10 +11,10 @@ import pytest
 
 from leap_core import LeapModelLoadingError, LeapModelNotFoundError
 from leap_core.builtin import model_path
-from leap_core.host.server.http_errors import Refused
-from leap_core.host.server.load_request import LoadRequest
-from leap_core.host.server.loaded_models import LoadedModels
-from leap_core.host.server.throughput import Throughput
+from leap_core.host.server.models.load_request import LoadRequest
+from leap_core.host.server.models.loaded_models import LoadedModels
+from leap_core.host.server.models.throughput import Throughput
+from leap_core.host.server.sending.http_errors import Refused
 from leap_core.testing import ScriptedModelRunner
 
 

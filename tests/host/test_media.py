@@ -101,6 +101,13 @@ def test_transcripts_in_other_formats(serve, format, begins):
     assert str(done).startswith(begins)
 
 
+def test_a_transcript_is_streamed(serve):
+    client = serve(["Hello."]).client()
+    events = list(client.audio.transcriptions.create(model="builtin", file=("talk.wav", wav()), stream=True))
+    assert [event.type for event in events] == ["transcript.text.delta", "transcript.text.done"]
+    assert (events[0].delta, events[1].text) == ("Hello.", "Hello.")
+
+
 def test_a_verbose_transcript_in_another_language(serve):
     server = serve(["Konnichiwa."])
     done = server.client().audio.transcriptions.create(
@@ -117,7 +124,7 @@ def test_a_verbose_transcript_in_another_language(serve):
         ({}, b"no sound", "not a sound"),
         ({}, wav(0.05), "too short"),
         ({"response_format": "xml"}, wav(), "'xml' is not one of"),
-        ({"stream": "true"}, wav(), "not supported"),
+        ({"stream": "perhaps"}, wav(), "expected true or false"),
         ({"temperature": "hot"}, wav(), "expected a number"),
         ({"colour": "red"}, wav(), "colour: there is no such field"),
     ],

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import base64
+import io
+from datetime import datetime
+
 import anthropic
 import pytest
+from PIL import Image
 
 from leap_core import Complete, FunctionCalls, LeapFunctionCall, LeapGenerationError, ReasoningChunk
 from leap_core.messages import ChatMessage
 from leap_core.responses import GenerationFinishReason
 from leap_core.statistics import GenerationStats
 
+_dot = io.BytesIO()
+Image.new("RGB", (2, 2)).save(_dot, "PNG")
+PNG = base64.b64encode(_dot.getvalue()).decode()
 LOOK = {
     "name": "look",
     "description": "Looks.",
@@ -137,7 +145,8 @@ def test_errors_have_anthropic_s_classes(client):
         ask(made, model="claude")
     with pytest.raises(anthropic.APIStatusError) as caught:
         ask(made, "word " * 500)
-    assert caught.value.status_code == 413 and caught.value.body["error"]["type"] == "request_too_large"
+    assert isinstance(caught.value, anthropic.BadRequestError)
+    assert caught.value.body["error"]["message"].startswith("prompt is too long: 503 tokens > 20 maximum")
     with pytest.raises(anthropic.AuthenticationError):
         ask(made.with_options(api_key="wrong"))
     server.runner.add(["Par", LeapGenerationError("on fire")])
@@ -183,3 +192,44 @@ def test_an_answer_says_at_which_stop_sequence_it_ended(client, stream):
         else:
             message = made.messages.create(stop_sequences=sequences, **given)
         assert (message.stop_reason, message.stop_sequence) == expected
+
+
+def test_documents_and_pictures_in_results_of_tools_are_read(client):
+    server, made = client("Yes.")
+    cached = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
+    picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}, **cached}
+    text = {"type": "text", "media_type": "text/plain", "data": "A"}
+    document = {"type": "document", "title": "Notes", "source": text, **cached}
+    pages = {"type": "document", "source": {"type": "content", "content": [{"type": "text", "text": "B"}, picture]}}
+    found = {"type": "search_result", "title": "T", "source": "s", "content": [{"type": "text", "text": "C"}]}
+    use = {"type": "tool_use", "id": "t1", "name": "look", "input": {}, **cached}
+    seen = [{"type": "text", "text": "Seen:"}, picture]
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": seen, **cached}
+    messages = [
+        {"role": "user", "content": [document, pages, found, {"type": "text", "text": "What?", **cached}]},
+        {"role": "assistant", "content": [use]},
+        {"role": "user", "content": [result]},
+    ]
+    tool = {"name": "look", "input_schema": {"type": "object", "properties": {}}, **cached}
+    system = [{"type": "text", "text": "Be brief.", **cached}]
+    asked = {"model": "builtin", "max_tokens": 5, "messages": messages, "tools": [tool], "system": system}
+    made.messages.create(**asked, extra_body=cached)
+    told = server.runner.requests[0].messages
+    assert told[1].text == "Notes\nA\nB\nT\ns\nC\nWhat?" and len(told[1].content) == 6
+    assert told[3].text == "Seen:" and len(told[3].content) == 2 and told[3].role.value == "tool"
+    pdf = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERg=="}}
+    with pytest.raises(anthropic.BadRequestError, match="send the document's text"):
+        ask(made, [pdf])
+
+
+def test_a_stream_begins_with_the_tokens_of_the_prompt_and_models_are_listed(client):
+    server, made = client("Yes.")
+    with made.messages.stream(
+        model="builtin", max_tokens=5, messages=[{"role": "user", "content": "one two three"}]
+    ) as stream:
+        start = next(event for event in stream if event.type == "message_start")
+        assert start.message.usage.input_tokens > 3
+    (model,) = made.models.list()
+    assert (model.id, model.type, model.display_name) == ("builtin", "model", "builtin")
+    assert model.created_at.year == datetime.now().year
+    assert made.models.retrieve("builtin").display_name == "builtin"

@@ -102,4 +102,4 @@ def test_tokens_of_a_runner_that_cannot_tell(serve):
     answer = post(serve("Yes."), "/tokenize", {"content": "Hi"})
     assert answer.status_code == 500 and "cannot tell" in answer.json()["error"]["message"]
     assert post(serve("Yes."), "/tokenize", {"content": 5}).json()["error"]["param"] == "content"
-    assert post(serve("Yes."), "/detokenize", {"tokens": [-1]}).json()["error"]["param"] == "tokens[0]"
+    assert post(serve("Yes."), "/detokenize", {"tokens": ["a"]}).json()["error"]["param"] == "tokens[0]"

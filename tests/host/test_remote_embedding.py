@@ -13,7 +13,7 @@ import pytest
 from leap_core.errors import LeapGenerationError, LeapModelLoadingError, LeapOptionsError, LeapUnavailableError
 from leap_core.host.client.embedding_runner import RemoteEmbeddingRunner
 from leap_core.host.client.lookup import keep_warm, warm_runner
-from leap_core.in_process.embedding_runner import InProcessEmbeddingRunner
+from leap_core.in_process.vectors.in_process_embedding_runner import InProcessEmbeddingRunner
 from leap_core.models.gguf.header import read_gguf_header
 from leap_core.opening import open_embedding_runner, open_runner
 from leap_core.options import ModelLoadingOptions

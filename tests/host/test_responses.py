@@ -223,10 +223,46 @@ def test_reasoning_goes_back_as_an_item(serve):
 
 
 def test_a_response_that_cannot_be_stored_says_so(serve, tmp_path):
-    from leap_core.host.server.kept_responses import durable_responses
+    from leap_core.host.server.protocols.kept_responses import durable_responses
 
-    server = serve("Yes.", "No.", kept=durable_responses(tmp_path))  # a directory is no database
+    (tmp_path / "file").write_text("no directory")
+    server = serve("Yes.", "No.", kept=durable_responses(tmp_path / "file" / "responses", None))
     response = server.client().responses.create(model="builtin", input="Hi", store=True)
     assert not response.store and "kept in memory only" in response.leap["warnings"][0]
     again = server.client().responses.create(model="builtin", input="And?", previous_response_id=response.id)
     assert again.output_text == "No."
+
+
+def test_only_ids_that_a_server_of_the_same_key_made_are_known(serve, tmp_path):
+    """The name of any session of the user's was answered from."""
+    from leap_core.host.server.protocols.kept_responses import durable_responses
+    from leap_core.sessions.store import SessionStore
+
+    with SessionStore(tmp_path / "sessions.db") as sessions:
+        session = sessions.create(name="diary")
+        sessions.append(session.id, ChatMessage("user", "The key lies below the mat."))
+    directory = tmp_path / "responses"
+    first = serve("Yes.", kept=durable_responses(directory, "mine")).client()
+    response = first.responses.create(model="builtin", input="Remember 42.", store=True)
+    assert len(response.id) > 48 and directory.stat().st_mode & 0o777 == 0o700
+    again = serve("42.", kept=durable_responses(directory, "mine"))
+    assert again.client().responses.create(model="builtin", input="?", previous_response_id=response.id)
+    assert [message.text for message in again.runner.requests[0].messages] == ["Remember 42.", "Yes.", "?"]
+    for key, name in (("other", response.id), ("mine", "diary"), ("mine", session.id), ("mine", "../sessions")):
+        other = serve("No.", kept=durable_responses(directory, key))
+        with pytest.raises(openai.BadRequestError, match="there is no response"):
+            other.client().responses.create(model="builtin", input="?", previous_response_id=name)
+
+
+def test_events_and_items_are_those_of_the_official_types(serve):
+    call = LeapFunctionCall("f", {"x": 1}, "c1")
+    server = serve([FunctionCalls((call,))], "one two three", "one two three")
+    tool = {"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": False}
+    events = list(server.client().responses.create(model="builtin", input="Hi", tools=[tool], stream=True))
+    (delta,) = [event for event in events if event.type == "response.function_call_arguments.delta"]
+    assert "name" not in (delta.model_extra or {}) and delta.delta == '{"x": 1}'
+    assert events[-1].response.usage.input_tokens_details.cache_write_tokens == 0
+    for stream in (False, True):
+        response = server.client().responses.create(model="builtin", input="Hi", max_output_tokens=1, stream=stream)
+        response = list(response)[-1].response if stream else response
+        assert response.status == "incomplete" and response.output[-1].status == "incomplete"

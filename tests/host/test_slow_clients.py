@@ -11,7 +11,7 @@ import time
 import httpx
 import pytest
 
-from leap_core.host.server.uvicorn_server import listen
+from leap_core.host.server.process.uvicorn_server import listen
 from leap_core.testing import Script, Stall
 
 from .conftest import PROMPTLY
@@ -157,7 +157,7 @@ def test_health_is_told_while_a_large_request_is_read(serve):
         while sending.is_alive():
             assert client.get(f"http://127.0.0.1:{server.port}/health").status_code == 200
             told += 1
-    assert answer[0].startswith(b"HTTP/1.1 413 ") and b"the context holds" in answer[0]
+    assert answer[0].startswith(b"HTTP/1.1 400 ") and b"the context holds" in answer[0]
     assert told >= 4, "it takes a second or so"
 
 

@@ -16,7 +16,7 @@ from leap_core import (
     LoraAdapter,
     ModelLoadingOptions,
 )
-from leap_core.in_process.runner import InProcessRunner
+from leap_core.in_process.in_process_runner import InProcessRunner
 from leap_core.llama.library import library
 from leap_core.testing import ScriptedModelRunner
 from leap_core.testing.random_adapters import write_random_adapter

@@ -11,8 +11,8 @@ import pytest
 
 from leap_core import Leap, ModelLoadingOptions
 from leap_core.errors import LeapGenerationError, LeapModelLoadingError, LeapOptionsError
-from leap_core.in_process.embedding_runner import InProcessEmbeddingRunner
-from leap_core.in_process.runner import InProcessRunner
+from leap_core.in_process.in_process_runner import InProcessRunner
+from leap_core.in_process.vectors.in_process_embedding_runner import InProcessEmbeddingRunner
 from leap_core.llama.library import library
 from leap_core.testing.random_models import TINY_LFM2, TINY_LLAMA, Encoder, write_random_model
 

@@ -17,8 +17,8 @@ from leap_core.errors import (
     LeapSerializationError,
     LeapUnsupportedMediaError,
 )
-from leap_core.in_process.media_segments import MediaReader
-from leap_core.in_process.runner import InProcessRunner
+from leap_core.in_process.in_process_runner import InProcessRunner
+from leap_core.in_process.modalities.media_segments import MediaReader
 from leap_core.messages import Audio, AudioPcmF32, ChatMessage, ChatMessageContent, Image, Text
 from leap_core.options import CacheOptions, GenerationOptions, ModelLoadingOptions
 from leap_core.responses import Complete

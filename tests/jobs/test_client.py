@@ -11,7 +11,7 @@ import pytest
 from jobs.client import JobsClient
 from jobs.table.job import State
 from jobs.table.table import NewJob
-from leap_core.batch.settings import BatchSettings
+from leap_core.batch.batch_settings import BatchSettings
 from leap_core.errors import LeapSerializationError
 
 
@@ -104,3 +104,14 @@ def test_results_of_a_job_do_not_go_where_only_its_submitter_looks(jobs, tmp_pat
     with pytest.raises(LeapSerializationError, match="not the same for the worker"):
         jobs.batch(BatchSettings("in.jsonl", output, model="builtin"), cwd=tmp_path)
     assert jobs.list() == []
+
+
+def test_the_page_lists_unfinished_jobs_before_those_that_ended(jobs):
+    from jobs.client.served_batches import ServedBatches
+
+    waiting = jobs.submit([jobs.generation(f"Count {n}.") for n in range(3)])
+    (ended,) = jobs.submit([jobs.generation("Hi.")])  # the newest
+    jobs.cancel(ended, wait=False)
+    served = ServedBatches(os.environ)
+    assert {job["id"] for job in served.jobs(3)} == set(waiting)
+    assert [job["id"] for job in served.jobs(4)][3] == ended and sum(served.counts().values()) == 4

@@ -14,10 +14,10 @@ from jobs.configuration import JobsConfiguration
 from jobs.table.job import State
 from jobs.table.worker_rows import WorkerRows
 from jobs.worker.model_fetching import ModelFetching
-from leap_core.batch.settings import BatchSettings
+from leap_core.batch.batch_settings import BatchSettings
 from leap_core.builtin import model_path
 from leap_core.errors import LeapJobError
-from leap_core.models.download.download import download_model
+from leap_core.models.download.downloading import download_model
 from leap_core.options import GenerationOptions
 from leap_core.testing.hub import FakeHub
 
@@ -64,7 +64,7 @@ def test_a_model_that_no_worker_has_is_told_and_fetched_where_that_is_allowed(ma
         eager = machines("eager", settings="fetch_models = true\n", variables=hub.environment)
         eager.start()
         job = jobs.wait(id, 60)
-        assert job.state is State.SUCCEEDED and "/eager:" in job.worker
+        assert job.state is State.SUCCEEDED and job.worker == eager.configuration.worker_id
         assert hashlib.sha256((eager.home / "models" / MODEL / FILE).read_bytes()).hexdigest() == job.model
         assert not (modest.home / "models").exists()
         eager.keeper.stop()

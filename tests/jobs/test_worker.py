@@ -22,7 +22,7 @@ from jobs.table.job import State
 from jobs.table.table import NewJob, Table
 from jobs.worker import outcomes
 from jobs.worker.model_processes import ModelProcess
-from leap_core.batch.settings import BatchSettings
+from leap_core.batch.batch_settings import BatchSettings
 from leap_core.builtin import model_path
 from leap_core.errors import LeapSerializationError, LeapUnavailableError
 from leap_core.options import GenerationOptions
@@ -255,7 +255,7 @@ def test_what_cannot_get_better_is_not_tried_again(jobs):
 
 
 def test_short_jobs_and_other_kinds_do_not_wait_for_long_ones(jobs, tmp_path):
-    from leap_core.batch.settings import BatchSettings
+    from leap_core.batch.batch_settings import BatchSettings
 
     long = jobs.generate("Count.", options=ENDLESS)
     short = jobs.generate("Hi", options=GenerationOptions(max_tokens=2))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ import time
 
 import pytest
 
+from jobs.client import JobsClient
 from jobs.configuration import JobsConfiguration
 from jobs.keeper.starting import is_running
 from jobs.table.job import State
@@ -86,6 +88,21 @@ def test_a_worker_in_the_foreground_stays_without_work(jobs, leap_home):
         time.sleep(2.5 * SWEEP_SECONDS)
         assert worker.poll() is None
         worker.terminate()
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="there is no such signal")
+def test_a_terminal_that_is_closed_queues_the_jobs_of_its_worker_again(leap_home):
+    with JobsClient(autostart=False) as jobs:
+        command = [sys.executable, "-m", "leap_cli", "jobs", "worker", "--foreground"]
+        with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as worker:
+            until(lambda: is_running(jobs.configuration))
+            id = jobs.generate("Hi", options=GenerationOptions(max_tokens=4000, regex_constraint="[a-z ]{9000}"))
+            until(lambda: jobs.get(id).progress)
+            worker.send_signal(signal.SIGHUP)
+            assert worker.wait(30) == 0
+        assert jobs.get(id).state is State.QUEUED
+        jobs.cancel(id)
+    until(lambda: not processes.of_home(leap_home))
 
 
 def test_a_worker_without_work_ends_by_itself_and_leaves_no_lock(jobs, leap_home):

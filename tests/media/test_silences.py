@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from leap_core.media.audio import RATE
-from leap_core.media.silences import cut_at_silences
+from leap_core.media.silences import cut_at_silences, cut_into_phrases
 
 
 def speech(*runs: tuple[float, bool]) -> np.ndarray:
@@ -43,3 +43,38 @@ def test_silence_is_told_from_sound() -> None:
     pieces = cut_at_silences(samples)
     assert pieces[0].is_silent and not pieces[-1].is_silent
     assert cut_at_silences(np.zeros(0, np.float32)) == []
+
+
+def test_phrases_are_trimmed_to_what_is_said():
+    samples = speech((1.5, True), (10.2, False), (0.6, True), (3.0, False), (4.0, True), (0.25, False), (1.0, True))
+    phrases = [piece.seconds for piece in cut_into_phrases(samples)]
+    spoken = [(0.0, 1.5), (11.7, 12.3), (15.3, 20.55)]
+    assert len(phrases) == 3
+    for (start, end), (first, last) in zip(phrases, spoken, strict=True):
+        assert abs(start - first) <= 0.15 and abs(end - last) <= 0.15
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.0005, 0.01])
+def test_every_phrase_of_five_minutes_is_one_piece(noise: float):
+    dice = np.random.default_rng(7)
+    parts, spoken, at = [], [], 0.0
+    for _ in range(39):
+        for seconds, loud in ((dice.uniform(0.6, 5.0), dice.uniform(0.03, 0.2)), (dice.uniform(0.6, 6.0), 0.0)):
+            count = int(seconds * RATE)
+            envelope = 0.6 + 0.4 * np.sin(np.arange(count) * 2 * np.pi * 4 / RATE)  # syllables
+            parts.append(dice.normal(0, 1, count) * envelope * loud + dice.normal(0, 1, count) * noise)
+            spoken += [(at, at + count / RATE)] if loud else []
+            at += count / RATE
+    pieces = cut_into_phrases(np.concatenate(parts).astype(np.float32))
+    assert len(pieces) == 39 and not any(piece.is_silent for piece in pieces)
+    for piece, (first, last) in zip(pieces, spoken, strict=True):
+        start, end = piece.seconds
+        assert first - 0.15 <= start <= first + 0.1 and last - 0.1 <= end <= last + 0.15
+
+
+def test_a_sound_without_pauses_or_without_speech_is_cut_as_before():
+    for samples in (speech((70, True)), speech((65, False)), np.zeros(40 * RATE, np.float32)):
+        assert cut_into_phrases(samples) == cut_at_silences(samples)
+    assert cut_into_phrases(np.zeros(0, np.float32)) == []
+    long = speech((1, False), (70, True), (1, False))
+    assert all(piece.end - piece.start <= 30 * RATE for piece in cut_into_phrases(long))

@@ -10,7 +10,8 @@ import pytest
 import soundfile
 
 from leap_core.media.wav import check_wav
-from leap_core.media.wav_writer import WavWriter, pcm16, wav_of
+from leap_core.media.wav_writer import WavWriter, pcm16
+from tests.wav_bytes import wav_of
 
 
 class Pipe(io.BytesIO):

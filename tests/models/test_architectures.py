@@ -8,11 +8,12 @@ import pytest
 
 from leap_core import Leap
 from leap_core.errors import LeapModelLoadingError
+from leap_core.load_check.subject import Subject
+from leap_core.load_check.trying import verdict_on
+from leap_core.load_check.verdict import REFUSED
+from leap_core.models.gguf.architectures import check_architecture
 from leap_core.models.gguf.header import read_gguf_header
 from leap_core.models.gguf.tensor_types import TENSOR_TYPES
-from leap_core.models.trial.subject import Subject
-from leap_core.models.trial.trying import verdict_on
-from leap_core.models.trial.verdict import REFUSED
 
 from .architectures import ARCHITECTURES, Sizes, architecture_file, write_architecture
 
@@ -79,3 +80,9 @@ def test_the_reason_is_told_and_not_the_log_around_it(tmp_path: Path, monkeypatc
     assert caught.value.message == (
         f"llama.cpp cannot load {path}: check_tensor_dims: tensor 'output_norm.weight' not found"
     )
+
+
+def test_a_type_of_decision_is_no_architecture():
+    with pytest.raises(LeapModelLoadingError) as caught:
+        check_architecture("lfm2-d1", "a model")
+    assert "b11361" not in str(caught.value.hint)

@@ -6,11 +6,12 @@ import asyncio
 import json
 import threading
 import time
+from dataclasses import dataclass
 
 import pytest
 
-from leap_core.errors import LeapModelDownloadError
-from leap_core.models.download.download import DownloadOptions
+from leap_core.errors import LeapError, LeapModelDownloadError, LeapModelNotFoundError, LeapOptionsError
+from leap_core.models.download.downloading import DownloadOptions
 from leap_core.models.download.sdk import (
     Downloaded,
     DownloadInProgress,
@@ -20,6 +21,7 @@ from leap_core.models.download.sdk import (
     NotOnLocal,
 )
 from leap_core.models.hub.retries import DownloadStopped
+from leap_core.models.installed.model_store import InstalledModel, Store
 
 OWNER, REPO, FILE = "LiquidAI", "LFM2-350M-GGUF", "LFM2-350M-Q4_0.gguf"
 
@@ -146,3 +148,78 @@ def manifest(model: str) -> dict:
         "schema_version": "1.0.0",
         "load_time_parameters": {"model": model},
     }
+
+
+@dataclass(frozen=True)
+class OwnModel:
+    """A DownloadableModel of a program's own."""
+
+    uri: str
+    local_filename: str
+    name: str = "mine"
+
+
+def test_nothing_outside_the_store_is_removed(hub, variables, content, tmp_path, leap_home):
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    (notes / "diary.txt").write_text("dear")
+    (notes / "other.gguf").write_bytes(content)
+    url = hub.add_plain("New-Q4_0.gguf", content)
+    for name in (str(notes / "mine.gguf"), "../../notes/mine.gguf", "..", ""):
+        with pytest.raises(LeapError):
+            LeapModelDownloader().remove_model(OwnModel(url, name))
+        with pytest.raises(LeapError):
+            LeapModelDownloader().download_model(OwnModel(url, name))
+    store = Store(leap_home / "models")
+    with pytest.raises(LeapModelNotFoundError, match="only models there"):
+        store.remove(InstalledModel(notes, None))
+    assert sorted(path.name for path in notes.iterdir()) == ["diary.txt", "other.gguf"]
+
+
+def test_the_local_filename_is_the_files_name(hub, variables, content, leap_home):
+    model = OwnModel(hub.add_plain("New-Q4_0.gguf", content), "mine.gguf")
+    downloader = LeapModelDownloader()
+    expected = downloader.get_model_file(model)
+    assert expected == leap_home / "models" / "New-Q4_0" / "mine.gguf"
+    assert downloader.download_model(model) == expected == downloader.get_model_file(model)
+    assert expected.read_bytes() == content
+    downloader.remove_model(model)
+    assert downloader.query_status(model) == NotOnLocal()
+
+
+def test_the_file_of_a_manifest_is_foretold(hub, variables, content, leap_home):
+    hub.add_file(f"{OWNER}/{REPO}", FILE, content)
+    hub.add_file(f"{OWNER}/{REPO}", "leap/Q4_0.json", json.dumps(manifest(f"../{FILE}")).encode())
+    model = HuggingFaceDownloadableModel(OWNER, REPO, "leap/Q4_0.json")
+    downloader = LeapModelDownloader()
+    expected = downloader.get_model_file(model)
+    assert expected == leap_home / "models" / "LFM2-350M-Q4_0" / FILE
+    assert downloader.download_model(model) == expected
+
+
+def test_a_stop_ends_every_download_of_the_model(hub, model):
+    hub.bytes_per_second = 300_000
+    downloader = LeapModelDownloader()
+    downloader.request_download_model(model)
+    wait_for(lambda: isinstance(s := downloader.query_status(model), DownloadInProgress) and s.progress > 0.02)
+    background = next(each for each in threading.enumerate() if each.name == "leap-downloader")
+    timer = threading.Timer(0.4, downloader.request_stop_download, [model])
+    timer.start()
+    with pytest.raises(DownloadStopped):
+        downloader.download_model(model)
+    background.join(3)
+    assert not background.is_alive()
+
+
+def test_a_name_is_no_downloadable_model(variables):
+    for wrong in ("name", 5, None):
+        with pytest.raises(LeapOptionsError, match="DownloadableModel"):
+            LeapModelDownloader().download_model(wrong)
+        with pytest.raises(LeapOptionsError, match="DownloadableModel"):
+            LeapModelDownloader().request_download_model(wrong)
+
+
+def test_a_file_that_is_no_model_is_not_downloaded(variables, tmp_path):
+    (tmp_path / "passwd").write_text("root:x:0:0")
+    with pytest.raises(LeapError):
+        LeapModelDownloader().download_model(OwnModel((tmp_path / "passwd").as_uri(), "passwd.gguf"))

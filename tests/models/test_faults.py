@@ -15,7 +15,7 @@ from leap_core.errors import (
     LeapModelDownloadSha256MismatchError,
     LeapModelDownloadSizeMismatchError,
 )
-from leap_core.models.download.download import Download, DownloadOptions
+from leap_core.models.download.downloading import Download, DownloadOptions
 from leap_core.models.download.events import Event, Progress
 from leap_core.models.download.part_file import BLOCK
 from leap_core.models.hub.retries import DownloadStopped

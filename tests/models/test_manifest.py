@@ -174,3 +174,21 @@ def test_creating_one_finds_companions_and_the_catalogues_sampling(make_gguf, va
     (tmp_path / "made" / "leap").mkdir()
     below = create_manifest(model, tmp_path / "made" / "leap" / "m.json")
     assert below.model == "../LFM2-VL-450M-Q4_0.gguf"
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("inference_type", {"load_time_parameters": {"model": "m.gguf"}, "inference_type": None}),
+        ("load_time_parameters", {"load_time_parameters": None, "inference_type": "llama.cpp/text-to-text"}),
+        (
+            "load_time_parameters.model",
+            {"load_time_parameters": {"model": None}, "inference_type": "llama.cpp/text-to-text"},
+        ),
+    ],
+)
+def test_null_is_no_value(path, value):
+    text = json.dumps({"schema_version": "1.0.0", **value})
+    assert [(problem.path, problem.message) for problem in problems_of(text, "m")] == [(path, "is missing")]
+    with pytest.raises(LeapSerializationError, match="is missing"):
+        parse_manifest(text)

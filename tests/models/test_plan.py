@@ -10,18 +10,22 @@ from dataclasses import replace
 import pytest
 
 from leap_core.errors import LeapModelDownloadError, LeapModelNotFoundError
-from leap_core.models.download.download import plan_download
-from leap_core.models.download.plan import Planner
+from leap_core.models.download.downloading import Download
+from leap_core.models.download.plan import DownloadPlan, Planner
 from leap_core.models.hub.api import Hub
-from leap_core.models.hub.http import Web
-from leap_core.models.hub.settings import CERTIFICATE_FILES, HubSettings
+from leap_core.models.hub.http_client import Web
+from leap_core.models.hub.hub_settings import CERTIFICATE_FILES, HubSettings
+from leap_core.models.installed.model_store import Store
 from leap_core.models.references.catalogue import Catalogue
 from leap_core.models.references.reference_syntax import CatalogueName
 from leap_core.models.references.resolving import resolve_local
-from leap_core.models.store import Store
 from leap_core.testing.hub import API, FILES, RESOLVE, FakeHub
 
 VL, AUDIO = "LiquidAI/LFM2.5-VL-1.6B-GGUF", "LiquidAI/LFM2.5-Audio-1.5B-GGUF"
+
+
+def plan_download(reference: str) -> DownloadPlan | None:
+    return Download().plan(reference, None, None)
 
 
 def add_vision(hub) -> None:

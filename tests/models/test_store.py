@@ -12,11 +12,12 @@ import pytest
 
 from leap_core.errors import LeapError, LeapModelLoadingError, LeapModelNotFoundError
 from leap_core.models.gguf.header import read_gguf_header
+from leap_core.models.installed.holding import hold
+from leap_core.models.installed.model_store import LeapModelInUseError, Store
 from leap_core.models.maintenance import checks_and_cleaning as upkeep
 from leap_core.models.maintenance.checks_and_cleaning import collect, rubbish_in, verify
 from leap_core.models.maintenance.importing import import_model
 from leap_core.models.references.resolving import resolve_local
-from leap_core.models.store import LeapModelInUseError, Store, hold
 from leap_core.storage.directories import Directories
 from leap_core.storage.linking import place
 from leap_core.storage.locks import Busy, is_locked, locked
@@ -104,7 +105,7 @@ def test_a_loaded_model_is_not_removed(imported, store):
 
 def test_a_hold_ends_with_its_process(imported, store):
     code = (
-        "import sys, os; from pathlib import Path; from leap_core.models.store import hold\n"
+        "import sys, os; from pathlib import Path; from leap_core.models.installed.holding import hold\n"
         "held = hold(Path(sys.argv[1])); print('held', flush=True); sys.stdin.read()"
     )
     holder = subprocess.Popen(

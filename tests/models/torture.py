@@ -30,11 +30,11 @@ from jobs.table.job import State
 from leap_core.errors import LeapError
 from leap_core.host.client.connection import ModelHost
 from leap_core.host.client.lookup import keep_warm, runner_of
+from leap_core.load_check.fingerprint import place_key
+from leap_core.load_check.subject import Subject
+from leap_core.load_check.trying import DIRECTORY
+from leap_core.load_check.verdict import Verdicts
 from leap_core.models.gguf.header import read_gguf_header
-from leap_core.models.trial.fingerprint import place_key
-from leap_core.models.trial.subject import Subject
-from leap_core.models.trial.trying import DIRECTORY
-from leap_core.models.trial.verdict import Verdicts
 from leap_core.options import GenerationOptions
 
 from .gguf_mutants import Mutants

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx
@@ -91,7 +91,7 @@ BODIES: dict[str, tuple[dict[str, Any], Taken | Refused]] = {
     "demanded": ({**LOOK, "tool_choice": demanded("look")}, Taken({"tool_choice": "look"})),
     "demanded by its bare name": ({**LOOK, "tool_choice": "look"}, Taken({"tool_choice": "look"})),
     "demanded, not there": ({**LOOK, "tool_choice": demanded("see")}, Refused("tool_choice", "no function 'see'")),
-    "required of none": ({"tool_choice": "required"}, Refused("tool_choice", "no tools")),
+    "required of none": ({"tool_choice": "required"}, Refused("tool_choice", "no functions are registered")),
     "a tool called auto": (
         {"tools": [tool("auto")], "tool_choice": demanded("auto")},
         Refused("tool_choice.function.name", "cannot be demanded by name"),
@@ -161,7 +161,8 @@ def test_a_body_means_the_same_to_a_server_and_in_a_batch(name, serve, line):  #
         return
     assert (response.status_code, done.code) == (200, 0), done.stderr
     served, batched = server.runner.requests[0], runner.requests[0]
-    assert served == batched
+    finishing = replace(served.options, finish_shape=True)  # a line that is cut would be a line lost
+    assert replace(served, options=finishing) == batched
     assert served.options.to_json() == expected.options
     bodies = [response.json(), written[0]["response"]["body"]]
     (message, finish), (other, _) = (

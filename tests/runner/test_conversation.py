@@ -85,6 +85,15 @@ def test_registered_functions_reach_the_model_and_one_name_is_one_function():
     assert runner.requests[0].functions[1] is newer
 
 
+def test_a_reply_to_an_assistants_text_goes_on_from_it_and_is_one_message_with_it():
+    conversation = ScriptedModelRunner([" Paris", "."]).create_conversation()
+    conversation.append_to_history(ChatMessage("user", "Capital of France?"))
+    conversation.append_to_history(ChatMessage("assistant", "It is"))
+    complete = list(conversation.generate_response(None))[-1]
+    assert complete.full_message.text == " Paris.", "what is delivered follows the text"
+    assert [message.text for message in conversation.history] == ["Capital of France?", "It is Paris."]
+
+
 def test_what_is_appended_while_an_answer_runs_follows_it():
     conversation = ScriptedModelRunner(["a", "b"]).create_conversation()
     for response in conversation.generate_response("hi"):

@@ -7,7 +7,8 @@ import random
 import pytest
 
 from leap_core.search.chunking import count_words, cut
-from leap_core.search.documents import CODE, MARKDOWN, TEXT, TextLine
+from leap_core.search.documents import CODE, MARKDOWN, TEXT
+from leap_core.search.text_lines import TextLine
 
 
 def lines_of(text: str) -> list[TextLine]:

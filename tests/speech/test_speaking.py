@@ -14,7 +14,6 @@ import pytest
 from leap_core import Leap
 from leap_core.errors import LeapModelLoadingError
 from leap_core.media.wav import check_wav
-from leap_core.media.wav_writer import wav_of
 from leap_core.messages import ChatMessage, Speech, Text
 from leap_core.options import GenerationOptions, ModelLoadingOptions
 from leap_core.responses import AudioSample, Chunk, Complete, GenerationFinishReason, MessageResponse
@@ -22,6 +21,7 @@ from leap_core.runner.contract import ModelRunner
 from leap_core.speech.voices import CONVERSATION_PROMPT, VOICES
 from leap_core.testing.miniature_speech import VOCODER_FILE
 from leap_core.testing.tone_places import FRAMES, INTERLEAVED_TEXT, PLAIN_TEXT, TONES
+from tests.wav_bytes import wav_of
 
 SYNTHESIS = VOICES["us-female"]
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from leap_core.batch.lines import RequestReader
+from leap_core.batch.input.lines import RequestReader
 from leap_core.errors import LeapError
 
 LINES = [

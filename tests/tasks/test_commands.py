@@ -101,6 +101,74 @@ def test_redaction_comes_back_byte_for_byte(leap, tmp_path):
     assert leap("redact", "--restore", "map.json", stdin="x").code == 2
 
 
+def test_what_expressions_find_is_masked_whatever_the_model_lists(leap):
+    mail = "Write to ann@example.org or call +49 170 1234567. IBAN DE89370400440532013000, https://x.org/a"
+    leap.script('{"human_name": ["Ann"]}')
+    done = leap("redact", stdin=f"{mail} Ann")
+    assert (done.code, done.stdout) == (
+        0,
+        "Write to [EMAIL_ADDRESS_1] or call [PHONE_NUMBER_1]. IBAN [IBAN_1], [URL_1] [HUMAN_NAME_1]",
+    )
+    assert "leap: masked 1 email_address, 1 human_name, 1 phone_number, 1 url, 1 iban\n" in done.stderr
+    assert done.stderr.count("was not made to find personal data") == 1
+    leap.script('{"human_name": []}')
+    done = leap("redact", "--no-patterns", stdin=mail)
+    assert done.stdout == mail and "leap: warning: nothing was masked" in done.stderr
+    leap.script('{"city": ["Rome"]}')
+    assert leap("redact", "--categories", "city", stdin="Rome a@b.org Rome").stdout == "[CITY_1] a@b.org [CITY_1]"
+
+
+@pytest.mark.parametrize("arguments", [("Good morning",), ("Good", "morning"), ("and/or what?",), ("hello",)])
+def test_a_text_may_be_an_argument(leap, arguments: tuple[str, ...]):
+    runner = leap.script("Guten Morgen")
+    done = leap("translate", "--to", "de", *arguments)
+    assert (done.code, done.stdout) == (0, "Guten Morgen\n")
+    assert f"leap: took {' '.join(arguments)!r} as the text: there is no such file" in done.stderr
+    assert runner.requests[0].messages[-1].text == " ".join(arguments)
+
+
+@pytest.mark.parametrize("arguments", [("letter.txt",), ("texts/letter",), ("a.txt", "Good morning"), ("",)])
+def test_what_looks_like_a_file_is_none(leap, texts, arguments: tuple[str, ...]):
+    leap.script("x")
+    done = leap("translate", "--to", "de", *arguments)
+    assert done.code == 2 and done.stdout == ""
+
+
+def test_evidence_of_what_was_extracted(leap, tmp_path):
+    (tmp_path / "a.txt").write_text("Dear\nAnn Lee, 31, of Rome")
+    answer = json.dumps({"name": "Ann Lee", "age": 31, "city": "Lima"})
+    schema = ("--json-schema", "name, age int, city")
+    leap.script(answer)
+    done = leap("extract", *schema, "--evidence", "--doubtful", "doubts.jsonl", "a.txt")
+    made = json.loads(done.stdout)
+    assert done.code == 0 and made["document"] == json.loads(answer)
+    assert [each["how"] for each in made["evidence"]] == ["exact", "exact", "not_in_text"]
+    assert made["evidence"][0]["place"] == {"file": "a.txt", "line": 2, "start": 5, "end": 12, "text": "Ann Lee"}
+    (doubt,) = map(json.loads, (tmp_path / "doubts.jsonl").read_text().splitlines())
+    assert doubt["pointer"] == "/city"
+    leap.script(answer)
+    assert json.loads(leap("extract", *schema, "--strict-evidence", "absent", "a.txt").stdout).keys() == {"name", "age"}
+    leap.script(answer)
+    failed = leap("extract", *schema, "--strict-evidence", "fail", "a.txt")
+    assert (failed.code, failed.stdout) == (8, "") and "not in the text: /city" in failed.stderr
+    leap.script(answer)
+    rows = list(csv.reader(io.StringIO(leap("extract", *schema, "--evidence", "--format", "csv", "a.txt").stdout)))
+    assert rows[0] == ["name", "name.place", "name.confidence", "age", "age.place", "age.confidence",
+                       "city", "city.place", "city.confidence"]  # fmt: skip
+    assert rows[1][:2] == ["Ann Lee", "5-12"] and rows[1][7] == "not_in_text"
+
+
+def test_values_of_a_picture_have_no_place(leap, tmp_path):
+    from PIL import Image
+
+    Image.new("RGB", (40, 30), "red").save(tmp_path / "p.png")
+    leap.script(extracted("Ann", 3))
+    done = leap("extract", *NAME, "--image", "p.png", "--evidence", "--strict-evidence", "absent")
+    made = json.loads(done.stdout)
+    assert made["document"] == {"name": "Ann", "age": 3}
+    assert {each["how"] for each in made["evidence"]} == {"no_place"}
+
+
 def test_a_text_whose_personal_data_is_not_all_listed_is_not_printed(leap, tmp_path):
     mails = [f"x{n}@example.org" for n in range(21)]
     leap.script(json.dumps({"email_address": mails[:20]}))

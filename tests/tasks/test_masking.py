@@ -38,7 +38,8 @@ def test_a_broken_list_is_asked_for_again():
     runner = ScriptedModelRunner([CUT], [CUT], '{"human_name": ["Ann", " "]}')
     complete = do(runner, "Ann is here.", task="redact", categories=["human_name"])
     details = complete.details
-    assert complete.full_message.text == "[HUMAN_NAME_1] is here." and details == {"map": {"[HUMAN_NAME_1]": "Ann"}}
+    assert complete.full_message.text == "[HUMAN_NAME_1] is here."
+    assert details == {"map": {"[HUMAN_NAME_1]": "Ann"}, "masked": {"human_name": 1}}
     temperatures = [request.options.temperature for request in runner.requests]
     assert temperatures[0] == 0.0 and temperatures[1] == temperatures[2] > 0
     with pytest.raises(LeapConstraintError):

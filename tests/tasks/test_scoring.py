@@ -34,6 +34,8 @@ class Oracle:
         self.model = lib.llama_model_load_from_file(path.encode(), parameters)
         context = lib.llama_context_default_params()
         context.n_ctx, context.n_batch, context.n_ubatch = 512, 512, 512
+        context.type_v = lib.GGML_TYPE_BF16 if hasattr(lib, "GGML_TYPE_BF16") else 30  # as leap keeps values
+        context.flash_attn_type = 1
         self.context = lib.llama_init_from_model(self.model, context)
         self.vocab = lib.llama_model_get_vocab(self.model)
 

@@ -1,6 +1,7 @@
-"""An MCP server with four tools, made with the official package; the tests start it as a process.
+"""An MCP server with six tools, made with the official package; the tests start it as a process.
 
-``nonsense``: it prints a line that is no protocol and never answers. ``http``: it serves over HTTP and prints its URL.
+``nonsense``: it prints a line that is no protocol and never answers. ``broken``: it dies at
+an import. ``http``: it serves over HTTP and prints its URL.
 """
 
 import os
@@ -44,6 +45,18 @@ def fail(how: str) -> str:
     raise ValueError("no light")
 
 
+@server.tool(name="a b")
+def spaced() -> str:
+    """One of two whose names become the same."""
+    return "spaced"
+
+
+@server.tool(name="a.b")
+def dotted() -> str:
+    """The other one; it shows the secrets that it got."""
+    return f"dotted {sorted(name for name, value in os.environ.items() if value == 'planted')}"
+
+
 def serve_http() -> None:
     import uvicorn
 
@@ -57,6 +70,8 @@ def serve_http() -> None:
 if __name__ == "__main__":
     if sys.argv[1:] == ["http"]:
         serve_http()
+    if sys.argv[1:] == ["broken"]:
+        import no_such_module_of_mine  # noqa: F401
     if sys.argv[1:] == ["nonsense"]:
         print("hello, I am no server", flush=True)
         sys.stdin.read()

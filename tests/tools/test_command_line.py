@@ -171,7 +171,7 @@ def test_what_is_wrong_is_said_before_a_model_is_loaded(
         ("tools = 5", "tools must be a table"),
         ('[tools.f]\npolicy = "maybe"', "tools.f.policy: 'maybe' is not one of"),
         ("[tools]\nrounds = 0", "tools.rounds"),
-        ("[tools.read_file]\ndirectory = 5", "directory: must be a path"),
+        ("[tools.read_file]\ndirectory = 5", "directory: 5 is not a text"),
     ],
 )
 def test_a_wrong_setting_is_a_usage_error(leap: CommandLine, settings: str, problem: str):

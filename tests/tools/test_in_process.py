@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
 import time
+
+import pytest
 
 from leap_core.functions import LeapFunction, LeapFunctionCall
 from leap_core.tools.execution import FunctionResult, run_call
@@ -44,3 +47,23 @@ def test_a_function_can_be_interrupted_and_given_up():
     late = ToolPolicy("allow", timeout=0.1, isolated=False)
     assert run(wait, late).error == "it took longer than 0.1 s and was given up"
     released.set()
+
+
+IN_A_CONSOLE = """
+from leap_core.functions import LeapFunction, LeapFunctionCall
+from leap_core.tools.execution import run_call
+from leap_core.tools.policy import ToolPolicy
+from weather_here import get_weather
+call = LeapFunctionCall("get_weather", {"city": "Paris"})
+result = run_call(LeapFunction.from_callable(get_weather), call, ToolPolicy("allow", isolated=True))
+print(result.error or result.text)
+"""
+
+
+@pytest.mark.parametrize("arguments", [("-c", IN_A_CONSOLE), ("-i", "-q")])
+def test_a_module_beside_a_console_is_found_in_the_process_of_its_own(tmp_path, arguments):
+    (tmp_path / "weather_here.py").write_text("def get_weather(city: str) -> str:\n    return f'sunny in {city}'\n")
+    done = subprocess.run(
+        [sys.executable, *arguments], input=IN_A_CONSOLE, cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert "sunny in Paris" in done.stdout, done.stderr

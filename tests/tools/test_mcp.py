@@ -26,6 +26,7 @@ from leap_core.tools.sources import CommandRegistry
 pytest.importorskip("mcp", reason="needs leap-edge[mcp]")
 
 ROOT = Path(__file__).parent.parent.parent
+NAMES = [f"three_{name}" for name in ("add", "shout", "count", "fail", "a_b", "a_b_2")]
 SERVER = shlex.join([sys.executable, str(Path(__file__).parent / "mcp_server.py")])
 
 
@@ -56,7 +57,7 @@ def call(registry, name, seconds=100.0, **arguments):
 
 
 def test_the_tools_of_a_server_are_registered_under_its_name_and_called(registry):
-    assert [each.name for each in registry.functions()] == ["three_add", "three_shout", "three_count", "three_fail"]
+    assert [each.name for each in registry.functions()] == NAMES
     assert registry.functions()[0].description == "Add two numbers."
     assert call(registry, "three_add", a=2, b=3).text == "5"
     assert call(registry, "three_shout", text="zoë").text == "ZOË"
@@ -108,7 +109,7 @@ def test_a_server_behind_a_url(tmp_path):
         try:
             url = process.stdout.readline().strip()
             registry = CommandRegistry(tmp_path / "tools.json")
-            assert registry.add_server("far", url) == ["far_add", "far_shout", "far_count", "far_fail"]
+            assert registry.add_server("far", url) == [name.replace("three", "far") for name in NAMES]
             assert call(registry, "far_add", a=2, b=3).text == "5"
             assert call(registry, "far_count").text == f"1 {process.pid}"
             assert "Error executing tool fail" in (call(registry, "far_fail", how="raise").error or "")
@@ -209,3 +210,19 @@ def test_leap_s_server_hears_and_searches(leap, leap_home):
             assert refused.is_error and "plants" in refused.content[0].text
 
     asyncio.run(asyncio.wait_for(use(), 100))
+
+
+def test_tools_whose_names_become_the_same_stay_two_and_get_no_secrets(registry, monkeypatch, tmp_path):
+    for name in ("HF_TOKEN", "PGPASSWORD"):
+        monkeypatch.setenv(name, "planted")
+    connections.close()
+    assert (call(registry, "three_a_b").text, call(registry, "three_a_b_2").text) == ("spaced", "dotted []")
+    named = CommandRegistry(tmp_path / "tools.json")
+    named.add_server("three", SERVER, passes=["HF_TOKEN"])
+    assert call(named, "three_a_b_2").text == "dotted ['HF_TOKEN']"
+    assert "planted" not in (tmp_path / "tools.json").read_text()
+
+
+def test_a_server_that_dies_says_why():
+    with pytest.raises(LeapToolError, match="No module named 'no_such_module_of_mine'"):
+        tools_of(server_of(f"{SERVER} broken"), seconds=30.0)

@@ -217,3 +217,25 @@ def test_results_are_events():
         "denied": False,
         "seconds": 0.5,
     }
+
+
+def test_the_same_call_with_the_same_result_three_times_ends_the_chain_with_an_answer():
+    runner, conversation = conversation_of(calls(DOUBLE), calls(DOUBLE), calls(DOUBLE), "It is 42.")
+    *_, complete = run_functions(conversation, ALLOWED, "twice 21?")
+    assert complete.full_message.text == "It is 42." and "double(n=21)" in complete.warnings[0]
+    assert [request.options.tool_choice for request in runner.requests] == [None, None, None, "none"]
+
+
+def test_a_chain_goes_on_while_arguments_or_results_change():
+    counted = iter(range(100))
+
+    def tick(n: int) -> int:
+        """Count on."""
+        return next(counted)
+
+    different = [calls(LeapFunctionCall("double", {"n": n})) for n in (1, 1, 2, 1, 1)]
+    functions = [LeapFunction.from_callable(double), LeapFunction.from_callable(tick)]
+    same = [calls(LeapFunctionCall("tick", {"n": 1}))] * 3
+    _, conversation = conversation_of(*different[:4], *same, "done", functions=functions)
+    *_, complete = run_functions(conversation, ALLOWED, "go")
+    assert complete.full_message.text == "done" and complete.warnings == ()

@@ -17,8 +17,8 @@ from ...errors import (
     LeapUnavailableError,
 )
 from ...storage.directories import Directories
-from ..rendezvous import INSTANCE_HEADER, PROTOCOL, HostFiles, HostState
 from .http import Answer, send
+from .rendezvous import INSTANCE_HEADER, PROTOCOL, HostFiles, HostState
 
 JsonObject = dict[str, Any]
 

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from ...error_json import error_from_json
-from ...errors import LeapError, LeapGenerationError, LeapOptionsError
+from ...errors import LeapError, LeapGenerationError, LeapModelNotFoundError, LeapOptionsError
 from ...functions.parsers import PARSERS
 from ...messages import ChatMessage
 from ...options import GenerationOptions
 from ...options.adapters import LoraAdapter, adapters_of
+from ...options.generation import check_options, check_tool_choice
 from ...responses import Complete, MessageResponse
 from ...runner.contract import Generation, ModelRunner, RenderedPrompt
+from ...runner.conversation import messages_of
 from .connection import ModelHost
 from .held_model import HeldModel
 from .http import Answer
@@ -60,13 +62,17 @@ class RemoteModelRunner(ModelRunner):
         functions: Sequence[LeapFunction] = (),
         options: GenerationOptions | None = None,
     ) -> Generation:
+        check_options(options)
+        choice = None if options is None else options.tool_choice
+        check_tool_choice(choice, [function.name for function in functions])
         return self._start("/v1/chat/completions", _chat(messages, functions), options)
 
-    def start_text(self, text: str, options: GenerationOptions | None = None) -> Generation:
-        return self._start("/v1/completions", {"prompt": text}, options)
+    def start_text(self, text: str | Sequence[int], options: GenerationOptions | None = None) -> Generation:
+        return self._start("/v1/completions", {"prompt": text if isinstance(text, str) else list(text)}, options)
 
     def _start(self, path: str, body: JsonObject, options: GenerationOptions | None) -> Generation:
         self._check_loaded()
+        check_options(options)
         options = options or GenerationOptions()
         if options.adapters is None and self._adapters is not None:
             options = replace(options, adapters=self._adapters)
@@ -84,9 +90,10 @@ class RemoteModelRunner(ModelRunner):
         messages: Sequence[ChatMessage],
         add_bos_token: bool = True,
         functions: Sequence[LeapFunction] = (),
+        options: GenerationOptions | None = None,
     ) -> int:
         self._check_loaded()
-        body = {**_chat(messages, functions), "add_bos_token": add_bos_token, "leap": {"events": True}}
+        body = {**_chat(messages_of(messages), functions), "add_bos_token": add_bos_token, "leap": _extension(options)}
         with self._model.open("/leap/tokens", body, timeout=COUNT_SECONDS) as answer:
             return int(answer.json()["tokens"])
 
@@ -104,7 +111,11 @@ class RemoteModelRunner(ModelRunner):
 
     def set_adapters(self, adapters: Sequence[LoraAdapter]) -> None:
         self._check_loaded()
-        self._adapters = adapters_of(adapters)
+        chosen = adapters_of(adapters)
+        for adapter in chosen:
+            if not adapter.path.exists():
+                raise LeapModelNotFoundError(f"there is no adapter {adapter.path}")
+        self._adapters = chosen
 
     def tokenize(self, text: str, *, parse_special: bool = False) -> list[int]:
         self._check_loaded()
@@ -115,6 +126,9 @@ class RemoteModelRunner(ModelRunner):
 
     def detokenize(self, tokens: Sequence[int]) -> str:
         self._check_loaded()
+        for token in tokens:
+            if not isinstance(token, int) or token < 0:
+                raise LeapOptionsError("tokens", f"{token!r} is no token of {self.model_id}")
         with self._model.open("/detokenize", {"tokens": list(tokens)}, timeout=COUNT_SECONDS) as answer:
             return str(answer.json()["content"])
 
@@ -138,6 +152,7 @@ def _chat(messages: Sequence[ChatMessage], functions: Sequence[LeapFunction]) ->
 
 
 def _extension(options: GenerationOptions | None) -> JsonObject:
+    check_options(options)
     options = options or GenerationOptions()
     options.validate()
     parser = options.function_call_parser

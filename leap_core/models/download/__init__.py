@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .download import download_model as download_model
+    from .downloading import download_model as download_model
 
 
 def __getattr__(name: str) -> object:
     if name != "download_model":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .download import download_model
+    from .downloading import download_model
 
     return download_model

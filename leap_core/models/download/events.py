@@ -1,4 +1,4 @@
-"""What a download tells while it runs. Events are plain values; who shows them is not known here."""
+"""What a download reports while it runs. Events are plain values; who shows them is not known here."""
 
 from __future__ import annotations
 

@@ -3,14 +3,13 @@
 The state's first line is JSON that says which remote file this is; then comes one character a block of 256 KiB,
 ``.`` for missing and ``#`` for written. A block is marked after its bytes were handed to the system, one byte at a time
 and in place, so a process that is killed loses at most the blocks it was receiving. After a power failure marks may
-stand for bytes that never reached the disk: the hash over the whole file tells, and the transfer starts over.
+stand for bytes that never reached the disk: the hash over the whole file shows it, and the transfer starts over.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -18,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from ...storage.atomic_files import replacing, sync_directory
+from ...storage.positioned import BINARY, read_at, write_at
 from ..hub.api import RemoteFile
-from ..store import PART, STATE
+from ..installed.model_store import PART, STATE
 
 BLOCK = 256 * 1024
 MISSING, WRITTEN = ord("."), ord("#")
@@ -45,7 +45,7 @@ class PartFile:
         self._guard = threading.Lock()
         self._state = -1
         self._blocks = self._resume()
-        self._data = os.open(self.path, os.O_RDWR | os.O_CREAT | _BINARY, 0o644)
+        self._data = os.open(self.path, os.O_RDWR | os.O_CREAT | BINARY, 0o644)
         self._write_state()
         self.resumed = self.bytes_written
 
@@ -177,7 +177,7 @@ class PartFile:
             file.write(header + self._blocks)
             self._close_state()
         self._header_size = len(header)
-        self._state = os.open(self.state_path, os.O_RDWR | _BINARY)
+        self._state = os.open(self.state_path, os.O_RDWR | BINARY)
 
     def _close_data(self) -> None:
         descriptor, self._data = self._data, -1
@@ -205,27 +205,3 @@ def _why_other(header: dict[str, Any], remote: RemoteFile) -> str:
     if remote.sha256 is None and remote.etag is None:
         return "the server gives no ETag by which to tell whether the file is still the same"
     return "the remote file has changed"
-
-
-_BINARY = getattr(os, "O_BINARY", 0)
-
-if sys.platform == "win32":
-    _positions = threading.Lock()
-
-    def write_at(descriptor: int, data: bytes | memoryview, offset: int) -> int:
-        with _positions:
-            os.lseek(descriptor, offset, os.SEEK_SET)
-            return os.write(descriptor, data)
-
-    def read_at(descriptor: int, length: int, offset: int) -> bytes:
-        with _positions:
-            os.lseek(descriptor, offset, os.SEEK_SET)
-            return os.read(descriptor, length)
-
-else:
-
-    def write_at(descriptor: int, data: bytes | memoryview, offset: int) -> int:
-        return os.pwrite(descriptor, data, offset)
-
-    def read_at(descriptor: int, length: int, offset: int) -> bytes:
-        return os.pread(descriptor, length, offset)

@@ -13,7 +13,11 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from ...errors import LeapModelDownloadError, LeapModelNotFoundError, LeapSerializationError
-from ..file_names import (
+from ..hub.api import Hub, RemoteFile, RepositoryListing
+from ..installed.model_store import Store
+from ..manifests.manifest import Manifest, locate, parse_manifest, read_manifest
+from ..manifests.manifest_checks import INFERENCE_TYPES
+from ..names.file_names import (
     AUDIO_DECODER,
     AUDIO_TOKENIZER,
     PROJECTOR,
@@ -24,14 +28,10 @@ from ..file_names import (
     parts_of,
     preferred_quantization,
 )
-from ..hub.api import Hub, RemoteFile, RepositoryListing
-from ..manifests.checks import INFERENCE_TYPES
-from ..manifests.manifest import Manifest, locate, parse_manifest, read_manifest
+from ..names.safe_names import directory_name, file_name_of_url, safe_file_name, safe_repository_path
 from ..references.catalogue import Catalogue, CatalogueEntry
 from ..references.reference_syntax import CatalogueName, HubFile, LocalPath, Repository, Url
 from ..references.resolving import hub_url, repository_model
-from ..safe_names import directory_name, file_name_of_url, safe_file_name, safe_repository_path
-from ..store import Store
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,16 @@ class DownloadPlan:
     @property
     def model_path(self) -> Path:
         return self.directory / self.files[0].name
+
+    def with_model_called(self, wish: str | None) -> DownloadPlan:
+        """The plan with another name for its model's file; the parts of a split one keep theirs, which llama.cpp
+        looks for."""
+        first, *others = self.files
+        name = own_file_name(wish, first.name)
+        if name == first.name or any(file.role == "part" for file in others):
+            return self
+        files = _distinct([replace(first, name=name), *others], self.name, self.source)
+        return replace(self, files=files)
 
     def manifest_on_disk(self, hashes: Mapping[str, str]) -> Manifest:
         """The manifest to write beside the files: bare names, and what is known of each file."""
@@ -241,7 +251,7 @@ class Planner:
 
     def _of_urls(self, url: str, files: list[PlannedFile], manifest: Manifest) -> DownloadPlan:
         model, quantization = name_of(files[0].name)
-        directory = directory_name(model or PurePosixPath(files[0].name).stem, quantization)
+        directory = url_directory(files[0].name)
         there = self.store.find(directory)
         if there is not None and there.source != url and (there.source is not None or there.state == "ready"):
             directory = directory_name(f"{model}-{sha256(url.encode()).hexdigest()[:8]}", quantization)
@@ -285,6 +295,21 @@ def hub_directory(
     named, file_quantization = name_of(file)
     model = entry.name if entry else f"{repo.partition('/')[0]}--{named or repository_model(repo)}"
     return directory_name(f"{model}-{revision[:12]}" if revision else model, file_quantization or quantization)
+
+
+def url_directory(file: str) -> str:
+    """The directory of a model file that comes from a URL outside the hub."""
+    model, quantization = name_of(file)
+    return directory_name(model or PurePosixPath(file).stem, quantization)
+
+
+def own_file_name(wish: str | None, file: str) -> str:
+    """The name on this disk of a model's ``file``: the wish, where it names a GGUF file. Raises
+    LeapModelDownloadError for a name that leaves the directory."""
+    if wish is None:
+        return file
+    name = safe_file_name(wish, file)
+    return name if name.lower().endswith(".gguf") else file
 
 
 def _manifests(listing: RepositoryListing) -> dict[str, str]:

@@ -15,27 +15,34 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Protocol
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
-from ...errors import LeapError, LeapModelDownloadError, LeapModelLoadingError, LeapModelNotFoundError
+from ...errors import (
+    LeapError,
+    LeapModelDownloadError,
+    LeapModelLoadingError,
+    LeapModelNotFoundError,
+    LeapOptionsError,
+)
 from ...storage.directories import Directories
 from ...storage.locks import is_locked
-from ..file_names import name_of
 from ..hub.api import Hub
-from ..hub.http import Web
+from ..hub.http_client import Web
+from ..hub.hub_settings import HubSettings, endpoint_of
 from ..hub.retries import DownloadStopped, RetryPolicy
-from ..hub.settings import HubSettings, endpoint_of
+from ..installed.holding import WRITE_LOCK
+from ..installed.model_store import STATE, InstalledModel, Store, free_space
 from ..manifests.manifest import Manifest, read_manifest
+from ..names.file_names import name_of
+from ..names.safe_names import file_name_of_url, safe_file_name, safe_repository_path
 from ..references.catalogue import Catalogue
-from ..references.reference_syntax import HubFile, parse_reference
-from ..references.resolving import hub_url, resolve_local
-from ..safe_names import file_name_of_url, safe_repository_path
-from ..store import STATE, WRITE_LOCK, InstalledModel, Store, free_space
-from .download import Download, DownloadOptions
+from ..references.reference_syntax import HubFile, Url, parse_reference
+from ..references.resolving import hub_url, repository_model, resolve_local
+from .downloading import Download, DownloadOptions
 from .events import Event, Progress
-from .plan import Planner, hub_directory
+from .plan import Planner, hub_directory, own_file_name, url_directory
 
 
 class DownloadableModel(Protocol):
@@ -122,7 +129,7 @@ class NotOnLocal(ModelDownloadStatus):
 @dataclass(frozen=True)
 class DownloadInProgress(ModelDownloadStatus):
     """It is being fetched; ``progress`` from 0 to 1. ``bytes`` of ``total`` have arrived, as far as that is known: a
-    download of another process tells its progress alone."""
+    download of another process reports its progress alone."""
 
     progress: float
     bytes: int | None = None
@@ -142,6 +149,7 @@ class _Running:
     bytes: int | None = None
     total: int | None = None
     error: LeapError | None = None
+    ended: bool = False
 
 
 class LeapModelDownloader:
@@ -154,9 +162,10 @@ class LeapModelDownloader:
 
     def request_download_model(self, model: DownloadableModel, force_download: bool = False) -> None:
         """Begin to download in the background, unless that is going on already; see ``query_status``."""
+        _check_model(model)
         with self._guard:
             current = self._running.get(model.uri)
-            if current is not None and current.thread is not None and current.thread.is_alive():
+            if current is not None and not current.ended:
                 return
             running = _Running()
             running.thread = threading.Thread(
@@ -175,8 +184,10 @@ class LeapModelDownloader:
 
         ``force_download`` fetches files again that are here; they are replaced when the new ones are complete.
         """
-        running = _Running()
+        _check_model(model)
         with self._guard:
+            current = self._running.get(model.uri)
+            running = _Running() if current is None or current.ended else _Running(current.thread, current.stop)
             self._running[model.uri] = running
         return self._run(model, running, force_download, progress)
 
@@ -190,17 +201,17 @@ class LeapModelDownloader:
             raise
 
     def request_stop_download(self, model: DownloadableModel) -> None:
-        """Stop this downloader's download of the model, if there is one. What has arrived is kept."""
+        """Stop this downloader's downloads of the model, if there are any. What has arrived is kept."""
         with self._guard:
             running = self._running.get(model.uri)
         if running is not None:
             running.stop.set()
 
     def query_status(self, model: DownloadableModel) -> ModelDownloadStatus:
-        """Where the model's download stands; downloads by other processes are seen too."""
+        """How far the model's download is; downloads by other processes are seen too."""
         with self._guard:
             running = self._running.get(model.uri)
-        if running is not None and running.thread is not None and running.thread.is_alive():
+        if running is not None and not running.ended:
             return DownloadInProgress(running.progress, running.bytes, running.total)
         if self._installed(model) is not None:
             return Downloaded()
@@ -268,12 +279,14 @@ class LeapModelDownloader:
             if listener is not None:
                 listener(event)
 
-        options = replace(self._options, force=force)
+        options = replace(self._options, force=force, file_name=model.local_filename)
         try:
             return Download(options, on_event=on_event, stop=running.stop).run(_reference(model), None, None).path
         except LeapError as error:
             running.error = None if isinstance(error, DownloadStopped) else error
             raise
+        finally:
+            running.ended = True
 
     def _installed(self, model: DownloadableModel) -> InstalledModel | None:
         with suppress(LeapModelLoadingError):
@@ -282,14 +295,32 @@ class LeapModelDownloader:
         return None
 
     def _expected(self, model: DownloadableModel) -> Path:
+        """Where the download puts the model's file. A manifest may name another one: then it is there when it has
+        arrived. Raises LeapModelDownloadError for a ``local_filename`` that is no file's name."""
         directories = Directories.from_environment()
         catalogue = Catalogue.load(directories.config)
         named = parse_reference(_reference(model), catalogue, endpoint=endpoint_of(os.environ))
-        root = directories.models
+        if not isinstance(named, (HubFile, Url)):
+            return directories.models / safe_file_name(model.local_filename, model.name)
+        path = PurePosixPath(named.path if isinstance(named, HubFile) else urlsplit(named.url).path)
+        is_manifest = path.suffix.lower() == ".json"
+        file = f"{model.name}-{path.stem}.gguf" if is_manifest else path.name
         if isinstance(named, HubFile):
-            name = hub_directory(catalogue.of_repository(named.repo), named.repo, model.local_filename, named.revision)
-            return root / name / model.local_filename
-        return root / Path(model.local_filename).stem / model.local_filename
+            entry = catalogue.of_repository(named.repo)
+            if is_manifest:
+                file = f"{entry.name if entry else repository_model(named.repo)}-{path.stem}.gguf"
+            directory = hub_directory(entry, named.repo, file, named.revision)
+        else:
+            directory = url_directory(file)
+        return directories.models / directory / (file if is_manifest else own_file_name(model.local_filename, file))
+
+
+def _check_model(model: object) -> None:
+    """Raises LeapOptionsError for what cannot be downloaded."""
+    if not all(isinstance(getattr(model, name, None), str) for name in ("uri", "name", "local_filename")):
+        raise LeapOptionsError(
+            "model", f"{model!r} is no DownloadableModel; `leap_core.models.download.download_model` takes a name"
+        )
 
 
 def _reference(model: DownloadableModel) -> str:

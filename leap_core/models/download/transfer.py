@@ -19,7 +19,7 @@ from typing import Any
 
 from ...errors import LeapModelDownloadError, LeapModelDownloadSizeMismatchError
 from ..hub.api import RemoteFile, strong_etag
-from ..hub.http import Answer, Web
+from ..hub.http_client import Answer, Web
 from ..hub.retries import DownloadStopped, Retryable, RetryPolicy
 from .part_file import BLOCK, PartFile
 
@@ -163,7 +163,7 @@ class Transfer:
             self._news.set()
 
     def _check_resumable(self, error: Retryable) -> None:
-        """Without hash and ETag two versions mixed in one file could not be told apart: then it has to begin again."""
+        """Without hash and ETag two versions mixed in one file would look alike: then it has to begin again."""
         if not self._is_recognizable and self.part.bytes_written:
             raise RemoteChanged(f"{error}, and the server gives no ETag to go on with") from None
 
@@ -254,7 +254,7 @@ class Transfer:
         return segment.position
 
     def _has_other_etag(self, answer: Answer) -> bool:
-        """Whether the ETag tells that this is another file. Where the hash is known that decides at the end instead:
+        """Whether the ETag shows that this is another file. Where the hash is known that decides at the end instead:
         the hosts of one network may give one file several ETags."""
         new_etag = strong_etag(answer.headers)
         return (

@@ -6,7 +6,7 @@ import errno
 from pathlib import Path
 
 from ...errors import LeapModelDownloadError
-from ..hub.http import Web
+from ..hub.http_client import Web
 from .part_file import PartFile, discard_part
 from .plan import PlannedFile
 

@@ -13,7 +13,7 @@ from .header import GGUFHeader, TensorInfo
 TYPES = {"F32", "F16", "BF16", "Q8_0"}
 """Of the matrices, as the converter writes them."""
 TRANSPOSED = "token_embd.weight"
-"""The one matrix whose first factor lies the other way."""
+"""Only this matrix has its first factor transposed."""
 
 
 def check_adapter(adapter: GGUFHeader, model: GGUFHeader) -> None:

@@ -34,13 +34,13 @@ KNOWN = frozenset(
     }
 )
 # fmt: on
-SINCE = {"lfm3": "b11960 (v0.8.0)", "lfm2-d1": "b11361"}
+SINCE = {"lfm3": "b11960 (v0.8.0)"}
 """The first llama.cpp that runs an architecture which this one does not."""
 RENAMED = {"lfm2-bidir": "files of June 2026 with this name load nowhere; download the model again"}
 KEY = b"general.architecture"
 STRING = 8
 MOST_BYTES_BEFORE = 4096
-"""Writers put the architecture first, so a file of which the first kilobytes are here tells it."""
+"""Writers put the architecture first, so the first kilobytes of a file are enough to read it."""
 
 
 def check_architecture(architecture: str, where: str) -> None:

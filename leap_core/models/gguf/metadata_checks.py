@@ -56,7 +56,7 @@ def check_metadata(metadata: dict[str, Any], array_types: dict[str, str], lackin
 
 
 def check_tokens(tokens: Iterable[bytes]) -> frozenset[int]:
-    """The bytes that no token of this vocabulary stands for: llama.cpp's SentencePiece tokenizer ends the process over
+    """The bytes that no token of this vocabulary means: llama.cpp's SentencePiece tokenizer ends the process over
     a text in which it needs one of them. Raises Damaged when a token occurs twice, which ends the process at once;
     empty ones are given names."""
     seen: set[bytes] = set()

@@ -114,7 +114,7 @@ class _Encoder:
         return value
 
     def tensor(self, name: str, *shape: int | None) -> TensorInfo:
-        """A tensor that must be there; None stands for any size."""
+        """A tensor that must be there; None means any size."""
         self.read.add(name)
         tensor = self.tensors.get(name)
         if tensor is None:

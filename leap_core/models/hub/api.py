@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote, urljoin
 
 from ...errors import LeapModelDownloadError
-from .http import Web
+from .http_client import Web
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
 COMMIT = re.compile(r"[0-9a-zA-Z_-][0-9a-zA-Z._/-]{0,199}")

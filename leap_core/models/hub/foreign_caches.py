@@ -32,7 +32,7 @@ class ForeignCaches:
         )
 
     def files_of(self, repo: str) -> dict[str, Path]:
-        """Every file of a repository that lies in a cache, by its path in the repository, newest snapshot first."""
+        """Every file of a repository that a cache holds, by its path in the repository, newest snapshot first."""
         files: dict[str, Path] = {}
         for snapshot in self._snapshots(repo):
             for path in sorted(snapshot.rglob("*")):

@@ -12,23 +12,13 @@ from ...errors import LeapModelLoadingError
 from ...storage.hashing import hash_file
 from ...storage.locks import is_locked
 from ..gguf.header import read_gguf_header
-from ..store import (
-    LOCKS,
-    PART,
-    STATE,
-    USE_LOCK,
-    WRITE_LOCK,
-    InstalledModel,
-    LeapModelInUseError,
-    Store,
-    delete,
-    size_on_disk,
-)
+from ..installed.holding import LOCKS, USE_LOCK, WRITE_LOCK
+from ..installed.model_store import PART, STATE, InstalledModel, LeapModelInUseError, Store, delete, size_on_disk
 
 
 @dataclass(frozen=True)
 class FileCheck:
-    """One file of a model. ``problem`` is None when it is sound. ``hashed`` tells whether its SHA-256 was known and
+    """One file of a model. ``problem`` is None when it is sound. ``hashed`` says whether its SHA-256 was known and
     compared; without one only size and GGUF header were looked at."""
 
     path: Path

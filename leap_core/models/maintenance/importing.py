@@ -1,4 +1,4 @@
-"""Take a model that lies somewhere on this machine into the store, companions included."""
+"""Take a model from anywhere on this machine into the store, companions included."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ...errors import LeapError, LeapModelLoadingError
+from ...load_check.subject import Subject
+from ...load_check.trying import error_of, problem_after_fetching, verdict_on
+from ...load_check.verdict import CRASH, HANG
 from ...storage.hashing import hash_file
 from ...storage.linking import place
-from ..file_names import AUDIO_DECODER, AUDIO_TOKENIZER, PROJECTOR, name_of, parts_of
 from ..gguf.header import read_gguf_header
-from ..manifests.checks import INFERENCE_TYPES
+from ..installed.model_store import InstalledModel, Store
 from ..manifests.manifest import Manifest, adapter_key, read_manifest, write_manifest
+from ..manifests.manifest_checks import INFERENCE_TYPES
+from ..names.file_names import AUDIO_DECODER, AUDIO_TOKENIZER, PROJECTOR, name_of, parts_of
+from ..names.safe_names import directory_name
 from ..references.resolving import LocalModel, resolve_local
-from ..safe_names import directory_name
-from ..store import InstalledModel, Store
-from ..trial.subject import Subject
-from ..trial.trying import error_of, problem_after_fetching, verdict_on
-from ..trial.verdict import CRASH, HANG
 
 
 def import_model(

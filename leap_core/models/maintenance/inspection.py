@@ -9,8 +9,8 @@ from ...errors import LeapModelLoadingError, LeapModelNotFoundError
 from ..gguf.architectures import check_architecture
 from ..gguf.header import GGUFHeader, read_gguf_header
 from ..gguf.projector_checks import ProjectorInfo, check_projector
+from ..installed.model_store import InstalledModel, Store
 from ..references.resolving import resolve_local
-from ..store import InstalledModel, Store
 
 
 def header_or_error(path: Path) -> GGUFHeader | LeapModelLoadingError:

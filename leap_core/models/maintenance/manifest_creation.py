@@ -1,4 +1,4 @@
-"""Write a manifest for a GGUF that lies on this disk."""
+"""Write a manifest for a GGUF on this disk."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 from ...options import SamplingDefaults
 from ..gguf.header import read_gguf_header
-from ..manifests.checks import INFERENCE_TYPES
 from ..manifests.manifest import Manifest, write_manifest
+from ..manifests.manifest_checks import INFERENCE_TYPES
 from ..references.resolving import resolve_local
 from .importing import files_of
 

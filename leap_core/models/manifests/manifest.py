@@ -8,7 +8,7 @@
     }
 
 leap adds two keys of its own. ``load_time_parameters.lora_adapters`` lists LoRA adapters that belong to the model, each
-a file or ``{"path": file, "scale": number}``. "leap" stands in the manifests that it writes beside downloaded files:
+a file or ``{"path": file, "scale": number}``. "leap" is a key of the manifests that it writes beside downloaded files:
 where they came from, and their sizes and SHA-256. Published manifests: ``leap/<quantization>.json`` in Liquid's GGUF
 repositories.
 """
@@ -20,6 +20,7 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from os import PathLike
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -27,8 +28,18 @@ from urllib.parse import urljoin, urlsplit
 from ...errors import LeapSerializationError
 from ...options import JsonObject, SamplingDefaults
 from ...storage.atomic_files import replacing
-from ..file_names import AUDIO_DECODER, AUDIO_TOKENIZER, PROJECTOR
-from .checks import ADAPTERS, FILE_KEYS, KINDS, LOAD_KEYS, SAMPLING_KEYS, SCHEMA_VERSION, TEXT, Problem, check_manifest
+from ..names.file_names import AUDIO_DECODER, AUDIO_TOKENIZER, PROJECTOR
+from .manifest_checks import (
+    ADAPTERS,
+    FILE_KEYS,
+    KINDS,
+    LOAD_KEYS,
+    SAMPLING_KEYS,
+    SCHEMA_VERSION,
+    TEXT,
+    Problem,
+    check_manifest,
+)
 
 LARGEST_MANIFEST = 4 * 1024**2
 
@@ -99,7 +110,7 @@ class Manifest:
 
 
 def adapter_key(number: int) -> str:
-    """Stands for an adapter among the keys of files."""
+    """The key of an adapter among those of files."""
     return f"{ADAPTERS}_{number}"
 
 
@@ -107,8 +118,9 @@ def _given(value: JsonObject) -> JsonObject:
     return {key: item for key, item in value.items() if item is not None and item != {} and item != ""}
 
 
-def read_manifest(path: Path) -> Manifest:
+def read_manifest(path: str | PathLike[str]) -> Manifest:
     """Read a manifest file. Raises LeapSerializationError naming file and key, or OSError."""
+    path = Path(path)
     with path.open("rb") as file:
         data = file.read(LARGEST_MANIFEST + 1)
     return parse_manifest(data, str(path))
@@ -182,7 +194,7 @@ def _load(text: str | bytes, source: str) -> Any:
 
 
 def locate(value: str, base: str) -> str:
-    """Where a manifest's file lies: a URL or an absolute path. ``base`` is the manifest's own URL or absolute path.
+    """Where a manifest's file is: a URL or an absolute path. ``base`` is the manifest's own URL or absolute path.
 
     The SDK's rule: a value that starts with ``../`` is the parent of the manifest's directory plus the base name; any
     other relative value is relative to the manifest's directory. Hugging Face ``/blob/`` pages become ``/resolve/``.

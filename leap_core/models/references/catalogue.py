@@ -19,8 +19,8 @@ from typing import Any
 from ...errors import LeapModelLoadingError, LeapModelNotFoundError, LeapOptionsError, LeapSerializationError
 from ...options import AUTO, PARSERS, JsonObject, SamplingDefaults
 from ..gguf.architectures import ENGINE
-from ..manifests.checks import INFERENCE_TYPES, SAMPLING_KEYS, likely_key
-from ..safe_names import REPOSITORY
+from ..manifests.manifest_checks import INFERENCE_TYPES, SAMPLING_KEYS, likely_key
+from ..names.safe_names import REPOSITORY
 
 KEYS = (
     *("name", "repo", "kind", "parameters", "context", "quantizations", "default", "sampling", "parser", "about"),

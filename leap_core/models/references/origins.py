@@ -6,8 +6,8 @@ from __future__ import annotations
 import json
 from urllib.parse import urlsplit
 
-from ..safe_names import REPOSITORY
-from ..store import InstalledModel
+from ..installed.model_store import InstalledModel
+from ..names.safe_names import REPOSITORY
 
 
 def origin_of(model: InstalledModel) -> str | None:

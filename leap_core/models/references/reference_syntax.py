@@ -22,10 +22,10 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from ...errors import LeapModelLoadingError, LeapModelNotFoundError, LeapSerializationError
-from ..file_names import NameParts, preferred_quantization, split_name
 from ..manifests.manifest import path_of_file_url
-from ..safe_names import REPOSITORY
-from .aliases import BUILTINS, expand
+from ..names.file_names import NameParts, preferred_quantization, split_name
+from ..names.safe_names import REPOSITORY
+from .alias_file import BUILTINS, expand
 from .catalogue import Catalogue, CatalogueEntry
 
 BUILTIN = "builtin"
@@ -105,7 +105,7 @@ def parse_reference(
 ) -> Reference:
     """What ``text`` names. ``installed``: names of the store's directories. ``aliases``: references by the names that
     the user gave them, in lower case. ``endpoint``: the hub, whose own URLs
-    become HubFiles. ``quantization`` stands for the part after a colon.
+    become HubFiles. ``quantization`` replaces the part after a colon.
 
     Raises LeapModelNotFoundError for a name that nothing answers to, with likely ones, and LeapModelLoadingError for
     what leap cannot run.
@@ -135,7 +135,7 @@ def parse_reference(
         return CatalogueName(entry, quantization)
     if quantization is None:
         path = _absolute(text, cwd)
-        if os.path.exists(path):  # also tells that a name is too long for one
+        if os.path.exists(path):  # False also for a name that is too long for one
             return LocalPath(path)
         for directory in installed:
             if directory.lower() == text.lower():

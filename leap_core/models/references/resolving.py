@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from ...errors import LeapModelLoadingError, LeapModelNotDownloadedError, LeapModelNotFoundError, LeapSerializationError
 from ...options import AUTO, SamplingDefaults
 from ...options.adapters import LoraAdapter
 from ...storage.directories import Directories
-from ..file_names import (
+from ..hub.hub_settings import endpoint_of
+from ..installed.model_store import InstalledModel, Store, identity_of
+from ..manifests.manifest import Manifest, adapter_key, is_manifest, locate, read_manifest
+from ..names.file_names import (
     AUDIO_DECODER,
     AUDIO_TOKENIZER,
     PROJECTOR,
@@ -23,12 +27,7 @@ from ..file_names import (
     preferred_quantization,
     role_of,
 )
-from ..hub.foreign_caches import ForeignCaches
-from ..hub.settings import endpoint_of
-from ..manifests.manifest import Manifest, adapter_key, is_manifest, locate, read_manifest
-from ..store import InstalledModel, Store, identity_of
-from .aliases import read_aliases
-from .catalogue import Catalogue, CatalogueEntry
+from .alias_file import BUILTINS, expand, read_aliases
 from .reference_syntax import (
     Builtin,
     CatalogueName,
@@ -41,6 +40,10 @@ from .reference_syntax import (
     bundle_refused,
     parse_reference,
 )
+
+if TYPE_CHECKING:
+    from ..hub.foreign_caches import ForeignCaches
+    from .catalogue import Catalogue, CatalogueEntry
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ def resolve_local(
     variables: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> LocalModel:
-    """The files that ``reference`` (see ``reference_syntax``) stands for. ``variables``: None means the process's own.
+    """The files that ``reference`` (see ``reference_syntax``) means. ``variables``: None means the process's own.
 
     Raises LeapModelNotFoundError when they are not on this machine, LeapModelLoadingError when a manifest is damaged
     or the reference is of a kind that leap cannot run.
@@ -99,16 +102,28 @@ def path_of(reference: str, *, variables: Mapping[str, str], cwd: Path) -> Path 
 
 class _Resolver:
     def __init__(self, variables: Mapping[str, str], cwd: Path | None) -> None:
-        directories = Directories.from_environment(variables)
-        self.store = Store.of(directories)
+        self.directories = Directories.from_environment(variables)
+        self.store = Store.of(self.directories)
+        self.aliases = read_aliases(self.directories.config_file)
+        self.variables = variables
+        self.cwd = cwd
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        """Read when a name is in question. Raises LeapModelLoadingError."""
+        from .catalogue import Catalogue
+
         try:
-            self.catalogue = Catalogue.load(directories.config)
+            return Catalogue.load(self.directories.config)
         except LeapSerializationError as error:
             raise LeapModelLoadingError(error.message) from None
-        self.aliases = read_aliases(directories.config_file)
-        self.caches = ForeignCaches.from_environment(variables)
-        self.endpoint = endpoint_of(variables)
-        self.cwd = cwd
+
+    @cached_property
+    def caches(self) -> ForeignCaches:
+        """What other programs have fetched."""
+        from ..hub.foreign_caches import ForeignCaches
+
+        return ForeignCaches.from_environment(self.variables)
 
     def named(self, reference: str, quantization: str | None) -> Reference:
         """What the reference says."""
@@ -120,13 +135,14 @@ class _Resolver:
             installed=installed,
             aliases=self.aliases,
             cwd=self.cwd,
-            endpoint=self.endpoint,
+            endpoint=endpoint_of(self.variables),
         )
 
     def resolve(self, reference: str, quantization: str | None) -> LocalModel:
+        text, _ = expand(reference, quantization, self.aliases)
+        if text.lower() in BUILTINS:
+            return _builtin(text.lower())
         named = self.named(reference, quantization)
-        if isinstance(named, Builtin):
-            return self._builtin(named.name)
         if isinstance(named, LocalPath):
             return self.at_path(named.path, reference)
         if isinstance(named, InstalledName):
@@ -139,22 +155,11 @@ class _Resolver:
             model = catalogued.name if catalogued else repository_model(named.repo)
             default = catalogued.default if catalogued else None
             return self._of_repository(reference, model, named.repo, named.quantization, default)
+        assert not isinstance(named, Builtin)
         return self._of_origin(named, reference)
 
-    def _builtin(self, name: str) -> LocalModel:
-        try:
-            from ...builtin import model_path
-        except ImportError:
-            raise LeapModelNotFoundError(
-                "this installation of leap has no built-in model", hint="leap download LFM2.5-350M gets a real one"
-            ) from None
-        greedy = SamplingDefaults(temperature=0.0)  # it copies and calculates, so the likeliest token is the right one
-        kind = "audio" if name == "builtin-audio" else None  # its only companion is one that a model that sees has too
-        model = self.at_path(model_path(name), name)
-        return replace(model, model_id=name, sampling=greedy, kind=kind or model.kind)
-
     def at_path(self, path: Path, reference: str) -> LocalModel:
-        """The model that a file or directory is, with what lies beside it."""
+        """The model that a file or directory is, with the files beside it."""
         if path.suffix.lower() == ".bundle":
             raise bundle_refused(str(path), self.catalogue)
         if os.path.isdir(path):
@@ -305,6 +310,24 @@ class _Resolver:
             entry = self.catalogue.exact(name_of(path.name).model)
             hint = f"leap download {entry.name} gets it" if entry else None
         raise LeapModelNotFoundError(f"there is no file {path}", hint=hint)
+
+
+def _builtin(name: str) -> LocalModel:
+    from ...builtin import model_path
+
+    path = model_path(name)
+    if not path.exists():
+        raise LeapModelNotFoundError(
+            "this installation of leap has no built-in model", hint="leap download LFM2.5-350M gets a real one"
+        )
+    projector = path.with_name(f"mmproj-{name}.gguf")
+    return LocalModel(
+        name,
+        path,
+        mm_proj_path=projector if projector.exists() else None,
+        sampling=SamplingDefaults(temperature=0.0),  # it copies and calculates, so the likeliest token is right
+        kind={"builtin-vl": "vision", "builtin-audio": "audio"}.get(name, "text"),
+    )
 
 
 def repository_model(repo: str) -> str:

@@ -1,0 +1,124 @@
+"""Finding work in a table that many workers share: by indexes alone, however long the queue is.
+
+``needs`` of a job is the model's SHA-256 and the machine that it must run on, either may be empty. A worker asks for
+the first job of each kind of need that it can meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from .contract import Database, Row
+from .job import DOWNLOAD, GENERATE, SHARD, VERSION, Claimant, JsonObject
+
+LONGEST_BACK_OFF_SECONDS = 60.0
+SHARED_KINDS = (DOWNLOAD, GENERATE, SHARD)
+NOW = "(SELECT leap_now())"
+"""Read once a statement, so that an index can be used for what is compared with it."""
+READY = (
+    "kind=:kind AND state='queued' AND held=0 AND cancel_requested=0 AND version<=:version AND "
+    f"(run_after<={NOW} OR (run_after>{NOW}+:patience AND failures+interruptions>0))"
+)
+"""A failed job that is to wait longer than the longest back-off waits because the clock was set back."""
+ORDER = "priority DESC, created, sequence"
+FIRST_OF_EACH = (
+    "FROM unnest(CAST(:needs AS text[])) AS n(needs) CROSS JOIN LATERAL (SELECT id, attempt, parent, priority, "
+    f"created, sequence FROM jobs j WHERE {READY} AND j.needs=n.needs ORDER BY {ORDER} LIMIT 1"
+)
+ALIVE = "NOT EXISTS (SELECT 1 FROM workers w WHERE w.id=:worker AND w.draining=1)"
+WAKE = """
+SELECT pg_notify(:channel || substr(md5(idle.id), 1, 16), 'queued') FROM (
+    SELECT w.id FROM workers w
+    LEFT JOIN (
+        SELECT worker, COUNT(*) AS running FROM jobs
+        WHERE state='running' AND kind=:kind AND worker IS NOT NULL GROUP BY worker
+    ) r ON r.worker=w.id
+    WHERE w.draining=0 AND w.seen>(SELECT leap_now())-:alive
+        AND COALESCE(r.running, 0)<COALESCE(CAST(CAST(w.capacity AS json)->>:slot AS integer), 1)
+        AND (:model='' OR position(:model IN w.models)>0) AND (:machine='' OR w.machine=:machine)
+    ORDER BY random() LIMIT :count
+) idle
+"""
+"""Tells workers with room for it that there is work: as many as there is work for."""
+
+
+def claimable(database: Database, kind: str, worker: Claimant) -> Row | None:
+    """The next job of this kind for the worker, locked: id, attempt and parent."""
+    values = {**_values(kind, worker), "needs": _needs(database, kind, worker)}
+    rows = database.rows(
+        f"SELECT first.* {FIRST_OF_EACH} FOR UPDATE SKIP LOCKED) first WHERE {ALIVE} ORDER BY {ORDER} LIMIT 1", values
+    )
+    return rows[0] if rows else None
+
+
+def waiting_kinds(database: Database, worker: Claimant) -> frozenset[str]:
+    """The kinds of which the worker could begin a job now."""
+    found = set()
+    for kind in SHARED_KINDS:
+        values = {**_values(kind, worker), "needs": _needs(database, kind, worker)}
+        if database.rows(f"SELECT 1 AS there {FIRST_OF_EACH}) first WHERE {ALIVE} LIMIT 1", values):
+            found.add(kind)
+    return frozenset(found)
+
+
+def seconds_to_the_next(database: Database) -> float | None:
+    """In how many seconds the next job is due that was delayed."""
+    rows = database.rows(
+        f"SELECT MIN(run_after)-{NOW} AS due FROM jobs WHERE state='queued' AND run_after>0 AND run_after>{NOW}"
+    )
+    return None if rows[0]["due"] is None else float(rows[0]["due"])
+
+
+def queued_needs(database: Database, kind: str) -> list[str]:
+    """The different needs of queued jobs, each found by one step through the index."""
+    first = "SELECT MIN(needs) FROM jobs WHERE kind=:kind AND state='queued' AND held=0"
+    rows = database.rows(
+        f"WITH RECURSIVE found(needs) AS (({first}) UNION ALL SELECT ({first} AND jobs.needs>found.needs) FROM found "
+        "WHERE found.needs IS NOT NULL) SELECT needs FROM found WHERE needs IS NOT NULL",
+        {"kind": kind},
+    )
+    return [str(row["needs"]) for row in rows]
+
+
+def first_with_needs(database: Database, kind: str, needs: str) -> Row | None:
+    """The queued job with these needs that is next: id, model, origin and created."""
+    rows = database.rows(
+        "SELECT id, model, machine, origin, created FROM jobs WHERE kind=:kind AND state='queued' AND held=0 AND "
+        f"needs=:needs ORDER BY {ORDER} LIMIT 1",
+        {"kind": kind, "needs": needs},
+    )
+    return rows[0] if rows else None
+
+
+def wake(database: Database, work: Mapping[tuple[str, str | None, str | None], int], alive_seconds: float) -> None:
+    """Wake workers for so many jobs of each kind, model and machine, once the running transaction counts."""
+    for (kind, model, machine), count in work.items():
+        database.rows(
+            WAKE,
+            {
+                "channel": f"leap_{database.id}_w",
+                "kind": kind,
+                "slot": "batch" if kind == SHARD else kind,
+                "model": model or "",
+                "machine": machine or "",
+                "count": count,
+                "alive": alive_seconds,
+            },
+        )
+
+
+def _needs(database: Database, kind: str, worker: Claimant) -> list[str]:
+    """The needs that the worker can meet; of one that can run any model those that there are."""
+    if worker.models is None:
+        return [each for each in queued_needs(database, kind) if each.partition("@")[2] in ("", worker.machine)]
+    return _of_models(sorted(worker.models), ("", worker.machine))
+
+
+def _of_models(models: Sequence[str], machines: Collection[str]) -> list[str]:
+    return [f"{model}@{machine}" for model in ("", *models) for machine in machines]
+
+
+def _values(kind: str, worker: Claimant) -> dict[str, Any]:
+    values: JsonObject = {"kind": kind, "version": VERSION, "patience": LONGEST_BACK_OFF_SECONDS, "worker": worker.id}
+    return values

@@ -1,0 +1,1 @@
+"""``leap jobs``: a file for each idea of its verbs."""

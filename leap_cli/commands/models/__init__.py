@@ -1,0 +1,1 @@
+"""Commands about models: getting them, keeping them, having them warm."""

@@ -1,0 +1,112 @@
+"""``leap cache``: prompts whose state is kept on disk for ``--prompt-cache``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...exit_codes import ExitCode
+from ...framework.click_classes import leap_group
+from ...framework.durations import Duration, in_words
+from ...framework.environment import Environment
+from ...framework.output import Format, Output
+from ...framework.sizes import in_bytes
+from ...options.loading import prompt_cache_directory
+from ...options.output_format import format_choice, format_option
+
+if TYPE_CHECKING:
+    from leap_core.engine.reuse.snapshot_files import SnapshotFile
+
+
+@leap_group("cache")
+def command() -> None:
+    """Prompts whose state --prompt-cache keeps on disk, so that the next command does not read them again.
+
+    Each belongs to one model file and one way of loading it. The ones used longest ago go first where the room that
+    --prompt-cache-size allows is full.
+    """
+
+
+@command.command("list")
+@format_option("paths")
+@click.pass_obj
+def list_cache(env: Environment, /, format: str) -> ExitCode:
+    """List the kept prompts, the one used last first."""
+    output = Output(env, format)
+    files = _files(env)
+    if output.format is Format.TEXT:
+        rows = [
+            {
+                "tokens": "damaged" if each.tokens is None else each.tokens,
+                "size": in_bytes(each.bytes),
+                "used": f"{in_words(max(0, time.time() - each.used))} ago",
+                "model": each.scope[:8],
+            }
+            for each in files
+        ]
+        output.records(rows, ["tokens", "size", "used", "model"], name="model")
+        if not files:
+            output.note("nothing is kept; `leap generate --prompt-cache` keeps long prompts")
+    else:
+        output.records([_record(each) for each in files], ["path", "tokens", "bytes"], name="path")
+    return ExitCode.DONE
+
+
+@command.command("info")
+@format_choice("Print text, or one json document.", [Format.TEXT.value, Format.JSON.value])
+@click.pass_obj
+def info(env: Environment, /, format: str) -> ExitCode:
+    """Show where prompts are kept, how many there are and what they take."""
+    output = Output(env, format)
+    files = _files(env)
+    total = sum(each.bytes for each in files)
+    is_text = output.format is Format.TEXT
+    output.record(
+        {
+            "directory": str(prompt_cache_directory(env)),
+            "prompts": len(files),
+            "models": len({each.scope for each in files}),
+            "tokens": sum(each.tokens or 0 for each in files),
+            "bytes": in_bytes(total) if is_text else total,
+        },
+        name="directory",
+    )
+    return ExitCode.DONE
+
+
+@command.command("clear")
+@click.option(
+    "--older-than",
+    type=Duration(),
+    metavar="TIME",
+    help="Remove only prompts that were not used for this time, such as 30d.",
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
+@click.pass_obj
+def clear(env: Environment, /, older_than: float | None, dry_run: bool) -> ExitCode:
+    """Remove kept prompts. Nothing but time is lost: they are read again when they come."""
+    from leap_core.engine.reuse.snapshot_files import remove_snapshots
+
+    output = Output(env)
+    files = [each for each in _files(env) if older_than is None or time.time() - each.used >= older_than]
+    count = len(files) if dry_run else remove_snapshots(files, prompt_cache_directory(env))
+    output.note(f"{'would remove' if dry_run else 'removed'} {count} kept prompts, {in_bytes(_size(files))}")
+    return ExitCode.DONE
+
+
+def _files(env: Environment) -> list[SnapshotFile]:
+    from leap_core.engine.reuse.snapshot_files import snapshot_files
+
+    return snapshot_files(prompt_cache_directory(env))
+
+
+def _size(files: Sequence[SnapshotFile]) -> int:
+    return sum(each.bytes for each in files)
+
+
+def _record(each: SnapshotFile) -> dict[str, Any]:
+    used = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(each.used))
+    return {"path": str(each.path), "model": each.scope, "tokens": each.tokens, "bytes": each.bytes, "used": used}

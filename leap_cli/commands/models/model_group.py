@@ -1,0 +1,397 @@
+"""``leap models``: what is on this machine, and looking after it."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...display.media import media_taken
+from ...exit_codes import ExitCode
+from ...framework.click_classes import leap_group
+from ...framework.durations import age
+from ...framework.environment import Environment
+from ...framework.options import option
+from ...framework.output import Format, Output
+from ...framework.sizes import in_bytes
+from ...options.output_format import format_option
+from ...options.value_types import InstalledModelName, ModelName
+from .manifests import manifest
+from .model_aliases import alias
+
+if TYPE_CHECKING:
+    from leap_core.load_check.verdict import Verdict
+    from leap_core.models.gguf.header import GGUFHeader
+    from leap_core.models.installed.model_store import InstalledModel, Store
+
+FORMAT = format_option("names")
+
+
+@leap_group("models")
+def command() -> None:
+    """The models on this machine: one directory each, with the files under their own names and a manifest."""
+
+
+@command.command("list", short_help="List the installed models.")
+@click.option(
+    "--sort",
+    type=click.Choice(["name", "size", "used"]),
+    default="name",
+    show_default=True,
+    help="Put first what comes first by name, is largest, or was used last.",
+)
+@FORMAT
+@click.pass_obj
+def list_models(env: Environment, /, sort: str, format: str) -> None:
+    """List the installed models, unfinished downloads included. USED is when one was last loaded, or else installed."""
+    output = Output(env, format)
+    models = _store(env).installed()
+    if sort != "name":
+        models.sort(key=lambda model: model.size_bytes if sort == "size" else model.used or 0.0, reverse=True)
+    records = [_summary(model) for model in models]
+    if output.format is Format.TEXT:
+        now = time.time()
+        records = [each | {"used": each["used"] and f"{age(now - each['used'])} ago"} for each in records]
+    columns = ["name", "kind", "architecture", "quantization", "context", "size", "used", "state", "in_use"]
+    output.records(records, columns, name="name")
+    if not models and output.format is Format.TEXT:
+        output.note("no model is installed; `leap models catalogue` lists those that leap knows by name")
+
+
+@command.command("default", short_help="Show or set the model that answers when none is named.")
+@click.argument("model", required=False, type=ModelName())
+@click.pass_obj
+def default(env: Environment, /, model: str | None) -> None:
+    """Print the model that answers when a command names none; with MODEL make it that one from now on."""
+    output = Output(env)
+    if model is None:
+        from ...options.opening import model_reference
+
+        output.text(f"{model_reference(env, None)}\n")
+        return
+    from leap_core.models.references.resolving import resolve_local
+
+    from ...config.writing import set_value
+
+    resolve_local(model, variables=env.variables, cwd=env.cwd)
+    reference = str((env.cwd / model).absolute()) if os.path.exists(env.cwd / model) else model
+    set_value(env.directories.config_file, "default_model", reference)
+    output.note(f"{reference} answers from now on where no model is named")
+
+
+@command.command("catalogue", short_help="List the models that leap knows by name.")
+@FORMAT
+@click.pass_obj
+def catalogue(env: Environment, /, format: str) -> None:
+    """List the models that leap knows by name, your own from catalogue.json included.
+
+    SIZE is about that of the file in the quantization that is taken when none is named.
+    """
+    from leap_core.models.references.catalogue import Catalogue
+
+    installed = _store(env).installed()
+    records = []
+    for entry in Catalogue.load(env.directories.config):
+        own = [model.name for model in installed if model.model.lower() == entry.name.lower()]
+        size = entry.bytes_in()
+        record = entry.to_json() | {"installed": own}
+        if format == Format.TEXT.value:
+            remarks = [entry.about]
+            remarks += [f"replaced by {entry.replaced_by}"] if entry.replaced_by else []
+            remarks += [f"needs llama.cpp {entry.needs}"] if entry.needs else []
+            record |= {
+                "size": f"~{in_bytes(size)}" if size else None,
+                "installed": ", ".join(name[len(entry.name) :].lstrip("-") or name for name in own) or None,
+                "about": "; ".join(remark for remark in remarks if remark),
+            }
+        records.append(record)
+    Output(env, format).records(records, ["name", "kind", "size", "installed", "about"], name="name")
+
+
+@command.command("info", short_help="Tell what a model is, from its file's header.")
+@click.argument("model", type=ModelName())
+@click.option("--quant", metavar="QUANT", help="Take this quantization, such as Q4_K_M; the same as MODEL:QUANT.")
+@FORMAT
+@click.pass_obj
+def info(env: Environment, /, model: str, quant: str | None, format: str) -> None:
+    """Tell what MODEL is, from its file's header: any reference to a model on this machine."""
+    from leap_core.models.gguf.header import GGUFHeader
+    from leap_core.models.maintenance.importing import files_of
+    from leap_core.models.maintenance.inspection import header_or_error
+    from leap_core.models.manifests.manifest_checks import SAMPLING_KEYS
+    from leap_core.models.references.resolving import resolve_local
+
+    local = resolve_local(model, quant, variables=env.variables, cwd=env.cwd)
+    installed = _store(env).at(local.path.parent) if local.path.parent.parent == env.directories.models else None
+    output = Output(env, format)
+    header = header_or_error(local.path)
+    if not isinstance(header, GGUFHeader):
+        if installed is None or installed.manifest is None:
+            raise header
+        output.warning(header.message)  # it is what was fetched, so its manifest describes it
+        header = GGUFHeader(local.path, 0, local.path.stat().st_size, {}, ())
+    sampling = {key: value for key in SAMPLING_KEYS if (value := getattr(local.sampling, key)) is not None}
+    files = [str(path) for _, path in files_of(local)]
+    record: dict[str, Any] = {"name": local.model_id, "kind": _kind(local.kind, header), **_of_header(header)}
+    record |= {
+        "parameters": header.parameter_count,
+        "vocabulary": header.vocabulary_size,
+        "tokenizer": header.tokenizer_pre,
+        "chat_template": bool(local.chat_template or header.chat_template),
+        "bytes": sum(Path(file).stat().st_size for file in files),
+        "path": str(local.path),
+        "files": files,
+        "manifest": str(local.manifest_path) if local.manifest_path else None,
+        "runs": _runs(header),
+        "source": installed.source if installed else None,
+        "in_use": installed.in_use if installed else False,
+        "sampling": sampling,
+        "parser": local.parser_name,
+        "takes": media_taken(local),
+        "gives": _given(header),
+    }
+    if output.format is Format.TEXT:
+        row = record | {
+            "parameters": f"{header.parameter_count:,}",
+            "bytes": f"{record['bytes']:,} ({in_bytes(record['bytes'])})",
+            "sampling": [f"{key} {value}" for key, value in sampling.items()] or None,
+        }
+        output.record(row, name="name")
+    else:
+        output.record(record, name="name")
+
+
+@command.command("path", short_help="Print the path of a model's file.")
+@click.argument("model", type=ModelName())
+@click.option("--quant", metavar="QUANT", help="Take this quantization, such as Q4_K_M; the same as MODEL:QUANT.")
+@click.pass_obj
+def path(env: Environment, /, model: str, quant: str | None) -> None:
+    """Print the path of MODEL's file; exit code 3 when it is not on this machine."""
+    from leap_core.models.references.resolving import resolve_local
+
+    local = resolve_local(model, quant, variables=env.variables, cwd=env.cwd)
+    Output(env).text(f"{local.path}\n")
+
+
+@command.command("verify", short_help="Check files against their sizes and SHA-256.")
+@click.argument("names", metavar="[NAME]...", nargs=-1, type=InstalledModelName())
+@FORMAT
+@click.pass_obj
+def verify(env: Environment, /, names: tuple[str, ...], format: str) -> ExitCode:
+    """Check the files of installed models against the sizes and SHA-256 that were announced for them.
+
+    Without a NAME all are checked. Exit code 4 when a file is not what it should be.
+    """
+    from leap_core.models.maintenance.checks_and_cleaning import verify as checks_of
+
+    output = Output(env, format)
+    records = []
+    for model in _named(env, names):
+        for check in checks_of(model, on_file=lambda path: output.progress(f"checking {path.name}")):
+            state = "damaged" if check.problem else "ok" if check.hashed else "ok (no SHA-256 known)"
+            row = {"name": model.name, "file": check.path.name, "state": state, "problem": check.problem}
+            records.append(row | {"path": str(check.path)})
+    output.records(records, ["name", "file", "state", "problem"], name="path")
+    damaged = [record for record in records if record["problem"]]
+    if damaged:
+        output.error(
+            f"{len(damaged)} of {len(records)} files are not what they should be",
+            f"leap download --force {damaged[0]['name']} fetches them again",
+        )
+    return ExitCode.DOWNLOAD if damaged else ExitCode.DONE
+
+
+@command.command("check", short_help="Try whether llama.cpp runs a model.")
+@click.argument("models", metavar="[MODEL]...", nargs=-1, type=ModelName())
+@FORMAT
+@click.pass_obj
+def check_models(env: Environment, /, models: tuple[str, ...], format: str) -> ExitCode:
+    """Try in a process of its own whether llama.cpp runs MODEL: load it, read its vocabulary, cut text into tokens,
+    compute two tokens, and render its chat template, all within limits of time and memory.
+
+    leap does this by itself before it loads a file that is new to it, and remembers what came of it; this command tries
+    the file anew. Without a MODEL all installed ones are tried. Exit code 3 when one cannot be loaded.
+    """
+    from leap_core.load_check.subject import Subject
+    from leap_core.load_check.trying import new_verdict_on
+    from leap_core.models.references.resolving import resolve_local
+
+    output = Output(env, format)
+    records = []
+    for name in models or tuple(model.name for model in _store(env).installed() if model.state == "ready"):
+        local = resolve_local(name, variables=env.variables, cwd=env.cwd)
+        output.progress(f"trying {local.model_id}")
+        verdict = new_verdict_on(Subject(local.path), variables=env.variables)
+        records.append(_tried(local.model_id, local.path, verdict))
+    output.records(records, ["name", "verdict", "stage", "problem", "seconds", "memory"], name="name")
+    bad = [record for record in records if record["verdict"] != "sound"]
+    if bad:
+        output.error(f"{len(bad)} of {len(records)} models cannot be loaded", bad[0]["problem"])
+    elif not records and output.format is Format.TEXT:
+        output.note("no model is installed")
+    return ExitCode.MODEL if bad else ExitCode.DONE
+
+
+@command.command("remove", short_help="Remove installed models.")
+@click.argument("names", metavar="NAME...", nargs=-1, required=True, type=InstalledModelName())
+@click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
+@click.pass_obj
+def remove(env: Environment, /, names: tuple[str, ...], dry_run: bool) -> None:
+    """Remove installed models with all their files. One that a running job, host or session uses is left alone."""
+    from leap_core.models.installed.model_store import freed_by
+
+    from .model_aliases import note_aliases_of, refuse_aliases
+
+    output = Output(env)
+    store = _store(env)
+    refuse_aliases(env, names)
+    for model in _named(env, names):
+        freed = freed_by(model) if dry_run else store.remove(model)
+        output.text(f"{model.name}\n")
+        output.note(f"{'would free' if dry_run else 'freed'} {in_bytes(freed)}")
+        note_aliases_of(env, model, output)
+
+
+@command.command("gc", short_help="Remove what unfinished downloads left behind.")
+@click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
+@FORMAT
+@click.pass_obj
+def gc(env: Environment, /, dry_run: bool, format: str) -> None:
+    """Remove what unfinished downloads left behind. Finished models, and downloads that run now, are not touched."""
+    from leap_core.models.maintenance.checks_and_cleaning import collect, rubbish_in
+
+    output = Output(env, format)
+    items = list(rubbish_in(_store(env))) if dry_run else collect(_store(env))
+    records = [{"path": str(item.path), "bytes": item.bytes, "reason": item.reason} for item in items]
+    output.records(records, ["path", "bytes", "reason"], name="path")
+    if output.format is Format.TEXT:
+        output.note(f"{'would free' if dry_run else 'freed'} {in_bytes(sum(item.bytes for item in items))}")
+
+
+@command.command("import", short_help="Take a model of this machine into the store.")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--name", help="Give the model this name; the file's without its quantization by default.")
+@click.option("--quant", metavar="QUANT", help="Say that this is its quantization; what the file says by default.")
+@click.option(
+    "--mode",
+    type=click.Choice(["auto", "hard link", "reflink", "copy"]),
+    default="auto",
+    show_default=True,
+    help="Bring the file into the store this way; auto takes the first of the others that the disk can do.",
+)
+@option("--replace", "force", formerly=("--force",), is_flag=True, help="Replace an installed model of that name.")
+@click.pass_obj
+def import_file(env: Environment, /, file: Path, name: str | None, quant: str | None, mode: str, force: bool) -> None:
+    """Take a model into the store: a GGUF FILE with the companions beside it, a manifest, or a directory.
+
+    Hard links and reflinks need no space. The file that is imported stays where it is.
+    """
+    from leap_core.models.maintenance.importing import import_model
+
+    output = Output(env)
+    installed, how = import_model(
+        env.cwd / os.path.expanduser(file),
+        _store(env),
+        name=name,
+        quantization=quant,
+        mode=mode,
+        force=force,
+        variables=env.variables,
+        on_notice=output.warning,
+    )
+    output.text(f"{installed.path}\n")
+    output.note(f"{installed.name} is installed ({how})")
+
+
+command.add_command(manifest)
+command.add_command(alias)
+
+
+def _store(env: Environment) -> Store:
+    from leap_core.models.installed.model_store import Store
+
+    return Store.of(env.directories)
+
+
+def _named(env: Environment, names: tuple[str, ...]) -> list[InstalledModel]:
+    """The installed models of these names; all when there are none. A name may be any reference to one of them."""
+    from leap_core.models.maintenance.inspection import installed_model
+
+    store = _store(env)
+    if not names:
+        return store.installed()
+    return [installed_model(name, store, variables=env.variables, cwd=env.cwd) for name in names]
+
+
+def _tried(name: str, path: Path, verdict: Verdict) -> dict[str, Any]:
+    facts = verdict.facts
+    memory = facts.get("memory_bytes")
+    return {
+        "name": name,
+        "verdict": verdict.outcome,
+        "stage": None if verdict.is_sound else verdict.stage,
+        "problem": verdict.message or (f"chat template: {verdict.template}" if verdict.template else None),
+        "seconds": facts.get("load_seconds"),
+        "memory": in_bytes(memory) if memory else None,
+        "memory_bytes": memory,
+        "template": verdict.template,
+        "facts": dict(facts),
+        "path": str(path),
+    }
+
+
+def _runs(header: GGUFHeader) -> str:
+    """Whether this llama.cpp knows the model's architecture, and if not, which one does."""
+    from leap_core.models.maintenance.inspection import architecture_error
+
+    error = architecture_error(header)
+    return "yes" if error is None else f"no: {error.hint or error.message}"
+
+
+def _summary(model: InstalledModel) -> dict[str, Any]:
+    from leap_core.models.gguf.header import GGUFHeader
+    from leap_core.models.maintenance.inspection import header_or_error
+
+    state, kind = model.state, model.manifest.kind if model.manifest else "text"
+    described: dict[str, Any] = {"architecture": None, "quantization": model.quantization or None, "context": None}
+    if state == "ready" and model.path is not None:
+        header = header_or_error(model.path)
+        if isinstance(header, GGUFHeader):
+            described, kind = _of_header(header), _kind(kind, header)
+        else:
+            state = "unreadable"
+    return {
+        "name": model.name,
+        "model": model.model,
+        "kind": kind,
+        **described,
+        "size": in_bytes(model.size_bytes),
+        "bytes": model.size_bytes,
+        "state": state,
+        "used": model.used,
+        "in_use": model.in_use,
+        "source": model.source,
+        "path": str(model.path) if model.path else None,
+    }
+
+
+def _kind(kind: str, header: GGUFHeader) -> str:
+    """What a model is for: what its manifest says, but embedding where its file was made for that."""
+    return kind if header.pooling is None else "embedding"
+
+
+def _given(header: GGUFHeader) -> str:
+    """What comes of what a model takes."""
+    given = {None: "text", "none": "a vector for each token (late interaction)", "rank": "scores of pairs of texts"}
+    return given.get(header.pooling, f"a vector for each text ({header.pooling})")
+
+
+def _of_header(header: GGUFHeader) -> dict[str, Any]:
+    return {
+        "architecture": header.architecture or None,
+        "quantization": header.quantization if header.tensors else None,
+        "context": header.context_length,
+    }

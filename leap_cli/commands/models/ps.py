@@ -1,0 +1,56 @@
+"""``leap ps``: the models that are kept warm. It starts quickly, because scripts and prompts ask often."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ...framework.click_classes import leap_command
+from ...framework.environment import Environment
+from ...framework.output import Format, Output
+from ...options.output_format import format_option
+
+COLUMNS = ["model", "size", "memory", "context_size", "slots", "tokens_per_second", "expires"]
+
+
+@leap_command("ps")
+@format_option("names")
+@click.pass_obj
+def command(env: Environment, /, format: str) -> None:
+    """Show the models that are kept warm: size on disk, memory, slots in use, speed lately, and when they go."""
+    from leap_core.host.client.connection import ModelHost
+
+    output = Output(env, format)
+    host = ModelHost.running(env.variables)
+    status = {"pid": None, "models": []} if host is None else host.status()
+    if output.format is not Format.TEXT:
+        records = [
+            {"pid": status["pid"]} | {key: value for key, value in model.items() if key not in ("key", "wish")}
+            for model in status["models"]
+        ]
+        output.records(records, COLUMNS, name="model")
+        return
+    output.records([_shown(model) for model in status["models"]], COLUMNS, name="model")
+    if not status["models"]:
+        output.note("no model is warm; `leap load MODEL` keeps one so")
+
+
+def _shown(model: dict[str, Any]) -> dict[str, Any]:
+    from ...framework.durations import in_words
+    from ...framework.sizes import in_bytes
+
+    waiting = f" (+{model['waiting']} waiting)" if model["waiting"] else ""
+    if model["state"] != "ready":
+        expires = model["state"]
+    elif model["expires_in"] is not None:
+        expires = f"in {in_words(model['expires_in'])}"
+    else:
+        expires = f"{in_words(model['keep_alive'])} after its use" if model["keep_alive"] else "never"
+    return {
+        **model,
+        "size": in_bytes(model["size"]),
+        "memory": None if model["memory"] is None else in_bytes(model["memory"]),
+        "slots": f"{model['slots_in_use']}/{model['slots']}{waiting}",
+        "expires": expires,
+    }

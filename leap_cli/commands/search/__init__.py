@@ -1,0 +1,1 @@
+"""Commands that make one's own files searchable and search them."""

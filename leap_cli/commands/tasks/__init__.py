@@ -1,0 +1,1 @@
+"""Commands that do a task to texts, and the recipes of tasks."""

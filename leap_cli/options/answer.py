@@ -1,0 +1,145 @@
+"""Where answers go and how: their form, their number, their reasoning, their sound."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import click
+
+from ..framework.option_groups import Arguments, OptionGroup
+from ..framework.options import option
+from ..framework.output import Format
+from .output_format import format_choice
+from .speech import SPEECH_OPTIONS, SpeechTarget, read_speech
+
+if TYPE_CHECKING:
+    from .tools import Tools
+
+MOST_SLOTS = 8
+"""Answers that are made at once; the others wait for their turn."""
+
+
+class Thinking(str, Enum):
+    """``show`` on stderr, ``hide``, or ``only``: the reasoning takes the place of the answer."""
+
+    SHOW = "show"
+    HIDE = "hide"
+    ONLY = "only"
+
+
+@dataclass(frozen=True)
+class AnswerOutput:
+    """``target``: the file that the text goes to. ``count``: how many answers. ``extract``, ``extract_last``: the
+    fenced block that is printed alone. ``thinking``: None where the model is not asked to reason."""
+
+    speech: SpeechTarget
+    thinking: Thinking | None = None
+    format: str = Format.TEXT.value
+    stream: bool = True
+    stats: bool = False
+    target: str | None = None
+    count: int = 1
+    extract: bool = False
+    extract_last: bool = False
+
+    @property
+    def slots(self) -> int:
+        """Room for the answers that are made at once."""
+        return min(self.count, MOST_SLOTS)
+
+    def check_tools(self, tools: Tools) -> None:
+        """Refuse several answers that might all ask whether a tool may run. Raises UsageError."""
+        if self.count > 1 and any(function.call is not None for function in tools.functions):
+            raise click.UsageError("--count cannot be combined with tools that run; declare them without code")
+
+
+THINKING_OPTIONS = (
+    option(
+        "--think",
+        type=click.Choice([kind.value for kind in Thinking]),
+        heading="Reasoning",
+        help="Let the model reason: show that on stderr, hide it, or print it alone.",
+    ),
+    option("--show-thinking", is_flag=True, hidden=True, help="The same as --think show."),
+)
+STREAM_OPTION = option(
+    "--stream/--no-stream", default=True, help="Print the answer as it comes (default), or at its end."
+)
+EVENT_FORMAT_OPTION = format_choice(
+    "Print text, one json document, or jsonl: each event as it comes.",
+    [Format.TEXT.value, Format.JSON.value, Format.JSONL.value],
+)
+STATS_OPTION = option("--stats", is_flag=True, help="Show token counts and speed on stderr.")
+_OPTIONS = (
+    option(
+        "-o", "--output", "target", metavar="FILE", help="Write the answer to this file, in one step, when it ends."
+    ),
+    option(
+        "-n",
+        "--count",
+        type=click.IntRange(1, 256),
+        default=1,
+        metavar="N",
+        help="Give N answers, made at once; with --seed S their seeds are S, S+1, ...",
+    ),
+    option("-x", "--extract", is_flag=True, help="Print the answer's first fenced block alone, such as code."),
+    option("--extract-last", is_flag=True, help="Print the answer's last fenced block alone."),
+    *SPEECH_OPTIONS,
+    STREAM_OPTION,
+    EVENT_FORMAT_OPTION,
+    STATS_OPTION,
+    *THINKING_OPTIONS,
+)
+
+
+def _answer(arguments: Arguments) -> AnswerOutput:
+    thinking = _thinking(arguments)
+    if thinking is Thinking.ONLY and arguments["format"] != Format.TEXT.value:
+        origin = arguments.origin("think", "format")
+        raise click.UsageError(f"--think only is for text; json and jsonl have the reasoning beside the answer{origin}")
+    if thinking is Thinking.ONLY and arguments["background"]:
+        origin = arguments.origin("think", "background")
+        raise click.UsageError(f"--think only cannot be combined with --background{origin}")
+    plain = arguments.of("format", "stream", "stats", "target", "count", "extract", "extract_last")
+    return AnswerOutput(read_speech(arguments), thinking, **plain)
+
+
+def _chat_answer(arguments: Arguments) -> AnswerOutput:
+    thinking = _thinking(arguments)
+    if arguments["jsonl"] and thinking is Thinking.ONLY:
+        raise click.UsageError("--think only is for text; --jsonl has the reasoning beside the answer")
+    return AnswerOutput(read_speech(arguments), thinking, **arguments.of("stream", "stats"))
+
+
+def _thinking(arguments: Arguments) -> Thinking | None:
+    think, show = arguments["think"], arguments["show_thinking"]
+    if show and think not in (None, Thinking.SHOW.value):
+        raise click.UsageError(f"--show-thinking is --think show, and cannot be combined with --think {think}")
+    return Thinking.SHOW if show else None if think is None else Thinking(think)
+
+
+ANSWER = OptionGroup(
+    "answer",
+    "Answer",
+    _OPTIONS,
+    _answer,
+    {
+        "extract": ("extract_last", "background"),
+        "extract_last": ("background",),
+        "count": ("background", "continue_last", "session", "save", "speak", "play"),
+        "target": ("background",),
+    },
+)
+CHAT_ANSWERS = OptionGroup(
+    "answers",
+    "Answer",
+    (
+        *SPEECH_OPTIONS,
+        option("--stream/--no-stream", default=True, help="Print answers as they come (default), or at their end."),
+        option("--stats", is_flag=True, help="Show token counts and speed on stderr after each answer."),
+        *THINKING_OPTIONS,
+    ),
+    _chat_answer,
+)

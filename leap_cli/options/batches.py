@@ -1,0 +1,183 @@
+"""The options of a batch: where its lines come from, what becomes of them, where its results go."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..framework.environment import Environment
+from ..framework.option_groups import Arguments, OptionGroup
+from ..framework.options import option
+from ..input.pattern import INPUT
+from .prompt import read_system_option
+from .templates import TEMPLATE_OPTIONS, checked_template
+
+
+@dataclass(frozen=True)
+class BatchWish:
+    """``fields``: those of BatchSettings that are neither of the model nor of its answers. ``reasons``: the model is
+    let reason. ``quiet``: no summary at the end. ``workers``: how many may answer at once."""
+
+    fields: Mapping[str, Any]
+    reasons: bool
+    quiet: bool
+    workers: int | None
+
+
+_OPTIONS = (
+    click.argument("source", metavar="INPUT"),
+    *TEMPLATE_OPTIONS,
+    option(
+        "-s",
+        "--system",
+        metavar="TEXT",
+        heading="Prompt",
+        help="Give lines that have none this system prompt; @FILE reads it from a file.",
+    ),
+    option(
+        "--pattern",
+        metavar="TEXT",
+        heading="Prompt",
+        help="Make each prompt of a line's fields or columns: 'Translate: {text}'.",
+    ),
+    option(
+        "-o",
+        "--output",
+        "target",
+        metavar="FILE",
+        default="-",
+        heading="Answer",
+        help="Write results to this file; - (default) is standard output.",
+    ),
+    option(
+        "--concurrency",
+        type=click.IntRange(1, 256),
+        default=16,
+        show_default=True,
+        metavar="N",
+        help="Answer this many lines at once.",
+    ),
+    option(
+        "--input-format",
+        type=click.Choice(["jsonl", "json", "csv", "tsv", "lines"]),
+        help="Read INPUT as this; by default as its extension says, else jsonl.",
+    ),
+    option(
+        "--format",
+        "output_format",
+        formerly=("--output-format",),
+        type=click.Choice(["auto", "openai", "plain", "text", "csv", "tsv"]),
+        default="auto",
+        show_default=True,
+        heading="Answer",
+        help="Write OpenAI's batch results, plain JSON, the answers alone, or a table; auto is plain where "
+        "INPUT is plain.",
+    ),
+    option("--errors", metavar="FILE", help="Write failed lines to FILE, and leave them out of the output."),
+    option(
+        "--keep-fields/--no-keep-fields",
+        default=None,
+        help="Carry a line's own fields over to its plain result; default for tables.",
+    ),
+    option(
+        "--speak",
+        "speech",
+        metavar="DIR",
+        heading="Answer",
+        help="Let the model answer aloud: a WAV file for each line in this directory.",
+    ),
+    option(
+        "--ordered/--unordered",
+        default=True,
+        help="Write results in the order of the input (default), or as they are ready.",
+    ),
+    option("--skip-invalid", is_flag=True, help="Leave out lines that cannot be used, instead of refusing all."),
+    option(
+        "--replace",
+        "overwrite",
+        formerly=("--overwrite",),
+        is_flag=True,
+        help="Start over, and replace what the output holds.",
+    ),
+    option("--journal", metavar="FILE", help="Keep progress in this file; beside the output by default."),
+    option("-q", "--quiet", is_flag=True, help="Print no summary at the end."),
+    option(
+        "--max-workers",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Let at most this many workers answer at once; needs jobs_url.",
+    ),
+    option(
+        "--tools-file",
+        "tools",
+        formerly=("--tools",),
+        metavar="FILE",
+        heading="Tools",
+        help="Let lines that declare no functions call these: OpenAI's JSON list.",
+    ),
+    option(
+        "--keep-reasoning",
+        "show_thinking",
+        formerly=("--show-thinking",),
+        is_flag=True,
+        heading="Reasoning",
+        help="Let the model reason, and keep that in the results.",
+    ),
+)
+PLAIN = ("ordered", "concurrency", "skip_invalid", "overwrite", "input_format", "keep_fields")
+"""Options that are fields of BatchSettings as they stand."""
+
+
+def _build(arguments: Arguments) -> BatchWish:
+    env = arguments.env
+    pattern, variables = _prompts(arguments)
+    tools, speech = arguments["tools"], arguments["speech"]
+    fields = {
+        **arguments.of(*PLAIN),
+        **{name: _place(env, arguments[name]) for name in ("source", "journal", "errors")},
+        "output": _place(env, arguments["target"]),
+        "system": read_system_option(arguments),
+        "template": pattern,
+        "variables": variables,
+        "tools": [] if tools is None else _read_tools(env.cwd / tools, tools),
+        "format": arguments["output_format"],
+        "speech": None if speech is None else str(env.cwd / speech),
+        "directory": str(env.cwd),
+    }
+    return BatchWish(fields, arguments["show_thinking"], arguments["quiet"], arguments["max_workers"])
+
+
+BATCH = OptionGroup("batch", "", _OPTIONS, _build)
+
+
+def _prompts(arguments: Arguments) -> tuple[str | None, dict[str, str] | None]:
+    """What makes the prompts of lines: a pattern, and the values of a saved prompt's variables, which a line's own
+    fields override; None without one."""
+    pattern, chosen = arguments["pattern"], checked_template(arguments["template"], of_lines=True)
+    if chosen is None or chosen.template.prompt == INPUT:
+        return pattern, None
+    if pattern is not None:
+        raise click.UsageError("--pattern cannot be combined with --template")
+    return chosen.pattern.escaped(chosen.template.declared), dict(chosen.values)
+
+
+def _place(env: Environment, path: str | None) -> str | None:
+    """A path as this command's user means it, valid in any directory; "-" stays."""
+    return path if path in (None, "-") else str(env.cwd / path)
+
+
+def _read_tools(path: Path, name: str) -> list[dict[str, Any]]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise click.UsageError(f"cannot read {name}: {error.strerror}") from None
+    except ValueError as error:
+        raise click.UsageError(f"{name} is not JSON: {error}") from None
+    if not isinstance(value, list):
+        raise click.UsageError(f"{name} is not a JSON list of functions")
+    return value

@@ -1,0 +1,147 @@
+"""What goes into the prompt: words, a saved template, a system prompt, files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import click
+
+from ..config.saved_prompts import FilledTemplate
+from ..framework.environment import Environment
+from ..framework.option_groups import Arguments, OptionGroup
+from ..framework.options import option
+from ..framework.output import Output
+from ..input.pattern import INPUT, Pattern
+from ..input.prompt import read_prompt, read_system
+from ..input.text_files import attach
+from .media import Media
+from .saving_prompts import typed_options
+from .templates import TEMPLATE_OPTIONS, checked_template
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """What one answer is asked for. ``raw``: the model goes on from the text, without the chat template. ``save_as``:
+    the name under which the question is saved instead of asked, with the ``typed`` options."""
+
+    words: tuple[str, ...]
+    system: str | None = None
+    template: FilledTemplate | None = None
+    files: tuple[str, ...] = ()
+    raw: bool = False
+    dry_run: bool = False
+    save_as: str | None = None
+    typed: Mapping[str, Any] = field(default_factory=dict)
+
+    def read(self, env: Environment, output: Output, media: Media) -> str:
+        """The text of the user's message, with standard input where that has a part in it. Raises UsageError."""
+        return read_prompt(
+            self.words,
+            env,
+            output,
+            before=[attach(file, env) for file in self.files],
+            pattern=None if self.template is None else self.template.pattern,
+            stdin_is_taken=media.reads_stdin,
+            may_be_empty=bool(media),
+        )
+
+
+@dataclass(frozen=True)
+class ChatBeginning:
+    """How a conversation begins: the user's ``first`` message, the ``pattern`` that it is put into, or the conversation
+    in ``file``. ``jsonl``: messages are read and written as JSON."""
+
+    first: str
+    system: str | None
+    pattern: Pattern | None
+    file: str | None
+    jsonl: bool
+
+
+SYSTEM_OPTION = option(
+    "-s", "--system", metavar="TEXT", help="Give the model this system prompt; @FILE reads it from a file."
+)
+_OPTIONS = (
+    click.argument("prompt", nargs=-1),
+    *TEMPLATE_OPTIONS,
+    SYSTEM_OPTION,
+    option(
+        "-f",
+        "--file",
+        "files",
+        multiple=True,
+        metavar="FILE",
+        help="Put this file's text, under its name, before the prompt.",
+    ),
+    option("--raw", is_flag=True, help="Go on from the prompt as it stands, without the chat template."),
+    option("--dry-run", is_flag=True, help="Print the prompt as the model would get it, and generate nothing."),
+    option(
+        "--save-template", metavar="NAME", help="Save prompt, system prompt and options for -t NAME; generate nothing."
+    ),
+)
+_CHAT_OPTIONS = (
+    click.argument("prompt", nargs=-1),
+    *TEMPLATE_OPTIONS,
+    option(
+        "-f",
+        "--file",
+        "files",
+        multiple=True,
+        type=click.Path(exists=True, dir_okay=False),
+        metavar="FILE",
+        help="Put this file's text, under its name, before the first message.",
+    ),
+    SYSTEM_OPTION,
+    option("--load", "file", metavar="FILE", help="Go on with the conversation in a file of leap export."),
+    option(
+        "--jsonl", is_flag=True, help="Read a JSON message a line (OpenAI's shape), and write a JSON message a line."
+    ),
+)
+
+
+def _prompt(arguments: Arguments) -> Prompt:
+    save_as = arguments["save_template"]
+    return Prompt(
+        arguments["prompt"],
+        read_system_option(arguments),
+        checked_template(arguments["template"]),
+        **arguments.of("files", "raw", "dry_run"),
+        save_as=save_as,
+        typed={} if save_as is None else typed_options(arguments),
+    )
+
+
+def _chat_beginning(arguments: Arguments) -> ChatBeginning:
+    template = checked_template(arguments["template"])
+    pattern = None if template is None or template.pattern.text == INPUT else template.pattern
+    parts = [*(attach(file, arguments.env) for file in arguments["files"]), " ".join(arguments["prompt"])]
+    first = "\n\n".join(part for part in parts if part.strip())
+    if arguments["jsonl"] and (first or pattern is not None):
+        raise click.UsageError("--jsonl takes its messages from standard input; leave PROMPT, -f and --template out")
+    if not arguments["jsonl"] and arguments.is_typed("top_logprobs"):
+        raise click.UsageError("--top-logprobs needs --jsonl: its messages have the probabilities beside the content")
+    return ChatBeginning(first, read_system_option(arguments), pattern, arguments["file"], arguments["jsonl"])
+
+
+def read_system_option(arguments: Arguments) -> str | None:
+    """The system prompt that the option means. Raises UsageError for a file that cannot be read."""
+    return None if arguments["system"] is None else read_system(arguments["system"], arguments.env)
+
+
+PROMPT = OptionGroup(
+    "prompt",
+    "Prompt",
+    _OPTIONS,
+    _prompt,
+    {
+        "raw": (
+            *("images", "sounds", "system", "tool", "tools_file", "tool_choice", "think", "show_thinking"),
+            *("background", "continue_last", "session", "save"),
+        ),
+        "dry_run": ("background", "speak", "play"),
+        "save_template": ("background", "dry_run", "target", "template"),
+    },
+)
+CHAT_BEGINNING = OptionGroup("beginning", "Prompt", _CHAT_OPTIONS, _chat_beginning, {"file": ("continue_last",)})

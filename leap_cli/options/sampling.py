@@ -1,0 +1,154 @@
+"""The options of an answer's tokens, shared by every command that generates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..framework.option_groups import Arguments, OptionGroup
+from ..framework.options import option
+from .constraints import Constraint
+
+if TYPE_CHECKING:
+    from leap_core.options import GenerationOptions
+
+_FLAGS: tuple[tuple[str, str, type, str], ...] = (
+    ("--temperature", "temperature", float, "Randomness of sampling, 0 or more; 0 takes the likeliest token."),
+    ("--top-p", "top_p", float, "Keep the likeliest tokens up to this probability, 0 to 1."),
+    ("--min-p", "min_p", float, "Drop tokens below this share of the likeliest, 0 to 1."),
+    ("--top-k", "top_k", int, "Choose among this many of the likeliest tokens; 0 is all."),
+    (
+        "--repetition-penalty",
+        "repetition_penalty",
+        float,
+        "Make tokens that came before less likely: above 1 the more so, 1 not at all.",
+    ),
+    (
+        "--frequency-penalty",
+        "frequency_penalty",
+        float,
+        "Make tokens less likely the more often they came, -2 to 2; 0 changes nothing.",
+    ),
+    (
+        "--presence-penalty",
+        "presence_penalty",
+        float,
+        "Make tokens less likely once they came, -2 to 2; 0 changes nothing.",
+    ),
+    ("--repeat-last-n", "repeat_last_n", int, "Let penalties look back on this many tokens; -1 is the whole context."),
+    ("--seed", "rng_seed", int, "Sample with this seed, which makes the answer repeatable."),
+    ("--audio-temperature", "audio_temperature", float, "Randomness of spoken sound, 0 or more."),
+    ("--audio-top-k", "audio_top_k", int, "Choose among this many codes of spoken sound; 0 is all."),
+    (
+        "--top-logprobs",
+        "top_logprobs",
+        int,
+        "Tell in JSON how likely each token and N others were, 0 to 20.",
+    ),
+    ("--max-tokens", "max_tokens", int, "End the answer after this many tokens."),
+    ("--image-tokens", "image_tokens", int, "Let a picture cost at most this many tokens, 16 to 1024; 256 by default."),
+)
+
+
+NUMBERS = {flag[2:]: (field, kind, meaning) for flag, field, kind, meaning in _FLAGS}
+"""Options whose values are numbers: name -> field of GenerationOptions, type, meaning."""
+HEADINGS = {"--image-tokens": "Prompt", "--top-logprobs": "Answer"}
+"""Where help shows options that are no sampling."""
+SILENT = ("--image-tokens", "--image-tiles", "--top-logprobs")
+"""Options that are only about pictures and JSON; help of a text that is read aloud leaves them out."""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """``fields``: those of GenerationOptions that were given."""
+
+    fields: Mapping[str, Any]
+
+    def options(self, shape: Constraint | None = None, **more: Any) -> GenerationOptions:
+        """The options of an answer of this ``shape``, with ``more`` fields. Raises LeapOptionsError for a value outside
+        its range."""
+        from leap_core.options import GenerationOptions
+
+        return GenerationOptions(**{**self.fields, **({} if shape is None else shape.fields), **more})
+
+
+def _options(hidden: tuple[str, ...] = ()) -> tuple[Callable[[Any], Any], ...]:
+    numbers = (
+        option(flag, name, type=kind, hidden=flag in hidden, metavar="N", help=meaning, heading=HEADINGS.get(flag, ""))
+        for flag, name, kind, meaning in _FLAGS
+    )
+    return (
+        *numbers,
+        option(
+            "--image-tiles",
+            is_flag=True,
+            hidden="--image-tiles" in hidden,
+            heading="Prompt",
+            help="Cut large pictures into up to ten tiles of 256 tokens, for fine print; else they are made smaller.",
+        ),
+        option("--stop", multiple=True, metavar="TEXT", help="End the answer before this text."),
+        option("--loop-stop/--no-loop-stop", default=None, help="End answers that go in circles (default), or not."),
+    )
+
+
+_DETAILS = (
+    option(
+        "--logit-bias",
+        multiple=True,
+        metavar="TOKEN=N",
+        help="Add this to a token's logit, by its number in the vocabulary.",
+    ),
+    option(
+        "--call-parser",
+        type=click.Choice(["auto", "lfm", "hermes", "none"]),
+        heading="Tools",
+        help="Read calls of tools as this kind of model writes them (auto, default: as its template says), or leave "
+        "them in the text (none).",
+    ),
+)
+
+
+def _build(arguments: Arguments) -> Sampling:
+    fields = arguments.of(*(name for _, name, *_ in _FLAGS), "image_tiles", "stop")
+    if arguments.get("loop_stop") is False:
+        fields["loop_stop"] = False
+    if arguments.get("logit_bias"):
+        fields["logit_bias"] = dict(_bias(value, arguments) for value in arguments["logit_bias"])
+    if (parser := arguments.get("call_parser")) is not None:
+        fields["function_call_parser"] = None if parser == "none" else parser
+    return Sampling(fields)
+
+
+SAMPLING = OptionGroup("sampling", "Sampling", (*_options(), *_DETAILS), _build)
+PLAIN_SAMPLING = OptionGroup("sampling", "Sampling", _options(), _build)
+"""Without the rarer options."""
+SPOKEN_SAMPLING = OptionGroup("sampling", "Sampling", _options(hidden=SILENT), _build)
+"""For a text that is read aloud."""
+
+
+def number_from_text(name: str, value: str | None) -> tuple[str, Any]:
+    """The field of GenerationOptions that a name in ``NUMBERS`` means, and the value that a text means for it; None is
+    the default. Raises UsageError."""
+    field, kind, _meaning = NUMBERS[name]
+    try:
+        return field, None if value is None else kind(value)
+    except ValueError:
+        raise click.UsageError(f"{name} takes a number, and {value!r} is none") from None
+
+
+def options_in_words(options: GenerationOptions) -> list[str]:
+    """What is set, a line each: ``temperature 0.3``."""
+    values = ((name, getattr(options, field)) for name, (field, *_) in NUMBERS.items())
+    return [f"{name} {value}" for name, value in values if value is not None]
+
+
+def _bias(value: str, arguments: Arguments) -> tuple[int, float]:
+    token, _, bias = value.partition("=")
+    try:
+        return int(token), float(bias)
+    except ValueError:
+        message = f"--logit-bias: {value!r} is not TOKEN=NUMBER, such as 42=-5{arguments.origin('logit_bias')}"
+        raise click.UsageError(message) from None

@@ -1,0 +1,239 @@
+"""Everything that a batch was asked to be, as plain data, and where it reads and writes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from ..errors import LeapSerializationError
+from ..media.fetching import UrlAccess
+from ..openai.parameters import functions_of
+from ..options import GenerationOptions, ModelLoadingOptions
+from ..speech.voices import CONVERSATION_PROMPT
+from ..storage.atomic_files import descriptor_of
+from .input.line_template import LineTemplate
+from .input.lines import RequestReader
+from .input.row_formats import INPUT_FORMATS, JSON_ARRAY, JSONL, TABLES, format_of
+from .journal.journal import Journal, is_journal_of, journal_path
+from .journal.line_result import AUTO, FORMATS, NPY, OPENAI, PLAIN
+from .output.output_file import OutputFile, OutputStream, Sink
+from .output.vector_file import VectorFile
+
+JsonObject = dict[str, Any]
+
+STANDARD = "-"
+KEPT = ""
+"""The output of a batch whose results are kept with its job."""
+NPY_ENDING = ".npy"
+DEFAULT_CONCURRENCY = 16
+MOST_CONCURRENCY = 256
+OF_ONE_PROCESS = ("/dev/", "/proc/")
+
+
+@dataclass(frozen=True)
+class BatchSettings:
+    """``source`` and ``output`` are paths, or "-" for a stream. ``model`` None takes the one that the lines name, else
+    the built-in one. ``options``: a GenerationOptions as JSON. ``tools``: OpenAI's declarations. ``loading``: fields of
+    ModelLoadingOptions other than slots. ``journal`` None: beside the output, and none for a stream. ``input_format``
+    None: by the source's extension. ``errors``: a file for the failed lines, which are then left out of the output.
+    ``keep_fields`` carries the fields of a line over to its result (None: those of tables). ``input_digest``: what
+    ``CheckedBatch.input_digest`` was; another input is refused."""
+
+    source: str
+    output: str
+    model: str | None = None
+    options: JsonObject = field(default_factory=dict)
+    loading: JsonObject = field(default_factory=dict)
+    system: str | None = None
+    template: str | None = None
+    variables: JsonObject | None = None
+    """Values of the template's variables that a line's fields override; None where it is no saved prompt."""
+    tools: list[JsonObject] = field(default_factory=list)
+    format: str = AUTO
+    ordered: bool = True
+    concurrency: int = DEFAULT_CONCURRENCY
+    skip_invalid: bool = False
+    overwrite: bool = False
+    journal: str | None = None
+    input_format: str | None = None
+    errors: str | None = None
+    keep_fields: bool | None = None
+    input_digest: str | None = None
+    speech: str | None = None
+    """The directory for what the model says aloud."""
+    directory: str = ""
+    """Where the names of pictures and sounds in lines begin; empty for the current directory."""
+    recipes: JsonObject = field(default_factory=dict)
+    """The texts of the user's own recipes of tasks, by name."""
+    header: str | None = None
+    """The first line of an output that is text."""
+    urls: UrlAccess = UrlAccess.FILES
+    """What the pictures and sounds of lines may be fetched from."""
+    own_clients: bool = True
+    """Whether lines may name files of this machine as adapters."""
+    answers_to: tuple[str, ...] | None = None
+    """The names of the model; lines that name another fail. None: it answers whatever they name."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "urls", UrlAccess(self.urls))
+        if self.format not in FORMATS:
+            raise LeapSerializationError(f"{self.format!r} is not one of {', '.join(FORMATS)}", path="output format")
+        if self.input_format not in (None, *INPUT_FORMATS):
+            raise LeapSerializationError(
+                f"{self.input_format!r} is not one of {', '.join(INPUT_FORMATS)}", path="input format"
+            )
+        if not 1 <= self.concurrency <= MOST_CONCURRENCY:
+            raise LeapSerializationError(
+                f"{self.concurrency} must be between 1 and {MOST_CONCURRENCY}", path="concurrency"
+            )
+
+    def to_json(self) -> JsonObject:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> BatchSettings:
+        names = {each.name for each in fields(BatchSettings)}
+        return BatchSettings(**{name: item for name, item in value.items() if name in names})
+
+    def from_anywhere(self, cwd: Path) -> BatchSettings:
+        """The same with paths that mean the same in any directory, and in the worker. Raises LeapSerializationError
+        for an output that is no file."""
+        if self.output == STANDARD:
+            raise LeapSerializationError("a job needs a file for its results", path="output")
+        output = os.path.normpath(cwd / self.output)
+        if output.startswith(OF_ONE_PROCESS) and output != "/dev/null" and not output.startswith("/dev/shm/"):
+            raise LeapSerializationError(f"{output} is not the same for the worker", path="output", hint="give a file")
+        journal = None if self.journal is None else str(cwd / self.journal)
+        source = cwd / self.source
+        if source.is_file():
+            source = source.resolve()  # /dev/stdin may lead to a file, and to another one for the worker
+        return replace(
+            self,
+            source=str(source),
+            output=str(cwd / self.output),
+            journal=journal,
+            errors=None if self.errors is None else str(cwd / self.errors),
+            input_format=self.source_format,
+            speech=None if self.speech is None else str(cwd / self.speech),
+            directory=str(cwd / self.directory),
+        )
+
+    @property
+    def source_format(self) -> str:
+        """The form of the input: as given, or by the source's extension."""
+        return self.input_format or format_of(self.source)
+
+    @property
+    def output_format(self) -> str:
+        """The form of the results: as given, by the output's extension, or plain where the input is plain."""
+        if self.format != AUTO:
+            return self.format
+        if self.output.lower().endswith(NPY_ENDING):
+            return NPY
+        by_name = format_of(self.output)
+        if by_name in TABLES:
+            return by_name
+        return OPENAI if self.source_format in (JSONL, JSON_ARRAY) else PLAIN
+
+    def reader(self) -> RequestReader:
+        """Raises LeapSerializationError or LeapOptionsError for settings that no line could be read with."""
+        template = self.template
+        if template is None and self.source_format in TABLES:
+            template = "{prompt}"
+        keep = self.source_format in TABLES if self.keep_fields is None else self.keep_fields
+        return RequestReader(
+            options=GenerationOptions.from_json(self.options),
+            functions=tuple(functions_of(self.tools)),
+            system=CONVERSATION_PROMPT if self.system is None and self.speech is not None else self.system,
+            template=None if template is None else LineTemplate(template, self.variables),
+            keep_fields=keep,
+            directory=Path(self.directory),
+            recipes=self.recipes,
+            urls=self.urls,
+            own_clients=self.own_clients,
+            answers_to=None if self.answers_to is None else tuple(name.lower() for name in self.answers_to),
+        )
+
+    def loading_options(self) -> ModelLoadingOptions:
+        return ModelLoadingOptions(**self.loading, slots=self.concurrency)
+
+    def check_places(self) -> None:
+        """Find out before any work that output and journal can be written. Raises LeapSerializationError."""
+        if self.output_format == NPY and not (self._is_regular and self.ordered):
+            raise LeapSerializationError("an array needs a file (-o FILE.npy), and the order of the input")
+        if self.output != STANDARD:
+            self._check_output(Path(self.output))
+        if self.errors is not None:
+            self._check_output(Path(self.errors))
+            if Path(self.errors).resolve() in (Path(self.output).resolve(), self._journal_path):
+                raise LeapSerializationError(
+                    f"{self.errors} cannot take the failed lines too", hint="give another file"
+                )
+        journal = self._journal_path
+        if journal is None:
+            return
+        if journal.exists() and not journal.is_file():
+            raise LeapSerializationError(f"{journal} is no file that can be a journal", hint="give another journal")
+        if journal in (Path(self.output).resolve(), Path(self.source).resolve()):
+            raise LeapSerializationError(f"{journal} cannot be the journal too", hint="give another journal")
+        if self._is_regular and not self.overwrite:
+            _check_account(Path(self.output), journal)
+
+    def _check_output(self, path: Path) -> None:
+        if path.is_dir():
+            raise LeapSerializationError(f"{path} is a directory, not a file to write to")
+        if not path.parent.is_dir():
+            raise LeapSerializationError(f"there is no directory {path.parent} to write to")
+        if path.exists() and not os.access(path, os.W_OK):
+            raise LeapSerializationError(f"{path} cannot be written to")
+        if self.source != STANDARD and path.exists() and Path(self.source).exists() and path.samefile(self.source):
+            raise LeapSerializationError(f"{path} is input and output at once", hint="give another output")
+
+    @property
+    def _is_regular(self) -> bool:
+        """Whether the output is a file that can be read again, and not a device or a named pipe."""
+        if self.output == STANDARD or self.output.startswith("/dev/") or descriptor_of(self.output) is not None:
+            return False  # /dev/stdout may lead to a file
+        return not Path(self.output).exists() or Path(self.output).is_file()
+
+    @property
+    def _journal_path(self) -> Path | None:
+        if self.journal is not None:
+            return Path(self.journal).resolve()
+        return journal_path(Path(self.output)) if self._is_regular else None
+
+    def open_journal(self, while_waiting: Callable[[], object] | None = None) -> Journal | None:
+        """The journal, locked; None where there is nothing to resume. The caller closes it. ``while_waiting``: wait for
+        another batch that has it, calling this a few times a second; without it that is LeapUnavailableError."""
+        path = self._journal_path
+        output = Path(self.output) if self._is_regular else None
+        return None if path is None else Journal(path, output, while_waiting=while_waiting)
+
+    def sink(
+        self, write: Callable[[str], object], count: int, while_waiting: Callable[[], object] | None = None
+    ) -> Sink:
+        """The output for ``count`` lines; ``write`` is standard output's."""
+        if self.output_format == NPY:
+            return VectorFile(Path(self.output), count)
+        if self._is_regular:
+            return OutputFile(Path(self.output), while_waiting=while_waiting)
+        if self.output == STANDARD:
+            return OutputStream(write)
+        return OutputStream.of_device(self.output)
+
+
+def _check_account(output: Path, journal: Path) -> None:
+    """See to it that what is in the output is known from the journal, and that this is the journal of no other."""
+    its_own = is_journal_of(journal, output)
+    if its_own is False:
+        raise LeapSerializationError(
+            f"{journal} is the journal of another output", hint="give another journal, or --replace to begin it anew"
+        )
+    if its_own is None and output.exists() and output.stat().st_size:
+        raise LeapSerializationError(
+            f"{output} exists and no journal of a batch lies beside it",
+            hint="give another output, or --replace to replace it",
+        )

@@ -1,0 +1,185 @@
+"""From logits to one token, in numpy, in llama.cpp's order and meaning.
+
+Order (llama.cpp's common sampler): bias, penalties, constraint, top_k, top_p, min_p, temperature, one random draw.
+Every cut is made before anything costly: of a vocabulary of 65,536 only the candidates above a threshold are sorted.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections import Counter, deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from ...options import GenerationOptions, SamplingDefaults
+from .token_scores import ScoreRecorder
+
+if TYPE_CHECKING:
+    from numpy import float32, float64, int64
+    from numpy.random import Generator
+    from numpy.typing import NDArray
+
+    from ...constraints.contract import TokenConstraint
+
+RUNTIME_DEFAULTS = SamplingDefaults(temperature=0.8, top_p=0.95, min_p=0.05, repetition_penalty=1.0, top_k=40)
+"""llama.cpp's own defaults, used where neither options nor manifest nor catalogue say anything."""
+
+PENALTY_WINDOW = 64
+FIRST_DISTANCE = 4.0
+"""How far below the best logit the search for the ``top_k`` best begins; it then adapts to the model."""
+
+
+class Sampler:
+    """Draws the tokens of one sequence. Equal options, seed and logits give equal tokens.
+
+    ``options`` must be complete for temperature, top_p, min_p, repetition_penalty and top_k.
+    """
+
+    def __init__(self, options: GenerationOptions, context: Iterable[int] = ()) -> None:
+        self._temperature = options.temperature or 0.0
+        self._top_k = options.top_k or 0
+        self._top_p = 1.0 if options.top_p is None else options.top_p
+        self._min_p = options.min_p or 0.0
+        self._repetition = 1.0 if options.repetition_penalty is None else options.repetition_penalty
+        self._frequency = options.frequency_penalty or 0.0
+        self._presence = options.presence_penalty or 0.0
+        self._bias = dict(options.logit_bias)
+        scores = ScoreRecorder(options.top_logprobs or 0, of_forced=options.forced_logprobs)
+        self.recorder = scores if options.wants_logprobs else None
+        """Notes how likely the tokens were, where the options ask for it."""
+        self._seed = secrets.randbits(63) if options.rng_seed is None else options.rng_seed
+        self._random: Generator | None = None
+        self._distance = FIRST_DISTANCE
+        window = PENALTY_WINDOW if options.repeat_last_n is None else options.repeat_last_n
+        penalised = self._repetition != 1.0 or self._frequency != 0.0 or self._presence != 0.0
+        self._recent: deque[int] | None = None
+        if penalised and window != 0:
+            tokens = (key for key in context if key >= 0)  # the others stand for embeddings
+            self._recent = deque(tokens, maxlen=None if window < 0 else window)
+            self._counts = Counter(self._recent)
+
+    def accept(self, token: int) -> None:
+        """Take note of a token of the sequence, for the penalties."""
+        if self._recent is None:
+            return
+        if self._recent.maxlen is not None and len(self._recent) == self._recent.maxlen:
+            oldest = self._recent[0]
+            self._counts[oldest] -= 1
+            if not self._counts[oldest]:
+                del self._counts[oldest]
+        self._recent.append(token)
+        self._counts[token] += 1
+
+    def sample(self, logits: NDArray[float32], constraint: TokenConstraint | None = None) -> int:
+        """Choose a token; ``logits`` (shape [vocabulary]) is changed in place."""
+        import numpy as np
+
+        with np.errstate(over="ignore", divide="ignore"):  # extreme options mean the infinities that they make
+            if self.recorder is not None:
+                self.recorder.before_mask(logits)
+            if self._bias:
+                self._apply_bias(logits)
+            if self._recent:
+                self._apply_penalties(logits)
+            if constraint is not None:
+                constraint.apply(logits)
+            token = self._choose(logits)
+            if self.recorder is not None:
+                self.recorder.chosen(token, None if constraint is None else logits)
+            return token
+
+    def _choose(self, logits: NDArray[float32]) -> int:
+        if self._temperature <= 0.0 or self._top_k == 1:
+            return int(logits.argmax())
+        candidates, probabilities = self.distribution(logits)
+        return self._draw(candidates, probabilities)
+
+    def distribution(self, logits: NDArray[float32]) -> tuple[NDArray[int64], NDArray[float64]]:
+        """The candidates that top_k, top_p and min_p leave (likeliest first) and their probabilities at the
+        temperature."""
+        import numpy as np
+
+        best = float(logits.max())
+        if not math.isfinite(best):
+            return np.array([int(logits.argmax())]), np.array([1.0])
+        candidates = self._likeliest(logits, best)
+        values = logits[candidates].astype(np.float64) - best
+        if self._top_p < 1.0:
+            keep = self._count_for_top_p(values)
+            candidates, values = candidates[:keep], values[:keep]
+        if self._min_p > 0.0:
+            keep = max(1, int(np.searchsorted(-values, -math.log(self._min_p), side="right")))
+            candidates, values = candidates[:keep], values[:keep]
+        weights = np.exp(values / self._temperature)
+        return candidates, weights / weights.sum()
+
+    def _likeliest(self, logits: NDArray[float32], best: float) -> NDArray[int64]:
+        """Candidates by falling logit: the ``top_k`` best, else all that ``top_p`` or ``min_p`` may keep, else all."""
+        import numpy as np
+
+        size = len(logits)
+        if self._top_k == 0 and self._min_p > 0.0 and self._top_p >= 1.0:
+            chosen = np.flatnonzero(logits >= best + math.log(self._min_p) - 1e-3)
+        elif 0 < self._top_k < size:
+            chosen = self._above_threshold(logits, best, self._top_k)
+        elif self._top_p < 1.0:
+            chosen = np.flatnonzero(logits > best - 40.0)  # what is left out weighs less than double precision shows
+        else:
+            chosen = np.flatnonzero(logits > -np.inf)
+        order = np.argsort(-logits[chosen], kind="stable")
+        chosen = chosen[order]
+        return chosen[: self._top_k] if self._top_k else chosen
+
+    def _above_threshold(self, logits: NDArray[float32], best: float, count: int) -> NDArray[int64]:
+        """At least the ``wanted`` best: those above a distance from the best that has proved about right."""
+        import numpy as np
+
+        chosen = np.flatnonzero(logits > best - self._distance)
+        while len(chosen) < count and self._distance < 1000.0:
+            self._distance *= 1.5
+            chosen = np.flatnonzero(logits > best - self._distance)
+        if len(chosen) < count:
+            chosen = np.flatnonzero(logits > -np.inf)
+        if len(chosen) > 4 * count:
+            self._distance *= 0.85
+            values = logits[chosen]
+            limit = np.partition(values, len(values) - count)[len(values) - count]
+            chosen = chosen[values >= limit]
+        return chosen
+
+    def _count_for_top_p(self, values: NDArray[float64]) -> int:
+        """How many candidates it takes to reach ``top_p``; like llama.cpp, over what top_k left."""
+        import numpy as np
+
+        weights = np.exp(values)
+        cumulative = np.cumsum(weights / weights.sum())
+        return min(len(values), int(np.searchsorted(cumulative, self._top_p, side="left")) + 1)
+
+    def _apply_bias(self, logits: NDArray[float32]) -> None:
+        for token, bias in self._bias.items():
+            if token < len(logits):
+                logits[token] += bias
+
+    def _apply_penalties(self, logits: NDArray[float32]) -> None:
+        """llama.cpp's penalties: a positive logit is divided by repetition_penalty and a negative one multiplied; then
+        count * frequency and presence are subtracted."""
+        import numpy as np
+
+        tokens = np.fromiter(self._counts.keys(), np.int64, len(self._counts))
+        values: NDArray[Any] = logits[tokens]
+        if self._repetition != 1.0:
+            values = np.where(values > 0, values / self._repetition, values * self._repetition)
+        if self._frequency or self._presence:
+            counts = np.fromiter(self._counts.values(), np.float32, len(self._counts))
+            values = values - counts * self._frequency - self._presence
+        logits[tokens] = values
+
+    def _draw(self, candidates: NDArray[int64], probabilities: NDArray[float64]) -> int:
+        import numpy as np
+
+        if self._random is None:
+            self._random = np.random.Generator(np.random.PCG64(self._seed))
+        point = self._random.random()
+        index = int(np.searchsorted(np.cumsum(probabilities), point, side="right"))
+        return int(candidates[min(index, len(candidates) - 1)])

@@ -1,0 +1,1 @@
+"""The process: how it starts and ends, who may speak to it, what it logs and measures."""

@@ -1,0 +1,153 @@
+"""The same server in the foreground, for other programs: OpenAI's endpoints without the host's own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from ....errors import LeapOptionsError, LeapUnavailableError
+from ....loading import load_as_made, load_local_for_embedding, try_local
+from ....media.fetching import UrlAccess
+from ....models.references.resolving import resolve_local
+from ...client.http import LOOPBACK
+from ..models.load_request import LoadRequest
+from ..models.loaded_models import LoadedModels
+from ..protocols.batch_endpoints import BatchEndpoints, BatchQueue
+from ..protocols.generation_endpoints import GenerationEndpoints
+from ..protocols.kept_files import owner_of
+from ..protocols.kept_responses import KeptResponses
+from ..protocols.page import PAGE_PATHS, page_routes
+from .access import LOOPBACK_NAMES, AccessCheck, for_local_pages
+from .application import build_app
+from .metrics import Metrics
+from .request_log import RequestLog, access_log
+from .uvicorn_server import Server, listen, on_signals
+
+OPEN_PATHS = frozenset({"/health"})
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """How a server is reached, and what it offers beside answers.
+
+    ``urls``: what the URLs of pictures in requests may reach. ``batches`` does the work of /v1/batches, whose files lie
+    in ``files``; without it there are none. ``log_requests``: a line on stderr for every request. ``page``: serve the
+    page for people at /.
+    """
+
+    address: str = LOOPBACK
+    port: int = 0
+    api_key: str | None = None
+    most_connections: int | None = None
+    urls: UrlAccess = UrlAccess.DATA
+    batches: BatchQueue | None = None
+    files: Path | None = None
+    responses: KeptResponses | None = None
+    log_requests: bool = False
+    page: bool = False
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine reaches the server."""
+        return self.address in LOOPBACK_NAMES
+
+
+def serve(
+    references: Sequence[str],
+    settings: ServerSettings,
+    *,
+    cwd: Path,
+    on_listening: Callable[[str], object],
+    on_ready: Callable[[list[str]], object],
+    **loading: Any,
+) -> None:
+    """Listen, load the models, and answer until SIGINT or SIGTERM.
+
+    ``loading``: see ``LoadRequest``. Raises LeapUnavailableError when it cannot listen there, and what loading raises.
+    """
+    address = settings.address
+    if not settings.is_local and settings.api_key is None:
+        raise LeapOptionsError("address", f"{address} can be reached from other machines, so there must be an API key")
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="leap: %(message)s")
+    if settings.log_requests:
+        access_log.setLevel(logging.INFO)
+    for reference in references:
+        resolve_local(reference, cwd=cwd)  # a name of nothing is told before the URL
+    load_requests = [LoadRequest(reference, cwd=cwd, keep_alive=0, **loading) for reference in references]
+    with suppress(KeyboardInterrupt):
+        asyncio.run(_serve(load_requests, settings, on_listening, on_ready))
+
+
+def application(models: LoadedModels, settings: ServerSettings) -> ASGIApp:
+    """The whole application: who may ask, what is answered, and what is measured and logged."""
+    counts = None if settings.batches is None else settings.batches.counts
+    generation = GenerationEndpoints(models, Metrics(models, counts), settings.responses, urls=settings.urls)
+    routes: list[Route] = []
+    if settings.batches is not None and settings.files is not None:
+        routes += BatchEndpoints(
+            models, settings.batches, settings.files, urls=settings.urls, owner=owner_of(settings.api_key)
+        ).routes()
+    open_paths = OPEN_PATHS
+    if settings.page:
+        routes += page_routes()
+        open_paths |= PAGE_PATHS
+    guard = AccessCheck(
+        build_app(models, generation, routes),
+        token=settings.api_key,
+        any_name=not settings.is_local,
+        open_paths=open_paths,
+        pages=True,
+    )
+    return RequestLog(for_local_pages(guard), generation.metrics)
+
+
+async def _serve(
+    load_requests: list[LoadRequest],
+    settings: ServerSettings,
+    on_listening: Callable[[str], object],
+    on_ready: Callable[[list[str]], object],
+) -> None:
+    address, port = settings.address, settings.port
+    try:
+        listener = listen(address, port)
+    except OSError as error:
+        raise LeapUnavailableError(
+            f"cannot listen on {address} port {port}: {error.strerror or error}", hint="choose another --port"
+        ) from None
+    models = LoadedModels(load_as_made, try_local, load_local_for_embedding)
+    server = Server.of(application(models, settings), most_connections=settings.most_connections)
+    ending = asyncio.Event()
+    on_signals(asyncio.get_running_loop(), ending.set)
+    serving = asyncio.create_task(server.serve([listener]))
+    host = f"[{address}]" if ":" in address else address
+    try:
+        on_listening(f"http://{host}:{listener.getsockname()[1]}/v1")
+        loading = asyncio.ensure_future(_load(models, load_requests))
+        waiting = asyncio.ensure_future(_wait(ending))
+        await asyncio.wait([loading, waiting], return_when=asyncio.FIRST_COMPLETED)
+        if loading.done():
+            on_ready(loading.result())
+            await waiting
+        loading.cancel()
+    finally:
+        await models.close()
+        server.end()
+        await serving
+
+
+async def _load(models: LoadedModels, load_requests: list[LoadRequest]) -> list[str]:
+    return [(await models.load(load_request)).name for load_request in load_requests]
+
+
+async def _wait(event: asyncio.Event) -> list[str]:
+    await event.wait()
+    return []

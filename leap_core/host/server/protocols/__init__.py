@@ -1,0 +1,1 @@
+"""The endpoints of each protocol, and what they keep for clients."""

@@ -1,0 +1,229 @@
+"""The endpoints that generate: a request is read, begun on its model, and its responses sent on as they come."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any, Protocol
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ....anthropic.replies import MessagesReply
+from ....anthropic.requests import read_messages
+from ....errors import LeapGenerationError
+from ....media.fetching import UrlAccess
+from ....openai.audio import SpokenAnswers
+from ....openai.replies import OpenAIReply
+from ....openai.requests import GenerationRequest, options_of_choice, read_chat, read_completions
+from ....openai.responses_replies import ResponsesReply
+from ....openai.responses_requests import previous_of, read_responses
+from ....options.adapters import refuse_adapters
+from ....responses import Complete
+from ....runner.contract import Generation, ModelRunner
+from ....runner.generator import require_voice
+from ..models.loaded_model import LoadedModel
+from ..models.loaded_models import LoadedModels
+from ..process.metrics import Metrics
+from ..sending.answers import GENERATION_HEADER, Answer, EventStream, ReplyWriter
+from ..sending.client_watch import client_watch
+from ..sending.event_loop_bridge import GenerationBridge
+from ..sending.http_errors import unacceptable
+from ..sending.json_response import AsciiJSON
+from ..sending.long_work import finish
+from ..sending.several_answers import SeveralAnswers
+from ..sending.starting import start_bridge
+from .kept_responses import KeptResponses
+from .request_bodies import Read, check_countable, read_body
+
+
+class Stoppable(Protocol):
+    """What answers a request: one generation or several."""
+
+    def stop(self) -> None:
+        """End within one token."""
+        ...
+
+
+class GenerationEndpoints:
+    """Chat, completions, responses and messages. ``running`` are the generations by the id in their header; ``urls``:
+    what the URLs of pictures may reach; ``own_clients``: they may name files of this machine as adapters."""
+
+    def __init__(
+        self,
+        models: LoadedModels,
+        metrics: Metrics | None = None,
+        kept: KeptResponses | None = None,
+        *,
+        urls: UrlAccess = UrlAccess.DATA,
+        own_clients: bool = False,
+    ) -> None:
+        self._models = models
+        self._urls = urls
+        self._own_clients = own_clients
+        self._spoken = SpokenAnswers()
+        self._kept = kept or KeptResponses()
+        self.metrics = metrics or Metrics(models)
+        self.running: MutableMapping[str, Stoppable] = {}
+
+    async def chat(self, request: Request) -> Response:
+        """A conversation's next message."""
+        generation_request = await self._read(
+            request, lambda body: read_chat(self._spoken.filled_in(body), urls=self._urls)
+        )
+        return await self._answer(
+            request, [generation_request], lambda model, _: OpenAIReply(generation_request, model, self._spoken.keep)
+        )
+
+    async def completion(self, request: Request) -> Response:
+        """The continuation of a text, or of each of several."""
+        prompts = await read_body(request, read_completions)
+        return await self._answer(
+            request, prompts, lambda model, prompts: OpenAIReply(prompts[0], model, prompts=prompts)
+        )
+
+    async def responses(self, request: Request) -> Response:
+        """The next response of OpenAI's newer protocol."""
+
+        def read(body: Any) -> Any:
+            previous = previous_of(body)
+            history = [] if previous is None else self._kept.history(previous)
+            return read_responses(body, history, urls=self._urls), history
+
+        generation_request, history = await read_body(request, read, slow=True)  # a stored one lies on the disk
+
+        def write(model: str, _: object) -> ReplyWriter:
+            def keep(id: str, message: dict[str, Any]) -> str | None:
+                return self._kept.keep(
+                    id,
+                    [*history, *generation_request.own, message],
+                    durable=generation_request.keep is True,
+                    model=model,
+                )
+
+            return ResponsesReply(generation_request, model, keep)
+
+        return await self._answer(request, [generation_request.chat], write)
+
+    async def messages(self, request: Request) -> Response:
+        """The next message of Anthropic's protocol."""
+        generation_request = await self._read(request, lambda body: read_messages(body, urls=self._urls))
+        return await self._answer(
+            request, [generation_request], lambda model, _: MessagesReply(generation_request, model)
+        )
+
+    async def count_tokens(self, request: Request) -> Response:
+        """How many tokens the prompt of a request to ``messages`` has."""
+        generation_request = await self._read(request, lambda body: read_messages(body, counts=True, urls=self._urls))
+        check_countable(*(message.text for message in generation_request.messages))
+        with self._models.to_answer(generation_request.model).in_use(answers=False) as runner:
+            messages, functions = generation_request.messages, generation_request.functions
+            count = await finish(request, lambda _: runner.get_prompt_tokens_size(messages, True, functions))
+        return AsciiJSON({"input_tokens": count})
+
+    async def _read(self, request: Request, read: Callable[[Any], Read]) -> Read:
+        return await read_body(request, read, slow=self._urls > UrlAccess.DATA)
+
+    async def _answer(
+        self,
+        request: Request,
+        prompts: Sequence[GenerationRequest],
+        write: Callable[[str, Sequence[GenerationRequest]], ReplyWriter],
+    ) -> Response:
+        model = self._models.to_answer(prompts[0].model)
+        prompts = [self._with_adapters(prompt, model) for prompt in prompts]
+        with ExitStack() as using:
+            runner = using.enter_context(model.in_use())
+            if prompts[0].audio is not None:
+                check_voice(runner)
+            if any(prompt.prompt_tokens is not None and prompt.echo for prompt in prompts):
+                prompts = await asyncio.to_thread(lambda: [_with_text(runner, prompt) for prompt in prompts])
+            first = prompts[0]
+            bridge = GenerationBridge(_beginning(runner, first))
+            if not await start_bridge(bridge, request.receive):
+                return Response()  # the client left
+            reply = write(first.model or model.name, prompts)
+            if isinstance(reply, MessagesReply):
+                reply.prompt_tokens = bridge.prompt_tokens
+            self.running[reply.id] = bridge
+            using.callback(self.running.pop, reply.id, None)
+            answer = Answer(first, reply, bridge, model, self.metrics)
+            if len(prompts) * first.choices > 1:
+                for _ in range(1, len(prompts) * first.choices):
+                    using.enter_context(model.in_use())
+                assert isinstance(reply, OpenAIReply)
+                begin_next = self._next(request, answer, prompts, model, runner)
+                several = SeveralAnswers(reply, answer, begin_next, using.pop_all(), prompts=len(prompts))
+                self.running[reply.id] = several
+                return several
+            if first.stream:
+                return EventStream(answer, using.pop_all())
+            complete = await _whole(request, answer)
+            return AsciiJSON(await answer.whole(complete), headers={GENERATION_HEADER: reply.id})
+
+    def _with_adapters(self, generation_request: GenerationRequest, model: LoadedModel) -> GenerationRequest:
+        """The request with the adapters that it names behind the model, or in its options."""
+        options, adapters = generation_request.options, model.named_adapters(generation_request.model)
+        if adapters is not None:
+            return replace(generation_request, options=replace(options, adapters=adapters))
+        if not self._own_clients:
+            refuse_adapters(options.adapters, model.name)
+        return generation_request
+
+    def _next(
+        self,
+        request: Request,
+        first: Answer,
+        prompts: Sequence[GenerationRequest],
+        model: LoadedModel,
+        runner: ModelRunner,
+    ) -> Callable[[int], Awaitable[Answer]]:
+        """Starts further answers to the request of ``first``, which asked for ``prompts``."""
+
+        async def begin(n: int) -> Answer:
+            prompt, choice = divmod(n, first.request.choices)
+            generation_request = prompts[prompt]
+            varied = replace(generation_request, options=options_of_choice(generation_request.options, choice))
+            bridge = GenerationBridge(_beginning(runner, varied))
+            if not await start_bridge(bridge, request.receive):
+                raise first.given_up()
+            return Answer(generation_request, first.reply, bridge, model, self.metrics)
+
+        return begin
+
+
+async def _whole(request: Request, answer: Answer) -> Complete:
+    try:
+        with client_watch(request.receive, answer.bridge.stop):
+            return await answer.complete()
+    finally:
+        await answer.bridge.close()
+
+
+def check_voice(runner: ModelRunner) -> None:
+    """Raises an error for a model that does not speak."""
+    try:
+        require_voice(runner)
+    except LeapGenerationError as error:
+        raise unacceptable(error) from None
+
+
+def _with_text(runner: ModelRunner, prompt: GenerationRequest) -> GenerationRequest:
+    """The request with the text of the tokens that its prompt was given as."""
+    tokens = prompt.prompt_tokens
+    if tokens is None:
+        return prompt
+    return replace(prompt, prompt=runner.detokenize(tokens), first_token=runner.detokenize(tokens[:1]))
+
+
+def _beginning(runner: ModelRunner, prompt: GenerationRequest) -> Callable[[], Generation]:
+    text, options = prompt.prompt, prompt.options
+    if text is None:
+        return lambda: runner.start(prompt.messages, prompt.functions, options)
+    if prompt.suffix is not None:
+        suffix = prompt.suffix
+        return lambda: runner.start_text(runner.infill_prompt(text, suffix), options)
+    tokens = prompt.prompt_tokens
+    return lambda: runner.start_text(text if tokens is None else tokens, options)

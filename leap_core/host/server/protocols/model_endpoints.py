@@ -1,0 +1,167 @@
+"""The endpoints that tell of models: health, what is loaded, what it can do, its tokens, and measurements."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ....errors import LeapSerializationError
+from ....json_fields import list_at, text_at
+from ....runner.contract import ModelRunner
+from ..models.loaded_model import LoadedModel
+from ..models.loaded_models import LoadedModels
+from ..process.metrics import Metrics
+from ..sending.json_response import AsciiJSON
+from ..sending.long_work import finish
+from .request_bodies import check_countable, read_json
+
+PRIVATE = ("key", "path", "wish")
+PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+ENDPOINTS = (
+    "/v1/chat/completions",
+    "/v1/completions",
+    "/v1/responses",
+    "/v1/messages",
+    "/v1/messages/count_tokens",
+    "/v1/audio/transcriptions",
+    "/v1/audio/speech",
+    "/v1/embeddings",
+    "/v1/rerank",
+    "/v1/models",
+    "/tokenize",
+    "/detokenize",
+    "/tokenizer_info",
+    "/metrics",
+    "/props",
+    "/health",
+)
+
+
+class ModelEndpoints:
+    """What can be asked of the models beside answers."""
+
+    def __init__(self, models: LoadedModels, metrics: Metrics, more_paths: Sequence[str] = ()) -> None:
+        self._models, self._metrics, self._more_paths = models, metrics, more_paths
+
+    async def list(self, _request: Request) -> Response:
+        """The loaded models, and each with each of its adapters."""
+        names = [(model, name) for model in self._models for name in ("", *model.adapters)]
+        listed = [_described(model, f"{model.name}+{name}" if name else model.name) for model, name in names]
+        ids = [each["id"] for each in listed]
+        page = {"has_more": False, "first_id": ids[0] if ids else None, "last_id": ids[-1] if ids else None}
+        return AsciiJSON({"object": "list", "data": listed, **page})
+
+    async def one(self, request: Request) -> Response:
+        """One loaded model."""
+        name = request.path_params["model"]
+        model = self._models.named(name)
+        return AsciiJSON(_described(model, name if model.named_adapters(name) else model.name))
+
+    async def health(self, _request: Request) -> Response:
+        """Whether requests are answered."""
+        served = self._models.served
+        loading = any(model.state == "loading" for model in served) or not served
+        state = {"status": "loading" if loading else "ok", "models": [model.name for model in self._models]}
+        return AsciiJSON(state, 503 if loading else 200)
+
+    async def metrics(self, _request: Request) -> Response:
+        """Measurements in Prometheus' format."""
+        return Response(await asyncio.to_thread(self._metrics.text), media_type=PROMETHEUS)
+
+    async def props(self, _request: Request) -> Response:
+        """What the models can do."""
+        paths = [*ENDPOINTS, *dict.fromkeys(self._more_paths)]
+        abilities = [_abilities(model) for model in self._models]
+        return AsciiJSON({"models": abilities, "endpoints": paths, "jobs": "/leap/jobs" in paths})
+
+    async def tokenize(self, request: Request) -> Response:
+        """``{"content": text, "parse_special": bool}`` as llama.cpp's server has it, or vLLM's ``{"prompt": text,
+        "add_special_tokens": bool}``, in which special tokens are read -> ``{"tokens": [...], "count": n}``."""
+        body = await _object(request)
+        vllm = "prompt" in body
+        text = text_at(body.get("prompt"), "prompt") if vllm else text_at(body.get("content"), "content")
+        check_countable(text)
+        special = vllm or body.get("parse_special", False) is True
+        opened = body.get("add_special_tokens", vllm) is True
+
+        def tokens_of(runner: ModelRunner) -> dict[str, Any]:
+            tokens = runner.tokenize(text, parse_special=special)
+            info = runner.tokenizer_info() if opened else None
+            if info is not None and info.adds_bos:
+                bos = runner.tokenize(info.bos_token, parse_special=True)
+                tokens = tokens if tokens[:1] == bos else [*bos, *tokens]
+            return {"tokens": tokens, "count": len(tokens), "max_model_len": runner.context_size}
+
+        with self._models.to_answer(_model_of(body)).in_use(answers=False) as runner:
+            return AsciiJSON(await finish(request, lambda _: tokens_of(runner)))
+
+    async def detokenize(self, request: Request) -> Response:
+        """``{"tokens": [...]}`` -> ``{"content": text, "prompt": text}``: llama.cpp's name and vLLM's."""
+        body = await _object(request)
+        tokens = list_at(body.get("tokens"), "tokens")
+        for n, token in enumerate(tokens):
+            if not isinstance(token, int) or isinstance(token, bool):
+                raise LeapSerializationError("expected a token id", path=f"tokens[{n}]")
+        with self._models.to_answer(_model_of(body)).in_use(answers=False) as runner:
+            text = await finish(request, lambda _: runner.detokenize(tokens))
+        return AsciiJSON({"content": text, "prompt": text})
+
+    async def tokenizer_info(self, request: Request) -> Response:
+        """The tokens that open and close a text, and the chat template, as vLLM tells them; ``?model=`` of several."""
+        with self._models.to_answer(request.query_params.get("model")).in_use(answers=False) as runner:
+            info = await asyncio.to_thread(runner.tokenizer_info)
+        return AsciiJSON(
+            {
+                "tokenizer_class": "leap",
+                "bos_token": info.bos_token or None,
+                "eos_token": info.eos_token or None,
+                "pad_token": None,
+                "add_bos_token": info.adds_bos,
+                "model_max_length": runner.context_size,
+                "chat_template": info.chat_template,
+            }
+        )
+
+
+def _described(model: LoadedModel, name: str) -> dict[str, Any]:
+    return {
+        "id": name,
+        "object": "model",
+        "type": "model",  # the list is Anthropic's too
+        "display_name": name,
+        "created": model.created,
+        "created_at": datetime.fromtimestamp(model.created, timezone.utc).isoformat().replace("+00:00", "Z"),
+        "owned_by": "leap",
+        "leap": {key: value for key, value in model.to_json().items() if key not in PRIVATE},
+    }
+
+
+def _abilities(model: LoadedModel) -> dict[str, Any]:
+    details = _described(model, model.name)["leap"]
+    kind = getattr(model.local, "kind", "text")
+    return {
+        **details,
+        "kind": kind,
+        "constraints": ["json_schema", "regex", "grammar", "choices"],
+        "function_call_parser": model.local.parser_name,
+        "sampling": {name: value for name, value in vars(model.local.sampling).items() if value is not None},
+        "queue": model.queue,
+        "tokens_generated": model.throughput.total,
+    }
+
+
+def _model_of(body: dict[str, Any]) -> str | None:
+    model = body.get("model")
+    return None if model is None else text_at(model, "model")
+
+
+async def _object(request: Request) -> dict[str, Any]:
+    body = await read_json(request)
+    if not isinstance(body, dict):
+        raise LeapSerializationError("expected a JSON object", path="body")
+    return body

@@ -1,0 +1,178 @@
+"""/v1/audio/transcriptions: OpenAI's speech to text, for models that hear."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.datastructures import FormData, UploadFile
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+
+from ....errors import LeapError, LeapSerializationError
+from ....openai.responses_replies import typed_event
+from ....options import GenerationOptions
+from ....runner.contract import ModelRunner
+from ....transcription.formats import as_json, write
+from ....transcription.recognition import PROMPT, Recording, Transcribed, read_recording, transcribe
+from ..models.loaded_models import LoadedModels
+from ..sending.http_errors import Refused, body_of, unacceptable
+from ..sending.json_response import AsciiJSON
+from ..sending.long_work import finish
+from .request_bodies import LARGEST_BODY
+
+FORMATS = ("json", "text", "srt", "verbose_json", "vtt")
+KNOWN = ("file", "model", "language", "prompt", "response_format", "temperature", "stream", "timestamp_granularities[]")
+PROMPTS = {"ja": "Perform ASR in japanese."}
+"""Of LFM2.5-Audio-JP, by OpenAI's ``language``."""
+PLAIN = {"srt": "application/x-subrip", "vtt": "text/vtt", "text": "text/plain"}
+
+
+WITH_TIMES = ("verbose_json", "srt", "vtt")
+"""Formats that say when a phrase was said."""
+
+
+@dataclass(frozen=True)
+class TranscriptionRequest:
+    """What a form asks. ``prompt``: the system prompt."""
+
+    data: bytes
+    model: str | None
+    prompt: str
+    format: str
+    options: GenerationOptions
+    stream: bool = False
+
+
+def transcriptions(models: LoadedModels) -> Callable[[Request], Awaitable[Response]]:
+    """The endpoint over these models."""
+
+    async def answer(request: Request) -> Response:
+        transcription_request = await _read(request)
+        model = models.to_answer(transcription_request.model)
+        recording = await asyncio.to_thread(
+            read_recording, transcription_request.data, phrases=transcription_request.format in WITH_TIMES
+        )
+        with ExitStack() as using:
+            runner = using.enter_context(model.in_use())
+            if transcription_request.stream:
+                events = _events(request, runner, recording, transcription_request, using.pop_all())
+                return StreamingResponse(events, media_type="text/event-stream")
+            pieces = await finish(request, lambda left: _pieces(runner, recording, transcription_request, left))
+        return _response(pieces, transcription_request.format, recording, transcription_request.model or model.name)
+
+    return answer
+
+
+async def _read(request: Request) -> TranscriptionRequest:
+    length = request.headers.get("content-length", "")
+    if length.isdigit() and int(length) > LARGEST_BODY:
+        error = LeapSerializationError(f"the request is larger than {LARGEST_BODY // 1024**2} MiB")
+        raise Refused(413, "request_too_large", error)
+    if not request.headers.get("content-type", "").startswith("multipart/form-data"):
+        raise LeapSerializationError("expected multipart/form-data with the sound as 'file'")
+    try:
+        async with request.form(max_files=1, max_fields=32, max_part_size=64 * 1024) as form:
+            return await _of_form(form)
+    except ClientDisconnect:
+        raise LeapSerializationError("the connection ended within the request", path="body") from None
+    except HTTPException as error:  # starlette's word for a damaged form
+        raise LeapSerializationError(f"the form cannot be read: {error.detail}") from None
+
+
+async def _of_form(form: FormData) -> TranscriptionRequest:
+    for name in form:
+        if name not in KNOWN:
+            raise LeapSerializationError("there is no such field", path=name)
+    file = form.get("file")
+    if not isinstance(file, UploadFile):
+        raise LeapSerializationError("expected a sound", path="file")
+    data = await file.read(LARGEST_BODY + 1)
+    if len(data) > LARGEST_BODY:
+        error = LeapSerializationError(f"the sound is larger than {LARGEST_BODY // 1024**2} MiB")
+        raise Refused(413, "request_too_large", error)
+    format = str(form.get("response_format") or "json")
+    if format not in FORMATS:
+        raise LeapSerializationError(f"{format!r} is not one of {', '.join(FORMATS)}", path="response_format")
+    stream = str(form.get("stream") or "false").lower()
+    if stream not in ("false", "0", "true", "1"):
+        raise LeapSerializationError("expected true or false", path="stream")
+    streams = stream in ("true", "1")
+    if streams and format != "json":
+        raise LeapSerializationError("only json is streamed", path="response_format")
+    language = str(form.get("language") or "")
+    prompt = str(form.get("prompt") or "") or PROMPTS.get(language, PROMPT)
+    model = str(form.get("model") or "") or None
+    return TranscriptionRequest(data, model, prompt, format, GenerationOptions(temperature=_temperature(form)), streams)
+
+
+def _temperature(form: FormData) -> float:
+    try:
+        return float(str(form.get("temperature") or 0))
+    except ValueError:
+        raise LeapSerializationError("expected a number", path="temperature") from None
+
+
+async def _events(
+    request: Request,
+    runner: ModelRunner,
+    recording: Recording,
+    transcription_request: TranscriptionRequest,
+    using: ExitStack,
+) -> AsyncIterator[bytes]:
+    """OpenAI's events: a delta for each piece as it is heard, then all of them."""
+    loop, heard = asyncio.get_running_loop(), asyncio.Queue[str | None]()
+
+    def work(cancelled: threading.Event) -> list[Transcribed]:
+        def tell(piece: Transcribed) -> None:
+            loop.call_soon_threadsafe(heard.put_nowait, piece.text)
+
+        return _pieces(runner, recording, transcription_request, cancelled, tell)
+
+    with using:
+        working = asyncio.ensure_future(finish(request, work))
+        working.add_done_callback(lambda _: heard.put_nowait(None))
+        said = ""
+        while (text := await heard.get()) is not None:
+            delta = f" {text}" if said else text
+            said += delta
+            yield typed_event("transcript.text.delta", {"type": "transcript.text.delta", "delta": delta})
+        try:
+            working.result()
+        except (LeapError, Refused) as error:
+            yield typed_event("error", {"type": "error", **body_of(error)[1]})
+            return
+        yield typed_event("transcript.text.done", {"type": "transcript.text.done", "text": said})
+
+
+def _pieces(
+    runner: ModelRunner,
+    recording: Recording,
+    request: TranscriptionRequest,
+    cancelled: threading.Event,
+    on_piece: Callable[[Transcribed], object] = lambda _: None,
+) -> list[Transcribed]:
+    """The pieces of the transcript; ``cancelled`` ends the work after the piece at hand."""
+    done: list[Transcribed] = []
+    try:
+        with closing(transcribe(runner, recording, prompt=request.prompt, options=request.options)) as pieces:
+            while not cancelled.is_set() and (piece := next(pieces, None)) is not None:
+                done.append(piece)
+                on_piece(piece)
+    except LeapError as error:
+        raise unacceptable(error) from None
+    return done
+
+
+def _response(pieces: list[Transcribed], format: str, recording: Recording, model: str) -> Response:
+    if format in PLAIN:
+        return PlainTextResponse(
+            write(pieces, format, seconds=recording.seconds, model=model), media_type=PLAIN[format]
+        )
+    value: dict[str, Any] = as_json(pieces, recording.seconds, model)
+    return AsciiJSON({"text": value["text"]} if format == "json" else value)

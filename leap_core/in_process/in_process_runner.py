@@ -1,0 +1,334 @@
+"""The ModelRunner in this process: prompts in, requests to the scheduler, replies out."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..chat_format.reply_builder import ReplyBuilder
+from ..engine.request import Request
+from ..engine.sampling.lookup_drafts import PromptLookup
+from ..engine.sampling.repetition import RepetitionWatch
+from ..engine.sampling.sampler import RUNTIME_DEFAULTS, Sampler
+from ..engine.sampling.token_scores import ScoreRecorder
+from ..errors import LeapModelLoadingError, LeapOptionsError
+from ..messages import ChatMessage, ChatMessageRole
+from ..options import AUTO, FunctionCallParser, GenerationOptions, ModelLoadingOptions, SamplingDefaults
+from ..options.adapters import LoraAdapter, adapters_of
+from ..options.generation import check_options
+from ..runner.contract import Generation, ModelRunner, RenderedPrompt
+from ..runner.conversation import messages_of
+from ..runner.generator import TokenizerInfo
+from ..runner.hidden_states import HiddenStates
+from ..speech.voices import asks_to_speak, is_interleaved
+from .loaded_model import Closing, EarlyOpening, ModelParts, context_size_for, open_context, open_scheduler
+from .modalities.reads_media import NoProjector, ReadsMedia
+from .modalities.spoken_history import SpokenHistory
+from .model_adapters import ModelAdapters
+from .prompt_maker import MadePrompt, PromptMaker
+from .token_responses import InProcessGeneration
+from .validated_generation import CheckedGeneration
+
+if TYPE_CHECKING:
+    from ..constraints import CompiledConstraint
+    from ..functions import LeapFunction
+    from .modalities.voice import ModelVoice
+    from .vectors.hidden_state_reader import HiddenStateReader
+
+TEXT_DEFAULTS = SamplingDefaults(temperature=0.0)
+"""A speaking model's text is the likeliest; only its sound is drawn."""
+
+
+class InProcessRunner(ModelRunner):
+    """A model loaded into this process, with a scheduler over its context.
+
+    ``path``: a GGUF that ``models.gguf.read_gguf_header`` found sound. ``defaults``: sampling that the manifest or the
+    catalogue recommends. ``parser_name``: how the model writes calls, "auto" to decide by its vocabulary. ``hold`` is
+    closed with the model: what keeps the file from being removed meanwhile. The options' ``mm_proj_path`` names the
+    projector of a model that sees or hears. ``mute``: why the model has no voice although one is beside it.
+    ``opening``: of the same file, where it has begun. Raises LeapModelLoadingError.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        model_id: str,
+        options: ModelLoadingOptions,
+        *,
+        defaults: SamplingDefaults | None = None,
+        parser_name: str = AUTO,
+        hold: Closing | None = None,
+        mute: str | None = None,
+        opening: EarlyOpening | None = None,
+    ) -> None:
+        self._model_id = model_id
+        self._guard = threading.Lock()
+        self._options = options = options.with_extras()
+        own = TEXT_DEFAULTS if options.audio_decoder_path else SamplingDefaults()
+        self._defaults = (defaults or SamplingDefaults()).over(own).over(RUNTIME_DEFAULTS)
+        self.model = (opening or EarlyOpening(path, options)).take()
+        parts: list[Closing] = [self.model]
+        self.media: ReadsMedia = NoProjector(model_id, path)
+        self._voice: ModelVoice | None = None
+        self._mute = mute
+        try:
+            if not self.model.can_generate:
+                raise LeapModelLoadingError(
+                    f"{path.name} makes embeddings and cannot answer a prompt",
+                    hint="give another model with -m; `leap embed` uses this one",
+                )
+            if options.mm_proj_path is not None:
+                from .modalities.projectors import open_projector
+
+                projector, self.media = open_projector(options.mm_proj_path, self.model, options)
+                parts.insert(0, projector)
+            if options.audio_decoder_path is not None:
+                from .modalities.voice import open_voice
+
+                self._voice = open_voice(options.audio_decoder_path, options.audio_tokenizer_path, self.model)
+                parts.insert(0, self._voice)
+            reader = SpokenHistory(self._voice, self.media)
+            self._prompts = PromptMaker(self.model, options.chat_template, parser_name, media=reader)
+            self._context_size = context_size_for(self.model, model_id, options.context_size)
+            self._adapters = ModelAdapters(self.model)
+            self._set_adapters = self._adapters.load(options.adapters)
+            context = open_context(self.model, options, self._context_size)
+        except BaseException:
+            for part in parts:
+                part.close()
+            raise
+        self.scheduler = open_scheduler(context, options, self._context_size)
+        self._hidden: HiddenStateReader | None = None
+        self._loaded = ModelParts(self.scheduler, context, *parts, *([hold] if hold else []))
+        self._loaded.unload_with(self)
+
+    @property
+    def model_id(self) -> str:
+        return self._model_id
+
+    @property
+    def context_size(self) -> int:
+        return self._context_size
+
+    @property
+    def speaks(self) -> bool:
+        return self._voice is not None
+
+    def start(
+        self,
+        messages: Sequence[ChatMessage],
+        functions: Sequence[LeapFunction] = (),
+        options: GenerationOptions | None = None,
+    ) -> Generation:
+        complete = self._complete(options)
+
+        def make(more: Sequence[ChatMessage]) -> MadePrompt:
+            return self._prompts.of_messages([*messages, *more], functions, complete, self._context_size)
+
+        system = "\n".join(message.text for message in messages if message.role is ChatMessageRole.SYSTEM)
+        return self._start(make, functions, complete, instruction=system)
+
+    def start_text(self, text: str | Sequence[int], options: GenerationOptions | None = None) -> Generation:
+        def make(_: Sequence[ChatMessage]) -> MadePrompt:
+            return self._prompts.of_text(text, self._context_size)
+
+        instruction = text if isinstance(text, str) else ""
+        return self._start(make, (), self._complete(options), instruction=instruction)
+
+    def _complete(self, options: GenerationOptions | None) -> GenerationOptions:
+        """The options with nothing left open that generation needs."""
+        check_options(options)
+        options = (options or GenerationOptions()).with_extras().with_defaults(self._defaults)
+        if options.rng_seed is None and self._options.random_seed is not None:
+            options.rng_seed = self._options.random_seed
+        return options
+
+    def _start(
+        self,
+        make: Callable[[Sequence[ChatMessage]], MadePrompt],
+        functions: Sequence[LeapFunction],
+        options: GenerationOptions,
+        *,
+        instruction: str,
+    ) -> Generation:
+        """``make`` gives the prompt; it gets further messages when an answer has to be repaired. ``instruction``: the
+        text that says how the model is to speak."""
+        parser = self._prompts.parser_for(options)
+
+        def begin(more: Sequence[ChatMessage] = ()) -> tuple[Generation, CompiledConstraint | None]:
+            with self._loaded.in_use():
+                return self._submit(make(more), functions, parser, options, instruction)
+
+        generation, constraint = begin()
+        if constraint is None:
+            return generation
+        return CheckedGeneration(generation, constraint, lambda more: begin(more)[0])
+
+    def _submit(
+        self,
+        made: MadePrompt,
+        functions: Sequence[LeapFunction],
+        parser: FunctionCallParser | None,
+        options: GenerationOptions,
+        instruction: str,
+    ) -> tuple[Generation, CompiledConstraint | None]:
+        constraint = self._compile_constraint(made, functions, parser, options)
+        voice = self._voice if constraint is None else None  # what has a shape is text
+        speech = voice.begin(options, interleaved=is_interleaved(instruction)) if voice is not None else None
+        request = Request(
+            made.prompt,
+            Sampler(options, made.prompt.token_ids),
+            max_tokens=options.max_tokens,
+            constraint=constraint.constraint if constraint else None,
+            adapters=self._set_adapters if options.adapters is None else self._adapters.load(options.adapters),
+            speech=speech,
+            lookup=PromptLookup() if self._options.lookup and constraint is None and speech is None else None,
+            prompt_recorder=_prompt_recorder(made, options),
+            watch=RepetitionWatch(self.model.piece, shaped=_has_shape(options)) if options.loop_stop else None,
+        )
+        reply = ReplyBuilder(
+            self.model,
+            options,
+            parser,
+            functions=() if options.tool_choice == "none" else functions,
+            inside_reasoning=made.opens_reasoning,
+            warnings=(
+                *(constraint.warnings if constraint else ()),
+                *made.warnings,
+                *self._prompts.warnings(functions),
+                *self._speech_warnings(instruction),
+            ),
+        )
+        self.scheduler.submit(request)
+
+        def keep_reply() -> None:
+            if speech is None or not speech.rows:  # what was spoken is read back from its message
+                self._prompts.keep_reply(made, request.target)
+
+        listener = voice.listen() if voice is not None else None
+        # keep_reply keeps this runner loaded
+        return InProcessGeneration(request, reply, keep_reply, listener), constraint
+
+    def _speech_warnings(self, instruction: str) -> tuple[str, ...]:
+        if not asks_to_speak(instruction):
+            return ()
+        if self._voice is None:
+            return (f"the model does not speak: {self._mute}",) if self._mute else ()
+        return (self._voice.warning,) if self._voice.warning else ()
+
+    def _compile_constraint(
+        self,
+        made: MadePrompt,
+        functions: Sequence[LeapFunction],
+        parser: FunctionCallParser | None,
+        options: GenerationOptions,
+    ) -> CompiledConstraint | None:
+        if not _needs_constraint(options, functions):
+            return None
+        from ..constraints import compile_constraint
+
+        room = self.context_size - len(made.prompt)
+        return compile_constraint(
+            options,
+            functions,
+            self.model,
+            parser=parser,
+            reasoning_open=made.opens_reasoning,
+            room=room if options.max_tokens is None else min(options.max_tokens, room),
+        )
+
+    def get_prompt_tokens_size(
+        self,
+        messages: Sequence[ChatMessage],
+        add_bos_token: bool = True,
+        functions: Sequence[LeapFunction] = (),
+        options: GenerationOptions | None = None,
+    ) -> int:
+        check_options(options)
+        options = options or GenerationOptions()
+        with self._loaded.in_use():
+            made = self._prompts.of_messages(messages_of(messages), functions, options.with_extras())
+        return self._prompts.size(made, with_bos=add_bos_token)
+
+    def render(
+        self,
+        prompt: Sequence[ChatMessage] | str,
+        functions: Sequence[LeapFunction] = (),
+        options: GenerationOptions | None = None,
+    ) -> RenderedPrompt:
+        options = (options or GenerationOptions()).with_extras()
+        with self._loaded.in_use():
+            if isinstance(prompt, str):
+                made = self._prompts.of_text(prompt)
+            else:
+                made = self._prompts.of_messages(prompt, functions, options)
+            return RenderedPrompt(self._prompts.text_of(made), len(made.prompt))
+
+    def set_adapters(self, adapters: Sequence[LoraAdapter]) -> None:
+        with self._loaded.in_use():
+            self._set_adapters = self._adapters.load(adapters_of(adapters))
+
+    def hidden_states(self, text: str, adapters: Sequence[LoraAdapter] | None = None) -> HiddenStates:
+        with self._loaded.in_use():
+            chosen = self._set_adapters if adapters is None else self._adapters.load(adapters_of(adapters))
+            return self._hidden_reader().of_text(text, chosen)
+
+    def _hidden_reader(self) -> HiddenStateReader:
+        from .vectors.hidden_state_reader import HiddenStateReader
+
+        with self._guard:
+            if self._hidden is None:
+                self._hidden = HiddenStateReader(self.model, self._context_size, self._options)
+                self._loaded.add(self._hidden)
+            return self._hidden
+
+    def tokenize(self, text: str, *, parse_special: bool = False) -> list[int]:
+        with self._loaded.in_use():
+            return self.model.tokenize(text, parse_special=parse_special)
+
+    def detokenize(self, tokens: Sequence[int]) -> str:
+        with self._loaded.in_use():
+            self.model.check_tokens(tokens)
+            return self.model.text_of(tokens)
+
+    def tokenizer_info(self) -> TokenizerInfo:
+        with self._loaded.in_use():
+            model = self.model
+            template = self._options.chat_template or model.chat_template
+            return TokenizerInfo(model.bos_text, model.eos_text, model.bos_token is not None, template)
+
+    def infill_prompt(self, before: str, after: str) -> str:
+        with self._loaded.in_use():
+            markers = self.model.infill_markers
+        if markers is None:
+            raise LeapOptionsError("suffix", f"{self._model_id} has no tokens for filling in a text")
+        prefix, suffix, middle = markers
+        return f"{prefix}{before}{suffix}{after}{middle}"
+
+    def unload(self) -> None:
+        self._loaded.unload()
+
+
+def _prompt_recorder(made: MadePrompt, options: GenerationOptions) -> ScoreRecorder | None:
+    """What notes how likely the prompt's tokens are, where the options ask for it. Raises LeapOptionsError."""
+    if not options.prompt_logprobs:
+        return None
+    if made.prompt.embedding_ranges:
+        raise LeapOptionsError("prompt_logprobs", "a picture or a sound in a prompt has no tokens")
+    return ScoreRecorder(options.top_logprobs or 0)
+
+
+def _needs_constraint(options: GenerationOptions, functions: Sequence[LeapFunction]) -> bool:
+    return _has_shape(options) or options.tool_choice is not None or bool(functions)
+
+
+def _has_shape(options: GenerationOptions) -> bool:
+    shapes = (
+        options.json_schema_constraint,
+        options.regex_constraint,
+        options.grammar_constraint,
+        options.choices_constraint,
+    )
+    return any(shape is not None for shape in shapes)

@@ -1,0 +1,151 @@
+"""How a loaded model speaks: what its requests need to make frames, and what their readers need to hear them."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...engine.frames import Frame, FrameRows, Speech
+from ...engine.prompt_segments import Segment, Tokens
+from ...errors import LeapModelLoadingError
+from ...llama.model import LlamaModel
+from ...media.wav_writer import pcm16, wav_header
+from ...messages import Speech as SpeechPart
+from ...options import GenerationOptions
+from ...responses import AudioSample
+from ...speech.code_sampler import CodeSampler
+from ...speech.companions import open_vocoder
+from ...speech.speaker import Speaker
+from ...speech.turn import SpeechTokens, SpeechTurn
+from ...speech.vocoder import SAMPLE_RATE
+from ...storage.directories import Directories
+from .reads_media import MediaSegments
+
+if TYPE_CHECKING:
+    from ...speech.detokenizer import Detokenizer
+
+AUDIO_START, TEXT_END = "<|audio_start|>", "<|text_end|>"
+CACHE = "speech"
+"""The directory of the cache for repacked files."""
+SYNTHESIS, CONVERSATION = (0.8, 64), (1.0, 4)
+"""Temperature and top_k of the codes, as the model's authors use them: for speech synthesis, and where text and sound
+take turns."""
+
+
+class ModelVoice:
+    """The voice of one model. Any thread may call."""
+
+    def __init__(self, speaker: Speaker, tokens: SpeechTokens, vocabulary: int) -> None:
+        self._speaker = speaker
+        self._tokens = tokens
+        self._vocabulary = vocabulary
+
+    @property
+    def warning(self) -> str | None:
+        """A sentence for the user when speech is not as fast as it could be."""
+        return self._speaker.warning
+
+    def begin(self, options: GenerationOptions, *, interleaved: bool) -> Speech:
+        """What one request speaks with."""
+        temperature, top_k = CONVERSATION if interleaved else SYNTHESIS
+        sampler = CodeSampler(
+            temperature if options.audio_temperature is None else options.audio_temperature,
+            top_k if options.audio_top_k is None else options.audio_top_k,
+            options.rng_seed,
+        )
+        turn = SpeechTurn(self._tokens, interleaved=interleaved, end_code=self._speaker.end_code)
+        return Speech(self._speaker, turn, sampler)
+
+    def can_read(self, speech: SpeechPart) -> bool:
+        """Whether this model may have said that: its codes and tokens are among this one's."""
+        frames = [item for item in speech.turn if isinstance(item, tuple)]
+        tokens = [item for item in speech.turn if isinstance(item, int)]
+        return (
+            bool(frames)
+            and all(len(frame) == self._speaker.codebooks and max(frame) <= self._speaker.end_code for frame in frames)
+            and all(token < self._vocabulary for token in tokens)
+        )
+
+    def segments(self, speech: SpeechPart) -> MediaSegments:
+        """What was said, as the model itself has read it."""
+        segments: list[Segment] = []
+        for is_token, items in groupby(speech.turn, lambda item: isinstance(item, int)):
+            run: list[Any] = list(items)
+            segments.append(Tokens(tuple(run)) if is_token else FrameRows.of(run, self._speaker))
+        key = blake2b(repr(speech.turn).encode(), key=self._speaker.fingerprint, digest_size=16).digest()
+        return MediaSegments(key, tuple(segments))
+
+    def listen(self) -> Listener:
+        """The ear for one reply."""
+        return Listener(self._speaker)
+
+    def close(self) -> None:
+        """Free the memory."""
+        self._speaker.close()
+
+
+class Listener:
+    """Turns the frames of one reply into sound, in the thread of its reader, and keeps what the next turn needs."""
+
+    def __init__(self, speaker: Speaker) -> None:
+        self._speaker = speaker
+        self._detokenizer: Detokenizer | None = None
+        self._turn: list[int | Frame] = []
+        self._sound = bytearray()
+
+    def take_token(self, token: int) -> None:
+        """A token of the reply."""
+        self._turn.append(token)
+
+    def take_frame(self, frame: Frame) -> list[AudioSample]:
+        """The sound that a frame completes. The frame that ends a sound is none, and what was held back follows."""
+        self._turn.append(frame)
+        if frame[0] == self._speaker.end_code:
+            return self.end()
+        if self._detokenizer is None:
+            self._detokenizer = self._speaker.borrow_detokenizer()
+        return self._heard(self._detokenizer.feed([frame]).tolist())
+
+    def end(self) -> list[AudioSample]:
+        """What is held back of a sound that ends here."""
+        detokenizer, self._detokenizer = self._detokenizer, None
+        if detokenizer is None:
+            return []
+        tail = detokenizer.end().tolist()
+        self._speaker.give_back(detokenizer)
+        return self._heard(tail)
+
+    def close(self) -> None:
+        """The reply is given up."""
+        detokenizer, self._detokenizer = self._detokenizer, None
+        if detokenizer is not None:
+            self._speaker.give_back(detokenizer)
+
+    @property
+    def speech(self) -> SpeechPart | None:
+        """All that was said, for the message; None where nothing was."""
+        if not self._sound:
+            return None
+        return SpeechPart(wav_header(len(self._sound), SAMPLE_RATE) + bytes(self._sound), tuple(self._turn))
+
+    def _heard(self, samples: list[float]) -> list[AudioSample]:
+        if not samples:
+            return []
+        self._sound += pcm16(samples)
+        return [AudioSample(tuple(samples), SAMPLE_RATE)]
+
+
+def open_voice(decoder: Path, tokenizer: Path | None, model: LlamaModel) -> ModelVoice:
+    """The voice in these files. Raises LeapModelLoadingError for files that are missing, damaged, swapped or of
+    another model, and for a model that was not made to speak."""
+    vocoder = open_vocoder(decoder, tokenizer, model=model.path, width=model.width)
+    audio_start = model.special_tokens.get(AUDIO_START)
+    if audio_start is None:
+        raise LeapModelLoadingError(
+            f"{model.path.name} was not made to speak: its vocabulary has no {AUDIO_START}",
+            hint="load it without the audio decoder",
+        )
+    tokens = SpeechTokens(audio_start, model.special_tokens.get(TEXT_END))
+    return ModelVoice(Speaker(vocoder, Directories.from_environment().cache / CACHE), tokens, model.n_tokens)

@@ -1,0 +1,1 @@
+"""Texts to vectors in this process: embeddings and hidden states."""

@@ -1,0 +1,252 @@
+"""The EmbeddingRunner in this process: texts to tokens, tokens to the compute loop, vectors back."""
+
+from __future__ import annotations
+
+import string
+import threading
+from collections.abc import Callable, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from ...engine.embedding_queue import EmbeddingQueue, EmbeddingWork
+from ...engine.threads import usable_cores
+from ...errors import LeapModelLoadingError, LeapOptionsError
+from ...llama.embedding_context import EmbeddingContext
+from ...llama.model import LlamaModel
+from ...options import ModelLoadingOptions
+from ...runner.embedding import NO_POOLING, EmbeddingKind, EmbeddingRunner, Pooling, TooLong, require_pooling
+from ..loaded_model import Closing, ModelParts, open_model
+from .embedding_prefixes import DOCUMENT_MARKER, QUERY_MARKER, prefixes_of
+
+if TYPE_CHECKING:
+    from numpy import float32
+    from numpy.typing import NDArray
+
+MOST_TOKENS_OF_ENCODERS = 512
+"""Of a text, by default. Encoders read a text in one piece, and LFM2.5-Embedding was trained on so many tokens."""
+MOST_TOKENS = 2048
+"""The same for models that read from left to right."""
+TEXTS_AT_ONCE = 32
+POLL_SECONDS = 0.05
+
+Chosen = TypeVar("Chosen", bound=Enum)
+
+
+class InProcessEmbeddingRunner(EmbeddingRunner):
+    """A model loaded into this process to make vectors.
+
+    ``options``: ``context_size`` is the most tokens of a text. ``hold`` is closed with the model. A model that was not
+    made for embeddings loads too; it then needs ``pooling`` at every call. Raises LeapModelLoadingError.
+    """
+
+    def __init__(self, path: Path, model_id: str, options: ModelLoadingOptions, *, hold: Closing | None = None) -> None:
+        self._model_id = model_id
+        self._options = options = options.with_extras()
+        self.model = open_model(path, options)
+        try:
+            self._most_tokens = _most_tokens(self.model, model_id, options.context_size)
+            if self.model.pooling == "rank":
+                raise LeapModelLoadingError(f"{model_id} gives scores for pairs of texts, not vectors")
+        except BaseException:
+            self.model.close()
+            raise
+        self._prefixes = prefixes_of(self.model)
+        self._contexts = _Contexts(self.model, self._most_tokens, options)
+        self._queue = EmbeddingQueue(options.cpu_threads or usable_cores())
+        self._loaded = ModelParts(self._queue, self._contexts, self.model, *([hold] if hold else []))
+        self._loaded.unload_with(self)
+
+    @property
+    def model_id(self) -> str:
+        return self._model_id
+
+    @property
+    def fingerprint(self) -> bytes:
+        return self.model.fingerprint
+
+    @property
+    def dimensions(self) -> int:
+        return self.model.output_width
+
+    @property
+    def most_tokens(self) -> int:
+        return self._most_tokens
+
+    @property
+    def pools(self) -> bool:
+        return self.model.pooling not in (None, NO_POOLING)
+
+    @property
+    def is_late(self) -> bool:
+        return self.model.pooling == NO_POOLING
+
+    def count_tokens(self, texts: Sequence[str], kind: EmbeddingKind | str = EmbeddingKind.DOCUMENT) -> list[int]:
+        with self._loaded.in_use():
+            kind = _choice("kind", kind, EmbeddingKind)
+            return [len(self._tokens(text, kind, self._prefixes.of(kind))) for text in texts]
+
+    def embed(
+        self,
+        texts: Sequence[str],
+        kind: EmbeddingKind | str = EmbeddingKind.DOCUMENT,
+        *,
+        pooling: Pooling | str | None = None,
+        dimensions: int | None = None,
+        prefix: str | None = None,
+        too_long: TooLong | str = TooLong.REFUSE,
+        on_progress: Callable[[int], object] | None = None,
+        cancelled: threading.Event | None = None,
+    ) -> NDArray[float32]:
+        import numpy as np
+
+        if dimensions is not None and not 1 <= dimensions <= self.dimensions:
+            raise LeapOptionsError("dimensions", f"{dimensions} must be between 1 and {self.dimensions}")
+        how = self._pooling(pooling)
+        with self._loaded.in_use():
+            tokens = self._all_tokens(texts, kind, prefix, too_long)
+            vectors = self._compute(how, tokens, on_progress, cancelled)
+        rows = np.stack(vectors) if vectors else np.zeros((0, self.dimensions), np.float32)
+        return _unit(rows[:, :dimensions])
+
+    def embed_tokens(
+        self,
+        texts: Sequence[str],
+        kind: EmbeddingKind | str = EmbeddingKind.DOCUMENT,
+        *,
+        prefix: str | None = None,
+        too_long: TooLong | str = TooLong.REFUSE,
+        on_progress: Callable[[int], object] | None = None,
+        cancelled: threading.Event | None = None,
+    ) -> list[NDArray[float32]]:
+        kind = _choice("kind", kind, EmbeddingKind)
+        with self._loaded.in_use():
+            tokens = self._all_tokens(texts, kind, prefix, too_long)
+            vectors = self._compute(NO_POOLING, tokens, on_progress, cancelled)
+            kept = [self._scored(ids, kind) for ids in tokens]
+        return [_unit(rows[keep]) for rows, keep in zip(vectors, kept, strict=True)]
+
+    def unload(self) -> None:
+        self._loaded.unload()
+
+    def _pooling(self, pooling: Pooling | str | None) -> str:
+        if pooling is not None:
+            return _choice("pooling", pooling, Pooling).value
+        return require_pooling(self._model_id, self.model.pooling)
+
+    def _all_tokens(
+        self, texts: Sequence[str], kind: EmbeddingKind | str, prefix: str | None, too_long: TooLong | str
+    ) -> list[list[int]]:
+        if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+            raise LeapOptionsError("texts", "must be a list of texts")
+        kind, too_long = _choice("kind", kind, EmbeddingKind), _choice("too_long", too_long, TooLong)
+        prefix = self._prefixes.of(kind) if prefix is None else prefix
+        all_tokens = []
+        for number, text in enumerate(texts):
+            tokens = self._tokens(text, kind, prefix)
+            if len(tokens) > self._most_tokens:
+                if too_long is TooLong.REFUSE:
+                    raise LeapOptionsError(
+                        f"texts[{number}]",
+                        f"{len(tokens)} tokens, and {self._model_id} reads at most {self._most_tokens}; "
+                        "cut it into pieces, or let its end be cut off (too_long)",
+                    )
+                tokens = self._cut(tokens)
+            all_tokens.append(tokens)
+        return all_tokens
+
+    def _tokens(self, text: str, kind: EmbeddingKind, prefix: str) -> list[int]:
+        """A text as the model reads it, special tokens that it spells staying text; at least one token."""
+        tokens = self.model.tokenize(prefix + text, parse_special=False, add_special=True)
+        marker = self.model.special_tokens.get(QUERY_MARKER if kind is EmbeddingKind.QUERY else DOCUMENT_MARKER)
+        if marker is not None:
+            tokens.insert(1 if tokens[:1] == [self.model.bos_token] else 0, marker)
+        return tokens or self.model.tokenize(" ", parse_special=False)
+
+    def _cut(self, tokens: list[int]) -> list[int]:
+        """A text that is too long without its end, but with the token that closes it."""
+        closing = tokens[-1:] if tokens[-1] in self.model.control_tokens else []
+        return tokens[: self._most_tokens - len(closing)] + closing
+
+    def _scored(self, tokens: list[int], kind: EmbeddingKind) -> list[int]:
+        """The positions of late interaction: ColBERT leaves the punctuation of documents out."""
+        if kind is EmbeddingKind.QUERY or DOCUMENT_MARKER not in self.model.special_tokens:
+            return list(range(len(tokens)))
+        pieces = [self.model.piece(token).decode("utf-8", "replace") for token in tokens]
+        kept = [n for n, piece in enumerate(pieces) if len(piece) != 1 or piece not in string.punctuation]
+        return kept or list(range(len(tokens)))
+
+    def _compute(
+        self,
+        pooling: str,
+        tokens: list[list[int]],
+        on_progress: Callable[[int], object] | None,
+        cancelled: threading.Event | None,
+    ) -> list[NDArray[float32]]:
+        work = EmbeddingWork(self._contexts.of(pooling), tokens, on_progress, cancelled)
+        self._queue.submit(work)
+        while not work.wait(POLL_SECONDS):
+            if work.was_cancelled:
+                self._queue.cancel(work)
+        if work.error is not None:
+            raise work.error
+        return [work.vectors[n] for n in range(len(tokens))]
+
+
+class _Contexts:
+    """A context for each kind of pooling, made when it is first used."""
+
+    def __init__(self, model: LlamaModel, most_tokens: int, options: ModelLoadingOptions) -> None:
+        self._model, self._most_tokens, self._options = model, most_tokens, options
+        self._guard = threading.Lock()
+        self._made: dict[str, EmbeddingContext] = {}
+
+    def of(self, pooling: str) -> EmbeddingContext:
+        """Raises LeapModelLoadingError when there is no memory for it."""
+        with self._guard:
+            context = self._made.get(pooling)
+            if context is None:
+                context = self._made[pooling] = EmbeddingContext(
+                    self._model,
+                    pooling=pooling,
+                    most_tokens=self._most_tokens,
+                    most_texts=TEXTS_AT_ONCE,
+                    threads=self._options.cpu_threads or usable_cores(),
+                    flash=self._options.flash_attention,
+                )
+            return context
+
+    def close(self) -> None:
+        """Free their memory."""
+        for context in self._made.values():
+            context.close()
+
+
+def _most_tokens(model: LlamaModel, name: str, size: int | None) -> int:
+    trained = model.trained_context
+    default = MOST_TOKENS if model.is_causal else MOST_TOKENS_OF_ENCODERS
+    if size is None:
+        return min(default, trained) if trained > 0 else default
+    if 0 < trained < size:
+        raise LeapModelLoadingError(
+            f"texts of {size} tokens are longer than the {trained} that {name} was trained for",
+            hint=f"use {trained} or less",
+        )
+    return size
+
+
+def _choice(option: str, value: object, kind: type[Chosen]) -> Chosen:
+    try:
+        return kind(value)
+    except ValueError:
+        names = ", ".join(str(each.value) for each in kind)
+        raise LeapOptionsError(option, f"{value!r} is not one of {names}") from None
+
+
+def _unit(rows: NDArray[float32]) -> NDArray[float32]:
+    """Rows of unit length; a row of zeros stays."""
+    import numpy as np
+
+    lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
+    unit: NDArray[float32] = (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+    return unit

@@ -1,0 +1,134 @@
+"""Which cells of the shared cache each sequence holds, as llama.cpp gives them out: the lowest free ones, rising.
+
+Attention adds up a sequence's positions in the order of their cells, and another order rounds differently. So a
+sequence whose next cells would lie below those that it has is moved first; in rising cells it computes the same bits
+wherever they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+Run = tuple[int, int]
+"""A sequence, and how many positions a batch adds to it."""
+
+
+class Cells:
+    """Follows ``llama_kv_cache::find_slot`` for ``size`` cells. ``hybrid``: the model has convolutions, for which
+    llama.cpp cuts batches into equal lengths; ``kept_together``: of the last positions of a sequence so many stay in
+    one cut."""
+
+    def __init__(self, size: int, *, hybrid: bool, kept_together: int = 0) -> None:
+        self._size = size
+        self._hybrid = hybrid
+        self._kept_together = kept_together
+        self._users: list[int] = []
+        """How many sequences hold each cell; from its end on all are free."""
+        self._free: list[int] = []
+        """The others that are free, rising."""
+        self._held: dict[int, list[int]] = {}
+        self._sound: dict[int, int] = {}
+
+    def held(self, sequence: int) -> list[int]:
+        """The cells of a sequence by position."""
+        return self._held.setdefault(sequence, [])
+
+    def sound(self, sequence: int) -> int:
+        """Up to which position the cells of a sequence rise."""
+        return min(self._sound.get(sequence, self._size), len(self.held(sequence)))
+
+    @property
+    def room(self) -> int:
+        """How many cells are free."""
+        return self._size - len(self._users) + len(self._free)
+
+    def place(self, runs: Sequence[Run], *, one_by_one: bool = False) -> dict[int, list[int]]:
+        """The cells that a batch will get. ``one_by_one``: it asks for hidden states."""
+        total = sum(count for _, count in runs)
+        begin = len(self._users)
+        free = self._free[:total]
+        free.extend(range(begin, begin + total - len(free)))
+        if not self._hybrid:
+            cuts: Iterator[Sequence[Run]] = iter([runs])
+        else:
+            cuts = ([run] for run in runs) if one_by_one else self._cuts(runs)
+        placed: dict[int, list[int]] = {}
+        used = 0
+        for cut in cuts:
+            for sequence, count in cut:
+                placed.setdefault(sequence, []).extend(free[used : used + count])
+                used += count
+        return placed
+
+    def _cuts(self, runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
+        """``llama_batch_allocr::split_equal``."""
+        left = list(runs)
+        while left:
+            length = min(count for _, count in left)
+            rests = [count - length for _, count in left]
+            taken = next((n for n, rest in enumerate(rests) if 0 < rest < self._kept_together), len(left))
+            if not taken:
+                yield [left.pop(0)]
+                continue
+            yield [(sequence, length) for sequence, _ in left[:taken]]
+            left = [(s, n - length) for s, n in left[:taken] if n > length] + left[taken:]
+
+    def add(self, placed: dict[int, list[int]]) -> None:
+        """Take note that a batch was computed."""
+        taken = {cell for cells in placed.values() for cell in cells}
+        self._users.extend([0] * (max(taken, default=-1) + 1 - len(self._users)))
+        for sequence, cells in placed.items():
+            held = self.held(sequence)
+            if held and cells[0] < held[-1]:
+                self._sound[sequence] = min(self._sound.get(sequence, self._size), len(held))
+            held.extend(cells)
+            for cell in cells:
+                self._users[cell] += 1
+        if self._free:
+            last = max(taken)
+            self._free = [cell for cell in self._free if cell > last or cell not in taken]
+
+    def cut(self, sequence: int, position: int) -> None:
+        """A sequence was cut at ``position``."""
+        held = self.held(sequence)
+        freed = held[position:]
+        del held[position:]
+        if self._sound.get(sequence, position) >= position:
+            self._sound.pop(sequence, None)
+        for cell in freed:
+            self._users[cell] -= 1
+        self._free.extend(cell for cell in freed if not self._users[cell])
+        self._free.sort()
+        while self._users and not self._users[-1]:
+            self._users.pop()
+        while self._free and self._free[-1] >= len(self._users):
+            self._free.pop()
+
+    def copy(self, source: int, target: int) -> None:
+        """``target`` shares all that ``source`` holds."""
+        self.cut(target, 0)
+        self._held[target] = list(self.held(source))
+        if source in self._sound:
+            self._sound[target] = self._sound[source]
+        for cell in self.held(source):
+            self._users[cell] += 1
+
+    def restore(self, sequence: int, count: int) -> None:
+        """A saved sequence of ``count`` positions was put back."""
+        self.cut(sequence, 0)
+        self.add({sequence: self._lowest(count)} if count else {})
+
+    def _lowest(self, count: int) -> list[int]:
+        free = self._free[:count]
+        return free + list(range(len(self._users), len(self._users) + count - len(free)))
+
+    def out_of_order(self, placed: dict[int, list[int]]) -> int | None:
+        """A sequence whose next cells lie below its last, and that can be moved: a copy of what it shares with others
+        must leave a quarter of the cells free. None when there is none."""
+        for sequence, cells in placed.items():
+            held = self.held(sequence)
+            if held and cells[0] < held[-1] and sequence not in self._sound:
+                shared = sum(self._users[cell] > 1 for cell in held)
+                if not shared or self.room - shared >= self._size // 4:
+                    return sequence
+        return None

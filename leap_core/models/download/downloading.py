@@ -1,0 +1,388 @@
+"""Fetch a model into the store: plan, look what is here already, transfer, verify, write the manifest."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...errors import (
+    LeapModelDownloadError,
+    LeapModelDownloadSha256MismatchError,
+    LeapModelDownloadSizeMismatchError,
+    LeapModelLoadingError,
+    LeapModelNotDownloadedError,
+    LeapModelNotFoundError,
+    LeapSerializationError,
+)
+from ...load_check.trying import problem_after_fetching
+from ...storage.atomic_files import sync_directory
+from ...storage.directories import Directories
+from ...storage.hashing import hash_file
+from ...storage.linking import place
+from ...storage.locks import locked
+from ..gguf.architectures import architecture_in, check_architecture
+from ..gguf.header import read_gguf_header
+from ..hub.api import Hub
+from ..hub.http_client import Web
+from ..hub.hub_settings import HubSettings
+from ..hub.retries import FIRST_DELAY, RETRIES, DownloadStopped, RetryPolicy
+from ..installed.holding import WRITE_LOCK
+from ..installed.model_store import PART, Store, free_space, size_on_disk
+from ..manifests.manifest import read_manifest, write_manifest
+from ..names.safe_names import REPOSITORY
+from ..references.alias_file import read_aliases
+from ..references.catalogue import Catalogue
+from ..references.reference_syntax import (
+    Builtin,
+    CatalogueName,
+    InstalledName,
+    LocalPath,
+    Reference,
+    Repository,
+    parse_reference,
+)
+from ..references.resolving import LocalModel, resolve_local
+from .events import Event, FileFinished, Finished, Listener, Notice, Planned, Speedometer, Unusable
+from .part_file import PartFile, discard_part
+from .plan import DownloadPlan, PlannedFile, Planner
+from .transfer import CONNECTIONS, RemoteChanged, Transfer
+from .unexpected import disk_error, opening_of, refuse_document
+
+SPARE_BYTES = 16 * 1024**2
+"""What must stay free on the disk after a download."""
+WORTH_A_LOOK = 4_000_000
+"""Bytes. A smaller file is fetched as quickly as looked at."""
+ATTEMPTS = 3
+"""How often a file is begun anew when the remote one changes or does not match its hash."""
+
+
+@dataclass(frozen=True)
+class DownloadOptions:
+    """``force`` fetches files again that are here. ``connections``: most at once for one file. ``retries``: failures in
+    a row that are borne, the first after ``retry_delay`` seconds and each after twice the delay of the one before.
+    ``stall_seconds``: how long a connection may be silent (None: the environment's). ``file_name``: how the model's
+    GGUF is called on this disk, by default as where it comes from."""
+
+    force: bool = False
+    connections: int = CONNECTIONS
+    retries: int = RETRIES
+    retry_delay: float = FIRST_DELAY
+    stall_seconds: float | None = None
+    file_name: str | None = None
+
+
+def download_model(
+    reference: str,
+    quantization: str | None = None,
+    *,
+    revision: str | None = None,
+    options: DownloadOptions | None = None,
+    on_event: Listener | None = None,
+    stop: threading.Event | None = None,
+    variables: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> LocalModel:
+    """Make sure that the model is on this machine, and return its files. See ``grammar`` for references.
+
+    ``on_event`` hears of progress; setting ``stop`` ends with DownloadStopped and keeps what has arrived. Raises
+    LeapModelNotFoundError for a name that nothing answers to, and LeapModelDownloadError for everything that goes
+    wrong on the way.
+    """
+    download = Download(options, on_event=on_event, stop=stop, variables=variables, cwd=cwd)
+    return download.run(reference, quantization, revision)
+
+
+class _StartOver(Exception):
+    """The file that arrived, or was arriving, is not the planned one; ``final`` is the error if that goes on."""
+
+    def __init__(self, reason: str, final: LeapModelDownloadError) -> None:
+        super().__init__(reason)
+        self.final = final
+
+
+class Download:
+    """One download; the arguments are ``download_model``'s."""
+
+    def __init__(
+        self,
+        options: DownloadOptions | None = None,
+        *,
+        on_event: Listener | None = None,
+        stop: threading.Event | None = None,
+        variables: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+    ) -> None:
+        self.options = options or DownloadOptions()
+        self.variables = os.environ if variables is None else variables
+        self.stop = stop or threading.Event()
+        self.cwd = cwd
+        self._on_event = on_event or (lambda _event: None)
+        self._directories = Directories.from_environment(self.variables)
+        self.store = Store.of(self._directories)
+        settings = HubSettings.from_environment(self.variables)
+        if self.options.stall_seconds is not None:
+            settings = settings.with_stall(self.options.stall_seconds)
+        self.settings = settings
+
+    def plan(self, reference: str, quantization: str | None, revision: str | None) -> DownloadPlan | None:
+        """Ask for what there is. None when the reference is a file on this machine."""
+        named = self._parse(reference, quantization)
+        if _is_local(named):
+            return None
+        if self.settings.offline:
+            raise LeapModelDownloadError(f"HF_HUB_OFFLINE is set, so no hub can be asked for {reference}")
+        with Web(self.settings, self.stop) as web:
+            return self._planned(web, named, revision)
+
+    def run(self, reference: str, quantization: str | None, revision: str | None) -> LocalModel:
+        """See ``download_model``."""
+        named = self._parse(reference, quantization)
+        if isinstance(named, CatalogueName) and not self.options.force:
+            named.entry.check_runs()
+        if _is_local(named) or self.settings.offline:
+            model = self._without_network(reference, quantization)
+            if isinstance(named, LocalPath):
+                read_gguf_header(model.path)  # raises for a file that is no model
+            return model
+        with Web(self.settings, self.stop) as web:
+            for attempt in range(1, ATTEMPTS + 1):
+                try:
+                    plan = self._planned(web, named, revision)
+                except DownloadStopped:
+                    raise
+                except LeapModelDownloadError as error:
+                    if revision is not None or self.options.force:
+                        raise
+                    return self._installed_anyway(reference, quantization, error)
+                try:
+                    return self._fetch(web, plan)
+                except _StartOver as again:
+                    if attempt == ATTEMPTS:
+                        raise again.final from None
+                    self._tell(Notice(f"{again}; starting over"))
+                except OSError as error:
+                    raise disk_error(error, plan.directory) from None
+        raise AssertionError("unreachable")
+
+    def _parse(self, reference: str, quantization: str | None) -> Reference:
+        try:
+            catalogue = Catalogue.load(self._directories.config)
+        except LeapSerializationError as error:
+            raise LeapModelLoadingError(error.message) from None
+        named = parse_reference(
+            reference,
+            catalogue,
+            quantization=quantization,
+            installed=[model.name for model in self.store.installed()],
+            aliases=read_aliases(self._directories.config_file),
+            cwd=self.cwd,
+            endpoint=self.settings.endpoint,
+        )
+        return self._origin_of(named, catalogue) if isinstance(named, InstalledName) else named
+
+    def _origin_of(self, named: InstalledName, catalogue: Catalogue) -> Reference:
+        """Where an installed model came from, so that it can be completed, repaired or renewed by its own name."""
+        model = self.store.named(named.name)
+        origin = model.origin
+        endpoint = self.settings.endpoint
+        if origin is None:  # its download was not finished
+            with suppress(LeapModelNotFoundError):
+                return parse_reference(named.name, catalogue, endpoint=endpoint)
+            return named
+        if origin.startswith("file:"):
+            return named
+        repo, _, revision = origin.partition("@")
+        if REPOSITORY.fullmatch(repo):
+            return Repository(repo, model.quantization or None, revision or None)
+        return parse_reference(origin, catalogue, endpoint=endpoint)
+
+    def _planned(self, web: Web, named: Reference, revision: str | None) -> DownloadPlan:
+        hub = Hub(web, self._retry_policy(self.stop).run)
+        plan = Planner(hub, self.store, Catalogue.load(self._directories.config)).plan(named, revision)  # type: ignore[arg-type]
+        return plan.with_model_called(self.options.file_name)
+
+    def _without_network(self, reference: str, quantization: str | None) -> LocalModel:
+        try:
+            return resolve_local(reference, quantization, variables=self.variables, cwd=self.cwd)
+        except LeapModelNotDownloadedError as error:
+            if self.settings.offline:
+                message = f"{error.message}, and HF_HUB_OFFLINE is set"
+                raise LeapModelDownloadError(message, hint="unset HF_HUB_OFFLINE to download it") from None
+            raise
+
+    def _installed_anyway(self, reference: str, quantization: str | None, error: LeapModelDownloadError) -> LocalModel:
+        """When the hub cannot be asked: the copy that is here, if there is one."""
+        with suppress(LeapModelLoadingError):
+            model = resolve_local(reference, quantization, variables=self.variables, cwd=self.cwd)
+            self._tell(Notice(f"{error.message}; the copy on this machine is used as it is"))
+            self._tell(Finished(model.model_id, model.path))
+            return model
+        raise error
+
+    def _fetch(self, web: Web, plan: DownloadPlan) -> LocalModel:
+        for notice in plan.notices:
+            self._tell(Notice(notice))
+        waited = False
+
+        def while_waiting() -> None:
+            nonlocal waited
+            if not waited:
+                self._tell(Notice(f"another process is downloading {plan.name}; waiting for it"))
+            waited = True
+            if self.stop.is_set():
+                raise DownloadStopped
+
+        with locked(plan.directory / WRITE_LOCK, while_waiting=while_waiting):
+            hashes = self._fetch_files(web, plan, force=self.options.force and not waited)
+            self._write_manifest(plan, hashes)
+        problem = problem_after_fetching(plan.model_path, variables=self.variables, stop=self.stop)
+        if problem is not None:
+            self._tell(Unusable(problem))
+        self._tell(Finished(plan.name, plan.model_path))
+        return resolve_local(str(plan.directory), variables=self.variables)
+
+    def _fetch_files(self, web: Web, plan: DownloadPlan, *, force: bool) -> dict[str, str]:
+        kept_hashes = {} if force else self._known_hashes(plan)
+        present = {file.name for file in plan.files if not force and self._is_present(plan, file, kept_hashes)}
+        absent = [file for file in plan.files if file.name not in present]
+        here = sum(file.remote.size for file in plan.files if file.name in present)
+        partial = sum(size_on_disk(plan.directory / (file.name + PART)) for file in absent)
+        listed = tuple({"file": file.name, "role": file.role, "size": file.remote.size} for file in plan.files)
+        self._tell(Planned(plan.name, listed, here + partial, plan.total_bytes, plan.directory))
+        linked = {file.name: sha256 for file in absent if (sha256 := self._from_cache(plan, file)) is not None}
+        missing = [file for file in absent if file.name not in linked]
+        here += sum(file.remote.size for file in absent if file.name in linked)
+        fetched = self._fetch_missing(web, plan, missing, here)
+        hashes: dict[str, str] = {}
+        for file in plan.files:
+            path = plan.directory / file.name
+            new = fetched.get(file.name) or linked.get(file.name)
+            source = "downloaded" if file.name in fetched else "linked" if file.name in linked else "present"
+            hashes[file.name] = new or kept_hashes.get(file.name) or file.remote.sha256 or hash_file(path)
+            self._tell(FileFinished(file.name, path, hashes[file.name], source))
+        return hashes
+
+    def _fetch_missing(self, web: Web, plan: DownloadPlan, missing: list[PlannedFile], here: int) -> dict[str, str]:
+        """Transfer files; their hashes. They get their names together, when the last one has arrived: a set is never
+        half old and half new."""
+        self._check_space(plan, missing)
+        speedometer = Speedometer(self._on_event, plan.total_bytes)
+        hashes: dict[str, str] = {}
+        with ExitStack() as closing:
+            parts = []
+            for file in missing:
+                self._check_opening(web, file, plan.directory)
+                part = closing.enter_context(PartFile(plan.directory / file.name, file.remote))
+                hashes[file.name] = self._transfer(web, file, part, here, speedometer)
+                parts.append(part)
+                here += file.remote.size
+            for part in parts:
+                part.finish()
+        return hashes
+
+    def _check_opening(self, web: Web, file: PlannedFile, directory: Path) -> None:
+        """Before gigabytes are fetched: does this llama.cpp know the model's architecture? Asked of the first bytes."""
+        is_resumed = (directory / (file.name + PART)).exists()
+        if file.role != "model" or file.remote.size < WORTH_A_LOOK or is_resumed or self.options.force:
+            return
+        opening = self._retry_policy(self.stop).run(lambda: opening_of(web, file))
+        check_architecture(architecture_in(opening), f"{file.remote.name} at {file.remote.url}")
+
+    def _known_hashes(self, plan: DownloadPlan) -> dict[str, str]:
+        """The hashes that an earlier download wrote down."""
+        installed = self.store.at(plan.directory)
+        if installed is None:
+            return {}
+        hashes = {file.name: installed.recorded(plan.directory / file.name).get("sha256") for file in plan.files}
+        return {name: sha256 for name, sha256 in hashes.items() if isinstance(sha256, str)}
+
+    def _is_present(self, plan: DownloadPlan, file: PlannedFile, hashes: Mapping[str, str]) -> bool:
+        path = plan.directory / file.name
+        if not path.is_file() or path.stat().st_size != file.remote.size:
+            return False
+        remote_sha256 = file.remote.sha256
+        return remote_sha256 is None or (hashes.get(file.name) or hash_file(path)) == remote_sha256
+
+    def _from_cache(self, plan: DownloadPlan, file: PlannedFile) -> str | None:
+        """Take a file from another program's cache, if it has the right bytes; its hash, or None."""
+        if file.repository_path is None or file.remote.sha256 is None or self.options.force:
+            return None
+        repo = "/".join(file.repository_path.split("/")[:2])
+        cached = self.settings.caches.files_of(repo).get(file.remote.name)
+        if cached is None or cached.stat().st_size != file.remote.size or hash_file(cached) != file.remote.sha256:
+            return None
+        how = place(cached.resolve(), plan.directory / file.name, allow_link=True)
+        discard_part(plan.directory / file.name)
+        self._tell(Notice(f"{file.name} was found in {cached.parent} and not downloaded ({how})"))
+        return file.remote.sha256
+
+    def _transfer(self, web: Web, file: PlannedFile, part: PartFile, before: int, speedometer: Speedometer) -> str:
+        if part.started_over:
+            self._tell(Notice(f"{part.started_over}; {file.name} starts over"))
+        elif part.resumed and not part.is_complete:
+            self._tell(Notice(f"{file.name} goes on from {part.resumed} of {part.size} bytes"))
+        transfer = Transfer(
+            web,
+            part,
+            stop=self.stop,
+            connections=self.options.connections,
+            retry_policy=self._retry_policy,
+            on_progress=lambda count: speedometer.at(file.name, before + count),
+        )
+        try:
+            sha256 = transfer.run()
+        except RemoteChanged as changed:
+            short = LeapModelDownloadSizeMismatchError(f"the server does not send the file it announced: {changed}")
+            raise _StartOver(str(changed), short) from None
+        if file.remote.sha256 is not None and sha256 != file.remote.sha256:
+            part.discard()
+            wrong = LeapModelDownloadSha256MismatchError(
+                f"{file.name} arrived with SHA-256 {sha256} instead of {file.remote.sha256}",
+                hint="the server or something on the way is broken",
+            )
+            raise _StartOver(f"{file.name} does not have the right SHA-256", wrong)
+        if file.remote.sha256 is None:
+            refuse_document(part, file)
+        return sha256
+
+    def _check_space(self, plan: DownloadPlan, missing: list[PlannedFile]) -> None:
+        needed = sum(file.remote.size - size_on_disk(plan.directory / (file.name + PART)) for file in missing)
+        free = free_space(plan.directory)
+        if missing and needed + SPARE_BYTES > free:
+            raise LeapModelDownloadError(
+                f"{plan.name} needs {needed:,} more bytes and {plan.directory.parent} has {free:,} free",
+                hint="make room, or set LEAP_HOME to a place on another disk",
+            )
+
+    def _write_manifest(self, plan: DownloadPlan, hashes: Mapping[str, str]) -> None:
+        write_manifest(plan.manifest_on_disk(hashes), plan.directory / f"{plan.name}.json")
+        sync_directory(plan.directory)
+
+    def _retry_policy(self, stop: threading.Event) -> RetryPolicy:
+        options = self.options
+        return RetryPolicy(stop, retries=options.retries, first_delay=options.retry_delay, on_wait=self._waits)
+
+    def _waits(self, reason: str, seconds: float) -> None:
+        self._tell(Notice(f"{reason}; trying again in {seconds:.1f} s"))
+
+    def _tell(self, event: Event) -> None:
+        self._on_event(event)
+
+
+def _is_local(named: Reference) -> bool:
+    """Whether nothing has to be fetched: a file, a directory, or what the store has under its own name."""
+    if isinstance(named, LocalPath):
+        return not _names_urls(named.path)
+    return isinstance(named, (Builtin, InstalledName))
+
+
+def _names_urls(path: Path) -> bool:
+    if path.suffix.lower() != ".json":
+        return False
+    with suppress(OSError, LeapSerializationError):
+        return any(value.startswith(("http://", "https://")) for value in read_manifest(path).files.values())
+    return False

@@ -1,0 +1,1 @@
+"""Names of models' files, and names that are safe on a disk."""

@@ -1,0 +1,119 @@
+"""HTML as lines of text, in one pass over it: the time grows with the length, whatever a page leaves open.
+
+Python's own parser looks for the end of an open comment, tag or declaration again from each of them, and raises for
+some. The rules here are those of the HTML standard's tokenizer, as far as they decide what is text.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from bisect import bisect_left
+
+from .text_lines import TextLine
+
+BLOCK_TAGS = {"p", "div", "br", "li", "tr", "h1", "h2", "h3", "h4", "h5", "h6", "pre", "section", "article", "table"}
+HIDDEN_TAGS = {"script", "style", "head", "template", "noscript", "svg"}
+RAW_TAGS = {"script", "style", "textarea", "title", "xmp", "iframe", "noembed", "noframes", "noscript"}
+"""Their content holds no tags."""
+MARKUP = re.compile(r"<(?=[A-Za-z/!?])")
+TAG_NAME = re.compile(r"/?([A-Za-z][^\s/>]*)")
+ATTRIBUTE = re.compile(r"[\s/]*(?:(?P<end>>)|[^\s/>][^\s/>=]*\s*(?:=\s*(?:\"[^\"]*\"|'[^']*'|(?![\"'])[^\s>]*))?)")
+LARGE_NUMBERS = re.compile(r"&#(?:\d{8,}|[xX][0-9A-Fa-f]{8,});?")
+"""References to characters that there are not; Python refuses to read numbers of thousands of digits."""
+REPLACEMENT = "\ufffd"
+
+
+def html_lines(page: str) -> list[TextLine]:
+    """The words between tags with the lines on which they stand; headings as Markdown writes them."""
+    text = _PlainText(page)
+    position = 0
+    while (markup := MARKUP.search(page, position)) is not None:
+        text.add_words(position, markup.start())
+        position = text.read_markup(markup.end())
+    text.add_words(position, len(page))
+    text.end_line()
+    return text.lines
+
+
+class _PlainText:
+    """What was read so far. ``_hidden``: the open tags whose text is not shown, each once, the outermost first."""
+
+    def __init__(self, page: str) -> None:
+        self.lines: list[TextLine] = []
+        self._page = page
+        self._line_ends = [match.start() for match in re.finditer("\n", page)]
+        self._hidden: list[str] = []
+        self._words: list[str] = []
+        self._number = 1
+        self._heading = ""
+
+    def read_markup(self, position: int) -> int:
+        """Read what begins behind a ``<``; returns where it ends."""
+        page = self._page
+        if page.startswith("!--", position):
+            return _behind(page, "-->", position + 1)
+        name = TAG_NAME.match(page, position)
+        if name is None:
+            return _behind(page, ">", position)
+        end = _end_of_tag(page, name.end())
+        tag = name[1].lower()
+        if page[position] == "/":
+            self._close(tag)
+            return end
+        self._open(tag)
+        if tag in RAW_TAGS:
+            closing = re.compile(rf"</{re.escape(tag)}(?=[\s/>])", re.IGNORECASE).search(page, end)
+            text_end = len(page) if closing is None else closing.start()
+            self.add_words(end, text_end)
+            return text_end
+        return end
+
+    def _open(self, tag: str) -> None:
+        if self._hidden == ["head"] and (tag == "body" or tag in BLOCK_TAGS):
+            self._hidden = []  # the end of the head need not be written
+        if tag in HIDDEN_TAGS and tag not in self._hidden:
+            self._hidden.append(tag)
+        if tag in BLOCK_TAGS:
+            self.end_line()
+        if len(tag) == 2 and tag[0] == "h" and tag[1] in "123456":
+            self._heading = "#" * int(tag[1]) + " "
+
+    def _close(self, tag: str) -> None:
+        if tag in self._hidden:
+            del self._hidden[self._hidden.index(tag) :]
+        if tag in BLOCK_TAGS:
+            self.end_line()
+
+    def add_words(self, start: int, end: int) -> None:
+        """Take the page's text from ``start`` to ``end`` into the line."""
+        if self._hidden or start == end:
+            return
+        text = self._page[start:end]
+        if not self._words:
+            first = start + len(text) - len(text.lstrip())
+            self._number = bisect_left(self._line_ends, first) + 1
+        if "&" in text:
+            text = html.unescape(LARGE_NUMBERS.sub(REPLACEMENT, text))
+        self._words += text.split()
+
+    def end_line(self) -> None:
+        """A block ends: what was collected is a line, with an empty one behind it."""
+        if self._words:
+            self.lines.append(TextLine(self._number, self._heading + " ".join(self._words)))
+            self.lines.append(TextLine(self._number, ""))
+        self._words, self._heading = [], ""
+
+
+def _end_of_tag(page: str, position: int) -> int:
+    """Where the tag's ``>`` is passed; the page's end where a tag or a quoted value is left open."""
+    while (attribute := ATTRIBUTE.match(page, position)) is not None:
+        position = attribute.end()
+        if attribute["end"]:
+            return position
+    return len(page)
+
+
+def _behind(page: str, what: str, position: int) -> int:
+    found = page.find(what, position)
+    return len(page) if found < 0 else found + len(what)

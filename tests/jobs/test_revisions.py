@@ -1,0 +1,92 @@
+"""Leap is updated while a worker of the revision before runs: the newer one takes its place, the older steps back."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from jobs.client import JobsClient
+from jobs.keeper import revision
+from jobs.keeper.starting import is_running
+from jobs.table.job import NewJob, State
+from jobs.table.table import Table
+from leap_core.builtin import model_path
+from leap_core.options import GenerationOptions
+
+from . import processes
+from .torture import ROOT
+from .waiting import until
+
+pytestmark = [
+    pytest.mark.skipif(not model_path().is_file(), reason="the built-in model has not been trained yet"),
+    pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"),
+]
+OLDER = "from jobs.keeper import revision; revision.REVISION[-1] -= 1; from jobs.worker.worker import main; main([])"
+
+
+@pytest.fixture
+def older(leap_home):
+    """A worker of an older leap."""
+    with JobsClient(autostart=False) as jobs, subprocess.Popen([sys.executable, "-c", OLDER], cwd=ROOT) as worker:
+        until(lambda: is_running(jobs.configuration) and jobs.worker()["pid"])
+        yield worker
+        worker.terminate()
+        worker.wait()
+
+        def ended() -> bool:  # the one that takes its place may just be coming up
+            jobs.stop_worker()
+            return not processes.of_home(leap_home)
+
+        until(ended)
+
+
+def test_a_wait_ends_though_a_worker_of_an_older_leap_runs(older):
+    with JobsClient() as jobs:
+        id = jobs.generate("Hi", options=GenerationOptions(max_tokens=2))
+        assert jobs.wait(id, 60).state is State.SUCCEEDED
+        until(lambda: older.poll() is not None)
+
+
+def test_starting_a_worker_ends_one_of_an_older_leap_and_its_jobs_are_done(older):
+    with JobsClient(autostart=False) as jobs:
+        options = GenerationOptions(max_tokens=2000, regex_constraint="[a-z ]{9000}")
+        id = jobs.generate("Hi", options=options)
+        until(lambda: jobs.get(id).progress)
+        assert jobs.start_worker()["pid"] != older.pid
+        assert older.wait(30) == 0
+        until(lambda: jobs.get(id).state.is_final or jobs.get(id).attempt == 2)  # it may end while the worker drains
+        jobs.cancel(id)
+
+
+def test_starting_a_worker_ends_one_of_an_older_leap_that_has_nothing_to_do(older):
+    with JobsClient(autostart=False) as jobs:
+        started = jobs.start_worker()
+        assert started["pid"] not in (None, older.pid) and older.wait(30) == 0
+        assert jobs.worker()["pid"] == started["pid"]
+
+
+def test_a_command_of_an_older_leap_leaves_a_newer_worker_alone(jobs, monkeypatch):
+    pid = jobs.start_worker()["pid"]
+    monkeypatch.setattr(revision, "REVISION", [0])
+    assert jobs.start_worker()["pid"] == pid
+    jobs.ensure_worker()
+    assert jobs.worker()["pid"] == pid
+
+
+def test_a_table_that_a_newer_leap_has_changed_is_noticed(place):
+    with Table(place) as table:
+        table.add([NewJob("generate", {})])
+        assert not table.database.is_of_newer_leap()
+        if table.database.is_shared:
+            table.database.change("UPDATE schema_version SET version=version+1")
+        else:
+            table.database.change("PRAGMA user_version=99")
+        assert table.database.is_of_newer_leap()
+
+
+def test_revisions_are_compared_with_those_that_only_knew_their_version():
+    assert revision.is_of_older_leap({"pid": 1, "version": "0.1.0"})
+    assert not revision.is_of_older_leap({"pid": 1, "version": "99.0"})
+    assert not revision.is_of_older_leap({})

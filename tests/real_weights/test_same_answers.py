@@ -1,0 +1,88 @@
+"""The same request gives the same text with the same probabilities to the last bit: first, again, after others, beside
+others, and from leap serve."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import openai
+import pytest
+
+from leap_core import ChatMessage, Complete, GenerationOptions, ModelLoadingOptions
+from leap_core.in_process.in_process_runner import InProcessRunner
+
+from .conftest import THREADS
+
+PROMPTS = (
+    "Write one sentence about a river.",
+    "List three uses of salt, and say for each in which century people began to use it, as far as that is known.",
+    "Shorten this: " + "The committee met on Tuesday and decided after a long debate to postpone all decisions. " * 9,
+)
+Numbers = tuple[str, tuple[float, ...]]
+
+
+def options(seed: int = 3, length: int = 12) -> GenerationOptions:
+    return GenerationOptions(max_tokens=length, temperature=0.9, rng_seed=seed, logprobs=True)
+
+
+def numbers(stream: object) -> Numbers:
+    *_, end = stream  # type: ignore[misc]
+    assert isinstance(end, Complete) and end.full_message.text
+    return end.full_message.text, tuple(score.logprob for score in end.logprobs)
+
+
+def asked(runner: InProcessRunner, prompt: str, **given: int) -> Numbers:
+    return numbers(runner.start([ChatMessage("user", prompt)], options=options(**given)))
+
+
+@pytest.fixture(scope="module")
+def first(smol: Path) -> list[Numbers]:
+    """Each prompt's answer by a model that has computed nothing else, with one thread."""
+    found = []
+    for prompt in PROMPTS:
+        with InProcessRunner(smol, "smol", ModelLoadingOptions(cpu_threads=1, slots=1, context_size=1024)) as fresh:
+            found.append(asked(fresh, prompt))
+    return found
+
+
+def test_in_turn_after_cancelled_answers_and_beside_others(runner: InProcessRunner, first: list[Numbers]) -> None:
+    for _ in range(4):
+        assert [asked(runner, prompt) for prompt in PROMPTS] == first
+    for n in range(12):
+        stream = runner.start([ChatMessage("user", f"Tell me story {n}. " * (n + 1))], options=options(n, 200))
+        next(stream)
+        stream.close()
+    assert [asked(runner, prompt) for prompt in PROMPTS] == first
+    many = [runner.start([ChatMessage("user", PROMPTS[0])], options=options(seed)) for seed in range(8)]
+    answers = [numbers(stream) for stream in many]
+    assert answers[3] == first[0] and len({text for text, _ in answers}) > 1
+    mixed = [runner.start([ChatMessage("user", prompt)], options=options()) for prompt in PROMPTS * 3]
+    assert [numbers(stream) for stream in mixed] == first * 3
+    assert [asked(runner, prompt) for prompt in PROMPTS] == first
+
+
+def test_over_leap_serve(smol: Path, first: list[Numbers], leap_home: Path) -> None:
+    command = [sys.executable, "-m", "leap_cli", "serve", str(smol), "--port", "0", "--threads", str(THREADS)]
+    variables = {**os.environ, "LEAP_HOME": str(leap_home)}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=variables, text=True)
+    try:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        with openai.OpenAI(base_url=url, api_key="none", max_retries=9, timeout=100) as client:
+            for prompt, (text, logprobs) in [*zip(PROMPTS, first, strict=True)] * 2:
+                choice = client.chat.completions.create(
+                    messages=[{"role": "user", "content": prompt}],
+                    model=smol.stem,
+                    max_tokens=12,
+                    temperature=0.9,
+                    seed=3,
+                    logprobs=True,
+                ).choices[0]
+                assert choice.message.content == text
+                assert tuple(token.logprob for token in choice.logprobs.content) == logprobs
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)

@@ -1,0 +1,72 @@
+"""Places of values in texts: 300 of them with known places, and the rules one by one."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from leap_core.tasks.evidence.candidates import NOT_IN_TEXT
+from leap_core.tasks.evidence.places import find_places
+
+from .texts import KINDS, texts
+
+
+def test_places_in_three_hundred_texts():
+    right, wrong, flagged, believed = Counter(), [], 0, []
+    for text in texts(300):
+        for place in find_places(text.text, text.document):
+            known = text.places[place.pointer]
+            if known is None:
+                flagged += place.how == NOT_IN_TEXT
+                believed += [] if place.how == NOT_IN_TEXT else [(text.kind, place)]
+            elif (place.start, place.end) == known:
+                right[text.kind] += 1
+            else:
+                wrong.append((text.kind, place.pointer, place.leaf.value, place.how, place.start, known))
+    share = {kind: right[kind] / (right[kind] + sum(each[0] == kind for each in wrong)) for kind in KINDS}
+    print(share, sum(right.values()), len(wrong), flagged, len(believed))
+    assert sum(right.values()) >= 0.99 * (sum(right.values()) + len(wrong)), (share, wrong[:10])
+    assert flagged >= 0.95 * (flagged + len(believed)), believed[:10]
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "how", "spelled"),
+    [
+        ("Dr. Ann Lee came", "Ann  LEE", "exact", "Ann Lee"),
+        ("it’s “fine” – so", 'it\'s "fine" - so', "exact", "it’s “fine” – so"),
+        ("Mrs Ann Margaret Lee", "Doctor Ann Margaret Lee", "partial", "Ann Margaret Lee"),
+        ("from L1ndberg", "Lindberg", "fuzzy", "L1ndberg"),
+        ("from Lindbcrgh", "Lindbergh", "fuzzy", "Lindbcrgh"),
+        ("1,234.00 EUR", 1234, "exact", "1,234.00"),
+        ("1.234,5 EUR", 1234.5, "exact", "1.234,5"),
+        ("15 % off", 0.15, "exact", "15"),
+        ("2.5 million", 2500000, "exact", "2.5 million"),
+        ("a dozen eggs", 12, "exact", "dozen"),
+        ("am 3. März 2026", "2026-03-03", "exact", "3. März 2026"),
+        ("on 05/03/2026", "2026-05-03", "exact", "05/03/2026"),
+        ("on 2026-05-03", "3 May 2026", "exact", "2026-05-03"),
+        ("12 of 112", 12, "exact", "12"),
+        ("12.50 and 12", "12", "exact", "12"),
+        ("1284 EUR", 1234, "not_in_text", None),
+        ("Ann Miller", "Bob Miller", "not_in_text", None),
+        ("", "Ann", "not_in_text", None),
+        ("true", True, "no_place", None),
+        ("none", None, "no_place", None),
+    ],
+)
+def test_a_value_and_its_place(text: str, value: object, how: str, spelled: str | None):
+    (place,) = find_places(text, {"field": value})
+    assert place.how == how and (None if place.start is None else text[place.start : place.end]) == spelled
+
+
+def test_an_enum_has_no_place_of_its_own():
+    schema = {"properties": {"kind": {"enum": ["letter", "bill"]}}}
+    (place,) = find_places("a letter", {"kind": "letter"}, schema)
+    assert place.how == "no_place" and place.start is None
+
+
+def test_the_name_of_a_field_tells_equal_values_apart():
+    text = "tax 60 EUR, total 60 EUR, paid 60 EUR"
+    places = find_places(text, {"total": 60, "paid": 60, "tax": 60})
+    assert [place.start for place in places] == [18, 31, 4]
