@@ -16,7 +16,7 @@ from leap_core.speech.spoken_file import SpokenFile
 
 from ..framework.environment import Environment
 from ..framework.output import Format, Output
-from ..options.speech import SpeechTarget
+from ..options.answer import SpeechTarget
 
 
 class Sink(Protocol):

@@ -18,9 +18,8 @@ from ..framework.output import Output
 from ..options.answer import CHAT_ANSWERS, AnswerOutput, Thinking
 from ..options.constraints import SHAPE, Constraint, is_shaped
 from ..options.loading import MODEL, ModelChoice
-from ..options.media import MEDIA, Media
 from ..options.opening import load_model, note_builtin
-from ..options.prompt import CHAT_BEGINNING, ChatBeginning
+from ..options.prompt import CHAT_BEGINNING, MEDIA, ChatBeginning, Media
 from ..options.sampling import SAMPLING, Sampling
 from ..options.sessions import Session, session_group, session_model
 from ..options.tools import TOOLS, Tools

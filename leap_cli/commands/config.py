@@ -24,7 +24,7 @@ from ..config.settings import (
 from ..framework.click_classes import leap_group
 from ..framework.environment import Environment
 from ..framework.output import Format, Output
-from ..options.output_format import format_option
+from ..framework.output_format import format_option
 
 FORMAT = format_option("values")
 

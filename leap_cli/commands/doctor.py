@@ -9,7 +9,7 @@ from ..framework.click_classes import leap_command
 from ..framework.durations import Duration
 from ..framework.environment import Environment
 from ..framework.output import Format, Output
-from ..options.output_format import format_choice
+from ..framework.output_format import format_choice
 
 
 @leap_command("doctor", repairs=True)

@@ -20,12 +20,11 @@ from ..options.answer import ANSWER, AnswerOutput
 from ..options.background import BACKGROUND, Background, print_id
 from ..options.constraints import SHAPE, Constraint
 from ..options.loading import MODEL, ModelChoice
-from ..options.media import MEDIA, Media, with_media
 from ..options.opening import job_request, load_model, note_builtin, telling_the_default
-from ..options.prompt import PROMPT, Prompt
+from ..options.prompt import MEDIA, PROMPT, Media, Prompt, with_media
 from ..options.sampling import SAMPLING, Sampling
-from ..options.saving_prompts import save_template
 from ..options.sessions import Session, session_group, session_model
+from ..options.templates import save_template
 from ..options.tools import TOOLS, Tools
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..completion.value_types import ModelName
 from ..display.log import listed, record_of, text_of_entry
 from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_group
@@ -15,9 +16,8 @@ from ..framework.confirmation import confirm_removal, removal_flags
 from ..framework.durations import Duration, Since
 from ..framework.environment import Environment
 from ..framework.output import Format, Output
+from ..framework.output_format import format_flag
 from ..framework.sizes import in_bytes
-from ..options.output_format import format_flag
-from ..options.value_types import ModelName
 
 if TYPE_CHECKING:
     from leap_core.prompt_log.log import PromptLog

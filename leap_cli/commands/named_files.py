@@ -17,7 +17,7 @@ from ..framework.click_classes import LeapGroup
 from ..framework.environment import Environment
 from ..framework.error_boundary import outcome_or_warning
 from ..framework.output import Format, Output
-from ..options.output_format import format_option
+from ..framework.output_format import format_option
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,11 @@ from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
 from ..framework.output import Output
 from ..input.prompt import read_prompt
-from ..options.answer import STATS_OPTION
+from ..options.answer import STATS_OPTION, SpeechTarget, check_target
 from ..options.background import BACKGROUND, Background, print_id
 from ..options.loading import MODEL, ModelChoice
 from ..options.opening import job_request, load_model, note_builtin, telling_the_default
 from ..options.sampling import SPOKEN_SAMPLING, Sampling
-from ..options.speech import SpeechTarget, check_target
 
 
 @leap_command("say")

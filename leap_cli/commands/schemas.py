@@ -14,8 +14,8 @@ from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_group
 from ..framework.environment import Environment
 from ..framework.output import Format, Output
+from ..framework.output_format import format_choice
 from ..options.constraints import read_schema_argument
-from ..options.output_format import format_choice
 from .named_files import FileVerbs, add_file_verbs
 
 

@@ -13,7 +13,7 @@ from ..framework.durations import Duration, age
 from ..framework.environment import Environment
 from ..framework.options import option
 from ..framework.output import Format, Output
-from ..options.output_format import format_flag
+from ..framework.output_format import format_flag
 
 if TYPE_CHECKING:
     from leap_core.sessions.store import SessionStore

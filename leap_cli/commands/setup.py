@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from ..completion.shell import SHELLS
+from ..completion.value_types import ModelName
 from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_command
 from ..framework.durations import seconds_of
@@ -16,8 +17,7 @@ from ..framework.environment import Environment
 from ..framework.interrupts import stopping_on_interrupt
 from ..framework.options import option
 from ..framework.output import Format, Output
-from ..options.output_format import format_option
-from ..options.value_types import ModelName
+from ..framework.output_format import format_option
 from ..setup.state import NONE, Answers, SetUp
 
 NOTHING_GIVEN = "leap setup asks at a terminal; in a script give {missing}, or --yes for what it suggests"

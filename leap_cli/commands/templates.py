@@ -20,14 +20,13 @@ from ..framework.environment import Environment
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option
 from ..framework.output import Format, Output
+from ..framework.output_format import format_choice
 from ..input.pattern import INPUT
 from ..options.constraints import SHAPE, Constraint
 from ..options.loading import MODEL_OPTION
-from ..options.output_format import format_choice
 from ..options.prompt import SYSTEM_OPTION, read_system_option
 from ..options.sampling import PLAIN_SAMPLING, Sampling
-from ..options.saving_prompts import save_template, typed_options
-from ..options.templates import check_options
+from ..options.templates import check_options, save_template, typed_options
 from ..options.tools import TOOLS, Tools
 from .named_files import FileVerbs, add_file_verbs
 

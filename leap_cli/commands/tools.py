@@ -14,8 +14,8 @@ from ..framework.click_classes import leap_group
 from ..framework.environment import Environment
 from ..framework.options import option
 from ..framework.output import Format, Output
+from ..framework.output_format import format_option
 from ..options.constraints import read_document
-from ..options.output_format import format_option
 from ..options.tools import asker, configured_tools, known_tools, read_policy
 
 if TYPE_CHECKING:

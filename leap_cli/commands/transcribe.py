@@ -14,12 +14,12 @@ from ..framework.durations import Duration
 from ..framework.environment import Environment
 from ..framework.options import option
 from ..framework.output import Output
+from ..framework.output_format import format_choice
 from ..input.media_files import STDIN, read_bytes, source_name
 from ..input.prompt import read_system
 from ..options.background import BACKGROUND, Background, print_id
 from ..options.loading import MODEL, ModelChoice
 from ..options.opening import job_request, load_model, telling_the_default
-from ..options.output_format import format_choice
 
 if TYPE_CHECKING:
     from leap_core.runner.contract import ModelRunner

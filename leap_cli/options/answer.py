@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING
 
 import click
 
+from leap_core.storage.atomic_files import descriptor_of
+
+from ..framework.environment import Environment
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option
 from ..framework.output import Format
-from .output_format import format_choice
-from .speech import SPEECH_OPTIONS, SpeechTarget, read_speech
+from ..framework.output_format import format_choice
 
 if TYPE_CHECKING:
     from .tools import Tools
 
+STANDARD = "-"
 MOST_SLOTS = 8
 """Answers that are made at once; the others wait for their turn."""
 
@@ -27,6 +30,22 @@ class Thinking(str, Enum):
     SHOW = "show"
     HIDE = "hide"
     ONLY = "only"
+
+
+@dataclass(frozen=True)
+class SpeechTarget:
+    """``file``: a name, or ``-`` for standard output. ``play``: through the loudspeaker."""
+
+    file: str | None = None
+    play: bool = False
+
+    def __bool__(self) -> bool:
+        return self.file is not None or self.play
+
+    @property
+    def is_stdout(self) -> bool:
+        """Whether the sound takes standard output, which text cannot share."""
+        return self.file is not None and (self.file == STANDARD or descriptor_of(self.file) == 1)
 
 
 @dataclass(frozen=True)
@@ -55,6 +74,15 @@ class AnswerOutput:
             raise click.UsageError("--count cannot be combined with tools that run; declare them without code")
 
 
+SPEECH_OPTIONS = (
+    option(
+        "--speak",
+        metavar="FILE",
+        help="Let the model answer aloud and write the sound to this WAV file, as it comes; - is standard output, and "
+        "a name that ends in .pcm gets bare samples.",
+    ),
+    option("--play", is_flag=True, help="Let the model answer aloud and play it. Needs leap-edge[play]."),
+)
 THINKING_OPTIONS = (
     option(
         "--think",
@@ -118,6 +146,24 @@ def _thinking(arguments: Arguments) -> Thinking | None:
     if show and think not in (None, Thinking.SHOW.value):
         raise click.UsageError(f"--show-thinking is --think show, and cannot be combined with --think {think}")
     return Thinking.SHOW if show else None if think is None else Thinking(think)
+
+
+def read_speech(arguments: Arguments) -> SpeechTarget:
+    """What SPEECH_OPTIONS ask for. Raises UsageError for a place where there can be no file."""
+    target = SpeechTarget(arguments["speak"], arguments["play"])
+    check_target(target, arguments.env, "--speak")
+    return target
+
+
+def check_target(target: SpeechTarget, env: Environment, flag: str) -> None:
+    """Refuse a place where there can be no file, before anything is generated. Raises UsageError."""
+    if target.file is None or target.is_stdout:
+        return
+    path = env.cwd / target.file
+    if not target.file or path.is_dir():
+        raise click.UsageError(f"{flag} {target.file} is a directory" if target.file else f"{flag} needs a file's name")
+    if not path.parent.is_dir():
+        raise click.UsageError(f"{flag} {target.file}: there is no directory {path.parent}")
 
 
 ANSWER = OptionGroup(

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..completion.value_types import ModelName
 from ..framework.environment import Environment
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option
 from ..framework.output import Output
 from .loading import HOST_OPTION, THREADS_OPTION, ModelChoice
 from .opening import host_use
-from .value_types import ModelName
 
 if TYPE_CHECKING:
     from leap_core.runner.embedding import EmbeddingRunner

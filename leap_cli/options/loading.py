@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..completion.value_types import GpuLayers, ModelName
 from ..framework.environment import Environment
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option
 from ..framework.output import Output
 from ..framework.sizes import Size
-from .value_types import GpuLayers, ModelName
 
 if TYPE_CHECKING:
     from leap_core.options import CacheOptions

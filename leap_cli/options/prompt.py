@@ -1,10 +1,10 @@
-"""What goes into the prompt: words, a saved template, a system prompt, files."""
+"""What goes into the prompt: words, a saved template, a system prompt, files, pictures and sounds."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,12 +13,40 @@ from ..framework.environment import Environment
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option
 from ..framework.output import Output
+from ..input.media_files import STDIN, read_audio, read_image
 from ..input.pattern import INPUT, Pattern
 from ..input.prompt import read_prompt, read_system
 from ..input.text_files import attach
-from .media import Media
-from .saving_prompts import typed_options
-from .templates import TEMPLATE_OPTIONS, checked_template
+from .templates import TEMPLATE_OPTIONS, checked_template, typed_options
+
+if TYPE_CHECKING:
+    from leap_core.messages import ChatMessage, ChatMessageContent
+
+
+@dataclass(frozen=True)
+class Media:
+    """The files that were named: pictures, then sounds, each in their order. Raises UsageError for standard input
+    twice."""
+
+    images: tuple[str, ...] = ()
+    sounds: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if (*self.images, *self.sounds).count(STDIN) > 1:
+            raise click.UsageError("'-' stands for standard input and can be given only once")
+
+    def __bool__(self) -> bool:
+        return bool(self.images or self.sounds)
+
+    @property
+    def reads_stdin(self) -> bool:
+        """Whether standard input is one of them, and so no text."""
+        return STDIN in self.images or STDIN in self.sounds
+
+    def read(self, env: Environment, output: Output) -> tuple[ChatMessageContent, ...]:
+        """The parts of a message; models were trained to see and hear before they are asked. Raises UsageError."""
+        pictures = (read_image(name, env, output) for name in self.images)
+        return (*pictures, *(read_audio(name, env, output) for name in self.sounds))
 
 
 @dataclass(frozen=True)
@@ -100,6 +128,23 @@ _CHAT_OPTIONS = (
     ),
 )
 
+_MEDIA_OPTIONS = (
+    option(
+        "--image",
+        "images",
+        multiple=True,
+        metavar="FILE",
+        help="Show the model this picture (JPEG, PNG, WebP, ...); - reads standard input.",
+    ),
+    option(
+        "--audio",
+        "sounds",
+        multiple=True,
+        metavar="FILE",
+        help="Let the model hear this sound (WAV, FLAC, OGG, MP3, ...); - reads standard input.",
+    ),
+)
+
 
 def _prompt(arguments: Arguments) -> Prompt:
     save_as = arguments["save_template"]
@@ -125,6 +170,15 @@ def _chat_beginning(arguments: Arguments) -> ChatBeginning:
     return ChatBeginning(first, read_system_option(arguments), pattern, arguments["file"], arguments["jsonl"])
 
 
+def with_media(parts: tuple[ChatMessageContent, ...], text: str) -> ChatMessage | str:
+    """The user's message: the text alone where there are no other parts."""
+    if not parts:
+        return text
+    from leap_core.messages import ChatMessage, Text
+
+    return ChatMessage("user", [*parts, *([Text(text)] if text else [])])
+
+
 def read_system_option(arguments: Arguments) -> str | None:
     """The system prompt that the option means. Raises UsageError for a file that cannot be read."""
     return None if arguments["system"] is None else read_system(arguments["system"], arguments.env)
@@ -143,5 +197,8 @@ PROMPT = OptionGroup(
         "dry_run": ("background", "speak", "play"),
         "save_template": ("background", "dry_run", "target", "template"),
     },
+)
+MEDIA = OptionGroup(
+    "media", "Prompt", _MEDIA_OPTIONS, lambda arguments: Media(arguments["images"], arguments["sounds"])
 )
 CHAT_BEGINNING = OptionGroup("beginning", "Prompt", _CHAT_OPTIONS, _chat_beginning, {"file": ("continue_last",)})

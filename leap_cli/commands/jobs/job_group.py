@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ...completion.value_types import JobId
 from ...display.jobs import EventPrinter, doing, exit_code_of_job, table_row
 from ...exit_codes import ExitCode
 from ...framework.click_classes import leap_group
@@ -18,8 +19,7 @@ from ...framework.durations import Duration, age
 from ...framework.environment import Environment
 from ...framework.options import option
 from ...framework.output import Format, Output
-from ...options.output_format import format_flag
-from ...options.value_types import JobId
+from ...framework.output_format import format_flag
 from .job_page import page
 from .job_workers import worker, workers
 from .jobs_watch import watch

@@ -11,7 +11,7 @@ from ...framework.durations import age
 from ...framework.environment import Environment
 from ...framework.options import option
 from ...framework.output import Format, Output
-from ...options.output_format import format_flag
+from ...framework.output_format import format_flag
 
 if TYPE_CHECKING:
     from jobs.configuration import JobsConfiguration

@@ -11,6 +11,7 @@ import click
 
 from leap_core.errors import LeapError
 
+from ...completion.value_types import JobId
 from ...display.jobs import done, table_row
 from ...exit_codes import ExitCode
 from ...framework.click_classes import leap_command
@@ -18,8 +19,7 @@ from ...framework.durations import age
 from ...framework.environment import Environment
 from ...framework.error_boundary import outcome_of
 from ...framework.output import Format, Output, table_lines
-from ...options.output_format import format_flag
-from ...options.value_types import JobId
+from ...framework.output_format import format_flag
 
 if TYPE_CHECKING:
     from jobs.client import JobsClient

@@ -13,9 +13,9 @@ from ...framework.click_classes import leap_group
 from ...framework.durations import Duration, in_words
 from ...framework.environment import Environment
 from ...framework.output import Format, Output
+from ...framework.output_format import format_choice, format_option
 from ...framework.sizes import in_bytes
 from ...options.loading import prompt_cache_directory
-from ...options.output_format import format_choice, format_option
 
 if TYPE_CHECKING:
     from leap_core.engine.reuse.snapshot_files import SnapshotFile

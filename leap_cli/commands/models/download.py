@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ...completion.value_types import ModelName
 from ...display.download_report import DownloadReport
 from ...exit_codes import ExitCode
 from ...framework.click_classes import leap_command
@@ -18,9 +19,8 @@ from ...framework.interrupts import stopping_on_interrupt
 from ...framework.option_groups import Arguments, OptionGroup
 from ...framework.options import option
 from ...framework.output import Output
+from ...framework.output_format import format_choice
 from ...options.background import DOWNLOAD_BACKGROUND, Background
-from ...options.output_format import format_choice
-from ...options.value_types import ModelName
 
 if TYPE_CHECKING:
     from leap_core.models.download.downloading import DownloadOptions

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
+from ...completion.value_types import ModelName
 from ...framework.click_classes import leap_command
 from ...framework.durations import Duration, in_words, seconds_of
 from ...framework.environment import Environment
 from ...framework.output import Format, Output
+from ...framework.output_format import format_choice
 from ...options.loading import HOST_LOADING, HostLoading
 from ...options.opening import model_reference, telling_the_default
-from ...options.output_format import format_choice
-from ...options.value_types import ModelName
 
 
 @leap_command("load")

@@ -12,7 +12,7 @@ from ...exit_codes import ExitCode
 from ...framework.click_classes import leap_group
 from ...framework.environment import Environment
 from ...framework.output import Format, Output
-from ...options.output_format import format_option
+from ...framework.output_format import format_option
 
 FORMAT = format_option("names")
 

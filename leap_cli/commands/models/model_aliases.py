@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ...completion.value_types import ModelName
 from ...config.writing import set_value, unset_value
 from ...exit_codes import ExitCode
 from ...framework.click_classes import leap_command
 from ...framework.environment import Environment
 from ...framework.output import Format, Output
-from ...options.output_format import format_flag
-from ...options.value_types import ModelName
+from ...framework.output_format import format_flag
 
 if TYPE_CHECKING:
     from leap_core.models.installed.model_store import InstalledModel

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...completion.value_types import InstalledModelName, ModelName
 from ...display.media import media_taken
 from ...exit_codes import ExitCode
 from ...framework.click_classes import leap_group
@@ -16,9 +17,8 @@ from ...framework.durations import age
 from ...framework.environment import Environment
 from ...framework.options import option
 from ...framework.output import Format, Output
+from ...framework.output_format import format_option
 from ...framework.sizes import in_bytes
-from ...options.output_format import format_option
-from ...options.value_types import InstalledModelName, ModelName
 from .manifests import manifest
 from .model_aliases import alias
 

@@ -9,7 +9,7 @@ import click
 from ...framework.click_classes import leap_command
 from ...framework.environment import Environment
 from ...framework.output import Format, Output
-from ...options.output_format import format_option
+from ...framework.output_format import format_option
 
 COLUMNS = ["model", "size", "memory", "context_size", "slots", "tokens_per_second", "expires"]
 

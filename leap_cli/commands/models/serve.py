@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ...completion.value_types import ModelName
 from ...framework.click_classes import leap_command
 from ...framework.environment import Environment
 from ...framework.option_groups import Arguments, OptionGroup
@@ -13,7 +14,6 @@ from ...framework.options import option
 from ...framework.output import Output
 from ...options.loading import HOST_LOADING, HostLoading
 from ...options.opening import model_reference, telling_the_default
-from ...options.value_types import ModelName
 
 if TYPE_CHECKING:
     from leap_core.host.server.process.foreground import ServerSettings

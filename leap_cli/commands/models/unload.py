@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
+from ...completion.value_types import WarmModel
 from ...framework.click_classes import leap_command
 from ...framework.environment import Environment
 from ...framework.output import Output
-from ...options.value_types import WarmModel
 
 
 @leap_command("unload")

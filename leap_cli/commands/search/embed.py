@@ -16,12 +16,12 @@ from ...framework.click_classes import leap_command
 from ...framework.environment import Environment
 from ...framework.interrupts import cancelling_on_interrupt
 from ...framework.output import Format, Output
+from ...framework.output_format import format_choice
 from ...input.prompt import read_lines, read_text
 from ...input.text_files import read_text_file
 from ...options.background import BACKGROUND, Background, print_id
 from ...options.embedding import BUILTIN_EMBED, EMBEDDER, open_embedder
 from ...options.loading import ModelChoice
-from ...options.output_format import format_choice
 
 if TYPE_CHECKING:
     from numpy import float32

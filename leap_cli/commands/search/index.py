@@ -16,9 +16,9 @@ from ...framework.error_boundary import exit_code_of, outcome_of
 from ...framework.interrupts import cancelling_on_interrupt
 from ...framework.options import option
 from ...framework.output import Format, Output
+from ...framework.output_format import format_option
 from ...options.embedding import BUILTIN_EMBED, EMBEDDER, EMBEDDER_OF_INDEX, full_reference, open_embedder
 from ...options.loading import ModelChoice
-from ...options.output_format import format_option
 
 if TYPE_CHECKING:
     from leap_core.search.index_file import IndexSettings

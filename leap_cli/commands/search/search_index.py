@@ -11,10 +11,10 @@ from ...exit_codes import ExitCode
 from ...framework.click_classes import leap_command
 from ...framework.environment import Environment
 from ...framework.output import Format, Output
+from ...framework.output_format import format_option
 from ...framework.wrapping import WordWrap
 from ...options.embedding import EMBEDDER_OF_INDEX, PASSAGES, PassageWish
 from ...options.loading import ModelChoice
-from ...options.output_format import format_option
 
 
 @leap_command("search")

@@ -9,8 +9,8 @@ import click
 from ...exit_codes import ExitCode
 from ...framework.click_classes import leap_command
 from ...framework.environment import Environment
+from ...framework.output_format import format_choice
 from ...options.constraints import read_choices
-from ...options.output_format import format_choice
 from ...options.tasks import TASK, TaskSettings, read_inputs, read_task_of
 
 format_flag = format_choice(

@@ -12,9 +12,9 @@ from ...framework.click_classes import leap_command
 from ...framework.environment import Environment
 from ...framework.options import option
 from ...framework.output import Output
+from ...framework.output_format import format_choice
 from ...input.media_files import STDIN, read_image
 from ...options.constraints import OPEN_OBJECTS, read_schema_argument
-from ...options.output_format import format_choice
 from ...options.tasks import TASK, TaskInput, TaskSettings, named_apart, read_inputs, read_task_of
 
 

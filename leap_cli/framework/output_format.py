@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from ..framework.options import option
-from ..framework.output import Format
+from .options import option
+from .output import Format
 
 FORMATS = tuple(each.value for each in Format)
 

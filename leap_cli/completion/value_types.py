@@ -16,7 +16,7 @@ class ModelName(click.ParamType[str]):
     name = "model"
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        from ..completion.candidates import fitting, models
+        from .candidates import fitting, models
 
         return fitting(models(ctx, incomplete), incomplete)
 
@@ -27,7 +27,7 @@ class InstalledModelName(click.ParamType[str]):
     name = "model"
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        from ..completion.candidates import fitting, installed_models
+        from .candidates import fitting, installed_models
 
         return fitting(installed_models(ctx, incomplete), incomplete)
 
@@ -57,7 +57,7 @@ class JobId(click.ParamType[str]):
         self._states = states
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        from ..completion.candidates import fitting, jobs
+        from .candidates import fitting, jobs
 
         return fitting(jobs(*self._states)(ctx, incomplete), incomplete)
 
