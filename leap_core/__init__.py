@@ -20,6 +20,7 @@ __version__ = "0.1.0"
 _MODULES = {
     "schemas.response_types": ("Guide", "parse_result", "schema_of"),
     "runner.conversation": ("Conversation",),
+    "runner.overflow": ("Omission", "Overflow"),
     "runner.response_stream": ("ResponseStream",),
     "errors": (
         "LeapConstraintError",
@@ -121,6 +122,8 @@ __all__ = ["__version__", *sorted(_HOME)]
 if TYPE_CHECKING:
     from .schemas.response_types import Guide as Guide, parse_result as parse_result, schema_of as schema_of
     from .runner.conversation import Conversation as Conversation
+    from .runner.overflow import Omission as Omission
+    from .runner.overflow import Overflow as Overflow
     from .runner.response_stream import ResponseStream as ResponseStream
     from .errors import (
         LeapConstraintError as LeapConstraintError,

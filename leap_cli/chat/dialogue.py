@@ -14,11 +14,13 @@ from ..answers.tool_use import respond
 from ..input.pattern import Pattern
 from ..options.answer import Thinking
 from ..options.tools import Tools
+from .overflow import FullContext
 
 if TYPE_CHECKING:
     from leap_core.runner.contract import ModelRunner
     from leap_core.runner.conversation import Conversation
     from leap_core.runner.generator import Generator
+    from leap_core.runner.overflow import Omission
     from leap_core.sessions.recorder import SessionRecorder
 
 
@@ -36,6 +38,7 @@ class Dialogue:
         tools: Tools,
         log: SessionRecorder,
         show: Show,
+        full: FullContext,
         thinking: Thinking | None = None,
         pattern: Pattern | None = None,
     ) -> None:
@@ -44,12 +47,15 @@ class Dialogue:
         self.tools = tools
         self.log = log
         self.show = show
+        self.full = full
         self.thinking = thinking
         """Where reasoning is shown; None where the model is not asked to reason."""
         self.pattern = pattern
         """What the first message is put into."""
         self.last: Complete | None = None
         """How the newest answer ended."""
+        full.stays = log.is_open
+        full.apply(conversation)
         conversation.register_functions(tools.functions)
 
     @property
@@ -67,6 +73,7 @@ class Dialogue:
     def answer(self, message: ChatMessage | None) -> Complete:
         """Answer ``message``, or the history as it is. Where that fails the history, and what is kept of it, are as
         they were, but for calls that have run."""
+        self.full.ask(self.conversation, message, self.options)
         stream = respond(self.tools, self.conversation, message, self.options)
         if message is not None:
             stream = self.log.keeping(stream, self.conversation, message)
@@ -86,6 +93,7 @@ class Dialogue:
         before = self.conversation
         self._begin(before.model_runner, kept)
         try:
+            self.full.ask(self.conversation, message, self.options)
             self.last = self.show(self, respond(self.tools, self.conversation, message, self.options))
         except BaseException:
             self.conversation = before
@@ -97,6 +105,12 @@ class Dialogue:
         """Go on from another past."""
         self._begin(self.conversation.model_runner, history)
         self._keep()
+
+    def compact(self) -> Omission:
+        """Give the model a summary in the place of all turns but the last; what it no longer gets."""
+        omission = self.conversation.compact()
+        self._keep()
+        return omission
 
     def change_model(self, runner: ModelRunner) -> None:
         """Go on with another model; the one before is unloaded."""
@@ -117,10 +131,21 @@ class Dialogue:
     def _begin(self, runner: Generator, history: Sequence[ChatMessage]) -> None:
         from leap_core.runner.conversation import Conversation
 
+        before = self.conversation
         self.conversation = Conversation(runner, history)
+        omitted = before.omission.messages
+        if omitted and _said(history)[:omitted] == _said(before.history)[:omitted]:
+            self.conversation.omission = before.omission
+        self.full.stays = self.log.is_open
+        self.full.apply(self.conversation)
         self.conversation.register_functions(self.tools.functions)
 
     def _keep(self) -> None:
         """An empty conversation begins no session."""
         if self.log.has_begun or any(each.role is not ChatMessageRole.SYSTEM for each in self.history):
             self.log.keep(self.history)
+            self.log.keep_omission(self.conversation.omission)
+
+
+def _said(history: Sequence[ChatMessage]) -> list[ChatMessage]:
+    return [message for message in history if message.role is not ChatMessageRole.SYSTEM]

@@ -14,6 +14,7 @@ from difflib import get_close_matches
 import click
 
 from leap_core.messages import ChatMessageRole
+from leap_core.runner.overflow import without
 
 from ..answers.show import describe
 from ..framework.help_text import WIDEST, HelpFormatter
@@ -162,7 +163,8 @@ def export(talk: TypedConversation, name: str) -> None:
 def show_statistics(talk: TypedConversation, _: str) -> None:
     dialogue = talk.dialogue
     history, runner = dialogue.history, dialogue.conversation.model_runner
-    tokens = runner.get_prompt_tokens_size(history, functions=dialogue.conversation.functions) if history else 0
+    prompt = without(history, dialogue.conversation.omission)
+    tokens = runner.get_prompt_tokens_size(prompt, functions=dialogue.conversation.functions) if history else 0
     talk.output.text(f"{len(history)} messages, {tokens} of {runner.context_size} tokens of {runner.model_id}\n")
     if dialogue.last is not None and dialogue.last.stats is not None:
         talk.output.text(f"the last answer: {describe(dialogue.last.stats)}\n")
@@ -172,6 +174,18 @@ def clear(talk: TypedConversation, _: str) -> None:
     talk.attached.clear()
     talk.dialogue.log.begin_another()
     talk.dialogue.rewrite([each for each in talk.dialogue.history if each.role is ChatMessageRole.SYSTEM])
+
+
+def compact(talk: TypedConversation, _: str) -> None:
+    dialogue = talk.dialogue
+    before = dialogue.conversation.omission
+    after = dialogue.compact()
+    if after == before:
+        talk.output.text("there is nothing to leave out\n")
+    else:
+        dialogue.full.say(after)
+        if after.summary is not None:
+            talk.output.text(f"{after.summary}\n")
 
 
 def leave(talk: TypedConversation, _: str) -> None:
@@ -207,6 +221,7 @@ COMMANDS = (
     SlashCommand("load", "SESSION|FILE", "Go on with a saved conversation, or one from a file.", load, conversations),
     SlashCommand("export", "FILE", "Write the conversation as .json, .jsonl or .md.", export, files),
     SlashCommand("stats", "", "Show how full the context is, and the last speed.", show_statistics),
+    SlashCommand("compact", "", "Make room: go on with a summary of what was said.", compact),
     SlashCommand("clear", "", "Begin anew with the same system prompt.", clear),
     SlashCommand("quit", "", "Leave, like Ctrl-D.", leave),
 )

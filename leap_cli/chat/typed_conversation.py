@@ -10,6 +10,7 @@ import click
 
 from leap_core.errors import LeapError, LeapGenerationPromptExceedContextLengthError
 from leap_core.messages import ChatMessage, ChatMessageContent, ChatMessageRole, Text
+from leap_core.runner.overflow import Overflow
 
 from ..framework.environment import Environment
 from ..framework.output import Output
@@ -59,7 +60,8 @@ class TypedConversation:
                 self.env.stderr.write("\n")
                 self.editing = None
             except LeapGenerationPromptExceedContextLengthError as error:
-                self.output.error(error.message, "/undo or /clear makes room")
+                refuses = self.dialogue.full.policy is Overflow.ERROR
+                self.output.error(error.message, "/compact, /undo or /clear makes room" if refuses else error.hint)
             except UnicodeDecodeError:
                 self.output.error("what was typed is not UTF-8 text")
             except LeapError as error:

@@ -61,6 +61,7 @@ def command(
     from ..answers.speech import SpokenOutput
     from ..chat.conversation_files import read_conversation
     from ..chat.dialogue import Dialogue
+    from ..chat.overflow import FullContext
     from ..chat.piped import answer_lines, answer_messages
 
     output = Output(env)
@@ -83,7 +84,8 @@ def command(
             system = CONVERSATION_PROMPT
         conversation = recorder.conversation(runner, system)
         show = _Shown(env, answers, jsonl=beginning.jsonl)
-        dialogue = Dialogue(conversation, options, tools, recorder, show, answers.thinking, beginning.pattern)
+        full = FullContext(env, beginning.on_overflow)
+        dialogue = Dialogue(conversation, options, tools, recorder, show, full, answers.thinking, beginning.pattern)
         try:
             if target:
                 SpokenOutput(target, env, output).check(runner)

@@ -48,6 +48,9 @@ class Media:
         pictures = (read_image(name, env, output) for name in self.images)
         return (*pictures, *(read_audio(name, env, output) for name in self.sounds))
 
+if TYPE_CHECKING:
+    from leap_core.runner.overflow import Overflow
+
 
 @dataclass(frozen=True)
 class Prompt:
@@ -79,13 +82,15 @@ class Prompt:
 @dataclass(frozen=True)
 class ChatBeginning:
     """How a conversation begins: the user's ``first`` message, the ``pattern`` that it is put into, or the conversation
-    in ``file``. ``jsonl``: messages are read and written as JSON."""
+    in ``file``. ``jsonl``: messages are read and written as JSON. ``on_overflow``: what happens when the context is
+    full, None where nothing was said about it."""
 
     first: str
     system: str | None
     pattern: Pattern | None
     file: str | None
     jsonl: bool
+    on_overflow: Overflow | None
 
 
 SYSTEM_OPTION = option(
@@ -125,6 +130,12 @@ _CHAT_OPTIONS = (
     option("--load", "file", metavar="FILE", help="Go on with the conversation in a file of leap export."),
     option(
         "--jsonl", is_flag=True, help="Read a JSON message a line (OpenAI's shape), and write a JSON message a line."
+    ),
+    option(
+        "--on-overflow",
+        type=click.Choice(["error", "oldest", "summarize"]),
+        help="When the context is full: leave the oldest turns out, put a summary in their place, or fail. A terminal "
+        "is asked; a pipe leaves the oldest out.",
     ),
 )
 
@@ -167,7 +178,10 @@ def _chat_beginning(arguments: Arguments) -> ChatBeginning:
         raise click.UsageError("--jsonl takes its messages from standard input; leave PROMPT, -f and --template out")
     if not arguments["jsonl"] and arguments.is_typed("top_logprobs"):
         raise click.UsageError("--top-logprobs needs --jsonl: its messages have the probabilities beside the content")
-    return ChatBeginning(first, read_system_option(arguments), pattern, arguments["file"], arguments["jsonl"])
+    from leap_core.runner.overflow import Overflow
+
+    overflow = None if arguments["on_overflow"] is None else Overflow(arguments["on_overflow"])
+    return ChatBeginning(first, read_system_option(arguments), pattern, arguments["file"], arguments["jsonl"], overflow)
 
 
 def with_media(parts: tuple[ChatMessageContent, ...], text: str) -> ChatMessage | str:

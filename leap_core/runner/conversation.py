@@ -8,13 +8,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..errors import LeapGenerationError, LeapOptionsError, LeapSerializationError
+from ..errors import (
+    LeapGenerationError,
+    LeapGenerationPromptExceedContextLengthError,
+    LeapOptionsError,
+    LeapSerializationError,
+)
 from ..messages import ChatMessage, ChatMessageRole
 from ..options import GenerationOptions
 from ..options.generation import check_options
 from ..responses import Complete, FunctionCalls, GenerationFinishReason, MessageResponse
 from .call_ids import CallIds
-from .generator import Generator
+from .generator import Generation, Generator
+from .overflow import NOTHING, Omission, Overflow, Shortening, without
 from .response_stream import ResponseStream
 
 if TYPE_CHECKING:
@@ -35,8 +41,46 @@ class Conversation:
         self._holder: ResponseStream | None = None
         """The stream whose turn it is."""
         self._functions: list[LeapFunction] = []
+        self._overflow = Overflow.ERROR
+        self._tokens = 0
+        """Of the newest prompt and its answer; 0 where they are unknown."""
+        self.omission = NOTHING
+        """What of the history the model no longer gets."""
+        self.on_omission: Callable[[Omission], object] = lambda _: None
+        """Called before an answer for which more was left out."""
         self._guard = threading.Lock()
         self._turn = threading.Lock()
+
+    @property
+    def on_overflow(self) -> Overflow:
+        """What happens when the prompt no longer fits the context, by default an error. The history stays whole."""
+        return self._overflow
+
+    @on_overflow.setter
+    def on_overflow(self, value: Overflow | str) -> None:
+        try:
+            self._overflow = Overflow(value)
+        except ValueError:
+            kinds = ", ".join(kind.value for kind in Overflow)
+            raise LeapOptionsError("on_overflow", f"{value!r} is none of {kinds}") from None
+
+    def overflows(self, message: ChatMessage | None, options: GenerationOptions | None = None) -> bool:
+        """Whether the prompt that asks ``message`` leaves too little room for an answer."""
+        messages = without([*self.history, *([] if message is None else [message])], self.omission)
+        return not Shortening(self.model_runner, self.functions, options, lambda _: None).fits(messages)
+
+    def compact(self) -> Omission:
+        """Leave all but the last turn out of later prompts, with a summary in its place; what is left out now. The
+        history stays whole."""
+        rest = [message for message in self.history if message.role is not ChatMessageRole.SYSTEM]
+        turns = [n for n, message in enumerate(rest) if message.role is ChatMessageRole.USER]
+        last = turns[-1] if turns and turns[-1] > self.omission.messages else len(rest)
+        said = rest[self.omission.messages : last]
+        if said:
+            shortening = Shortening(self.model_runner, (), None, lambda _: None)
+            self.omission = shortening.summarized(said, replace(self.omission, messages=last))
+            self._tokens = 0
+        return self.omission
 
     @property
     def history(self) -> list[ChatMessage]:
@@ -84,6 +128,9 @@ class Conversation:
             messages = self._appended or self._history
             if messages:
                 messages.pop()
+            rest = sum(message.role is not ChatMessageRole.SYSTEM for message in self._history)
+            if self.omission.messages > rest:
+                self.omission = replace(self.omission, messages=rest)
 
     def export_to_json(self) -> list[dict[str, Any]]:
         """The history as OpenAI chat-completions messages."""
@@ -120,7 +167,7 @@ class Conversation:
         new = [] if message is None else [message]
         complete, ids = None, CallIds(messages)
         try:
-            generation = self.model_runner.start(messages + new, self.functions, options)
+            generation = self._start(messages + new, options, stream)
             stream.attach(generation)
             try:
                 for response in generation:
@@ -131,6 +178,8 @@ class Conversation:
             finally:
                 generation.close()
             if complete and _says_something(complete) and stream.was_read():
+                stats = complete.stats
+                self._tokens = 0 if stats is None else stats.cached_prompt_tokens + stats.total_tokens
                 with self._guard:
                     self._history += new
                     reply = complete.full_message
@@ -146,6 +195,28 @@ class Conversation:
             self._turn.release()
         if complete and not stream.abandoned:
             yield complete
+
+    def _start(
+        self, messages: list[ChatMessage], options: GenerationOptions | None, stream: ResponseStream
+    ) -> Generation:
+        """Start the answer; where its prompt does not fit, leave out of it what may be."""
+        functions = self.functions
+        shortening = Shortening(self.model_runner, functions, options, stream.attach)
+        prompt = without(messages, self.omission)
+        if self.on_overflow is not Overflow.ERROR:
+            half = self.model_runner.context_size // 2
+            try:
+                if self._tokens < half or shortening.fits(prompt):
+                    return self.model_runner.start(prompt, functions, options)
+            except LeapGenerationPromptExceedContextLengthError:
+                pass
+            summarize = self.on_overflow is Overflow.SUMMARIZE
+            omission = shortening.shorten(messages, self.omission, summarize=summarize)
+            if omission != self.omission:
+                self.omission = omission
+                self.on_omission(omission)
+                prompt = without(messages, omission)
+        return self.model_runner.start(prompt, functions, options)
 
     def _check_turn(self, stream: ResponseStream) -> None:
         """Raise LeapGenerationError where waiting for the turn would never end."""

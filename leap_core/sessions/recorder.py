@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ..errors import LeapError, LeapSessionError
 from ..messages import ChatMessage, ChatMessageRole
 from ..responses import Complete, FunctionResult, MessageResponse
+from ..runner.overflow import NOTHING, Omission
 from ..runner.streams import PassingStream
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ class SessionRecorder:
     """What is continued; None where a session begins."""
     history: Sequence[ChatMessage] = ()
     """What was said in it. Questions that got no answer, because their process was killed or failed, are left out."""
+    omission: Omission = field(default=NOTHING, init=False)
+    """What of the history the model no longer gets, as it is stored."""
     unanswered: ChatMessage | None = field(default=None, init=False)
     """The last thing that was asked in it, if the answer never came."""
     model: str | None = None
@@ -69,6 +72,7 @@ class SessionRecorder:
             self._written = len(written)
             self.history = answered(written)
             self._kept = list(self.history)
+            self.omission = self._store.omission(self._id)
             if len(self.history) < len(written) and written[-1].role is ChatMessageRole.USER:
                 self.unanswered = written[-1]
         elif last:
@@ -122,7 +126,7 @@ class SessionRecorder:
         store = self._store or SessionStore(self.file)
         try:
             session = store.find(reference)
-            written = store.history(session.id)
+            written, omission = store.history(session.id), store.omission(session.id)
         finally:
             if store is not self._store:
                 store.close()
@@ -130,12 +134,13 @@ class SessionRecorder:
         history = answered(written)
         if self.is_open:
             self._id, self._kept, self._written = session.id, list(history), len(written)
+        self.omission = omission
         return history
 
     def begin_another(self) -> None:
         """Go on in a new session, which begins with the next message."""
         self.name = self._id = self._question = None
-        self._kept, self._written = [], 0
+        self._kept, self._written, self.omission = [], 0, NOTHING
 
     def conversation(self, runner: ModelRunner, system: str | None) -> Conversation:
         """The conversation that goes on; a system prompt takes the place of the one it had."""
@@ -143,7 +148,9 @@ class SessionRecorder:
         if system is not None:
             had = bool(history) and history[0].role is ChatMessageRole.SYSTEM
             history[: 1 if had else 0] = [ChatMessage(ChatMessageRole.SYSTEM, system)]
-        return runner.create_conversation_from_history(history)
+        conversation = runner.create_conversation_from_history(history)
+        conversation.omission = self.omission
+        return conversation
 
     def keeping(self, stream: Stream, conversation: Conversation, question: ChatMessage | str) -> Stream:
         """The stream of the answer to ``question``: the question is kept before it begins, then each message as it is
@@ -178,6 +185,16 @@ class SessionRecorder:
                 self._question = None
                 self._kept.append(message)
             self._failure = None
+        except LeapError as error:
+            self.not_saved(error)
+
+    def keep_omission(self, omission: Omission) -> None:
+        """Remember what of the session the model no longer gets, so that it can be continued."""
+        if omission == self.omission or self._store is None or self._id is None:
+            return
+        try:
+            self._store.omit(self._id, omission)
+            self.omission = omission
         except LeapError as error:
             self.not_saved(error)
 

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from ..errors import LeapSerializationError, LeapSessionError
 from ..messages import ChatMessage, ChatMessageRole
+from ..runner.overflow import NOTHING, Omission
 from ..storage import sqlite as database
 from ..storage.atomic_files import text_of
 
@@ -54,9 +55,13 @@ MIGRATIONS = (
     );
     CREATE VIRTUAL TABLE words USING fts5 (text, tokenize="unicode61 remove_diacritics 2");
     """,
+    """
+    ALTER TABLE sessions ADD COLUMN omitted INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE sessions ADD COLUMN summary TEXT;
+    """,
 )
 """``change`` counts all changes, so that the newest is known whatever the clock does. A row of ``words`` has the id of
-its message."""
+its message. ``omitted`` and ``summary`` are an Omission."""
 
 SESSION = (
     "SELECT id, name, title, model, created, updated, "
@@ -170,6 +175,11 @@ class SessionStore:
                 ) from None
         return messages
 
+    def omission(self, id: str) -> Omission:
+        """What of the session the model no longer gets."""
+        rows = self._rows("SELECT omitted, summary FROM sessions WHERE id=?", (id,))
+        return Omission(*rows[0]) if rows else NOTHING
+
     def search(self, text: str) -> Sequence[Found]:
         """Messages with all of these words, or beginnings of words, best first; where there are none, those in which
         the text is searched as it is. Case does not matter."""
@@ -238,6 +248,13 @@ class SessionStore:
                 self._write(id, number, message)
             self._touch(id, "title=?", _title(history))
         return True
+
+    def omit(self, id: str, omission: Omission) -> None:
+        """Remember what the model no longer gets."""
+        with self._transaction():
+            self._existing(id)
+            values = (omission.messages, omission.summary and _storable(omission.summary), id)
+            self._run("UPDATE sessions SET omitted=?, summary=? WHERE id=?", values)
 
     def rename(self, id: str, name: str | None) -> None:
         """Give the session a name, or take it away. Raises LeapSessionError when it is taken or is none."""

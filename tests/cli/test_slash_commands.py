@@ -216,8 +216,9 @@ def test_a_name_that_is_too_long_leaves_the_conversation_open(leap, talk, comman
 
 def test_a_conversation_that_has_become_too_long_says_how_to_go_on(leap, talk):
     leap.script("a", context_size=10)
-    done = talk("one", "word " * 20)
-    assert errors(done) == ["the prompt has 27 tokens and the context holds 10 (hint: /undo or /clear makes room)"]
+    done = talk("one", "word " * 20, arguments=("--on-overflow", "error"))
+    hint = "/compact, /undo or /clear makes room"
+    assert errors(done) == [f"the prompt has 27 tokens and the context holds 10 (hint: {hint})"]
 
 
 def test_what_is_attached_waits_for_a_message_that_is_answered(leap, talk):
@@ -279,6 +280,7 @@ def test_settings_are_shown_and_changed(leap, talk):
 def test_the_last_message_can_begin_the_next_prompt(leap):
     """What the editor does with /edit, and with a message that a killed process left without an answer."""
     from leap_cli.chat.dialogue import Dialogue
+    from leap_cli.chat.overflow import FullContext
     from leap_cli.chat.slash_commands import run_command
     from leap_cli.chat.typed_conversation import TypedConversation
     from leap_cli.framework.output import Output
@@ -304,7 +306,9 @@ def test_the_last_message_can_begin_the_next_prompt(leap):
     runner = leap.script("a", "b", "c")
     typed = Typed("tow", "/edit", "two", "/edit", KeyboardInterrupt, "three", EOFError)
     log = SessionRecorder(env.directories.sessions_file, Output(env).warning)
-    dialogue = Dialogue(runner.create_conversation(), GenerationOptions(), Tools(), log, read_all)
+    dialogue = Dialogue(
+        runner.create_conversation(), GenerationOptions(), Tools(), log, read_all, FullContext(env, None)
+    )
     TypedConversation(dialogue, env, Output(env), typed, lambda name: runner, run_command).hold()
     assert asked(runner) == [["tow"], ["two"], ["two", "b", "three"]], "Ctrl-C leaves the message as it is"
     assert typed.drafts == ["", "", "tow", "", "two", "", ""]
