@@ -13,6 +13,7 @@ from ..answers.file import STANDARD, is_standard, writing_to
 from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
 from ..framework.output import Output
+from ..framework.text_arguments import FileName
 from ..input.prompt import read_text
 
 if TYPE_CHECKING:
@@ -40,9 +41,10 @@ class Exported(NamedTuple):
     default=OPENAI,
     help="Write openai: one JSON array of messages (default); jsonl: a conversation a line; or markdown: for people.",
 )
-@click.option("-o", "--output", metavar="FILE", help="Write to this file instead of standard output.")
+@click.option("-o", "--output", type=FileName(), metavar="FILE", help="Write to this file instead of standard output.")
 @click.option(
     "--media-dir",
+    type=FileName(),
     metavar="DIR",
     help="Put pictures and sound there as files, and their paths into the text; otherwise they are data in it.",
 )

@@ -10,6 +10,7 @@ from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
 from ..framework.output import Output
+from ..framework.text_arguments import FileName
 from ..input.prompt import read_prompt
 from ..options.answer import STATS_OPTION, SpeechTarget, check_target
 from ..options.background import BACKGROUND, Background, print_id
@@ -31,6 +32,7 @@ from ..options.sampling import SPOKEN_SAMPLING, Sampling
     "-o",
     "--output",
     "file",
+    type=FileName(),
     metavar="FILE",
     help="Write this WAV file; - is standard output, FILE.pcm gets bare samples.",
 )

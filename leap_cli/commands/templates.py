@@ -30,9 +30,6 @@ from ..options.templates import check_options, save_template, typed_options
 from ..options.tools import TOOLS, Tools
 from .named_files import FileVerbs, add_file_verbs
 
-OWN = ("about", "replace")
-"""Options of ``add`` that are none of ``leap generate``, and have a place of their own in the file."""
-
 
 @leap_group("templates")
 def command() -> None:
@@ -87,7 +84,7 @@ def _new_template(arguments: Arguments) -> NewTemplate:
         about=arguments["about"],
         system=read_system_option(arguments),
         prompt=arguments["prompt"],
-        options=typed_options(arguments, but=OWN),
+        options=typed_options(arguments),
     )
     return NewTemplate(template, read_parameters(arguments["param"]), arguments["replace"])
 
@@ -99,9 +96,11 @@ NEW_TEMPLATE = OptionGroup(
         click.argument("name"),
         click.argument("prompt", default=INPUT),
         SYSTEM_OPTION,
-        option("-p", "--param", multiple=True, metavar="NAME=VALUE", help="Give a variable this default."),
-        option("--about", metavar="TEXT", help="Say in a line what it is for; leap templates list shows that."),
-        option("--replace", is_flag=True, help="Replace a template of the same name."),
+        option("-p", "--param", multiple=True, metavar="NAME=VALUE", saved=None, help="Give a variable this default."),
+        option(
+            "--about", metavar="TEXT", saved=None, help="Say in a line what it is for; leap templates list shows that."
+        ),
+        option("--replace", is_flag=True, saved=None, help="Replace a template of the same name."),
         MODEL_OPTION,
     ),
     _new_template,

@@ -15,6 +15,7 @@ from ..framework.environment import Environment
 from ..framework.options import option
 from ..framework.output import Output
 from ..framework.output_format import format_choice
+from ..framework.text_arguments import FileName
 from ..input.media_files import STDIN, read_bytes, source_name
 from ..input.prompt import read_system
 from ..options.background import BACKGROUND, Background, print_id
@@ -29,7 +30,7 @@ SUFFIXES = {"text": ".txt", "json": ".json", "srt": ".srt", "vtt": ".vtt"}
 
 
 @leap_command("transcribe")
-@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.argument("files", type=FileName(), metavar="FILE...", nargs=-1, required=True)
 @format_choice(
     "Write text, json with the times of each piece, or subtitles as srt or vtt.", list(SUFFIXES), show_default=True
 )
@@ -37,6 +38,7 @@ SUFFIXES = {"text": ".txt", "json": ".json", "srt": ".srt", "vtt": ".vtt"}
     "-o",
     "--output",
     "target",
+    type=FileName(),
     metavar="PATH",
     help="Write the text to this file; that of several FILEs to this directory, each under its name.",
 )

@@ -8,9 +8,10 @@ import click
 from click.shell_completion import CompletionItem
 
 from ..framework.environment import Environment
+from ..framework.text_arguments import FileName
 
 
-class ModelName(click.ParamType[str]):
+class ModelName(FileName):
     """A reference to a model. Completes what is installed, then the catalogue's names; files too."""
 
     name = "model"
@@ -21,7 +22,7 @@ class ModelName(click.ParamType[str]):
         return fitting(models(ctx, incomplete), incomplete)
 
 
-class InstalledModelName(click.ParamType[str]):
+class InstalledModelName(FileName):
     """The name of an installed model: its directory's."""
 
     name = "model"
@@ -32,7 +33,7 @@ class InstalledModelName(click.ParamType[str]):
         return fitting(installed_models(ctx, incomplete), incomplete)
 
 
-class WarmModel(click.ParamType[str]):
+class WarmModel(FileName):
     """The name of a model that is kept warm, which is what it completes."""
 
     name = "model"

@@ -33,11 +33,6 @@ from .named_files import TEMPLATES
 
 TEXTS = ("about", "system", "prompt")
 TABLES = ("variables", "defaults", "options")
-NOT_SAVED = (
-    *("template", "param", "save_template", "system", "continue", "session", "save", "output"),
-    *("dry_run", "background", "priority", "job_retries"),
-)
-"""Options of ``leap generate`` that belong to one call, or have a place of their own in the file."""
 
 
 @dataclass(frozen=True)
@@ -132,9 +127,6 @@ def parse_template(name: str, data: bytes, path: str) -> PromptTemplate:
             raise click.UsageError(f"{path}: there is no {key!r} in a template, only {', '.join((*TEXTS, *TABLES))}")
         if not isinstance(value, str) or not value.strip():
             raise click.UsageError(f"{path}: {key} must be a text, and not empty")
-    for key in options:
-        if key in NOT_SAVED:
-            raise click.UsageError(f"{path}: the option {key} cannot stand in a template")
     for key, value in defaults.items():
         _check_variable(key, f"{path}: defaults")
         if isinstance(value, bool) or not isinstance(value, (str, int, float)):

@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
 import click
+
+from .environment import Environment
 
 OPTIONS = "Options"
 """The heading of options that have none of their own."""
@@ -23,14 +25,21 @@ class LeapOption(click.Option):
     """An option that also answers to its former names, on the command line, by variable and in config.toml.
 
     ``heading``: where help shows it. ``wish``: from a variable or config.toml it is a general wish, which a command
-    passes over where it cannot fulfil it.
+    passes over where it cannot fulfil it. ``saved``: the text that a saved prompt keeps for one that was typed; None
+    for an option that belongs to one call, or has a place of its own in a saved prompt.
     """
 
     def __init__(
-        self, *args: Any, formerly: tuple[str, ...] = (), heading: str = "", wish: bool = False, **attributes: Any
+        self,
+        *args: Any,
+        formerly: tuple[str, ...] = (),
+        heading: str = "",
+        wish: bool = False,
+        saved: Callable[[str, Environment], str] | None = lambda text, _env: text,
+        **attributes: Any,
     ) -> None:
         super().__init__(*args, **attributes)
-        self.formerly, self.heading, self.wish = formerly, heading, wish
+        self.formerly, self.heading, self.wish, self.saved = formerly, heading, wish, saved
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
         super().add_to_parser(parser, ctx)

@@ -1,4 +1,4 @@
-"""Arguments that are text, not names of files: UTF-8, or a usage error."""
+"""Arguments that are text: UTF-8, or a usage error. Those that are names of files may be any bytes."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ from typing import Any
 
 import click
 
-NAMES_OF_FILES = {
-    *("file", "files", "images", "journal", "media_dir", "mmproj", "model", "models", "names", "output", "sounds"),
-    *("source", "target", "tools"),
-}
-"""Parameters whose bytes need not be UTF-8."""
+from .environment import Environment
+
+
+class FileName(click.ParamType[str]):
+    """The name of a file or directory, whose bytes need not be UTF-8. click.Path checks more."""
+
+    name = "file"
 
 
 def check_texts(context: click.Context) -> None:
     """See to it that what a command was given is text. Raises UsageError."""
     for parameter in context.command.params:
         name = parameter.name or ""
-        if name in context.params and name not in NAMES_OF_FILES:
+        if name in context.params and not isinstance(parameter.type, (FileName, click.Path)):
             try:
                 context.params[name] = _as_text(context.params[name], parameter)
             except click.UsageError as error:
@@ -43,3 +45,13 @@ def text_argument(text: str, name: str) -> str:
         except UnicodeError:
             raise click.UsageError(f"{name} is not valid UTF-8") from None
     return text
+
+
+def absolute(name: str, env: Environment) -> str:
+    """The name of a file as it is valid in any directory. Raises UsageError for one that is no text."""
+    return text_argument(str((env.cwd / name).absolute()), "a file's name")
+
+
+def absolute_if_file(name: str, env: Environment) -> str:
+    """The same of a file that is there; other names stay."""
+    return absolute(name, env) if os.path.isfile(env.cwd / name) else name

@@ -15,6 +15,7 @@ from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option
 from ..framework.output import Format
 from ..framework.output_format import format_choice
+from ..framework.text_arguments import FileName
 
 if TYPE_CHECKING:
     from .tools import Tools
@@ -102,7 +103,13 @@ EVENT_FORMAT_OPTION = format_choice(
 STATS_OPTION = option("--stats", is_flag=True, help="Show token counts and speed on stderr.")
 _OPTIONS = (
     option(
-        "-o", "--output", "target", metavar="FILE", help="Write the answer to this file, in one step, when it ends."
+        "-o",
+        "--output",
+        "target",
+        type=FileName(),
+        metavar="FILE",
+        saved=None,
+        help="Write the answer to this file, in one step, when it ends.",
     ),
     option(
         "-n",

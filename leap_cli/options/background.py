@@ -35,9 +35,15 @@ class Background:
 
 
 _OPTIONS = (
-    option("--background", is_flag=True, help="Do this in the background and print the job's id: see leap jobs."),
+    option(
+        "--background",
+        is_flag=True,
+        saved=None,
+        help="Do this in the background and print the job's id: see leap jobs.",
+    ),
     option(
         "--priority",
+        saved=None,
         type=click.IntRange(-1000, 1000),
         default=0,
         metavar="N",
@@ -46,6 +52,7 @@ _OPTIONS = (
 )
 _RETRIES = option(
     "--job-retries",
+    saved=None,
     formerly=("--retries",),
     type=click.IntRange(0, 1000),
     default=2,

@@ -13,6 +13,7 @@ import click
 from ..framework.environment import Environment
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option
+from ..framework.text_arguments import FileName
 from ..input.pattern import INPUT
 from .prompt import read_system_option
 from .templates import TEMPLATE_OPTIONS, checked_template
@@ -30,7 +31,7 @@ class BatchWish:
 
 
 _OPTIONS = (
-    click.argument("source", metavar="INPUT"),
+    click.argument("source", type=FileName(), metavar="INPUT"),
     *TEMPLATE_OPTIONS,
     option(
         "-s",
@@ -49,6 +50,7 @@ _OPTIONS = (
         "-o",
         "--output",
         "target",
+        type=FileName(),
         metavar="FILE",
         default="-",
         heading="Answer",
@@ -104,7 +106,9 @@ _OPTIONS = (
         is_flag=True,
         help="Start over, and replace what the output holds.",
     ),
-    option("--journal", metavar="FILE", help="Keep progress in this file; beside the output by default."),
+    option(
+        "--journal", type=FileName(), metavar="FILE", help="Keep progress in this file; beside the output by default."
+    ),
     option("-q", "--quiet", is_flag=True, help="Print no summary at the end."),
     option(
         "--max-workers",
@@ -116,6 +120,7 @@ _OPTIONS = (
         "--tools-file",
         "tools",
         formerly=("--tools",),
+        type=FileName(),
         metavar="FILE",
         heading="Tools",
         help="Let lines that declare no functions call these: OpenAI's JSON list.",

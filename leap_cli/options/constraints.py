@@ -47,6 +47,26 @@ class Constraint:
     fields: Mapping[str, Any]
 
 
+def read_schema_argument(value: str, env: Environment, *, many: bool = False) -> Any:
+    """The schema that an argument means: see ``read_document``. Raises LeapSchemaError."""
+    from leap_core.schemas.schema import check_schema
+    from leap_core.schemas.shorthand import list_of
+
+    checked = check_schema(read_document(value, env)).document
+    return list_of(checked) if many else checked
+
+
+def read_grammar_argument(value: str, env: Environment) -> str:
+    """The grammar that an argument means. One has a ``start`` rule; anything without a colon is a file's name."""
+    if ":" in value and not (_may_be_path(value) and os.path.isfile(env.cwd / value)):
+        return value
+    return _read(env.cwd / value, value)
+
+
+def _schema_text(value: str, env: Environment) -> str:
+    return json.dumps(read_schema_argument(value, env), ensure_ascii=False)
+
+
 OPEN_OBJECTS = option(
     "--open-objects",
     is_flag=True,
@@ -62,9 +82,15 @@ _OPTIONS = (
         "--json-schema",
         formerly=("--schema",),
         metavar="SCHEMA",
+        saved=_schema_text,
         help="Answer with JSON of this schema: a file, JSON text, a saved name, or 'name, age int, tags list[str]'.",
     ),
-    option("--json-schema-multi", metavar="SCHEMA", help="Answer with a JSON list of what SCHEMA describes."),
+    option(
+        "--json-schema-multi",
+        metavar="SCHEMA",
+        saved=_schema_text,
+        help="Answer with a JSON list of what SCHEMA describes.",
+    ),
     option(
         "--choices",
         multiple=True,
@@ -72,7 +98,12 @@ _OPTIONS = (
         help="Answer with one of these texts, or of a JSON list of texts.",
     ),
     option("--regex", metavar="PATTERN", help="Answer with a text that the whole regular expression matches."),
-    option("--grammar", metavar="FILE", help="Answer with a text of this Lark grammar (a file, or the text)."),
+    option(
+        "--grammar",
+        metavar="FILE",
+        saved=read_grammar_argument,
+        help="Answer with a text of this Lark grammar (a file, or the text).",
+    ),
     option(
         "--schema-in-prompt/--no-schema-in-prompt",
         "schema_in_prompt",
@@ -134,15 +165,6 @@ def is_shaped(options: GenerationOptions) -> bool:
     return any(getattr(options, name) is not None for name in NO_SHAPE)
 
 
-def read_schema_argument(value: str, env: Environment, *, many: bool = False) -> Any:
-    """The schema that an argument means: see ``read_document``. Raises LeapSchemaError."""
-    from leap_core.schemas.schema import check_schema
-    from leap_core.schemas.shorthand import list_of
-
-    checked = check_schema(read_document(value, env)).document
-    return list_of(checked) if many else checked
-
-
 def read_document(value: str, env: Environment) -> Any:
     """The JSON that an argument means, whatever it says: JSON text, a file, the name of a saved schema, else the
     shorthand. A file goes before a name, and a name before a shorthand. Raises LeapSchemaError, and UsageError for a
@@ -181,13 +203,6 @@ def _read(path: Path, name: str) -> str:
         raise click.UsageError(f"cannot read {name}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise click.UsageError(f"{name} is not UTF-8 text") from None
-
-
-def read_grammar_argument(value: str, env: Environment) -> str:
-    """The grammar that an argument means. One has a ``start`` rule; anything without a colon is a file's name."""
-    if ":" in value and not (_may_be_path(value) and os.path.isfile(env.cwd / value)):
-        return value
-    return _read(env.cwd / value, value)
 
 
 def read_choices(values: Sequence[str], flag: str = "--choices") -> list[str]:

@@ -16,6 +16,7 @@ from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option
 from ..framework.output import Output
 from ..framework.sizes import Size
+from ..framework.text_arguments import FileName, absolute, absolute_if_file
 
 if TYPE_CHECKING:
     from leap_core.options import CacheOptions
@@ -55,11 +56,17 @@ class HostLoading:
     request: Mapping[str, Any]
 
 
+def _absolute_adapter(text: str, env: Environment) -> str:
+    file, equals, scale = text.rpartition("=")
+    return f"{absolute(file, env)}={scale}" if equals else absolute(text, env)
+
+
 MODEL_OPTION = option(
     "-m",
     "--model",
     type=ModelName(),
     metavar="MODEL",
+    saved=absolute_if_file,
     help="Use this model: a GGUF file, a model's name, or 'builtin'.",
 )
 THREADS_OPTION = option("--threads", "cpu_threads", type=int, metavar="N", help="Compute with this many CPU threads.")
@@ -88,11 +95,13 @@ _DETAILS = (
         "--lora",
         multiple=True,
         metavar="FILE[=SCALE]",
+        saved=_absolute_adapter,
         help="Compute with this LoRA adapter, at this strength (1 by default).",
     ),
     option(
         "--chat-template",
         metavar="FILE|NAME",
+        saved=absolute_if_file,
         help="Use this chat template instead of the model's: a file of Jinja, or chatml, llama3 or gemma.",
     ),
     option("--kv-type-k", type=KV_TYPES, help="Keep keys of the context as this type; f16 by default."),
@@ -105,7 +114,13 @@ _DETAILS = (
     option(
         "--lookup/--no-lookup", default=None, help="Answer faster where the answer repeats its prompt; off by default."
     ),
-    option("--mmproj", metavar="FILE", help="See or hear with this projector; by default the one beside the model."),
+    option(
+        "--mmproj",
+        type=FileName(),
+        saved=absolute,
+        metavar="FILE",
+        help="See or hear with this projector; by default the one beside the model.",
+    ),
     option(
         "--prompt-cache/--no-prompt-cache",
         default=None,

@@ -13,6 +13,7 @@ from ..framework.environment import Environment
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option
 from ..framework.output import Output
+from ..framework.text_arguments import FileName, absolute
 from ..input.media_files import STDIN, read_audio, read_image
 from ..input.pattern import INPUT, Pattern
 from ..input.prompt import read_prompt, read_system
@@ -94,7 +95,7 @@ class ChatBeginning:
 
 
 SYSTEM_OPTION = option(
-    "-s", "--system", metavar="TEXT", help="Give the model this system prompt; @FILE reads it from a file."
+    "-s", "--system", metavar="TEXT", saved=None, help="Give the model this system prompt; @FILE reads it from a file."
 )
 _OPTIONS = (
     click.argument("prompt", nargs=-1),
@@ -105,13 +106,20 @@ _OPTIONS = (
         "--file",
         "files",
         multiple=True,
+        type=FileName(),
         metavar="FILE",
+        saved=absolute,
         help="Put this file's text, under its name, before the prompt.",
     ),
     option("--raw", is_flag=True, help="Go on from the prompt as it stands, without the chat template."),
-    option("--dry-run", is_flag=True, help="Print the prompt as the model would get it, and generate nothing."),
     option(
-        "--save-template", metavar="NAME", help="Save prompt, system prompt and options for -t NAME; generate nothing."
+        "--dry-run", is_flag=True, saved=None, help="Print the prompt as the model would get it, and generate nothing."
+    ),
+    option(
+        "--save-template",
+        metavar="NAME",
+        saved=None,
+        help="Save prompt, system prompt and options for -t NAME; generate nothing.",
     ),
 )
 _CHAT_OPTIONS = (
@@ -127,7 +135,9 @@ _CHAT_OPTIONS = (
         help="Put this file's text, under its name, before the first message.",
     ),
     SYSTEM_OPTION,
-    option("--load", "file", metavar="FILE", help="Go on with the conversation in a file of leap export."),
+    option(
+        "--load", "file", type=FileName(), metavar="FILE", help="Go on with the conversation in a file of leap export."
+    ),
     option(
         "--jsonl", is_flag=True, help="Read a JSON message a line (OpenAI's shape), and write a JSON message a line."
     ),
@@ -144,6 +154,8 @@ _MEDIA_OPTIONS = (
         "--image",
         "images",
         multiple=True,
+        type=FileName(),
+        saved=absolute,
         metavar="FILE",
         help="Show the model this picture (JPEG, PNG, WebP, ...); - reads standard input.",
     ),
@@ -151,6 +163,8 @@ _MEDIA_OPTIONS = (
         "--audio",
         "sounds",
         multiple=True,
+        type=FileName(),
+        saved=absolute,
         metavar="FILE",
         help="Let the model hear this sound (WAV, FLAC, OGG, MP3, ...); - reads standard input.",
     ),

@@ -69,9 +69,13 @@ def session_group(*, saves: bool) -> OptionGroup[Session]:
         "session",
         "Session",
         (
-            option("-c", "--continue", "continue_last", is_flag=True, help="Continue the last session."),
-            option("--session", metavar="SESSION", help="Continue the session of this name or id, or begin it."),
-            option("--save/--no-save", default=None, wish=True, help=f"Keep the conversation as a {keeps}."),
+            option("-c", "--continue", "continue_last", is_flag=True, saved=None, help="Continue the last session."),
+            option(
+                "--session", metavar="SESSION", saved=None, help="Continue the session of this name or id, or begin it."
+            ),
+            option(
+                "--save/--no-save", default=None, wish=True, saved=None, help=f"Keep the conversation as a {keeps}."
+            ),
         ),
         partial(_build, saves=saves),
     )

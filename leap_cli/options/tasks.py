@@ -15,6 +15,7 @@ from ..framework.environment import Environment
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option
 from ..framework.output import Output, one_line
+from ..framework.text_arguments import FileName
 from ..input.prompt import read_standard_input
 from ..input.text_files import read_text_file
 from .background import BACKGROUND, Background
@@ -78,9 +79,9 @@ TASK = OptionGroup(
     "settings",
     "",
     (
-        click.argument("files", metavar="[FILE|TEXT]...", nargs=-1),
+        click.argument("files", type=FileName(), metavar="[FILE|TEXT]...", nargs=-1),
         option("--lines", is_flag=True, help="Take each line as a text of its own."),
-        option("-o", "--output", "target", metavar="FILE", help="Write the answers to this file."),
+        option("-o", "--output", "target", type=FileName(), metavar="FILE", help="Write the answers to this file."),
         option("--errors", metavar="FILE", help="Write the texts that failed, and why, to this file as JSONL."),
         option(
             "--dry-run",

@@ -3,15 +3,12 @@ options that were typed, as a saved prompt keeps them."""
 
 from __future__ import annotations
 
-import json
-import os
 from typing import Any
 
 import click
 
 from ..config.named_files import NAME, TEMPLATES
 from ..config.saved_prompts import (
-    NOT_SAVED,
     FilledTemplate,
     PromptTemplate,
     read_parameters,
@@ -21,18 +18,13 @@ from ..config.saved_prompts import (
 from ..framework.environment import Environment
 from ..framework.option_defaults import OptionDefaults, option_name, options_of
 from ..framework.option_groups import Arguments
-from ..framework.options import former_names, option
+from ..framework.options import LeapOption, former_names, option
 from ..framework.output import Output
 from ..framework.text_arguments import text_argument
 from ..input.pattern import names_in
-from .constraints import read_grammar_argument, read_schema_argument
 
 MEANS_ANOTHER_THING = {"batch": ("format",)}
 """Options of ``leap generate`` that mean another thing in a command, and are passed over there."""
-PATHS = ("tools_file", "file", "image", "audio", "mmproj")
-"""Options whose values are files that are read when the template is used."""
-PERHAPS_PATHS = ("model", "chat_template")
-"""Options whose values may be files, or names."""
 
 
 def _take(context: click.Context, option: click.Parameter, value: Any) -> Any:
@@ -55,6 +47,7 @@ TEMPLATE_OPTIONS = (
         "--template",
         metavar="TEMPLATE",
         callback=_take,
+        saved=None,
         heading="Prompt",
         help="Begin with what leap templates has saved: system prompt, prompt, options.",
     ),
@@ -64,6 +57,7 @@ TEMPLATE_OPTIONS = (
         multiple=True,
         metavar="NAME=VALUE",
         callback=_take,
+        saved=None,
         heading="Prompt",
         help="Give a variable of the template this value.",
     ),
@@ -98,27 +92,29 @@ def _filled(context: click.Context, name: str | None, values: tuple[str, ...]) -
         known = (*template.declared, *template.undeclared)
         parameters = {name: value for name, value in parameters.items() if name in known}
     filled = template.with_values(parameters)
+    file = str(TEMPLATES.path(env, name))
     for each in template.undeclared:
         if each not in parameters:
-            file = TEMPLATES.path(env, name)
             Output(env).note(f'{{{each}}} stands as it is: variables = ["{each}"] in {file} makes it a variable')
-    options = _options_here(context, template.options, name)
+    options = _options_here(context, template.options, name, file)
     if filled.system is not None:
         options["system"] = f"@{filled.system}" if filled.system.startswith("@") else filled.system
-    defaults.prefer(options, str(TEMPLATES.path(env, name)))
+    defaults.prefer(options, file)
     return filled
 
 
-def _options_here(context: click.Context, options: dict[str, Any], template: str) -> dict[str, Any]:
-    """The options that this command has; those of ``leap generate`` alone are left out, and told of."""
+def _options_here(context: click.Context, options: dict[str, Any], template: str, file: str) -> dict[str, Any]:
+    """The options that this command has; a note names those of ``leap generate`` alone, which are left out."""
     from ..command_table import command_line
 
+    _check_saved(options, context.command, file)
     own = _names(context.command)
     other = MEANS_ANOTHER_THING.get(str(context.command.name), ())
     missing = [name for name in options if name not in own]
     if missing and context.command.name != "generate":
         generate = command_line.get_command(context, "generate")
         assert generate is not None
+        _check_saved(options, generate, file)
         missing = [name for name in missing if name in _names(generate)]
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in missing)
         if missing:
@@ -134,6 +130,12 @@ def _names(command: click.Command) -> set[str]:
     return {option_name(option) for option in options} | {name for each in options for name in former_names(each)}
 
 
+def _check_saved(options: dict[str, Any], command: click.Command, file: str) -> None:
+    for each in options_of(command):
+        if isinstance(each, LeapOption) and each.saved is None and option_name(each) in options:
+            raise click.UsageError(f"{file}: the option {option_name(each)} cannot stand in a template")
+
+
 def check_options(template: PromptTemplate, file: str) -> None:
     """Raises UsageError for options of a template that ``leap generate`` could not take."""
     from ..command_table import command_line
@@ -141,33 +143,27 @@ def check_options(template: PromptTemplate, file: str) -> None:
 
     generate = command_line.get_command(click.Context(command_line), "generate")
     assert generate is not None
+    _check_saved(template.options, generate, file)
     former = {name: option_name(option) for option in options_of(generate) for name in former_names(option)}
     for name, value in template.options.items():
         find(f"options.generate.{former.get(name, name)}").from_toml(value, f"{file}: {name}")
 
 
-def typed_options(arguments: Arguments, *, but: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The options that were typed, by their names; those that belong to one call are left out. Raises what reading a
-    schema or a grammar raises."""
-    env, typed = arguments.env, dict[str, Any]()
+def typed_options(arguments: Arguments) -> dict[str, Any]:
+    """The options that were typed, by their names, as a saved prompt keeps them. Raises what reading a schema or a
+    grammar raises."""
+    typed: dict[str, Any] = {}
     for each, value in arguments.typed_options():
-        name = option_name(each)
-        if name not in (*NOT_SAVED, *but):
-            typed[name] = [_text(text, name) for text in value] if each.multiple else _text(value, name)
-    for name in ("json_schema", "json_schema_multi"):
-        if name in typed:
-            typed[name] = json.dumps(read_schema_argument(typed[name], env), ensure_ascii=False)
-    if "grammar" in typed:
-        typed["grammar"] = read_grammar_argument(typed["grammar"], env)
-    for name in PATHS:
-        if name in typed:
-            typed[name] = _each(typed[name], env)
-    for name in PERHAPS_PATHS:
-        if name in typed and os.path.isfile(env.cwd / typed[name]):
-            typed[name] = _absolute(typed[name], env)
-    if "lora" in typed:
-        typed["lora"] = [_adapter(each, env) for each in typed["lora"]]
+        if isinstance(each, LeapOption) and each.saved is not None:
+            texts = [_saved(each, one, arguments.env) for one in value] if each.multiple else None
+            typed[option_name(each)] = _saved(each, value, arguments.env) if texts is None else texts
     return typed
+
+
+def _saved(option: LeapOption, value: Any, env: Environment) -> Any:
+    if not isinstance(value, str) or option.saved is None:
+        return value
+    return option.saved(text_argument(value, f"--{option_name(option).replace('_', '-')}"), env)
 
 
 def save_template(env: Environment, template: PromptTemplate, defaults: dict[str, str], *, replace: bool) -> str:
@@ -194,20 +190,3 @@ def save_template(env: Environment, template: PromptTemplate, defaults: dict[str
     write_template(env, whole)
     needs = [name for name in variables if name not in defaults]
     return f"saved {path}" + (f"; it needs {' '.join(f'-p {name}=...' for name in needs)}" if needs else "")
-
-
-def _text(value: Any, name: str) -> Any:
-    return text_argument(value, f"--{name.replace('_', '-')}") if isinstance(value, str) else value
-
-
-def _each(value: Any, env: Environment) -> Any:
-    return [_absolute(each, env) for each in value] if isinstance(value, list) else _absolute(value, env)
-
-
-def _absolute(name: str, env: Environment) -> str:
-    return text_argument(str((env.cwd / name).absolute()), "a file's name")
-
-
-def _adapter(text: str, env: Environment) -> str:
-    file, equals, scale = text.rpartition("=")
-    return f"{_absolute(file, env)}={scale}" if equals else _absolute(text, env)

@@ -13,6 +13,7 @@ from ..framework.interrupts import raising_on_interrupt
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option
 from ..framework.output import Output, printable
+from ..framework.text_arguments import absolute
 
 if TYPE_CHECKING:
     from leap_core.functions import LeapFunction, LeapFunctionCall
@@ -30,6 +31,7 @@ _OPTIONS = (
         formerly=("--tools",),
         multiple=True,
         type=click.Path(dir_okay=False),
+        saved=absolute,
         metavar="FILE",
         help="Let the model call the tools of this Python file, or of declarations as JSON, unless --tool names some.",
     ),

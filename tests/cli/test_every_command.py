@@ -13,7 +13,7 @@ from leap_cli.config.settings import commands
 from leap_cli.framework.click_classes import LeapCommand
 from leap_cli.framework.durations import Duration
 from leap_cli.framework.option_defaults import option_variable, options_of
-from leap_cli.framework.text_arguments import NAMES_OF_FILES
+from leap_cli.framework.text_arguments import FileName
 
 ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -85,7 +85,7 @@ def has_format(command: click.Command) -> bool:
 
 def typed_options() -> list[tuple[str, click.Option]]:
     """Every option whose value can be of the wrong type."""
-    loose = (click.types.StringParamType, click.Path, click.types.UnprocessedParamType)
+    loose = (click.types.StringParamType, click.Path, click.types.UnprocessedParamType, FileName)
     return [
         (path, option)
         for path, command in EVERY.items()
@@ -100,7 +100,7 @@ def text_options() -> list[tuple[str, click.Option]]:
         (path, option)
         for path, command in EVERY.items()
         for option in options_of(command)
-        if isinstance(option.type, click.types.StringParamType) and option.name not in NAMES_OF_FILES
+        if isinstance(option.type, click.types.StringParamType)
     ]
 
 

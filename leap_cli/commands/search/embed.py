@@ -17,6 +17,7 @@ from ...framework.environment import Environment
 from ...framework.interrupts import cancelling_on_interrupt
 from ...framework.output import Format, Output
 from ...framework.output_format import format_choice
+from ...framework.text_arguments import FileName
 from ...input.prompt import read_lines, read_text
 from ...input.text_files import read_text_file
 from ...options.background import BACKGROUND, Background, print_id
@@ -46,7 +47,13 @@ class Item:
 @leap_command("embed")
 @click.argument("texts", metavar="[TEXT]...", nargs=-1)
 @click.option(
-    "-f", "--file", "files", multiple=True, metavar="FILE", help="Turn this file, as one text, into a vector."
+    "-f",
+    "--file",
+    "files",
+    multiple=True,
+    type=FileName(),
+    metavar="FILE",
+    help="Turn this file, as one text, into a vector.",
 )
 @click.option(
     "--line-file", "lines", metavar="FILE", help="Turn each line of this file into a vector; - is standard input."

@@ -69,7 +69,7 @@ def command() -> None:
 
 @command.command(MAKE, short_help="Make an index, or bring it up to date with other paths.")
 @click.argument("name")
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path())
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @EMBEDDER
 @click.option("--words-only", is_flag=True, help="Keep no vectors, so that searching finds words alone.")
 @option(

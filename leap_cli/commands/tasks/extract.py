@@ -13,6 +13,7 @@ from ...framework.environment import Environment
 from ...framework.options import option
 from ...framework.output import Output
 from ...framework.output_format import format_choice
+from ...framework.text_arguments import FileName
 from ...input.media_files import STDIN, read_image
 from ...options.constraints import OPEN_OBJECTS, read_schema_argument
 from ...options.tasks import TASK, TaskInput, TaskSettings, named_apart, read_inputs, read_task_of
@@ -31,6 +32,7 @@ from ...options.tasks import TASK, TaskInput, TaskSettings, named_apart, read_in
 @click.option(
     "--image",
     "images",
+    type=FileName(),
     multiple=True,
     metavar="FILE",
     help="Extract from this picture; - reads standard input.",
