@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
@@ -41,6 +42,20 @@ class TooLong(str, Enum):
     REFUSE = "refuse"
     CUT = "cut"
     """Its end is left out."""
+
+
+@dataclass(frozen=True)
+class EmbeddingRequest:
+    """What ``embed`` and ``embed_tokens`` are called with."""
+
+    texts: Sequence[str]
+    kind: EmbeddingKind | str = EmbeddingKind.DOCUMENT
+    pooling: Pooling | str | None = None
+    dimensions: int | None = None
+    prefix: str | None = None
+    too_long: TooLong | str = TooLong.REFUSE
+    on_progress: Callable[[int], object] | None = None
+    cancelled: threading.Event | None = None
 
 
 NO_POOLING = "none"
@@ -97,7 +112,6 @@ class EmbeddingRunner(ABC):
     def count_tokens(self, texts: Sequence[str], kind: EmbeddingKind | str = EmbeddingKind.DOCUMENT) -> list[int]:
         """Tokens of each text, prefix included."""
 
-    @abstractmethod
     def embed(
         self,
         texts: Sequence[str],
@@ -118,8 +132,8 @@ class EmbeddingRunner(ABC):
         with LeapGenerationError. Raises LeapOptionsError for options that the model cannot follow and for a text that
         is too long, LeapGenerationError after ``unload``.
         """
+        return self._embed(EmbeddingRequest(texts, kind, pooling, dimensions, prefix, too_long, on_progress, cancelled))
 
-    @abstractmethod
     def embed_tokens(
         self,
         texts: Sequence[str],
@@ -133,6 +147,14 @@ class EmbeddingRunner(ABC):
         """Vectors of unit length for the tokens of each text, shape [tokens, dimensions], for late interaction: the
         score of a document is the sum over the query's tokens of the best product with one of the document's. Options
         as in ``embed``."""
+        return self._embed_tokens(EmbeddingRequest(texts, kind, None, None, prefix, too_long, on_progress, cancelled))
+
+    @abstractmethod
+    def _embed(self, request: EmbeddingRequest) -> NDArray[float32]: ...
+
+    @abstractmethod
+    def _embed_tokens(self, request: EmbeddingRequest) -> list[NDArray[float32]]:
+        """``pooling`` and ``dimensions`` have no meaning here."""
 
     @abstractmethod
     def unload(self) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from zlib import crc32
 
 from ..errors import LeapGenerationError, LeapOptionsError
-from ..runner.embedding import EmbeddingKind, EmbeddingRunner, Pooling, TooLong
+from ..runner.embedding import EmbeddingKind, EmbeddingRequest, EmbeddingRunner, TooLong
 
 if TYPE_CHECKING:
     from numpy import float32
@@ -52,53 +51,34 @@ class HashedWordsRunner(EmbeddingRunner):
     def count_tokens(self, texts: Sequence[str], kind: EmbeddingKind | str = EmbeddingKind.DOCUMENT) -> list[int]:
         return [2 + len(WORD.findall(text)) for text in texts]
 
-    def embed(
-        self,
-        texts: Sequence[str],
-        kind: EmbeddingKind | str = EmbeddingKind.DOCUMENT,
-        *,
-        pooling: Pooling | str | None = None,
-        dimensions: int | None = None,
-        prefix: str | None = None,
-        too_long: TooLong | str = TooLong.REFUSE,
-        on_progress: Callable[[int], object] | None = None,
-        cancelled: threading.Event | None = None,
-    ) -> NDArray[float32]:
+    def _embed(self, request: EmbeddingRequest) -> NDArray[float32]:
         import numpy as np
 
-        tokens = self.embed_tokens(texts, kind, too_long=too_long, on_progress=on_progress, cancelled=cancelled)
+        tokens, texts = self._embed_tokens(request), request.texts
         rows = np.array([each.sum(axis=0) for each in tokens], np.float32).reshape(len(texts), self._dimensions)
-        rows = rows[:, :dimensions]
+        rows = rows[:, : request.dimensions]
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         return (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)
 
-    def embed_tokens(
-        self,
-        texts: Sequence[str],
-        kind: EmbeddingKind | str = EmbeddingKind.DOCUMENT,
-        *,
-        prefix: str | None = None,
-        too_long: TooLong | str = TooLong.REFUSE,
-        on_progress: Callable[[int], object] | None = None,
-        cancelled: threading.Event | None = None,
-    ) -> list[NDArray[float32]]:
+    def _embed_tokens(self, request: EmbeddingRequest) -> list[NDArray[float32]]:
         import numpy as np
 
-        if cancelled is not None and cancelled.is_set():
+        texts = request.texts
+        if request.cancelled is not None and request.cancelled.is_set():
             raise LeapGenerationError("the call was cancelled")
         self.calls.append(list(texts))
         vectors = []
         for number, text in enumerate(texts):
             words = WORD.findall(text.lower())
             if len(words) + 2 > self._most_tokens:
-                if TooLong(too_long) is TooLong.REFUSE:
+                if TooLong(request.too_long) is TooLong.REFUSE:
                     raise LeapOptionsError(f"texts[{number}]", f"{len(words) + 2} tokens are too many")
                 words = words[: self._most_tokens - 2]
             rows = np.zeros((len(words), self._dimensions), np.float32)
             rows[np.arange(len(words)), [crc32(word.encode()) % self._dimensions for word in words]] = 1
             vectors.append(rows)
-        if on_progress is not None:
-            on_progress(len(texts))
+        if request.on_progress is not None:
+            request.on_progress(len(texts))
         return vectors
 
     def unload(self) -> None:

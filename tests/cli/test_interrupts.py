@@ -135,10 +135,10 @@ def test_ctrl_c_ends_the_making_of_vectors(leap, tmp_path, command):
     stall = Stall()
 
     class Slow(HashedWordsRunner):
-        def embed_tokens(self, texts, kind="document", *, cancelled=None, **more):
+        def _embed_tokens(self, request):
             stall.reached.set()
-            assert cancelled.wait(20)
-            return super().embed_tokens(texts, kind, cancelled=cancelled, **more)
+            assert request.cancelled.wait(20)
+            return super()._embed_tokens(request)
 
     env = leap.environment("", terminal=False, stdin_terminal=False)
     env.load_embedder = lambda reference, options: Slow()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from ...error_json import error_from_json
 from ...errors import LeapError, LeapGenerationError, LeapOptionsError
 from ...openai.embeddings import decoded
-from ...runner.embedding import EmbeddingKind, EmbeddingRunner, Pooling, TooLong
+from ...runner.embedding import EmbeddingKind, EmbeddingRequest, EmbeddingRunner
 from .held_model import HeldModel
 from .http import Answer
 
@@ -70,67 +70,40 @@ class RemoteEmbeddingRunner(EmbeddingRunner):
             counts += self._ask("/leap/count", {"texts": part, "kind": _value(kind)})["tokens"]
         return counts
 
-    def embed(
-        self,
-        texts: Sequence[str],
-        kind: EmbeddingKind | str = EmbeddingKind.DOCUMENT,
-        *,
-        pooling: Pooling | str | None = None,
-        dimensions: int | None = None,
-        prefix: str | None = None,
-        too_long: TooLong | str = TooLong.REFUSE,
-        on_progress: Callable[[int], object] | None = None,
-        cancelled: threading.Event | None = None,
-    ) -> NDArray[float32]:
+    def _embed(self, request: EmbeddingRequest) -> NDArray[float32]:
         import numpy as np
 
-        request = {
-            "kind": _value(kind),
-            "pooling": _value(pooling),
-            "dimensions": dimensions,
-            "prefix": prefix,
-            "too_long": _value(too_long),
-        }
-        rows = self._embed(texts, request, on_progress, cancelled)
-        return np.concatenate(rows) if rows else np.zeros((0, dimensions or self.dimensions), np.float32)
+        fields = {"pooling": _value(request.pooling), "dimensions": request.dimensions}
+        rows = self._rows(request, fields)
+        return np.concatenate(rows) if rows else np.zeros((0, request.dimensions or self.dimensions), np.float32)
 
-    def embed_tokens(
-        self,
-        texts: Sequence[str],
-        kind: EmbeddingKind | str = EmbeddingKind.DOCUMENT,
-        *,
-        prefix: str | None = None,
-        too_long: TooLong | str = TooLong.REFUSE,
-        on_progress: Callable[[int], object] | None = None,
-        cancelled: threading.Event | None = None,
-    ) -> list[NDArray[float32]]:
-        request = {"kind": _value(kind), "prefix": prefix, "too_long": _value(too_long), "each_token": True}
-        return self._embed(texts, request, on_progress, cancelled)
+    def _embed_tokens(self, request: EmbeddingRequest) -> list[NDArray[float32]]:
+        return self._rows(request, {"each_token": True})
 
     def unload(self) -> None:
         self._unloaded.set()
 
-    def _embed(
-        self,
-        texts: Sequence[str],
-        request: JsonObject,
-        on_progress: Callable[[int], object] | None,
-        cancelled: threading.Event | None,
-    ) -> list[NDArray[float32]]:
+    def _rows(self, request: EmbeddingRequest, fields: JsonObject) -> list[NDArray[float32]]:
         """The rows of each text."""
         import numpy as np
 
+        fields = {
+            **fields,
+            "kind": _value(request.kind),
+            "prefix": request.prefix,
+            "too_long": _value(request.too_long),
+        }
+        fields = {name: value for name, value in fields.items() if value is not None}
         done: list[NDArray[float32]] = []
-        for part in _parts(texts):
-            body = {"texts": part, **{name: value for name, value in request.items() if value is not None}}
-            answered = self._ask("/leap/embed", body, cancelled)
+        for part in _parts(request.texts):
+            answered = self._ask("/leap/embed", {"texts": part, **fields}, request.cancelled)
             if "error" in answered:
                 raise _renumbered(error_from_json(answered["error"]), len(done))
             rows = decoded(answered["vectors"])
             rows = rows.reshape(sum(answered["rows"]), -1) if len(rows) else rows.reshape(0, self.dimensions)
             done += np.split(rows, np.cumsum(answered["rows"])[:-1])
-            if on_progress is not None:
-                on_progress(len(done))
+            if request.on_progress is not None:
+                request.on_progress(len(done))
         return done
 
     def _ask(self, path: str, request: JsonObject, cancelled: threading.Event | None = None) -> JsonObject:

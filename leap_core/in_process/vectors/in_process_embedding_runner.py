@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import string
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -15,7 +15,15 @@ from ...errors import LeapModelLoadingError, LeapOptionsError
 from ...llama.embedding_context import EmbeddingContext
 from ...llama.model import LlamaModel
 from ...options import ModelLoadingOptions
-from ...runner.embedding import NO_POOLING, EmbeddingKind, EmbeddingRunner, Pooling, TooLong, require_pooling
+from ...runner.embedding import (
+    NO_POOLING,
+    EmbeddingKind,
+    EmbeddingRequest,
+    EmbeddingRunner,
+    Pooling,
+    TooLong,
+    require_pooling,
+)
 from ..loaded_model import Closing, ModelParts, open_model
 from .embedding_prefixes import DOCUMENT_MARKER, QUERY_MARKER, prefixes_of
 
@@ -86,45 +94,25 @@ class InProcessEmbeddingRunner(EmbeddingRunner):
             kind = _choice("kind", kind, EmbeddingKind)
             return [len(self._tokens(text, kind, self._prefixes.of(kind))) for text in texts]
 
-    def embed(
-        self,
-        texts: Sequence[str],
-        kind: EmbeddingKind | str = EmbeddingKind.DOCUMENT,
-        *,
-        pooling: Pooling | str | None = None,
-        dimensions: int | None = None,
-        prefix: str | None = None,
-        too_long: TooLong | str = TooLong.REFUSE,
-        on_progress: Callable[[int], object] | None = None,
-        cancelled: threading.Event | None = None,
-    ) -> NDArray[float32]:
+    def _embed(self, request: EmbeddingRequest) -> NDArray[float32]:
         import numpy as np
 
+        dimensions = request.dimensions
         if dimensions is not None and not 1 <= dimensions <= self.dimensions:
             raise LeapOptionsError("dimensions", f"{dimensions} must be between 1 and {self.dimensions}")
-        how = self._pooling(pooling)
+        how = self._pooling(request.pooling)
         with self._loaded.in_use():
-            tokens = self._all_tokens(texts, kind, prefix, too_long)
-            vectors = self._compute(how, tokens, on_progress, cancelled)
+            vectors = self._compute(how, self._all_tokens(request), request)
         rows = np.stack(vectors) if vectors else np.zeros((0, self.dimensions), np.float32)
         return _unit(rows[:, :dimensions])
 
-    def embed_tokens(
-        self,
-        texts: Sequence[str],
-        kind: EmbeddingKind | str = EmbeddingKind.DOCUMENT,
-        *,
-        prefix: str | None = None,
-        too_long: TooLong | str = TooLong.REFUSE,
-        on_progress: Callable[[int], object] | None = None,
-        cancelled: threading.Event | None = None,
-    ) -> list[NDArray[float32]]:
-        kind = _choice("kind", kind, EmbeddingKind)
+    def _embed_tokens(self, request: EmbeddingRequest) -> list[NDArray[float32]]:
+        kind = _choice("kind", request.kind, EmbeddingKind)
         with self._loaded.in_use():
-            tokens = self._all_tokens(texts, kind, prefix, too_long)
-            vectors = self._compute(NO_POOLING, tokens, on_progress, cancelled)
-            kept = [self._scored(ids, kind) for ids in tokens]
-        return [_unit(rows[keep]) for rows, keep in zip(vectors, kept, strict=True)]
+            tokens = self._all_tokens(request)
+            vectors = self._compute(NO_POOLING, tokens, request)
+            positions = [self._scored(ids, kind) for ids in tokens]
+        return [_unit(rows[each]) for rows, each in zip(vectors, positions, strict=True)]
 
     def unload(self) -> None:
         self._loaded.unload()
@@ -134,13 +122,13 @@ class InProcessEmbeddingRunner(EmbeddingRunner):
             return _choice("pooling", pooling, Pooling).value
         return require_pooling(self._model_id, self.model.pooling)
 
-    def _all_tokens(
-        self, texts: Sequence[str], kind: EmbeddingKind | str, prefix: str | None, too_long: TooLong | str
-    ) -> list[list[int]]:
+    def _all_tokens(self, request: EmbeddingRequest) -> list[list[int]]:
+        texts = request.texts
         if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
             raise LeapOptionsError("texts", "must be a list of texts")
-        kind, too_long = _choice("kind", kind, EmbeddingKind), _choice("too_long", too_long, TooLong)
-        prefix = self._prefixes.of(kind) if prefix is None else prefix
+        kind = _choice("kind", request.kind, EmbeddingKind)
+        too_long = _choice("too_long", request.too_long, TooLong)
+        prefix = self._prefixes.of(kind) if request.prefix is None else request.prefix
         all_tokens = []
         for number, text in enumerate(texts):
             tokens = self._tokens(text, kind, prefix)
@@ -176,14 +164,8 @@ class InProcessEmbeddingRunner(EmbeddingRunner):
         kept = [n for n, piece in enumerate(pieces) if len(piece) != 1 or piece not in string.punctuation]
         return kept or list(range(len(tokens)))
 
-    def _compute(
-        self,
-        pooling: str,
-        tokens: list[list[int]],
-        on_progress: Callable[[int], object] | None,
-        cancelled: threading.Event | None,
-    ) -> list[NDArray[float32]]:
-        work = EmbeddingWork(self._contexts.of(pooling), tokens, on_progress, cancelled)
+    def _compute(self, pooling: str, tokens: list[list[int]], request: EmbeddingRequest) -> list[NDArray[float32]]:
+        work = EmbeddingWork(self._contexts.of(pooling), tokens, request.on_progress, request.cancelled)
         self._queue.submit(work)
         while not work.wait(POLL_SECONDS):
             if work.was_cancelled:
