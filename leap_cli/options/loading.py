@@ -104,8 +104,12 @@ _DETAILS = (
         saved=absolute_if_file,
         help="Use this chat template instead of the model's: a file of Jinja, or chatml, llama3 or gemma.",
     ),
-    option("--kv-type-k", type=KV_TYPES, help="Keep keys of the context as this type; f16 by default."),
-    option("--kv-type-v", type=KV_TYPES, help="Keep values as this type; bf16 by default, f16 with layers on a GPU."),
+    option(
+        "--kv-type-k",
+        type=KV_TYPES,
+        help="Keep keys of the context as this type; bf16 by default, f16 with layers on a GPU.",
+    ),
+    option("--kv-type-v", type=KV_TYPES, help="Keep values as this type; f16 by default."),
     option("--flash-attention/--no-flash-attention", default=None, help="Use flash attention (default), or not."),
     option("--mmap/--no-mmap", "use_mmap", default=None, help="Map the model's file (default), or read it."),
     option(

@@ -25,7 +25,7 @@ def fingerprint_of(reference: str, loading: ModelLoadingOptions, *, variables: M
         "chat_template": loading.chat_template or model.chat_template,
         "parser": model.parser_name,
         "context_size": loading.context_size,
-        "kv": [loading.kv_type_k, loading.kv_type_v or "f16"],  # as the keys of old journals have it
+        "kv": [loading.kv_type_k or "f16", loading.kv_type_v or "f16"],  # as the keys of old journals have it
         "seed": loading.random_seed,
     }
     projector = loading.mm_proj_path or model.mm_proj_path

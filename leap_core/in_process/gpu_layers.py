@@ -69,4 +69,4 @@ def _context_bytes(header: GGUFHeader, options: ModelLoadingOptions) -> float:
     size = options.context_size or min(header.context_length or CELLS, CELLS)
     cells = max(size, options.slots * min(2048, size))
     elements = cells * (width if isinstance(width, int) else 8192)
-    return elements * (BYTES[options.kv_type_k] + BYTES[options.kv_type_v or "f16"])
+    return elements * sum(BYTES[name] for name in options.kv_types(gpu_layers=ALL))

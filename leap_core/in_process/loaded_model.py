@@ -120,6 +120,7 @@ def open_context(model: LlamaModel, options: ModelLoadingOptions, context_size: 
     from ..engine.threads import usable_cores
     from ..llama.context import LlamaContext
 
+    keys, values = options.kv_types(model.n_gpu_layers)
     return LlamaContext(
         model,
         cells=max(context_size, options.slots * min(CELLS_PER_SLOT, context_size)),
@@ -127,8 +128,8 @@ def open_context(model: LlamaModel, options: ModelLoadingOptions, context_size: 
         batch_size=options.batch_size,
         threads=options.cpu_threads or usable_cores(),
         flash_attention=options.flash_attention,
-        kv_type_k=options.kv_type_k,
-        kv_type_v=options.value_type(model.n_gpu_layers),
+        kv_type_k=keys,
+        kv_type_v=values,
         rollback=LONG_DRAFT if options.lookup else 0,
     )
 
@@ -146,8 +147,8 @@ def open_scheduler(context: LlamaContext, options: ModelLoadingOptions, context_
 
 def _snapshot_scope(model: LlamaModel, options: ModelLoadingOptions) -> bytes:
     """What a saved state depends on besides the prompt: the model file, the memory's layout, llama.cpp's build."""
-    values = options.value_type(model.n_gpu_layers)
-    layout = f"{options.kv_type_k} {values} {options.flash_attention} {model.n_gpu_layers} unified"
+    keys, values = options.kv_types(model.n_gpu_layers)
+    layout = f"{keys} {values} {options.flash_attention} {model.n_gpu_layers} unified"
     layout += " rollback" if options.lookup else ""
     parts = b"\0".join([model.fingerprint, state_version().encode(), layout.encode()])
     return blake2b(parts, digest_size=16).digest()

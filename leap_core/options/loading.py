@@ -67,7 +67,7 @@ class ModelLoadingOptions:
     run at once. ``cpu_threads``: None takes the physical cores this process may use. ``n_gpu_layers``: layers on a
     GPU (-1 = all, 0 = none, "auto" = as many as fit into its free memory). ``use_mmap``: map the file instead of
     reading it. ``chat_template``: Jinja text that replaces the model's. ``flash_attention``; ``kv_type_k``,
-    ``kv_type_v``: f32, f16, bf16, q8_0 or q4_0 (values by default bf16 on a CPU, f16 with layers on a GPU).
+    ``kv_type_v``: f32, f16, bf16, q8_0 or q4_0 (see ``kv_types`` for what None means).
     ``batch_size``: most prompt tokens computed in one step (at least one for each slot). ``random_seed``: seed of
     generations that give none. ``mm_proj_path`` is the projector of a model that sees or hears (None: the one
     beside the model); ``media_cache_bytes``: most memory for pictures and sound that were encoded already. The
@@ -86,7 +86,7 @@ class ModelLoadingOptions:
     slots: int = 4
     batch_size: int = 512
     flash_attention: bool = True
-    kv_type_k: str = "f16"
+    kv_type_k: str | None = None
     kv_type_v: str | None = None
     mm_proj_path: Path | None = None
     audio_decoder_path: Path | None = None
@@ -128,14 +128,18 @@ class ModelLoadingOptions:
             if isinstance(value, int) and value > most:
                 raise LeapOptionsError(name, f"{value} must be {most} or fewer (llama.cpp's limit)")
         for name in ("kv_type_k", "kv_type_v"):
-            if getattr(self, name) not in (*KV_TYPES, *([None] if name == "kv_type_v" else [])):
+            if getattr(self, name) not in (*KV_TYPES, None):
                 raise LeapOptionsError(name, f"{getattr(self, name)!r} is not one of {', '.join(KV_TYPES)}")
 
-    def value_type(self, gpu_layers: int) -> str:
-        """How the context keeps values. With bf16 beside keys of another kind llama.cpp has one way to compute
-        attention on a CPU, however many positions and threads a step has; with f16 it has three that round
-        differently. A GPU has no such mixture."""
-        return self.kv_type_v or ("bf16" if self.flash_attention and not gpu_layers else "f16")
+    def kv_types(self, gpu_layers: int) -> tuple[str, str]:
+        """How the context keeps keys and values. On a CPU of two kinds, by default bf16 and f16, for which llama.cpp
+        has one way to compute attention, however many positions and threads a step has. For two of the kind f16 it has
+        three that round differently. A GPU has no such mixture."""
+        key, value = self.kv_type_k, self.kv_type_v
+        if not self.flash_attention or gpu_layers:
+            return key or "f16", value or "f16"
+        key = key or ("f16" if value == "bf16" else "bf16")
+        return key, value or ("bf16" if key != "bf16" else "f16")
 
     def details(self) -> dict[str, Any]:
         """Those of DETAILS that are set, as JSON holds them."""

@@ -217,3 +217,16 @@ def test_a_misspelt_name_in_the_constructor_is_named_with_what_was_meant(kind, n
         kind(**{name: 1})
     assert caught.value.option == name
     assert dataclasses.is_dataclass(kind) and "self" in inspect.signature(kind.__init__).parameters
+
+
+def test_keys_and_values_are_of_two_kinds_on_a_cpu():
+    """For two of the kind f16 llama.cpp has ways to compute attention that round differently."""
+    plain = ModelLoadingOptions()
+    assert plain.kv_types(gpu_layers=0) == ("bf16", "f16")
+    assert plain.kv_types(gpu_layers=4) == ("f16", "f16")
+    assert ModelLoadingOptions(flash_attention=False).kv_types(0) == ("f16", "f16")
+    assert ModelLoadingOptions(kv_type_k="f16").kv_types(0) == ("f16", "bf16")
+    assert ModelLoadingOptions(kv_type_k="q8_0").kv_types(0) == ("q8_0", "bf16")
+    assert ModelLoadingOptions(kv_type_v="bf16").kv_types(0) == ("f16", "bf16")
+    assert ModelLoadingOptions(kv_type_v="q8_0").kv_types(0) == ("bf16", "q8_0")
+    assert ModelLoadingOptions(kv_type_k="f16", kv_type_v="f16").kv_types(0) == ("f16", "f16")

@@ -56,7 +56,7 @@ def make_scheduler(model: LlamaModel) -> Iterator[Callable[..., Scheduler]]:
             slots=slots,
             batch_size=batch_size,
             threads=1,
-            kv_type_v="bf16",  # with this all ways to compute round alike: answers can be compared
+            kv_type_k="bf16",  # with this all ways to compute round alike: answers can be compared
         )
         store = SnapshotStore(cache or CacheOptions(), scope)
         made.append((Scheduler(context, store, context_size=context_size, threads=1), context))

@@ -110,7 +110,7 @@ def test_a_moved_sequence_goes_on_with_the_same_bits(model: LlamaModel) -> None:
     prompt, more = words(90, 1), words(12, 2)
     results = []
     for lower in (False, True):
-        context = LlamaContext(model, cells=512, slots=2, batch_size=128, threads=1, kv_type_v="bf16")
+        context = LlamaContext(model, cells=512, slots=2, batch_size=128, threads=1, kv_type_k="bf16")
         if lower:
             context.add(1, 0, words(60, 3), output=False)
             assert context.decode() == 0

@@ -109,7 +109,9 @@ def test_they_are_those_of_llama_cpp_python(flash):
     library()  # which declines what this processor cannot do, for the wrapper too
     import llama_cpp
 
-    with Leap.load("builtin", ModelLoadingOptions(flash_attention=flash, kv_type_v="f16"), host="never") as runner:
+    with Leap.load(
+        "builtin", ModelLoadingOptions(flash_attention=flash, kv_type_k="f16", kv_type_v="f16"), host="never"
+    ) as runner:
         prompt = runner.render([ChatMessage("user", "What is the capital of France?")]).text
         *_, end = runner.start_text(prompt, GenerationOptions(temperature=0.0, top_logprobs=5, max_tokens=24))
         path = str(runner.model.path)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
 import pytest
 
-from leap_core import ModelLoadingOptions
+from leap_core import ChatMessage, Complete, GenerationOptions, ModelLoadingOptions
 from leap_core.in_process.in_process_runner import InProcessRunner
 
 THREADS = 2
@@ -31,3 +31,13 @@ def runner(smol: Path) -> Iterator[InProcessRunner]:
     with InProcessRunner(smol, "smol", options) as loaded:
         assert isinstance(loaded, InProcessRunner)
         yield loaded
+
+
+def answers_of(
+    runner: InProcessRunner, prompts: Sequence[Sequence[ChatMessage]], options: GenerationOptions
+) -> list[Complete]:
+    """How the answers to all prompts end, asked at once."""
+    streams = [runner.start(prompt, options=options) for prompt in prompts]
+    ends = [[*stream][-1] for stream in streams]
+    assert all(isinstance(end, Complete) for end in ends)
+    return ends  # type: ignore[return-value]

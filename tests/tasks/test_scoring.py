@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 
-import numpy as np
 import pytest
 
-from leap_core.llama.library import library
 from leap_core.messages import ChatMessage
 from leap_core.options import GenerationOptions
 from leap_core.tasks.scoring import option_logprobs, probabilities
 
+from ..bare_llama import bare_llama
 from .conftest import do, model_of
 
 MESSAGES = [ChatMessage("user", "What is the capital of France?")]
@@ -25,54 +23,10 @@ OPTION_SETS = [
 ]
 
 
-class Oracle:
-    """Computes the probability of tokens after a text with nothing but llama.cpp's C calls."""
-
-    def __init__(self, path: str) -> None:
-        self.lib = lib = library()
-        parameters = lib.llama_model_default_params()
-        self.model = lib.llama_model_load_from_file(path.encode(), parameters)
-        context = lib.llama_context_default_params()
-        context.n_ctx, context.n_batch, context.n_ubatch = 512, 512, 512
-        context.type_v = lib.GGML_TYPE_BF16 if hasattr(lib, "GGML_TYPE_BF16") else 30  # as leap keeps values
-        context.flash_attn_type = 1
-        self.context = lib.llama_init_from_model(self.model, context)
-        self.vocab = lib.llama_model_get_vocab(self.model)
-
-    def tokens(self, text: str, *, special: bool) -> list[int]:
-        data = text.encode()
-        room = (ctypes.c_int32 * (len(data) + 8))()
-        count = self.lib.llama_tokenize(self.vocab, data, len(data), room, len(room), False, special)
-        return list(room[:count])
-
-    def logprobs(self, prompt: list[int], option: list[int]) -> list[float]:
-        """The logarithm of the probability of each token of the option, all computed anew."""
-        self.lib.llama_memory_clear(self.lib.llama_get_memory(self.context), True)
-        tokens = prompt + option
-        batch = self.lib.llama_batch_init(len(tokens), 0, 1)
-        batch.n_tokens = len(tokens)
-        for n, token in enumerate(tokens):
-            batch.token[n], batch.pos[n], batch.n_seq_id[n], batch.logits[n] = token, n, 1, True
-            batch.seq_id[n][0] = 0
-        assert self.lib.llama_decode(self.context, batch) == 0
-        size = self.lib.llama_vocab_n_tokens(self.vocab)
-        result = []
-        for n, token in enumerate(option, len(prompt) - 1):
-            row = np.ctypeslib.as_array(self.lib.llama_get_logits_ith(self.context, n), (size,)).astype(np.float64)
-            result.append(float(row[token] - row.max() - math.log(np.exp(row - row.max()).sum())))
-        self.lib.llama_batch_free(batch)
-        return result
-
-    def close(self) -> None:
-        self.lib.llama_free(self.context)
-        self.lib.llama_model_free(self.model)
-
-
 @pytest.fixture(scope="module")
 def oracle(builtin):
-    oracle = Oracle(str(builtin.model.path))
-    yield oracle
-    oracle.close()
+    with bare_llama(str(builtin.model.path)) as loaded:
+        yield loaded
 
 
 @pytest.mark.parametrize("labels", OPTION_SETS, ids=lambda labels: labels[0])
