@@ -103,8 +103,11 @@ class Request:
 
     @property
     def scores(self) -> list[TokenScore]:
-        """How likely the generated tokens were, in order; empty where that was not asked for."""
-        return self.sampler.recorder.scores[: self.generated] if self.sampler.recorder is not None else []
+        """How likely the generated tokens were, in order; empty where that was not asked for. Where the prompt is
+        scored too, the token that ended the turn is among them."""
+        if self.sampler.recorder is None:
+            return []
+        return self.sampler.recorder.scores[: self.generated + (self.prompt_recorder is not None)]
 
     def scores_prompt_at(self, position: int) -> bool:
         """Whether the logits after this position are wanted, for they say how likely the prompt's next token is."""

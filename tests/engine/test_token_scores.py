@@ -80,6 +80,18 @@ def test_the_tokens_of_a_prompt_have_the_scores_that_they_had_when_they_were_gen
     assert end.stats.cached_prompt_tokens == 0, "all of it was computed"
 
 
+@pytest.mark.parametrize("text", ["The capital of Italy is Paris!", "One hour has 60 minutes."])
+def test_a_scored_prompt_has_a_score_for_the_token_that_ends_the_answer_too(runner, text):
+    """Without it lm-evaluation-harness took the last token of the prompt for the generated one, and left it out."""
+    options = GenerationOptions(temperature=0.0, max_tokens=1, prompt_logprobs=True, logprobs=True, top_logprobs=1)
+    *_, end = runner.start_text(text, options)
+    assert end.full_message.text == "" and end.stats.completion_tokens == 0, "the model ends here"
+    (score,) = end.logprobs
+    assert score.top[0] == (score.token, score.logprob)
+    *_, plain = runner.start_text(text, GenerationOptions(temperature=0.0, max_tokens=1, logprobs=True))
+    assert plain.logprobs == (), "elsewhere the scores are those of the text"
+
+
 def test_a_model_that_was_trained_to_fill_in_gets_the_text_before_and_after_the_gap(runner, tmp_path, monkeypatch):
     from leap_core.errors import LeapOptionsError
     from leap_core.testing import random_models
