@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..exit_codes import ExitCode
@@ -12,7 +13,11 @@ from ..framework.output import Format, Output
 from ..framework.sizes import in_bytes
 
 if TYPE_CHECKING:
-    from jobs.table.job import Event, Job
+    from jobs.client import JobsClient
+    from jobs.table.job import Event, Job, State
+
+STATES = ("queued", "running", "succeeded", "failed", "cancelled")
+FINAL = STATES[2:]
 
 
 def exit_code_of_job(job: Job) -> ExitCode:
@@ -119,3 +124,33 @@ class EventPrinter:
         if self._open:
             self._output.text("\n")
         self._open = False
+
+
+def show_jobs(output: Output, jobs: Sequence[Job], client: JobsClient) -> None:
+    """Each job in full; with json one document for one job, a list for several."""
+    waits_for = {job.id: {"waits_for": client.waiting_reason(job)} for job in jobs}
+    if output.format is Format.JSON and len(jobs) != 1:
+        output.document([job.to_json() | waits_for[job.id] for job in jobs])
+        return
+    for n, job in enumerate(jobs):
+        if output.format is Format.TEXT:
+            output.text("\n" if n else "")
+            record = table_row(job) | waits_for[job.id]
+            output.record({name: value for name, value in record.items() if value is not None}, name="id")
+        else:
+            output.record(job.to_json() | waits_for[job.id], name="id")
+
+
+def show_rows(output: Output, jobs: Iterable[Job]) -> None:
+    """A line a job."""
+    text = output.format is Format.TEXT
+    output.records(
+        [table_row(job) if text else job.to_json() for job in jobs], ["id", "kind", "state", "what"], name="id"
+    )
+
+
+def state_named(name: str) -> State:
+    """The state of this name."""
+    from jobs.table.job import State
+
+    return State(name)

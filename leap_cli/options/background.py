@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..framework.environment import Environment
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option
 from ..framework.output import Format, Output
 
 if TYPE_CHECKING:
-    from jobs.client import Policy
+    from jobs.client import JobsClient, Policy
 
 
 @dataclass(frozen=True)
@@ -80,3 +81,10 @@ def print_id(output: Output, id: str) -> None:
         output.event({"id": id})
     else:
         output.text(f"{id}\n")
+
+
+def open_jobs(env: Environment, *, autostart: bool = True) -> JobsClient:
+    """The client of this user's jobs. ``autostart``: it starts a worker where there is work."""
+    from jobs.client import JobsClient
+
+    return JobsClient(env.variables, autostart=autostart, on_warning=Output(env, Format.TEXT).note)

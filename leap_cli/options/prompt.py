@@ -49,6 +49,7 @@ class Media:
         pictures = (read_image(name, env, output) for name in self.images)
         return (*pictures, *(read_audio(name, env, output) for name in self.sounds))
 
+
 if TYPE_CHECKING:
     from leap_core.runner.overflow import Overflow
 
