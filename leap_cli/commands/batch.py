@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..display.batches import ProgressLine, show_nothing, summary, warn_of_problems
+from ..display.batches import ProgressLine, missing_lines, show_nothing, summary, warn_of_problems
 from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
@@ -19,6 +19,7 @@ from ..options.batches import BATCH, BatchWish
 from ..options.constraints import SHAPE, Constraint
 from ..options.embedding import open_embedder
 from ..options.loading import MODEL, ModelChoice
+from ..options.machines import MACHINES, Machines
 from ..options.opening import builtin_note, default_model, telling_the_default, warm_or_load
 from ..options.sampling import SAMPLING, Sampling
 from ..options.tasks import own_recipes
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 @SAMPLING
 @MODEL
 @BACKGROUND
+@MACHINES
 @click.pass_obj
 def command(
     env: Environment,
@@ -44,6 +46,7 @@ def command(
     sampling: Sampling,
     shape: Constraint,
     background: Background,
+    machines: Machines,
 ) -> ExitCode:
     """Answer every line of INPUT, a file of JSON lines, JSON, CSV, TSV or plain lines, or - for standard input.
 
@@ -68,6 +71,8 @@ def command(
         loading=dict(model.fields),
         recipes=own_recipes(env),
     )
+    if machines.part is not None:
+        settings = settings.of_part(machines.part)
     with telling_the_default(env, model.name):
         if background:
             if settings.output == STANDARD:
@@ -89,6 +94,8 @@ def command(
         with check_batch(
             settings, env.stdin, default_model=default_model(env), variables=env.variables, cwd=env.cwd
         ) as checked:
+            if machines.merge is not None:
+                return _merge(output, checked, machines.merge, quiet=batch.quiet)
             return _run(env, output, settings, checked, model, quiet=batch.quiet)
 
 
@@ -134,6 +141,29 @@ def _run(
             output.note("stopped; the same command goes on from here")
         return ExitCode.INTERRUPTED
     return ExitCode.JOB if progress.failed else ExitCode.DONE
+
+
+def _merge(output: Output, checked: CheckedBatch, count: int, *, quiet: bool) -> ExitCode:
+    from leap_core.batch.merging import merge
+    from leap_core.batch.part import Part
+
+    settings = checked.settings
+    warn_of_problems(output, checked)
+    parts = [settings.of_part(Part(number, count)).journal_path for number in range(1, count + 1)]
+    journal = settings.open_journal()
+    if journal is None:
+        raise click.UsageError(f"--merge needs a file for the results, and {settings.output} is none")
+    try:
+        merged = merge(checked.open(journal, output.text, show_nothing), [path for path in parts if path])
+    except OSError as error:
+        raise _not_written(error, settings) from None
+    finally:
+        journal.close()
+    if not quiet:
+        output.note(summary(merged.progress, skipped=checked.problem_count))
+    for told in missing_lines(merged.missing, count):
+        output.warning(told)
+    return ExitCode.JOB if merged.missing or merged.progress.failed else ExitCode.DONE
 
 
 def _not_written(error: OSError, settings: BatchSettings) -> Exception:

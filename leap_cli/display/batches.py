@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..framework.output import Output
@@ -32,6 +33,15 @@ def summary(progress: Progress, *, skipped: int = 0) -> str:
         )
     lines = "1 line" if progress.total == 1 else f"{progress.total} lines"
     return f"{lines}: {', '.join(parts)}{speed}"
+
+
+def missing_lines(missing: Mapping[int, Sequence[int]], count: int) -> Iterator[str]:
+    """``part 3 of 7: lines 17, 90 and 201 have no result (--shard 3/7 answers them)``, for each part."""
+    for number, lines in missing.items():
+        told = ", ".join(map(str, lines[:MOST_WARNINGS]))
+        more = f" and {len(lines) - MOST_WARNINGS} more" if len(lines) > MOST_WARNINGS else ""
+        named = f"line {told} has" if len(lines) == 1 else f"lines {told}{more} have"
+        yield f"part {number} of {count}: {named} no result (--shard {number}/{count} answers what is missing)"
 
 
 def show_nothing(_progress: Progress) -> None:

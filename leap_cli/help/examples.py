@@ -22,6 +22,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "batch": (
         "leap batch prompts.jsonl -o answers.jsonl --format plain",
         "leap batch - --format plain < prompts.jsonl",
+        "leap batch prompts.jsonl -o answers.jsonl --shard 3/7",
     ),
     "transcribe": (
         "leap transcribe interview.mp3 -m LFM2.5-Audio-1.5B",

@@ -21,6 +21,7 @@ from .journal.journal import Journal, is_journal_of, journal_path
 from .journal.line_result import AUTO, FORMATS, NPY, OPENAI, PLAIN
 from .output.output_file import OutputFile, OutputStream, Sink
 from .output.vector_file import VectorFile
+from .part import Part
 
 JsonObject = dict[str, Any]
 
@@ -76,6 +77,8 @@ class BatchSettings:
     """Whether lines may name files of this machine as adapters."""
     answers_to: tuple[str, ...] | None = None
     """The names of the model; lines that name another fail. None: it answers whatever they name."""
+    part: Part | None = None
+    """The part of the lines that is answered; the files are that part's own."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "urls", UrlAccess(self.urls))
@@ -120,6 +123,12 @@ class BatchSettings:
             speech=None if self.speech is None else str(cwd / self.speech),
             directory=str(cwd / self.directory),
         )
+
+    def of_part(self, part: Part) -> BatchSettings:
+        """The same for one part of the lines, with files of its own."""
+        journal = None if self.journal is None else part.path(self.journal)
+        errors = None if self.errors is None else part.path(self.errors)
+        return replace(self, output=part.path(self.output), journal=journal, errors=errors, part=part)
 
     @property
     def source_format(self) -> str:
@@ -168,11 +177,11 @@ class BatchSettings:
             self._check_output(Path(self.output))
         if self.errors is not None:
             self._check_output(Path(self.errors))
-            if Path(self.errors).resolve() in (Path(self.output).resolve(), self._journal_path):
+            if Path(self.errors).resolve() in (Path(self.output).resolve(), self.journal_path):
                 raise LeapSerializationError(
                     f"{self.errors} cannot take the failed lines too", hint="give another file"
                 )
-        journal = self._journal_path
+        journal = self.journal_path
         if journal is None:
             return
         if journal.exists() and not journal.is_file():
@@ -200,7 +209,8 @@ class BatchSettings:
         return not Path(self.output).exists() or Path(self.output).is_file()
 
     @property
-    def _journal_path(self) -> Path | None:
+    def journal_path(self) -> Path | None:
+        """Where the journal is; None where there is nothing to resume."""
         if self.journal is not None:
             return Path(self.journal).resolve()
         return journal_path(Path(self.output)) if self._is_regular else None
@@ -208,7 +218,7 @@ class BatchSettings:
     def open_journal(self, while_waiting: Callable[[], object] | None = None) -> Journal | None:
         """The journal, locked; None where there is nothing to resume. The caller closes it. ``while_waiting``: wait for
         another batch that has it, calling this a few times a second; without it that is LeapUnavailableError."""
-        path = self._journal_path
+        path = self.journal_path
         output = Path(self.output) if self._is_regular else None
         return None if path is None else Journal(path, output, while_waiting=while_waiting)
 

@@ -118,6 +118,9 @@ def check_batch(
                 f"{name} changed since the batch was submitted",
                 hint="submit it again: what was answered is kept in the journal",
             )
+        part = settings.part
+        if part is not None:
+            lines = lines.only(n for n in range(len(lines)) if part.has(lines.digest(n)))
         embeds = _embeds(checked, settings, name)
         default_model = None if embeds else default_model  # that one writes
         named = settings.model or default_model or _named_by(checked.models)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import chain
 
 from .definition import BatchDefinition
 from .input.lines import parse_line
@@ -30,6 +31,18 @@ class ResultWriter:
         if self._batch.failures is not None:
             self._batch.failures.open(lambda: iter(()))
 
+    def write_known(self) -> None:
+        """Write what is known in the order of the lines, and pass over the others. ``add`` is not called then."""
+        self._batch.sink.open(lambda: chain(self._header(), self._each(self._line)))
+        if self._batch.failures is not None:
+            self._batch.failures.open(lambda: self._each(self._failure))
+
+    def _each(self, written: Callable[[int, Result], str | None]) -> Iterator[str]:
+        assert self._batch.journal is not None
+        for n, place in enumerate(self._places):
+            if place != NOWHERE and (line := written(n, self._batch.journal.result_at(place))) is not None:
+                yield line
+
     def add(self, n: int, result: Result, place: int) -> None:
         """Write the result of a line, or keep it until its turn."""
         if not self._batch.ordered:
@@ -49,10 +62,7 @@ class ResultWriter:
 
     def _known(self) -> Iterator[str]:
         batch = self._batch
-        if batch.format in DELIMITERS:
-            yield table_header(batch.format, batch.lines.rows.columns)
-        if batch.header is not None:
-            yield batch.header
+        yield from self._header()
         if batch.journal is None:
             return
         if batch.ordered:
@@ -64,6 +74,13 @@ class ResultWriter:
         for place, n in sorted((place, n) for n, place in enumerate(self._places) if place != NOWHERE):
             yield self._rendered(n, batch.journal.result_at(place))
 
+    def _header(self) -> Iterator[str]:
+        batch = self._batch
+        if batch.format in DELIMITERS:
+            yield table_header(batch.format, batch.lines.rows.columns)
+        if batch.header is not None:
+            yield batch.header
+
     def _ready(self) -> Result | None:
         """The result of the next line, if there is one yet."""
         if self._next >= len(self._places):
@@ -74,17 +91,28 @@ class ResultWriter:
         return self._batch.journal.result_at(place)
 
     def _write(self, n: int, result: Result) -> None:
-        batch = self._batch
         self._early.pop(n, None)
-        if not result.succeeded and batch.failures is None and batch.format == TEXT:
-            return  # there is no text that could say so
-        if result.succeeded or batch.failures is None or batch.format == NPY:
-            batch.sink.write(self._rendered(n, result))
+        line, failure = self._line(n, result), self._failure(n, result)
+        if line is not None:
+            self._batch.sink.write(line)
+        if failure is not None and self._batch.failures is not None:
+            self._batch.failures.write(failure)
+
+    def _line(self, n: int, result: Result) -> str | None:
+        """What the output gets; None where that is nothing."""
+        batch = self._batch
+        if result.succeeded or batch.format == NPY:
+            return self._rendered(n, result)
+        in_output = batch.failures is None and batch.format != TEXT  # there is no text that could say so
+        return self._rendered(n, result) if in_output else None
+
+    def _failure(self, n: int, result: Result) -> str | None:
+        """What the file of failed lines gets; None where that is nothing."""
+        batch = self._batch
         if result.succeeded or batch.failures is None:
-            return
-        form = OPENAI if batch.format == OPENAI else PLAIN
-        line = json.loads(result.render(form, self._row(n)))
-        batch.failures.write(json.dumps({**line, "line": batch.lines.number(n)}, ensure_ascii=False))
+            return None
+        line = json.loads(result.render(OPENAI if batch.format == OPENAI else PLAIN, self._row(n)))
+        return json.dumps({**line, "line": batch.lines.number(n)}, ensure_ascii=False)
 
     def _rendered(self, n: int, result: Result) -> str:
         return result.render(self._batch.format, self._row(n))

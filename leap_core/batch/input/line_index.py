@@ -71,12 +71,15 @@ class LineIndex:
     def without(self, dropped: Iterable[int]) -> LineIndex:
         """The same without some lines."""
         left_out = set(dropped)
+        return self.only(n for n in range(len(self)) if n not in left_out)
+
+    def only(self, places: Iterable[int]) -> LineIndex:
+        """These lines alone."""
         rest = LineIndex(self.rows)
-        for n in range(len(self)):
-            if n not in left_out:
-                for column in ("ids", "_offsets", "_lengths", "_numbers"):
-                    getattr(rest, column).append(getattr(self, column)[n])
-                rest._digests += self._digests[n * DIGEST_BYTES : (n + 1) * DIGEST_BYTES]
+        for n in places:
+            for column in ("ids", "_offsets", "_lengths", "_numbers"):
+                getattr(rest, column).append(getattr(self, column)[n])
+            rest._digests += self._digests[n * DIGEST_BYTES : (n + 1) * DIGEST_BYTES]
         return rest
 
 

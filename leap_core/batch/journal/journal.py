@@ -109,19 +109,7 @@ class Journal:
 
     def result_at(self, place: int) -> Result:
         """The result whose line begins there. Raises LeapSerializationError when it cannot be read any more."""
-        line = b""
-        while not line.endswith(b"\n"):
-            piece = read_at(self._file, READ_BYTES, place + len(line))
-            end = piece.find(b"\n") + 1
-            line += piece[:end] if end else piece
-            if not piece:
-                break
-        try:
-            return Result.from_json(json.loads(line))
-        except (ValueError, TypeError, KeyError, LeapError):
-            raise LeapSerializationError(
-                f"{self.path} is damaged at byte {place}", hint="--replace answers all lines anew"
-            ) from None
+        return _result_at(self._file, place, self.path)
 
     def sync(self) -> None:
         """Bring what was appended to the disk."""
@@ -162,6 +150,43 @@ class Journal:
         if whole < self.path.stat().st_size:
             os.truncate(self.path, whole)
         return begun_by, index
+
+
+class JournalView:
+    """A journal as it is now, only read: whoever writes to it goes on. Raises LeapSerializationError, and OSError where
+    it cannot be opened. Close it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = path.open("rb")
+        header = self._file.readline(LONGEST_HEADER)
+        if not header.startswith(BEGINNING[: len(header)]):
+            self._file.close()
+            raise LeapSerializationError(f"{path} is not the journal of a batch")
+        _, self.index, _ = read_index(self._file, len(header), BEGUN)
+
+    def result_at(self, place: int) -> Result:
+        """As a journal's."""
+        return _result_at(self._file.fileno(), place, self.path)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _result_at(descriptor: int, place: int, path: Path) -> Result:
+    line = b""
+    while not line.endswith(b"\n"):
+        piece = read_at(descriptor, READ_BYTES, place + len(line))
+        end = piece.find(b"\n") + 1
+        line += piece[:end] if end else piece
+        if not piece:
+            break
+    try:
+        return Result.from_json(json.loads(line))
+    except (ValueError, TypeError, KeyError, LeapError):
+        raise LeapSerializationError(
+            f"{path} is damaged at byte {place}", hint="--replace answers all lines anew"
+        ) from None
 
 
 def _output_in(header: bytes) -> str | None:

@@ -40,8 +40,9 @@ class JournalIndex:
         self._names.append(hash(custom_id))
         self._succeeded.append(succeeded)
 
-    def places_of(self, keys: bytes) -> array[int]:
-        """Where the newest result of each key (16 bytes each) lies, if that succeeded; -1 for the others."""
+    def places_of(self, keys: bytes, *, also_failed: bool = False) -> array[int]:
+        """Where the newest result of each key (16 bytes each) lies, if that succeeded; -1 for the others.
+        ``also_failed``: also if it did not."""
         import numpy
 
         count = len(keys) // KEY_BYTES
@@ -56,7 +57,7 @@ class JournalIndex:
         last = numpy.searchsorted(high, targets["high"].astype(numpy.uint64), side="right") - 1  # the newest of its key
         at = numpy.clip(last, 0, None)
         same = (ordered["high"][at] == targets["high"]) & (ordered["low"][at] == targets["low"]) & (last >= 0)
-        good = same & (numpy.frombuffer(self._succeeded, numpy.uint8)[order][at] == 1)
+        good = same & (also_failed | (numpy.frombuffer(self._succeeded, numpy.uint8)[order][at] == 1))
         places = numpy.where(good, numpy.frombuffer(self._places, numpy.int64)[order][at], NOWHERE)
         return array("q", places.astype(numpy.int64).tobytes())
 
