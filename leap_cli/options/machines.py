@@ -44,13 +44,15 @@ def _build(arguments: Arguments) -> Machines:
     from leap_core.batch.part import Part
 
     shard, merge = arguments["shard"], arguments["merge"]
-    if shard is not None and (match := SHARD.fullmatch(shard)) is None:
-        raise click.UsageError(f"--shard {shard}: write it as 3/7, the third of seven parts")
     if (shard is not None or merge is not None) and arguments.get("target") == "-":
-        raise click.UsageError(
-            f"--{'merge' if shard is None else 'shard'} needs -o FILE, the output of the whole batch"
-        )
-    return Machines(None if shard is None else Part(int(match[1]), int(match[2])), merge)
+        name = "--merge" if shard is None else "--shard"
+        raise click.UsageError(f"{name} needs -o FILE, the output of the whole batch")
+    if shard is None:
+        return Machines(merge=merge)
+    match = SHARD.fullmatch(shard)
+    if match is None:
+        raise click.UsageError(f"--shard {shard}: write it as 3/7, the third of seven parts")
+    return Machines(Part(int(match[1]), int(match[2])))
 
 
 EXCLUDED = {"shard": ("merge", "background"), "merge": ("background",)}
