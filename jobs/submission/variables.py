@@ -10,13 +10,13 @@ DIRECTORIES = ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "LLAMA_CACHE"
 MODEL_VARIABLES = (*DIRECTORIES, "HF_ENDPOINT")
 """They say where models of other programs lie, and whose names they have."""
 DOWNLOAD_VARIABLES = (*MODEL_VARIABLES, "HF_HUB_OFFLINE")
-"""A token is never written down."""
+"""A token is never written down, nor a password in an address."""
 
 
 def submitted_variables(variables: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
     """Those of ``names`` that are set, with absolute paths."""
     values = {name: variables[name] for name in names if variables.get(name)}
-    return {name: _absolute(value) if name in DIRECTORIES else value for name, value in values.items()}
+    return {name: _absolute(value) if name in DIRECTORIES else _open(value) for name, value in values.items()}
 
 
 def variables_of(parameters: Mapping[str, Any]) -> dict[str, str]:
@@ -27,6 +27,13 @@ def variables_of(parameters: Mapping[str, Any]) -> dict[str, str]:
         return dict(os.environ)
     own = {name: value for name, value in os.environ.items() if name not in DOWNLOAD_VARIABLES}
     return {**own, **{name: str(value) for name, value in values.items() if name in DOWNLOAD_VARIABLES}}
+
+
+def _open(address: str) -> str:
+    """An address without its user and password; a worker that needs them has them in its own environment."""
+    scheme, slashes, rest = address.partition("//")
+    server, slash, path = rest.partition("/")
+    return f"{scheme}{slashes}{server.rpartition('@')[2]}{slash}{path}"
 
 
 def _absolute(path: str) -> str:

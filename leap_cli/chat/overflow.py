@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from leap_core.options import GenerationOptions
     from leap_core.runner.conversation import Conversation
 
-QUESTION = "summarize what was said first (Enter), leave the oldest out (o), or refuse this message (e)? "
+QUESTION = "Enter sums up what was said first, o leaves the oldest out, e refuses this message: "
 ANSWERS = {"": Overflow.SUMMARIZE, "s": Overflow.SUMMARIZE, "o": Overflow.OLDEST, "e": Overflow.ERROR}
 
 

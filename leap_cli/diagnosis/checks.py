@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from leap_core.addresses import masked
 from leap_core.errors import LeapError
 
 from ..framework.environment import Environment
@@ -198,11 +199,11 @@ def hub(env: Environment) -> Check:
         settings = HubSettings.from_environment(env.variables)
         if settings.offline:
             return Check("hub", SKIPPED, "HF_HUB_OFFLINE is set", None, {"reachable": None})
-        start = time.monotonic()
+        endpoint, start = masked(settings.endpoint), time.monotonic()
         with Web(settings.with_stall(HUB_SECONDS)) as web, web.get(f"{settings.endpoint}/api/models?limit=1") as answer:
             seconds = time.monotonic() - start
-            facts = {"reachable": True, "endpoint": settings.endpoint, "status": answer.status, "seconds": seconds}
-            return Check("hub", OK, f"{settings.endpoint} answers in {seconds:.2f} s", None, facts)
+            facts = {"reachable": True, "endpoint": endpoint, "status": answer.status, "seconds": seconds}
+            return Check("hub", OK, f"{endpoint} answers in {seconds:.2f} s", None, facts)
     except (LeapError, Retryable, OSError) as error:
         return Check("hub", WARNING, f"cannot be reached: {error}", "only downloads need it", {"reachable": False})
 

@@ -56,7 +56,7 @@ def test_a_terminal_asks_once(leap, small):
     runner = small("a b c d", "a b c d", "a b c d", "a b c d", "a b c d")
     lines = [TURN, TURN, TURN, "o", TURN, TURN]
     done = leap("chat", "-m", "some", stdin="".join(f"{line}\n" for line in lines), stdin_terminal=True)
-    assert done.code == 0 and done.stderr.count("leave the oldest out (o)") == 1
+    assert done.code == 0 and done.stderr.count("o leaves the oldest out") == 1
     assert len(runner.requests) == 5 and all("in short" not in said(each)[0] for each in runner.requests)
 
 

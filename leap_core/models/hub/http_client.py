@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
+from ...addresses import masked
 from ...errors import LeapModelDownloadError
 from .hub_settings import HubSettings
 from .retries import DownloadStopped, Retryable
@@ -121,13 +122,13 @@ class Web:
         except (httpx.TimeoutException, httpx.NetworkError, httpx.RemoteProtocolError, httpx.ProxyError) as error:
             if "CERTIFICATE_VERIFY_FAILED" in str(error):
                 raise LeapModelDownloadError(
-                    f"the certificate of {urlsplit(url).netloc} is not trusted: {error}",
+                    f"the certificate of {_host(url)} is not trusted: {error}",
                     hint="if it is your company's, name its file in SSL_CERT_FILE",
                 ) from None
             unreachable = isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError))
             raise Retryable(_in_words(error, url), unreachable=unreachable) from None
         except (httpx.HTTPError, httpx.InvalidURL, httpx.CookieConflict) as error:
-            raise LeapModelDownloadError(f"cannot ask {url}: {error}") from None
+            raise LeapModelDownloadError(f"cannot ask {_host(url)}: {error}") from None
         raise LeapModelDownloadError(f"{url} redirects too often")
 
     def _sent(self, client: httpx.Client, request: httpx.Request) -> httpx.Response:
@@ -155,7 +156,7 @@ class Web:
         try:
             return json.loads(body), response_headers
         except (ValueError, RecursionError):
-            raise LeapModelDownloadError(f"{urlsplit(url).netloc} answered for {what} with what is no JSON") from None
+            raise LeapModelDownloadError(f"{_host(url)} answered for {what} with what is no JSON") from None
 
     def document(
         self, url: str, what: str, headers: Mapping[str, str] | None = None
@@ -168,27 +169,27 @@ class Web:
             for piece in answer.response.iter_bytes():
                 body += piece
                 if len(body) > LARGEST_DOCUMENT:
-                    raise LeapModelDownloadError(f"{what} at {url} is larger than {LARGEST_DOCUMENT} bytes")
+                    raise LeapModelDownloadError(f"{what} at {_host(url)} is larger than {LARGEST_DOCUMENT} bytes")
             return bytes(body), answer.headers
 
     def refusal(self, answer: Answer, url: str, what: str) -> LeapModelDownloadError:
         """The error for a status that trying again does not change, with what to do about it."""
         code = answer.first.get("x-error-code", "")
         if answer.status == 404:
-            missing = LeapModelDownloadError(f"{urlsplit(url).netloc} has no {what} (404)", hint=_of_missing(code))
+            missing = LeapModelDownloadError(f"{_host(url)} has no {what} (404)", hint=_of_missing(code))
             missing.status = answer.status
             return missing
         if answer.status in (401, 403):
             return LeapModelDownloadError(
-                f"{urlsplit(url).netloc} refuses {what} ({answer.status})", hint=self._of_refused(code, url)
+                f"{_host(url)} refuses {what} ({answer.status})", hint=self._of_refused(code, url)
             )
-        return LeapModelDownloadError(f"{urlsplit(url).netloc} answered {_status_line(answer.response)} for {what}")
+        return LeapModelDownloadError(f"{_host(url)} answered {_status_line(answer.response)} for {what}")
 
     def _of_refused(self, code: str, url: str) -> str:
         if not self._is_hub(url):
             return "the server wants credentials, which leap sends to the hub only"
         parts = urlsplit(url).path.removeprefix("/api/models/").strip("/").split("/")
-        page = f"{self.settings.endpoint}/{'/'.join(parts[:2])}"
+        page = f"{masked(self.settings.endpoint)}/{'/'.join(parts[:2])}"
         if code == "GatedRepo":
             token = "" if self.settings.token else ", then set HF_TOKEN to a token of that account"
             return f"the repository is gated: accept its terms at {page} while logged in{token}"
@@ -269,8 +270,13 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         return None
 
 
+def _host(url: str) -> str:
+    """The server of a URL, without the password that may be before it."""
+    return urlsplit(url).netloc.rpartition("@")[2]
+
+
 def _in_words(error: Exception, url: str) -> str:
-    host, kind = urlsplit(url).netloc, type(error).__name__
+    host, kind = _host(url), type(error).__name__
     words = {
         "ConnectTimeout": f"{host} does not answer",
         "ReadTimeout": f"{host} sends nothing any more",

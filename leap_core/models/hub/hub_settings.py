@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from ...addresses import masked
 from ...errors import LeapModelDownloadError
 from .foreign_caches import ForeignCaches, hugging_face_home
 
@@ -60,7 +61,7 @@ def endpoint_of(variables: Mapping[str, str]) -> str:
 
 def _base(url: str, name: str) -> str:
     if not url.startswith(("http://", "https://")):
-        raise LeapModelDownloadError(f"{name} is {url!r}, which is not a http(s) URL")
+        raise LeapModelDownloadError(f"{name} is {masked(url)!r}, which is not a http(s) URL")
     return url.rstrip("/")
 
 

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from ...addresses import masked
 from ...errors import LeapModelLoadingError, LeapModelNotDownloadedError, LeapModelNotFoundError, LeapSerializationError
 from ...options import AUTO, SamplingDefaults
 from ...options.adapters import LoraAdapter
@@ -292,6 +293,8 @@ class _Resolver:
 
     def _missing(self, reference: str, installed: Mapping[str, object], quantization: str | None) -> NoReturn:
         suffix = f":{quantization}" if quantization and not reference.endswith(quantization) else ""
+        if "://" in reference:  # whose query may be a token
+            reference = masked(reference).partition("?")[0]
         message = f"the model {reference}{suffix} is not on this machine"
         if installed:
             message += f" (it is there in {', '.join(sorted(installed))})"
