@@ -130,7 +130,8 @@ class Output:
             self.note(f"not shown for lack of room: {', '.join(hidden)} (--format json has all)")
 
     def _write_data(self, text: str) -> None:
-        self._end_progress()
+        if self._progress_shown:
+            self._end_progress()
         self._out.write(text)
         self._out.flush()
 
@@ -143,13 +144,13 @@ class Output:
         return line if self.columns is None else wrapped(line, self.columns, indent)
 
     def _write_note(self, text: str) -> None:
-        self._end_progress()
+        if self._progress_shown:
+            self._end_progress()
         self._tell(text)
 
     def _end_progress(self) -> None:
-        if self._progress_shown:
-            self._tell(CLEAR_LINE)
-            self._progress_shown = False
+        self._tell(CLEAR_LINE)
+        self._progress_shown = False
 
     def _tell(self, text: str) -> None:
         """For people: where stderr cannot be written, the work goes on."""

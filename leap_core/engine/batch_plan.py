@@ -100,10 +100,12 @@ def plan_step(running: list[Slot], batch_size: int, pace: PromptPace) -> list[li
     room = batch_size
     for slot in answering:
         room -= _append(parts, slot, room)
-    if parts:
+    if parts and reading:
         room = min(room, pace.most_positions(len(parts), len(reading), batch_size))
     for slot in reading:
         room -= _append(parts, slot, room)
+    if len(parts) == 1:
+        return [parts]
     groups: dict[tuple[bool, bool, bytes], list[Part]] = {}
     for part in parts:
         groups.setdefault(part.group, []).append(part)

@@ -27,7 +27,8 @@ class Encoder:
 
     def encode_next(self, running: list[Slot], fail: Callable[[Slot, LeapGenerationError], object]) -> list[Slot]:
         """Encode one medium if it is time; returns the slots that can take part in the next decode."""
-        waiting = [slot for slot in running if (medium := _next_medium(slot)) and medium.source.find() is None]
+        reading = [slot for slot in running if slot.request and slot.request.prompt.embedding_ranges]
+        waiting = [slot for slot in reading if (medium := _next_medium(slot)) and medium.source.find() is None]
         if not waiting:
             return running
         ready = [slot for slot in running if slot not in waiting]

@@ -26,6 +26,7 @@ from .pace import LONG_STEP, PromptPace
 from .request import Request
 from .reuse.sequence_slots import Slot, SlotMemory
 from .reuse.snapshots import SnapshotStore
+from .sampling.lookup_drafts import PromptLookup
 from .threads import ThreadGovernor
 
 
@@ -113,11 +114,12 @@ class Scheduler:
 
     def _step(self) -> None:
         self._drop_cancelled()
-        if not self._admissions_held:
+        if self._waiting and not self._admissions_held:
             self._admission.admit(self._waiting, self._ticks)
         ready = self._encoder.encode_next(self._running(), self._fail)
         for parts in plan_step(ready, self._context.batch_size, self._pace):
-            self._draft(parts)
+            if parts[0].request.lookup is not None:
+                self._draft(parts, parts[0].request.lookup)
             started, computed = time.perf_counter(), time.process_time()
             if not self._decode(parts):
                 return  # the other decodes were planned for a memory that is different now
@@ -129,13 +131,14 @@ class Scheduler:
                 self._governor.observe(size, seconds, time.process_time() - computed)
             for part in parts:
                 self._advance(part)
-            self._speak([part for part in parts if part.output is Output.HIDDEN])
+            if parts[0].output is Output.HIDDEN:  # then all of them: see ``plan_step``
+                self._speak(parts)
 
-    def _draft(self, parts: list[Part]) -> None:
+    def _draft(self, parts: list[Part], lookup: PromptLookup) -> None:
         """Let a request that runs alone verify a draft with its next token. Beside others their positions are worth
         more; and llama.cpp cuts a batch of unequal runs into several, of which it can take back only the last."""
-        part, lookup = parts[0], parts[0].request.lookup
-        if lookup is None or part.count != 1 or part.output is not Output.LOGITS or len(self._running()) > 1:
+        part = parts[0]
+        if part.count != 1 or part.output is not Output.LOGITS or len(self._running()) > 1:
             return
         request = part.request
         left = self.context_size - len(request.target)
@@ -147,7 +150,7 @@ class Scheduler:
         for request in [s for s in list(self._waiting) if s.cancelled]:  # others append meanwhile
             self._waiting.remove(request)
             request.finish(Reason.INTERRUPTED)
-        for slot in self._running():
+        for slot in self._memory.slots:
             if slot.request and slot.request.cancelled:
                 self._finish(slot, Reason.INTERRUPTED)
 
@@ -177,6 +180,7 @@ class Scheduler:
         return self._settle(code, parts, states)
 
     def _settle(self, code: int, parts: list[Part], states: dict[Slot, bytes | None]) -> bool:
+        """Whether the step happened; where it did not, the memory is ready for another plan."""
         if code == ABORTED:
             for part in parts:  # some of the batch may have run: bring every request back to before it
                 self._memory.roll_back(part.slot, len(part.slot.keys), states.get(part.slot))

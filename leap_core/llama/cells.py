@@ -48,7 +48,7 @@ class Cells:
         begin = len(self._users)
         free = self._free[:total]
         free.extend(range(begin, begin + total - len(free)))
-        if not self._hybrid:
+        if not self._hybrid or len(runs) == 1:
             cuts: Iterator[Sequence[Run]] = iter([runs])
         else:
             cuts = ([run] for run in runs) if one_by_one else self._cuts(runs)
