@@ -22,6 +22,7 @@ STATUSES: tuple[tuple[type[LeapError], int, str, str], ...] = (
     (errors.LeapOptionsError, 400, INVALID, "invalid_value"),
     (errors.LeapSerializationError, 400, INVALID, "invalid_value"),
     (errors.LeapModelNotFoundError, 404, INVALID, "model_not_found"),
+    (errors.LeapModelLoadingError, 500, SERVER, "model_loading_failed"),
     (errors.LeapNotFoundError, 404, INVALID, "not_found"),
     (errors.LeapUnavailableError, 503, SERVER, "unavailable"),
     (errors.LeapError, 500, SERVER, "generation_failed"),

@@ -19,7 +19,8 @@ from ..messages import ChatMessage, messages_from_json
 from ..options import GenerationOptions
 from ..options.generation import check_tool_choice
 from .audio import AudioAnswer, asked_to_speak, read_audio
-from .fields import HARMLESS, NOTE, BodyFields, Unknown
+from .fields import HARMLESS, NOTE, REFUSE, BodyFields, Unknown
+from .keep_alive import read_keep_alive
 from .parameters import ANY_OBJECT, ONLY_VALUE, READERS, SAME_NAME, SHAPES, functions_of, read_parameters
 
 JsonObject = dict[str, Any]
@@ -66,6 +67,8 @@ class GenerationRequest:
     silent: bool = False
     suffix: str | None = None
     notes: tuple[str, ...] = ()
+    keep_alive: float | None = None
+    """Seconds without use after which the model may go; 0 never."""
     audio: AudioAnswer | None = None
 
 
@@ -197,6 +200,7 @@ def _common(body_fields: BodyFields, unknown: Unknown) -> JsonObject:
         raise LeapSerializationError("expected a model's name", path="model")
     stream = body_fields.boolean("stream", False)
     include_usage = body_fields.object("stream_options").boolean("include_usage", False)
+    keep_alive = None if unknown is REFUSE else read_keep_alive(body_fields.take("keep_alive"))
     choices = body_fields.take("n")
     if choices is None:
         choices = 1
@@ -208,6 +212,7 @@ def _common(body_fields: BodyFields, unknown: Unknown) -> JsonObject:
         "stream": stream,
         "include_usage": include_usage,
         "choices": choices,
+        "keep_alive": keep_alive,
         "notes": notes,
     }
 

@@ -26,6 +26,7 @@ SAME_NAME = (
     "top_logprobs",
     "user",
     "metadata",
+    "keep_alive",
 )
 HARMLESS = (
     "service_tier",

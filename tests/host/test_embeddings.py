@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import ExitStack
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -120,8 +119,10 @@ def test_the_last_two_models_stay_loaded(app: Starlette) -> None:
     async def ask_in_turn() -> None:
         models = vectors_of(loaded)
         for name in ("Mine", "Second", "Mine", "Third", "Mine", "Second"):
-            with (await models.embedder(name)).embedder_in_use() as runner:
+            model = await models.reserve(name, embeds=True)
+            with model.embedder_in_use() as runner:
                 runner.embed(["x"])
+            model.release()
             await asyncio.sleep(0.05)
         assert len(models) == 2
         await models.close()
@@ -133,17 +134,18 @@ def test_the_last_two_models_stay_loaded(app: Starlette) -> None:
 def test_a_model_that_computes_is_not_taken_away(app: Starlette) -> None:
     loaded: list[HashedWordsRunner] = []
 
-    async def use_three_at_once() -> None:
+    async def want_three_at_once() -> None:
         models = vectors_of(loaded)
-        with ExitStack() as using:
-            for name in ("Mine", "Second", "Third"):
-                runner = using.enter_context((await models.embedder(name)).embedder_in_use())
+        first, second = [await models.reserve(name, embeds=True) for name in ("Mine", "Second")]
+        third = asyncio.create_task(models.reserve("Third", embeds=True))
+        with first.embedder_in_use() as runner, second.embedder_in_use():
+            first.release()
+            second.release()
             await asyncio.sleep(0.05)
-            assert [each.embed(["x"]).shape for each in loaded] == [(1, runner.dimensions)] * 3
-            assert len(models) == 3
-        await asyncio.sleep(0.05)
-        assert len(models) == 2, "the bound holds again when they are done"
+            assert not third.done() and len(loaded) == 2, "the third waits until one of them is done"
+            assert runner.embed(["x"]).shape == (1, runner.dimensions)
+        assert (await third).name == "Third-F16" and len(loaded) == 3
+        (await third).release()
         await models.close()
 
-    asyncio.run(use_three_at_once())
-    assert len(loaded) == 3
+    asyncio.run(want_three_at_once())

@@ -18,21 +18,25 @@ COLUMNS = ["model", "size", "memory", "context_size", "slots", "tokens_per_secon
 @format_option("names")
 @click.pass_obj
 def command(env: Environment, /, format: str) -> None:
-    """Show the models that are kept warm: size on disk, memory, slots in use, speed lately, and when they go."""
+    """Show the models that are kept warm: size on disk, memory, slots in use, speed lately, and when they go.
+
+    Those of `leap serve` are shown with the port of their server.
+    """
     from leap_core.host.client.connection import ModelHost
+    from leap_core.host.client.served_models import served_models
 
     output = Output(env, format)
     host = ModelHost.running(env.variables)
     status = {"pid": None, "models": []} if host is None else host.status()
+    warm = [{"pid": status["pid"], "port": None} | model for model in status["models"]]
+    models = [*warm, *served_models(env.directories.run_path)]
     if output.format is not Format.TEXT:
-        records = [
-            {"pid": status["pid"]} | {key: value for key, value in model.items() if key not in ("key", "wish")}
-            for model in status["models"]
-        ]
+        records = [{key: value for key, value in model.items() if key not in ("key", "wish")} for model in models]
         output.records(records, COLUMNS, name="model")
         return
-    output.records([_shown(model) for model in status["models"]], COLUMNS, name="model")
-    if not status["models"]:
+    columns = [*COLUMNS, *(["port"] if len(models) > len(warm) else [])]
+    output.records([_shown(model) for model in models], columns, name="model")
+    if not models:
         output.note("no model is warm; `leap load MODEL` keeps one so")
 
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...completion.value_types import ModelName
 from ...framework.click_classes import leap_command
 from ...framework.environment import Environment
 from ...framework.option_groups import Arguments, OptionGroup
 from ...framework.options import option
 from ...framework.output import Output
 from ...options.loading import HOST_LOADING, HostLoading
-from ...options.opening import model_reference, telling_the_default
+from ...options.opening import telling_the_default
+from ...options.served_models import SERVED_MODELS, ServedModels
 
 if TYPE_CHECKING:
     from leap_core.host.server.process.foreground import ServerSettings
@@ -38,6 +38,7 @@ def _settings(arguments: Arguments) -> ServerSettings:
         responses=durable_responses(env.directories.data / "served" / "responses", key),
         log_requests=arguments["log_requests"],
         page=arguments["page"],
+        run=env.directories.run,
     )
 
 
@@ -85,25 +86,37 @@ SERVER = OptionGroup(
 
 
 @leap_command("serve")
-@click.argument("models", metavar="[MODEL]...", nargs=-1, type=ModelName())
+@SERVED_MODELS
 @SERVER
 @HOST_LOADING
 @click.pass_obj
-def command(env: Environment, /, models: tuple[str, ...], settings: ServerSettings, loading: HostLoading) -> None:
-    """Serve MODELs to other programs over OpenAI's and Anthropic's protocols: chat, responses, messages, batches.
+def command(env: Environment, /, models: ServedModels, settings: ServerSettings, loading: HostLoading) -> None:
+    """Serve models to other programs over OpenAI's and Anthropic's protocols: chat, responses, messages, batches.
+
+    MODELs are loaded at the start and stay. Without any, every installed model is offered: one is loaded when it is
+    first asked for, and those that were used longest ago make room.
 
     Prints the base URL when it listens; /health answers 200 when the models are loaded. It runs until Ctrl-C.
     """
+    from dataclasses import replace
+
     from leap_core.host.server.process.foreground import serve
 
     output = Output(env)
-    with telling_the_default(env, models[0] if models else None):
+
+    def tell(names: list[str]) -> None:
+        ready = [f"{', '.join(names)} ready"] if names else []
+        offered = ["models are loaded when they are first asked for"] if models.patterns else []
+        output.note(f"{', '.join([*ready, *offered])}; Ctrl-C ends it")
+
+    settings = replace(settings, offer=models.offer(env, loading.request), bounds=models.bounds)
+    with telling_the_default(env, None if models.default is not None else ""):
         serve(
-            models or (model_reference(env, None),),
+            models.staying,
             settings,
             cwd=env.cwd,
             on_listening=lambda url: output.text(f"{url}\n"),
-            on_ready=lambda names: output.note(f"{', '.join(names)} ready; Ctrl-C ends it"),
+            on_ready=tell,
             **loading.request,
         )
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from ....errors import LeapModelNotFoundError, LeapOptionsError
 from ....models.references.resolving import LocalModel
+from ....options import ModelLoadingOptions
 from ....options.adapters import LoraAdapter
 from ....runner.contract import ModelRunner
 from ....runner.embedding import EmbeddingRunner
@@ -28,9 +29,10 @@ DEFAULT_QUEUE = 256
 
 
 class LoadedModel:
-    """One model. ``name`` is what clients call it; ``key`` is its own for this life of the host."""
+    """One model. ``name`` is what clients call it; ``key`` is its own for this life of the host. ``on_demand``: a
+    request had it loaded, and it may be let go of for another one."""
 
-    def __init__(self, name: str, local: LocalModel, load_request: LoadRequest) -> None:
+    def __init__(self, name: str, local: LocalModel, load_request: LoadRequest, *, on_demand: bool = False) -> None:
         self.key = secrets.token_hex(8)
         self.name = name
         self.local = local
@@ -44,15 +46,23 @@ class LoadedModel:
         self.loading: asyncio.Task[None] | None = None
         self.unloading: asyncio.Task[None] | None = None
         self.throughput = Throughput()
+        self.on_demand = on_demand
+        self.leaving: asyncio.Task[None] | None = None
+        """It makes room: those who use it finish, and who comes waits for it to be loaded anew."""
         self.active = 0
-        self.awaited = 0
-        """Requests that wait until it is loaded."""
+        self.reserved = 0
+        """Requests that wait until it is loaded, or are about to use it."""
         self.last_used = time.monotonic()
         self.created = int(time.time())
         self.memory: int | None = None
         self.held = ExitStack()
         self.on_idle: Callable[[], object] = lambda: None
-        """It is called when the last request of several has ended."""
+        """It is called when nobody uses it any more, or is about to."""
+
+    @property
+    def in_demand(self) -> bool:
+        """Whether somebody uses it, or is about to."""
+        return bool(self.active or self.reserved)
 
     @property
     def state(self) -> str:
@@ -64,7 +74,7 @@ class LoadedModel:
     @property
     def expires_in(self) -> float | None:
         """Seconds until it is unloaded, None while it is in use or stays until it is told to go."""
-        if self.keep_alive == 0 or self.active or self.runner is None:
+        if self.keep_alive == 0 or self.in_demand or self.runner is None:
             return None
         return max(0.0, self.last_used + self.keep_alive - time.monotonic())
 
@@ -123,6 +133,12 @@ class LoadedModel:
         known = name == self.key or name.lower() == self.name.lower() or name in self.references
         return known or self.named_adapters(name) is not None
 
+    def release(self) -> None:
+        """End a reservation."""
+        self.reserved -= 1
+        if not self.in_demand:
+            self.on_idle()
+
     @contextmanager
     def in_use(self, *, answers: bool = True) -> Iterator[ModelRunner]:
         """Have the runner for one request, which ``answers`` or only asks something of the model. Raises Refused while
@@ -152,6 +168,7 @@ class LoadedModel:
         if self.active >= self.options.slots + self.queue:
             raise queue_full(self.name, self.active - self.options.slots)
         self.active += 1
+        self.last_used = time.monotonic()
         if answers:
             self.throughput.begin()
         try:
@@ -161,7 +178,7 @@ class LoadedModel:
             if answers:
                 self.throughput.end()
             self.last_used = time.monotonic()
-            if not self.active:
+            if not self.in_demand:
                 self.on_idle()
 
     def touch(self, keep_alive: float | None) -> None:
@@ -187,6 +204,7 @@ class LoadedModel:
             "slots_in_use": min(self.active, self.options.slots),
             "waiting": max(0, self.active - self.options.slots),
             "tokens_per_second": None if speed is None else round(speed, 1),
+            "on_demand": self.on_demand,
             "keep_alive": self.keep_alive,
             "expires_in": None if self.expires_in is None else round(self.expires_in, 1),
             "wish": self._to_load_again(),
@@ -225,6 +243,14 @@ def _version_of(path: Path) -> tuple[int, int, int] | None:
         status = path.stat()
         return status.st_ino, status.st_size, status.st_mtime_ns
     return None
+
+
+def size_of_files(local: LocalModel, options: ModelLoadingOptions) -> int:
+    """Bytes of all files that are loaded for a model: the least that it takes."""
+    adapters = options.adapters or local.adapters
+    projector, decoder = options.mm_proj_path or local.mm_proj_path, local.audio_decoder_path
+    companions = [projector, decoder, local.audio_tokenizer_path, *(adapter.path for adapter in adapters)]
+    return sum(size_of(path) for path in (local.path, *companions) if path is not None)
 
 
 def size_of(path: Path) -> int:

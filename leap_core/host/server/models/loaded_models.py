@@ -7,9 +7,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import re
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from ....background.process_identity import resident_bytes
@@ -17,33 +17,41 @@ from ....errors import LeapError, LeapModelLoadingError, LeapModelNotFoundError,
 from ....models.installed.holding import hold
 from ....models.references.resolving import LocalModel, resolve_local
 from ....options import ModelLoadingOptions
-from ..sending.http_errors import still_loading
+from ..sending.http_errors import still_loading, too_many_wait
 from .load_request import LoadRequest
-from .loaded_model import LoadedModel, Runner, size_of
+from .loaded_model import DEFAULT_QUEUE, LoadedModel, Runner, size_of, size_of_files
+from .offer import Offer, check_name
+from .room import Bounds, RecentFailures
 
 Loader = Callable[[LocalModel, ModelLoadingOptions], Runner]
 Trial = Callable[[LocalModel, ModelLoadingOptions], object]
 """Finds out, without loading, whether a model can be loaded; raises LeapModelLoadingError."""
 log = logging.getLogger("leap.host")
 
-MOST_ON_DEMAND = 2
-"""Models that requests had loaded stay, as many as these; those in use are never taken away."""
-NAME = re.compile(r"[\w][\w.+-]*(:[\w.+-]+)?(/[\w][\w.+-]*(:[\w.+-]+)?)?")
-FILE_ENDINGS = (".gguf", ".json", ".bundle")
-
-
-def check_name(name: str) -> None:
-    """Raises LeapModelNotFoundError for what could be a path: a request cannot reach files."""
-    if not NAME.fullmatch(name) or name.lower().endswith(FILE_ENDINGS):
-        raise LeapModelNotFoundError(f"there is no model {name[:80]!r}", hint="name an installed model")
-
 
 class LoadedModels:
-    """All models of a host. ``loader`` makes a runner of files; ``embedder`` makes one for vectors of any model."""
+    """All models of a host. ``loader`` makes a runner of files; ``embedder`` makes one for vectors of any model.
+    ``offer``: what requests may have loaded (None: models for vectors alone). ``bounds``: how much is loaded at once;
+    at most ``queue`` requests wait for a model."""
 
-    def __init__(self, loader: Loader, trial: Trial | None = None, embedder: Loader | None = None) -> None:
+    def __init__(
+        self,
+        loader: Loader,
+        trial: Trial | None = None,
+        embedder: Loader | None = None,
+        *,
+        offer: Offer | None = None,
+        bounds: Bounds | None = None,
+        queue: int | None = None,
+    ) -> None:
         self._loader, self._embedder = loader, embedder or loader
         self._trial = trial
+        self.offer, self._bounds = offer, bounds or Bounds()
+        self._queue = DEFAULT_QUEUE if queue is None else queue
+        self._waiting = 0
+        self._failures = RecentFailures()
+        self._measured: dict[str, int] = {}
+        """What models took when they were loaded before, by path."""
         self._all: dict[tuple[str, bool], LoadedModel] = {}
         """By path, and whether the file was loaded for vectors on demand."""
         self._one_at_a_time = asyncio.Lock()
@@ -60,37 +68,52 @@ class LoadedModels:
     @property
     def served(self) -> list[LoadedModel]:
         """Those that were asked for by whom the server belongs to; the others come and go with requests."""
-        return [model for model in self if not model.load_request.embeds]
+        return [model for model in self if not model.on_demand]
 
     async def load(self, load_request: LoadRequest) -> LoadedModel:
         """The model, loaded now or before. Raises LeapModelLoadingError, also when it is loaded in another way."""
         self._arriving += 1
         try:
-            return await self._load_or_share(load_request)
+            model = await self._load_or_share(load_request)
         finally:
             self._arriving -= 1
+        model.on_demand = False
+        model.release()
+        return self._agree(model, load_request)
 
-    async def _load_or_share(self, load_request: LoadRequest) -> LoadedModel:
+    async def _load_or_share(self, load_request: LoadRequest, *, on_demand: bool = False) -> LoadedModel:
+        """The model, which counts as reserved once more; see ``load``."""
         local = await asyncio.to_thread(resolve_local, load_request.reference, cwd=load_request.cwd)
         key = str(local.path.resolve()), load_request.embeds
         while True:
             if self._closing:
                 raise LeapUnavailableError("the model host is ending", hint="try again")
             model = self._all.get(key)
+            if model is not None and model.leaving is not None:
+                await asyncio.wait({model.leaving})
+                continue
             if model is None:
-                model = LoadedModel(self._free_name(local.model_id), local, load_request)
-                model.on_idle = self._make_room
+                model = LoadedModel(self._free_name(local.model_id), local, load_request, on_demand=on_demand)
+                if on_demand:
+                    self._failures.check(model)
+                model.on_idle = self._trim
                 self._all[key] = model
                 model.loading = asyncio.create_task(self._load(model))
+                model.loading.add_done_callback(lambda task: task.cancelled() or task.exception())
             assert model.loading is not None
-            model.awaited += 1
+            model.reserved += 1
             try:
                 await asyncio.shield(model.loading)
-            finally:
-                model.awaited -= 1
-            if model.unloading is None:
-                break
-            await asyncio.wait({model.unloading})
+            except BaseException:
+                model.release()
+                raise
+            if model.leaving is None:
+                return model
+            model.release()
+
+    def _agree(self, model: LoadedModel, load_request: LoadRequest) -> LoadedModel:
+        """The model, to be called by another name and kept as long as wished. Raises LeapModelLoadingError where it is
+        loaded in another way."""
         different = model.differs(load_request)
         if different:
             raise LeapModelLoadingError(
@@ -102,22 +125,90 @@ class LoadedModels:
         model.touch(load_request.keep_alive)
         return model
 
-    async def embedder(self, name: str) -> LoadedModel:
-        """The model of this name for vectors: one that the server holds, or one that is loaded for the request. Raises
-        LeapModelNotFoundError, also for a path. Use it before anything else is awaited."""
-        for model in self:
-            if model.embeds and model.answers_to(name) and model.unloading is None:
-                return model
-        check_name(name)
-        return await self._load_or_share(LoadRequest(name, embeds=True))
+    async def reserve(self, name: str | None, *, embeds: bool = False, keep_alive: float | None = None) -> LoadedModel:
+        """The model that a request names, which is not let go of until its ``release``; it is loaded where it is
+        offered and not there. ``embeds``: for vectors, whatever it was made for. ``keep_alive``: seconds without use
+        after which it may go, 0 never; a model that was loaded to stay does.
 
-    def _make_room(self) -> None:
-        """Let go of models that were loaded on demand, those that were used longest ago first."""
-        loaded = [model for model in self if model.load_request.embeds and model.state == "ready"]
-        idle = [model for model in loaded if not model.active and not model.awaited]
-        idle.sort(key=lambda model: model.last_used)
-        for model in idle[: max(0, len(loaded) - MOST_ON_DEMAND)]:
-            self._begin_to_unload(model)
+        Raises LeapModelNotFoundError, Refused while models that stay are being loaded or too many wait, and what
+        loading raises."""
+        model = self._at_hand(name, embeds)
+        if model is not None:
+            model.reserved += 1
+        else:
+            if self._waiting >= self._queue:
+                raise too_many_wait(self._waiting)
+            self._waiting += 1
+            try:
+                model = await self._on_demand(name, embeds)
+            finally:
+                self._waiting -= 1
+        if model.on_demand:
+            model.touch(keep_alive)
+        return model
+
+    def _at_hand(self, name: str | None, embeds: bool) -> LoadedModel | None:
+        """A loaded model that answers to this name; None for one that must be loaded first. Raises Refused while one
+        that stays is on its way."""
+        if embeds:
+            for model in self:
+                if name is not None and model.embeds and model.answers_to(name) and model.leaving is None:
+                    return model
+            return None
+        try:
+            model = self.named(name)
+        except LeapModelNotFoundError:
+            if self.offer is None:
+                return self.to_answer(name)
+            return None
+        return None if model.on_demand and (model.runner is None or model.leaving is not None) else model
+
+    async def _on_demand(self, name: str | None, embeds: bool) -> LoadedModel:
+        if self.offer is not None:
+            load_request = replace(await asyncio.to_thread(self.offer.load_request, name), embeds=embeds)
+        else:
+            check_name(name or "")
+            load_request = LoadRequest(name or "", embeds=embeds)
+        model = await self._load_or_share(load_request, on_demand=True)
+        model.references |= {load_request.reference, *([name] if name is not None else [])}
+        return model
+
+    def _trim(self) -> None:
+        """Let go of what is more than the bounds allow, those models that were used longest ago first."""
+        ready = [model for model in self if model.state == "ready" and model.leaving is None]
+        while not self._bounds.allow(ready):
+            idle = [model for model in ready if model.on_demand and not model.in_demand]
+            if not idle:
+                return
+            victim = min(idle, key=lambda model: model.last_used)
+            ready.remove(victim)
+            self._begin_to_unload(victim)
+
+    async def _make_room(self, model: LoadedModel, need: int) -> None:
+        """Wait until ``need`` bytes for a model are within the bounds: let go of others, those that nobody uses first,
+        and then those that were used longest ago; who comes for one that leaves waits until it is loaded anew."""
+        if not (model.on_demand or self._bounds):
+            return
+        staying = [other for other in self if other is not model and not other.on_demand]
+        self._bounds.check(staying, model, size_of_files(model.local, model.options))
+        while True:
+            present = [other for other in self if other is not model and other.state != "loading"]
+            victims = [other for other in present if other.on_demand]
+            if not victims or self._bounds.allow(present, need):
+                return
+            victim = min(victims, key=lambda other: (other.leaving is None, other.in_demand, other.last_used))
+            if victim.leaving is None:
+                victim.leaving = asyncio.create_task(self._leave(victim))
+            await asyncio.wait({victim.leaving})
+
+    async def _leave(self, model: LoadedModel) -> None:
+        """Let go of a model when those who use it are answered."""
+        idle = asyncio.Event()
+        model.on_idle = idle.set
+        while model.in_demand and model.unloading is None:
+            idle.clear()
+            await idle.wait()
+        await self.unload(model)
 
     async def find(self, load_request: LoadRequest) -> LoadedModel:
         """The model, if it is held. Raises LeapModelNotFoundError."""
@@ -157,6 +248,19 @@ class LoadedModels:
                 raise still_loading(name or "the model") from None
             raise
 
+    async def described(self, name: str | None) -> LoadedModel:
+        """``to_answer``, or how a model would be loaded that is offered. Raises as both do."""
+        if self.offer is None:
+            return self.to_answer(name)
+        try:
+            return self.named(name)
+        except LeapModelNotFoundError:
+            load_request = await asyncio.to_thread(self.offer.load_request, name)
+        local = await asyncio.to_thread(resolve_local, load_request.reference, cwd=load_request.cwd)
+        model = LoadedModel(local.model_id, local, load_request, on_demand=True)
+        model.references |= {load_request.reference, *([name] if name is not None else [])}
+        return model
+
     async def unload(self, model: LoadedModel) -> None:
         """Let go of a model; what runs on it ends with an error. Returns when its memory is free."""
         await asyncio.shield(self._begin_to_unload(model))
@@ -164,6 +268,8 @@ class LoadedModels:
     def _begin_to_unload(self, model: LoadedModel) -> asyncio.Task[None]:
         if model.unloading is None:
             model.unloading = asyncio.create_task(self._unload(model))
+            model.leaving = model.leaving or model.unloading
+            model.on_idle()  # who waits for that waits no longer
         return model.unloading
 
     async def _unload(self, model: LoadedModel) -> None:
@@ -179,7 +285,7 @@ class LoadedModels:
     async def expire(self) -> None:
         """Let go of the models whose time is over."""
         for model in self:
-            if model.expires_in == 0.0:
+            if model.expires_in == 0.0 and model.leaving is None:
                 log.info("%s was not used for %g s", model.name, model.keep_alive)
                 await self.unload(model)
 
@@ -195,23 +301,34 @@ class LoadedModels:
             if self._trial is not None and loader is self._loader:
                 await asyncio.to_thread(self._trial, model.local, model.options)
             async with self._one_at_a_time:
-                log.info("loading %s from %s", model.name, model.local.path)
-                before, start = resident_bytes(), time.monotonic()
-                model.held.enter_context(hold(model.local.path))
-                runner = await asyncio.to_thread(loader, model.local, model.options)
-                after = resident_bytes()
-                if before is not None and after is not None:
-                    model.memory = max(after - before, size_of(model.local.path))
-                log.info("loaded %s in %.2f s", model.name, time.monotonic() - start)
+                runner = await self._load_in_turn(model, loader)
         except BaseException as error:
             log.info("cannot load %s: %s", model.name, error)
+            self._failures.note(model, error)
             model.held.close()
             self._forget(model)
             raise
         model.runner = runner
         model.touch(None)
         self.last_change = time.monotonic()
-        self._make_room()
+        self._trim()
+
+    async def _load_in_turn(self, model: LoadedModel, loader: Loader) -> Runner:
+        """Load a model, when there is room for it."""
+        path = str(model.local.path)
+        await self._make_room(model, self._measured.get(path) or size_of_files(model.local, model.options))
+        if model.on_demand and not model.reserved:
+            raise LeapUnavailableError(f"nobody waits for {model.name} any more")
+        log.info("loading %s from %s", model.name, path)
+        before, start = resident_bytes(), time.monotonic()
+        model.held.enter_context(hold(model.local.path))
+        runner = await asyncio.to_thread(loader, model.local, model.options)
+        after = resident_bytes()
+        if before is not None and after is not None:
+            model.memory = self._measured[path] = max(after - before, size_of(model.local.path))
+            await self._make_room(model, model.memory)  # it may have taken more than its files do
+        log.info("loaded %s in %.2f s", model.name, time.monotonic() - start)
+        return runner
 
     def _forget(self, model: LoadedModel) -> None:
         self._all = {key: other for key, other in self._all.items() if other is not model}

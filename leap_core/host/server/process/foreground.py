@@ -19,12 +19,16 @@ from ....loading import load_as_made, load_local_for_embedding, try_local
 from ....media.fetching import UrlAccess
 from ....models.references.resolving import resolve_local
 from ...client.http import LOOPBACK
+from ...client.served_models import STATUS_PATH, ServerState, known_server
 from ..models.load_request import LoadRequest
 from ..models.loaded_models import LoadedModels
+from ..models.offer import Offer
+from ..models.room import Bounds
 from ..protocols.batch_endpoints import BatchEndpoints, BatchQueue
 from ..protocols.generation_endpoints import GenerationEndpoints
 from ..protocols.kept_files import owner_of
 from ..protocols.kept_responses import KeptResponses
+from ..protocols.model_endpoints import status_route
 from ..protocols.page import PAGE_PATHS, page_routes
 from .access import LOOPBACK_NAMES, AccessCheck, for_local_pages
 from .application import build_app
@@ -32,7 +36,8 @@ from .metrics import Metrics
 from .request_log import RequestLog, access_log
 from .uvicorn_server import Server, listen, on_signals
 
-OPEN_PATHS = frozenset({"/health"})
+OPEN_PATHS = frozenset({"/health", STATUS_PATH})
+TICK_SECONDS = 0.25
 
 
 @dataclass(frozen=True)
@@ -40,8 +45,9 @@ class ServerSettings:
     """How a server is reached, and what it offers beside answers.
 
     ``urls``: what the URLs of pictures in requests may reach. ``batches`` does the work of /v1/batches, whose files lie
-    in ``files``; without it there are none. ``log_requests``: a line on stderr for every request. ``page``: serve the
-    page for people at /.
+    in ``files``; without it there are none. ``offer``: the models that requests may have loaded, within ``bounds``.
+    ``run``: the run directory, where ``leap ps`` finds the server. ``log_requests``: a line on stderr for every
+    request. ``page``: serve the page for people at /.
     """
 
     address: str = LOOPBACK
@@ -52,6 +58,9 @@ class ServerSettings:
     batches: BatchQueue | None = None
     files: Path | None = None
     responses: KeptResponses | None = None
+    offer: Offer | None = None
+    bounds: Bounds | None = None
+    run: Path | None = None
     log_requests: bool = False
     page: bool = False
 
@@ -70,7 +79,7 @@ def serve(
     on_ready: Callable[[list[str]], object],
     **loading: Any,
 ) -> None:
-    """Listen, load the models, and answer until SIGINT or SIGTERM.
+    """Listen, load the models, which then stay, and answer until SIGINT or SIGTERM.
 
     ``loading``: see ``LoadRequest``. Raises LeapUnavailableError when it cannot listen there, and what loading raises.
     """
@@ -82,16 +91,27 @@ def serve(
         access_log.setLevel(logging.INFO)
     for reference in references:
         resolve_local(reference, cwd=cwd)  # a name of nothing is told before the URL
+    if settings.offer is not None:
+        settings.offer.check()
     load_requests = [LoadRequest(reference, cwd=cwd, keep_alive=0, **loading) for reference in references]
+    models = LoadedModels(
+        load_as_made,
+        try_local,
+        load_local_for_embedding,
+        offer=settings.offer,
+        bounds=settings.bounds,
+        queue=loading.get("queue"),
+    )
     with suppress(KeyboardInterrupt):
-        asyncio.run(_serve(load_requests, settings, on_listening, on_ready))
+        asyncio.run(_serve(models, load_requests, settings, on_listening, on_ready))
 
 
-def application(models: LoadedModels, settings: ServerSettings) -> ASGIApp:
-    """The whole application: who may ask, what is answered, and what is measured and logged."""
+def application(models: LoadedModels, settings: ServerSettings, state: ServerState | None = None) -> ASGIApp:
+    """The whole application: who may ask, what is answered, and what is measured and logged. ``state``: how ``leap ps``
+    asks."""
     counts = None if settings.batches is None else settings.batches.counts
     generation = GenerationEndpoints(models, Metrics(models, counts), settings.responses, urls=settings.urls)
-    routes: list[Route] = []
+    routes: list[Route] = [] if state is None else [status_route(models, state.token)]
     if settings.batches is not None and settings.files is not None:
         routes += BatchEndpoints(
             models, settings.batches, settings.files, urls=settings.urls, owner=owner_of(settings.api_key)
@@ -111,6 +131,7 @@ def application(models: LoadedModels, settings: ServerSettings) -> ASGIApp:
 
 
 async def _serve(
+    models: LoadedModels,
     load_requests: list[LoadRequest],
     settings: ServerSettings,
     on_listening: Callable[[str], object],
@@ -123,12 +144,15 @@ async def _serve(
         raise LeapUnavailableError(
             f"cannot listen on {address} port {port}: {error.strerror or error}", hint="choose another --port"
         ) from None
-    models = LoadedModels(load_as_made, try_local, load_local_for_embedding)
-    server = Server.of(application(models, settings), most_connections=settings.most_connections)
+    state = ServerState.here(address, listener.getsockname()[1])
+    app = application(models, settings, state)
+    server = Server.of(app, most_connections=settings.most_connections)
     ending = asyncio.Event()
     on_signals(asyncio.get_running_loop(), ending.set)
     serving = asyncio.create_task(server.serve([listener]))
     host = f"[{address}]" if ":" in address else address
+    expiring = asyncio.create_task(_expire(models))
+    known = None if settings.run is None else known_server(settings.run, state)
     try:
         on_listening(f"http://{host}:{listener.getsockname()[1]}/v1")
         loading = asyncio.ensure_future(_load(models, load_requests))
@@ -139,6 +163,9 @@ async def _serve(
             await waiting
         loading.cancel()
     finally:
+        if known is not None:
+            known.unlink(missing_ok=True)
+        expiring.cancel()
         await models.close()
         server.end()
         await serving
@@ -146,6 +173,13 @@ async def _serve(
 
 async def _load(models: LoadedModels, load_requests: list[LoadRequest]) -> list[str]:
     return [(await models.load(load_request)).name for load_request in load_requests]
+
+
+async def _expire(models: LoadedModels) -> None:
+    """Let go of models that were not used for as long as they are kept."""
+    while True:
+        await asyncio.sleep(TICK_SECONDS)
+        await models.expire()
 
 
 async def _wait(event: asyncio.Event) -> list[str]:

@@ -27,7 +27,8 @@ from ....media.fetching import UrlAccess
 from ....openai.embeddings import EMBEDDINGS_URL
 from ....openai.errors import status_of
 from ..models.loaded_model import LoadedModel
-from ..models.loaded_models import LoadedModels, check_name
+from ..models.loaded_models import LoadedModels
+from ..models.offer import check_name
 from ..sending.http_errors import Refused
 from ..sending.json_response import AsciiJSON
 from .kept_files import LARGEST_FILE, KeptFiles, Records, new_id
@@ -196,7 +197,8 @@ class BatchEndpoints:
         else:
             name = body.get("model") or object_at(line.get("body", {}), "body").get("model")
             name = None if name is None else text_at(name, "model")
-            model = self._models.to_answer(name if len(self._models.served) > 1 else None)
+            single = len(self._models.served) == 1 and self._models.offer is None
+            model = await self._models.described(None if single else name)
             settings, cwd = _answered_by(model, name, settings), model.load_request.cwd or cwd
         try:
             record["job"] = await asyncio.to_thread(self._queue.submit, settings, cwd)

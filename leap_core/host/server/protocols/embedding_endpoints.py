@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 from starlette.requests import Request
@@ -21,6 +22,7 @@ from ....search.late_interaction import rank
 from ..models.loaded_models import LoadedModels
 from ..sending.json_response import AsciiJSON
 from ..sending.long_work import finish
+from ..sending.starting import reserved
 from .request_bodies import check_countable, read_body
 
 
@@ -70,6 +72,7 @@ class EmbeddingEndpoints:
     ) -> Response:
         if name is None:
             raise LeapSerializationError("expected a model's name", path="model")
-        model = await self._models.embedder(name)
-        with model.embedder_in_use() as runner:
+        with ExitStack() as using:
+            model = await reserved(self._models, name, request, using, embeds=True)
+            runner = using.enter_context(model.embedder_in_use())
             return AsciiJSON(await finish(request, lambda stop: work(runner, stop)))

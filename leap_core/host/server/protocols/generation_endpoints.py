@@ -34,7 +34,7 @@ from ..sending.http_errors import unacceptable
 from ..sending.json_response import AsciiJSON
 from ..sending.long_work import finish
 from ..sending.several_answers import SeveralAnswers
-from ..sending.starting import start_bridge
+from ..sending.starting import reserved, start_bridge
 from .kept_responses import KeptResponses
 from .request_bodies import Read, check_countable, read_body
 
@@ -118,7 +118,9 @@ class GenerationEndpoints:
         """How many tokens the prompt of a request to ``messages`` has."""
         generation_request = await self._read(request, lambda body: read_messages(body, counts=True, urls=self._urls))
         check_countable(*(message.text for message in generation_request.messages))
-        with self._models.to_answer(generation_request.model).in_use(answers=False) as runner:
+        with ExitStack() as using:
+            model = await reserved(self._models, generation_request.model, request, using)
+            runner = using.enter_context(model.in_use(answers=False))
             messages, functions = generation_request.messages, generation_request.functions
             count = await finish(request, lambda _: runner.get_prompt_tokens_size(messages, True, functions))
         return AsciiJSON({"input_tokens": count})
@@ -132,9 +134,9 @@ class GenerationEndpoints:
         prompts: Sequence[GenerationRequest],
         write: Callable[[str, Sequence[GenerationRequest]], ReplyWriter],
     ) -> Response:
-        model = self._models.to_answer(prompts[0].model)
-        prompts = [self._with_adapters(prompt, model) for prompt in prompts]
         with ExitStack() as using:
+            model = await reserved(self._models, prompts[0].model, request, using, keep_alive=prompts[0].keep_alive)
+            prompts = [self._with_adapters(prompt, model) for prompt in prompts]
             runner = using.enter_context(model.in_use())
             if prompts[0].audio is not None:
                 check_voice(runner)

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import hmac
+from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from datetime import datetime, timezone
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
-from ....errors import LeapSerializationError
+from ....errors import LeapSerializationError, LeapUnavailableError
 from ....json_fields import list_at, text_at
+from ....models.references.resolving import LocalModel
 from ....runner.contract import ModelRunner
-from ..models.loaded_model import LoadedModel
+from ...client.served_models import STATUS_PATH
+from ..models.loaded_model import LoadedModel, size_of
 from ..models.loaded_models import LoadedModels
 from ..process.metrics import Metrics
+from ..sending.http_errors import Refused
 from ..sending.json_response import AsciiJSON
 from ..sending.long_work import finish
+from ..sending.starting import reserved
 from .request_bodies import check_countable, read_json
 
 PRIVATE = ("key", "path", "wish")
@@ -49,23 +56,28 @@ class ModelEndpoints:
         self._models, self._metrics, self._more_paths = models, metrics, more_paths
 
     async def list(self, _request: Request) -> Response:
-        """The loaded models, and each with each of its adapters."""
+        """The loaded models, and each with each of its adapters; then those that can be loaded on demand."""
         names = [(model, name) for model in self._models for name in ("", *model.adapters)]
         listed = [_described(model, f"{model.name}+{name}" if name else model.name) for model, name in names]
+        listed += await _offered(self._models)
         ids = [each["id"] for each in listed]
         page = {"has_more": False, "first_id": ids[0] if ids else None, "last_id": ids[-1] if ids else None}
         return AsciiJSON({"object": "list", "data": listed, **page})
 
     async def one(self, request: Request) -> Response:
-        """One loaded model."""
+        """One model."""
         name = request.path_params["model"]
+        for offered in await _offered(self._models):
+            if offered["id"].lower() == name.lower():
+                return AsciiJSON(offered)
         model = self._models.named(name)
         return AsciiJSON(_described(model, name if model.named_adapters(name) else model.name))
 
     async def health(self, _request: Request) -> Response:
         """Whether requests are answered."""
         served = self._models.served
-        loading = any(model.state == "loading" for model in served) or not served
+        loading = any(model.state == "loading" for model in served)
+        loading = loading or not (served or self._models.offer)
         state = {"status": "loading" if loading else "ok", "models": [model.name for model in self._models]}
         return AsciiJSON(state, 503 if loading else 200)
 
@@ -97,7 +109,7 @@ class ModelEndpoints:
                 tokens = tokens if tokens[:1] == bos else [*bos, *tokens]
             return {"tokens": tokens, "count": len(tokens), "max_model_len": runner.context_size}
 
-        with self._models.to_answer(_model_of(body)).in_use(answers=False) as runner:
+        async with self._runner(request, _model_of(body)) as runner:
             return AsciiJSON(await finish(request, lambda _: tokens_of(runner)))
 
     async def detokenize(self, request: Request) -> Response:
@@ -107,13 +119,13 @@ class ModelEndpoints:
         for n, token in enumerate(tokens):
             if not isinstance(token, int) or isinstance(token, bool):
                 raise LeapSerializationError("expected a token id", path=f"tokens[{n}]")
-        with self._models.to_answer(_model_of(body)).in_use(answers=False) as runner:
+        async with self._runner(request, _model_of(body)) as runner:
             text = await finish(request, lambda _: runner.detokenize(tokens))
         return AsciiJSON({"content": text, "prompt": text})
 
     async def tokenizer_info(self, request: Request) -> Response:
         """The tokens that open and close a text, and the chat template, as vLLM tells them; ``?model=`` of several."""
-        with self._models.to_answer(request.query_params.get("model")).in_use(answers=False) as runner:
+        async with self._runner(request, request.query_params.get("model")) as runner:
             info = await asyncio.to_thread(runner.tokenizer_info)
         return AsciiJSON(
             {
@@ -127,17 +139,59 @@ class ModelEndpoints:
             }
         )
 
+    @asynccontextmanager
+    async def _runner(self, request: Request, name: str | None) -> AsyncIterator[ModelRunner]:
+        with ExitStack() as using:
+            model = await reserved(self._models, name, request, using)
+            yield using.enter_context(model.in_use(answers=False))
+
+
+async def _offered(models: LoadedModels) -> list[dict[str, Any]]:
+    """The models that are not loaded, and would be for a request."""
+    offer = models.offer
+    loaded = {model.local.path for model in models}
+    found = {} if offer is None else await asyncio.to_thread(offer.models)
+    return [_to_be_loaded(local) for local in found.values() if local.path not in loaded]
+
+
+def status_route(models: LoadedModels, token: str) -> Route:
+    """What ``leap ps`` asks a server in the foreground; ``token`` is known to the server's own user."""
+
+    async def status(request: Request) -> Response:
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not hmac.compare_digest(given.encode(), token.encode()):
+            error = LeapUnavailableError("only leap ps of the server's own user asks this")
+            raise Refused(403, "permission_denied", error, kind="permission_error")
+        return AsciiJSON({"models": [model.to_json() for model in models]})
+
+    return Route(STATUS_PATH, status)
+
 
 def _described(model: LoadedModel, name: str) -> dict[str, Any]:
+    details = {key: value for key, value in model.to_json().items() if key not in PRIVATE}
+    return _entry(name, model.created, model.state == "ready", details)
+
+
+def _to_be_loaded(local: LocalModel) -> dict[str, Any]:
+    details = {"model": local.model_id, "state": "unloaded", "size": size_of(local.path)}
+    try:
+        changed = int(local.path.stat().st_mtime)
+    except OSError:
+        changed = 0
+    return _entry(local.model_id, changed, False, details)
+
+
+def _entry(name: str, created: int, loaded: bool, details: dict[str, Any]) -> dict[str, Any]:
     return {
         "id": name,
         "object": "model",
         "type": "model",  # the list is Anthropic's too
         "display_name": name,
-        "created": model.created,
-        "created_at": datetime.fromtimestamp(model.created, timezone.utc).isoformat().replace("+00:00", "Z"),
+        "created": created,
+        "created_at": datetime.fromtimestamp(created, timezone.utc).isoformat().replace("+00:00", "Z"),
         "owned_by": "leap",
-        "leap": {key: value for key, value in model.to_json().items() if key not in PRIVATE},
+        "loaded": loaded,
+        "leap": details,
     }
 
 

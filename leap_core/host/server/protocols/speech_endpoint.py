@@ -21,7 +21,7 @@ from ..models.loaded_models import LoadedModels
 from ..sending.client_watch import client_watch
 from ..sending.event_loop_bridge import GenerationBridge
 from ..sending.http_errors import unacceptable
-from ..sending.starting import start_bridge
+from ..sending.starting import reserved, start_bridge
 from .generation_endpoints import check_voice
 from .request_bodies import read_body
 
@@ -37,8 +37,8 @@ class SpeechEndpoint:
     async def speech(self, request: Request) -> Response:
         """The sound of a text."""
         speech_request = await read_body(request, read_speech)
-        model = self._models.to_answer(speech_request.model)
         with ExitStack() as using:
+            model = await reserved(self._models, speech_request.model, request, using)
             runner = using.enter_context(model.in_use())
             check_voice(runner)
             bridge = GenerationBridge(lambda: _begin(runner, speech_request))

@@ -24,6 +24,7 @@ from ..models.loaded_models import LoadedModels
 from ..sending.http_errors import Refused, body_of, unacceptable
 from ..sending.json_response import AsciiJSON
 from ..sending.long_work import finish
+from ..sending.starting import reserved
 from .request_bodies import LARGEST_BODY
 
 FORMATS = ("json", "text", "srt", "verbose_json", "vtt")
@@ -54,11 +55,11 @@ def transcriptions(models: LoadedModels) -> Callable[[Request], Awaitable[Respon
 
     async def answer(request: Request) -> Response:
         transcription_request = await _read(request)
-        model = models.to_answer(transcription_request.model)
         recording = await asyncio.to_thread(
             read_recording, transcription_request.data, phrases=transcription_request.format in WITH_TIMES
         )
         with ExitStack() as using:
+            model = await reserved(models, transcription_request.model, request, using)
             runner = using.enter_context(model.in_use())
             if transcription_request.stream:
                 events = _events(request, runner, recording, transcription_request, using.pop_all())

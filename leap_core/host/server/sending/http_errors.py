@@ -54,6 +54,12 @@ def still_loading(model: str) -> Refused:
     return Refused(503, "model_loading", error, kind="server_error", retry_after=1)
 
 
+def too_many_wait(waiting: int) -> Refused:
+    """No more requests may wait for their models."""
+    error = errors.LeapUnavailableError(f"{waiting} requests wait for models to be loaded", hint="try again later")
+    return Refused(503, "overloaded", error, kind="server_error", retry_after=5)
+
+
 def body_of(failure: LeapError | Refused) -> tuple[int, JsonObject]:
     """Status and OpenAI's error object; ``leap`` in it has the error's class and fields."""
     if isinstance(failure, Refused):
