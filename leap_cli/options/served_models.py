@@ -86,8 +86,8 @@ SERVED_MODELS = OptionGroup(
         option(
             "--models",
             "offered",
-            metavar="NAME,…",
-            help="Offer these too, and load one when it is first asked for: names, or patterns such as 'LFM2.5*'.",
+            metavar="NAMES",
+            help="Offer these too, and load one when it is first asked for: 'NAME,PATTERN', such as 'LFM2.5*'.",
         ),
         option(
             "--pin", type=ModelName(), multiple=True, metavar="MODEL", help="Load this model at the start, and keep it."

@@ -62,7 +62,11 @@ def loading(leap_home: Path) -> Loading:
 
 
 def run(
-    loading: Loading, use: Callable[[LoadedModels], Awaitable[Any]], *, patterns: tuple[str, ...] = ("*",), **bounds: Any
+    loading: Loading,
+    use: Callable[[LoadedModels], Awaitable[Any]],
+    *,
+    patterns: tuple[str, ...] = ("*",),
+    **bounds: Any,
 ) -> Any:
     async def main() -> Any:
         queue = bounds.pop("queue", None)

@@ -6,13 +6,11 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ...background.process_identity import start_time
 from ...storage.atomic_files import replacing
 from .http import send
 
@@ -36,8 +34,12 @@ class ServerState:
     @staticmethod
     def here(address: str, port: int) -> ServerState:
         """A server in this process, with a new token."""
+        from secrets import token_urlsafe
+
+        from ...background.process_identity import start_time
+
         pid = os.getpid()
-        return ServerState(pid, start_time(pid), address, port, secrets.token_urlsafe(24))
+        return ServerState(pid, start_time(pid), address, port, token_urlsafe(24))
 
 
 def known_server(directory: Path, state: ServerState) -> Path | None:
@@ -57,6 +59,8 @@ def served_models(directory: Path) -> list[JsonObject]:
         state = _read(path)
         if state is None:
             continue
+        from ...background.process_identity import start_time
+
         if state.process_started is None or start_time(state.pid) != state.process_started:
             with suppress(OSError):
                 path.unlink()
