@@ -61,9 +61,10 @@ def loading(leap_home: Path) -> Loading:
     return Loading()
 
 
-def run(
-    loading: Loading,
-    use: Callable[[LoadedModels], Awaitable[Any]],
+Use = Callable[[LoadedModels], Awaitable[Any]]
+
+
+def run(loading: Loading, use: Use, *, patterns: tuple[str, ...] = ("*",), **bounds: Any) -> Any:
     *,
     patterns: tuple[str, ...] = ("*",),
     **bounds: Any,
