@@ -65,10 +65,6 @@ Use = Callable[[LoadedModels], Awaitable[Any]]
 
 
 def run(loading: Loading, use: Use, *, patterns: tuple[str, ...] = ("*",), **bounds: Any) -> Any:
-    *,
-    patterns: tuple[str, ...] = ("*",),
-    **bounds: Any,
-) -> Any:
     async def main() -> Any:
         queue = bounds.pop("queue", None)
         offer = Offer(patterns, default="First")
