@@ -96,6 +96,18 @@ class ChatTemplate:
             text = text.partition(cut)[0]
         return [part for piece in text.split(seam) for part in _with_media(piece, media_mark, media, text) if part]
 
+    def render_values(
+        self, values: JsonObject, pictures: Sequence[ChatMessageContent]
+    ) -> list[str | ChatMessageContent]:
+        """What a template that is none of messages makes of its variables, in pieces like those of ``render``. The
+        variable ``images`` has a mark for each picture. Raises what ``render`` raises."""
+        everything = json.dumps(values, ensure_ascii=False)
+        seam, mark, _ = _unused_in(everything)
+        protected = _deeply(values, self._protector(seam))
+        protected["images"] = [f"{mark}{n}{mark}" for n in range(len(pictures))]
+        text = render_template(self._template, protected, Budget(MOST_CHARACTERS + 4 * len(everything)))
+        return [part for piece in text.split(seam) for part in _with_media(piece, mark, pictures, text) if part]
+
     def _text(self, messages: list[JsonObject], values: JsonObject, most: int) -> str:
         """The template's output for the messages, or where it refuses them, for the first of their other spellings
         that it takes. All of them together have one budget."""
@@ -257,6 +269,10 @@ def _unused_marks(messages: Sequence[ChatMessage], functions: Sequence[LeapFunct
         ]
         + [json.dumps(function.to_json_object(), ensure_ascii=False, default=str) for function in functions]
     )
+    return _unused_in(everything)
+
+
+def _unused_in(everything: str) -> tuple[str, str, str]:
     unused = [seam for seam in SEAMS if seam not in everything]
     if len(unused) < 3:
         raise LeapGenerationError("the messages contain nearly all of Unicode's noncharacters U+FDD0 to U+FDD7")

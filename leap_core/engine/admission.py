@@ -35,6 +35,7 @@ class Admission:
             if self._should_wait(request, position):
                 continue
             waiting.remove(request)
+            fork = self._fork(request, position)
             slot = self._prepare(request, idle, source, position)
             slot.request, slot.variant = request, request.variant
             slot.last_used = next(ticks)
@@ -42,7 +43,8 @@ class Admission:
             if not request.generated:
                 request.cached = start
             if self._memory.needs_checkpoints or self._snapshots.on_disk:
-                request.checkpoints_due = checkpoints_for(request.prompt, start)
+                due = checkpoints_for(request.prompt, start)
+                request.checkpoints_due = due if fork <= start else sorted({*due, fork})
 
     def _best_source(self, request: Request) -> tuple[Slot | None, int]:
         best: Slot | None = None
@@ -53,6 +55,15 @@ class Admission:
             if position > most or (position == most > 0 and best and best.request and not slot.request):
                 best, most = slot, position
         return best, most
+
+    def _fork(self, request: Request, position: int) -> int:
+        """Where the request leaves what a slot holds, far beyond what that slot can provide: the next request that
+        begins so is spared the way there. 0 for nowhere."""
+        if not self._memory.needs_checkpoints or request.prompt_recorder is not None:
+            return 0
+        alike = [slot.keys for slot in self._memory.slots if slot.variant == request.variant]
+        most = max((common_prefix(keys, request.target) for keys in alike), default=0)
+        return most if most - position >= WORTH_WAITING and most < len(request.prompt) else 0
 
     def _should_wait(self, request: Request, position: int) -> bool:
         if request.prompt_recorder is not None:  # it reads nothing that another one computed

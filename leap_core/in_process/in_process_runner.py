@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,9 +22,10 @@ from ..options.adapters import LoraAdapter, adapters_of
 from ..options.generation import check_options
 from ..runner.contract import Generation, ModelRunner, RenderedPrompt
 from ..runner.conversation import messages_of
-from ..runner.generator import TokenizerInfo
+from ..runner.generator import DecisionModel, TokenizerInfo
 from ..runner.hidden_states import HiddenStates
 from ..speech.voices import asks_to_speak, is_interleaved
+from .decision_prompts import decision_model_of
 from .loaded_model import Closing, EarlyOpening, ModelParts, context_size_for, open_context, open_scheduler
 from .modalities.reads_media import NoProjector, ReadsMedia
 from .modalities.spoken_history import SpokenHistory
@@ -79,6 +82,7 @@ class InProcessRunner(ModelRunner):
                     f"{path.name} makes embeddings and cannot answer a prompt",
                     hint="give another model with -m; `leap embed` uses this one",
                 )
+            self._decisions = decision_model_of(self.model)
             if options.mm_proj_path is not None:
                 from .modalities.projectors import open_projector
 
@@ -115,6 +119,10 @@ class InProcessRunner(ModelRunner):
     @property
     def speaks(self) -> bool:
         return self._voice is not None
+
+    @cached_property
+    def decision_model(self) -> DecisionModel:
+        return replace(self._decisions, fingerprint=self.model.fingerprint.hex())
 
     def start(
         self,

@@ -14,6 +14,7 @@ from ..llama.model import LlamaModel
 from ..messages import ChatMessage, ChatMessageContent, ChatMessageRole, Speech
 from ..options import AUTO, FunctionCallParser, GenerationOptions
 from ..schemas.grammar_matcher import REASONING_TAGS
+from .decision_prompts import DecisionPrompts
 from .modalities.reads_media import MediaSegments, check_count
 from .modalities.spoken_history import SpokenHistory
 from .prompt_length import check_length
@@ -51,6 +52,7 @@ class PromptMaker:
         self._media = media
         self._template = _read_template(model, template)
         self._parser = _parser_of_model(model, parser_name)
+        self._decisions = DecisionPrompts(model)
         self._replies = ReplyMemory(model.special_tokens)
         self._special = frozenset(model.special_tokens.values())
 
@@ -63,6 +65,8 @@ class PromptMaker:
     ) -> MadePrompt:
         """The prompt for the reply to ``messages``. Raises LeapGenerationError when the model has no chat template, and
         for one that is much longer than ``within`` tokens without making it."""
+        if options.decision is not None:
+            return self._made(self._decisions.pieces(options.decision, messages), options, within)
         if self._template is None:
             raise LeapGenerationError(
                 f"{self._model.path.name} has no chat template, so it can only go on from raw text",

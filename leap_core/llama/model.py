@@ -101,7 +101,11 @@ class LlamaModel:
     @cached_property
     def chat_template(self) -> str | None:
         """The model's own Jinja template, or None when it has none."""
-        text = self._lib.llama_model_chat_template(self.pointer, None)
+        return self.template_named(None)
+
+    def template_named(self, name: str | None) -> str | None:
+        """One of the file's further templates by its name, or its chat template for None; None where it has none."""
+        text = self._lib.llama_model_chat_template(self.pointer, None if name is None else name.encode())
         return None if text is None else bytes(text).decode("utf-8", "replace")
 
     @cached_property

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ..errors import LeapModelLoadingError
-from ..models.gguf.architectures import check_architecture
+from ..models.gguf.architectures import check_architecture, check_decisions
 from ..models.gguf.header import GGUFHeader, read_gguf_header
 from ..storage.directories import Directories, packages_directory
 from .child import run_child
@@ -93,6 +93,7 @@ def _check_header(subject: Subject) -> GGUFHeader:
     header = read_gguf_header(subject.path)
     if subject.kind not in (AUDIO_DECODER, AUDIO_TOKENIZER):  # those name none: llama.cpp itself cannot load them
         check_architecture(header.architecture, str(subject.path))
+        check_decisions(header.decisions, str(subject.path))
     return header
 
 

@@ -73,7 +73,8 @@ class GenerationOptions:
     is false for one answer and true for a line of a batch and for a task.
 
     Probabilities: ``logprobs`` says in Complete how likely each token was, ``top_logprobs`` (0 to 20) also which were
-    the likeliest at its place; see ``TokenLogprob``. Without ``forced_logprobs`` tokens that the shape leaves no choice
+    the likeliest at its place, or with ``logprob_tokens`` what these tokens had there, in this order; see
+    ``TokenLogprob``. Without ``forced_logprobs`` tokens that the shape leaves no choice
     about are not computed one by one, and count as certain. ``prompt_logprobs`` says it of the prompt's tokens too,
     where it is text alone; then all of it is computed.
 
@@ -86,6 +87,9 @@ class GenerationOptions:
 
     Pictures: ``image_tokens`` 16 to 1,024, the most that one picture may cost (None: 256); larger ones are made
     smaller. ``image_tiles`` cuts large pictures into up to ten tiles of 256 tokens and a thumbnail instead.
+
+    ``decision``: JSON text, the variables of the template with which a GGUF made for decisions asks (its own, named
+    systemone); the prompt is what it makes of them, with the pictures of the messages.
 
     ``adapters``: LoRA adapters that compute this answer, none when empty; None takes those of the loaded model.
 
@@ -121,6 +125,8 @@ class GenerationOptions:
     adapters: Sequence[LoraAdapter] | None = None
     logprobs: bool = False
     top_logprobs: int | None = None
+    logprob_tokens: Sequence[int] = ()
+    decision: str | None = None
     prompt_logprobs: bool = False
     forced_logprobs: bool = True
     open_objects: bool = False
@@ -144,7 +150,7 @@ class GenerationOptions:
     @property
     def wants_logprobs(self) -> bool:
         """Whether the answer is to say how likely its tokens were."""
-        return self.logprobs or self.top_logprobs is not None
+        return self.logprobs or self.top_logprobs is not None or bool(self.logprob_tokens)
 
     @classmethod
     def build(cls, action: Callable[[GenerationOptions], object]) -> GenerationOptions:
@@ -200,9 +206,9 @@ class GenerationOptions:
                 current = {str(token): bias for token, bias in current.items()}
             elif f.name == "adapters" and current is not None:
                 current = [adapter.to_json() for adapter in current]
-            elif f.name in ("stop", "choices_constraint") and current is not None:
+            elif f.name in ("stop", "choices_constraint", "logprob_tokens") and current is not None:
                 current = list(current)
-            if current != getattr(plain, f.name) and not (f.name == "stop" and not current):
+            if current != getattr(plain, f.name) and not (f.name in ("stop", "logprob_tokens") and not current):
                 value[f.name] = current
         return value
 
@@ -247,7 +253,7 @@ _INTEGERS = {
 _CONSTRAINTS = ("json_schema_constraint", "regex_constraint", "grammar_constraint", "choices_constraint")
 
 
-_TEXTS = (*_CONSTRAINTS[:3], "tool_choice", "extras")
+_TEXTS = (*_CONSTRAINTS[:3], "tool_choice", "extras", "decision")
 _SWITCHES = (
     *("logprobs", "prompt_logprobs", "inject_schema_into_prompt", "inline_thinking_tags", "enable_thinking"),
     *("image_tiles", "open_objects", "free_white_space", "forced_logprobs", "loop_stop"),
@@ -276,6 +282,9 @@ def _check_option(name: str, value: object) -> None:
             raise LeapOptionsError(name, f"{value!r} is not true or false")
     elif name == "logit_bias":
         _check_bias(value)
+    elif name == "logprob_tokens":
+        if not isinstance(value, (list, tuple)) or not all(type(token) is int and token >= 0 for token in value):
+            raise LeapOptionsError(name, "must be a list of token ids")
     elif name == "finish_shape":
         return
     elif name == "function_call_parser":

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..errors import LeapGenerationError, LeapOptionsError, LeapUnsupportedMediaError
@@ -61,6 +61,17 @@ class TokenizerInfo:
     chat_template: str | None
 
 
+@dataclass(frozen=True)
+class DecisionModel:
+    """What a model is for decisions. ``kind``: how a GGUF that was made for them is asked (``lfm2-d1``), empty for any
+    other. ``temperatures`` of its file, by kind of question and number of options. ``fingerprint`` names the weights,
+    in hexadecimal; empty where the runner cannot tell."""
+
+    kind: str = ""
+    temperatures: Mapping[str, float] = field(default_factory=dict)
+    fingerprint: str = ""
+
+
 class Generator(ABC):
     """What a loaded model can do, conversations aside."""
 
@@ -78,6 +89,11 @@ class Generator(ABC):
     def speaks(self) -> bool:
         """Whether the model can answer aloud, in AudioSamples; its system prompt makes it do so (``voices``)."""
         return False
+
+    @property
+    def decision_model(self) -> DecisionModel:
+        """What the model is for decisions."""
+        return DecisionModel()
 
     @abstractmethod
     def start(

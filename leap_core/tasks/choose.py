@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..decisions.answers import Answer, answer_object, how_sure, names_of
+from ..decisions.deciding import Settings, decide, prompts_of
+from ..decisions.questions import Decision, Question
 from ..messages import ChatMessage
 from ..options import GenerationOptions
-from .scoring import option_logprobs, probabilities
 from .table import table_row
-from .task import JsonObject, Prompt, Task, TaskAnswer, TaskModel, text_of
+from .task import JsonObject, Prompt, Task, TaskAnswer, TaskModel, pictures_of, text_of
 
 TEXT, JSON, CSV = "text", "json", "csv"
 FORMATS = (TEXT, JSON, CSV)
@@ -20,37 +22,66 @@ YES_OR_NO = ("yes", "no")
 
 @dataclass(frozen=True)
 class Choose(Task):
-    """``labels``: the answers. ``format``: the answer alone, a JSON object with the probabilities, or a row of CSV."""
+    """``labels``: the answers. ``format``: the answer alone, a JSON object with the probabilities, or a row of CSV.
+    ``readout`` and ``orders``: see ``decisions.deciding.Settings``."""
 
     labels: tuple[str, ...]
     format: str = TEXT
+    readout: str | None = None
+    orders: int = 1
 
     places = frozenset({"text", "labels"})
 
     def prompts(self, model: TaskModel, message: ChatMessage) -> Iterator[Prompt]:
-        values = {"labels": ", ".join(self.labels), "text": text_of(message), **self._values()}
-        yield model.wording.messages(values), GenerationOptions(temperature=0.0)
+        yield from prompts_of(model.runner, self._decision(message), self._settings(model, message))
 
     def answer(self, model: TaskModel, message: ChatMessage, name: str) -> TaskAnswer:
-        ((messages, options),) = self.prompts(model, message)
-        shares = probabilities(option_logprobs(model, messages, self.labels, options))
-        best = self.labels[shares.index(max(shares))]
-        details = {"probabilities": dict(zip(self.labels, shares, strict=True)), **self._more(shares)}
+        decided = decide(
+            model.runner,
+            self._decision(message),
+            self._settings(model, message),
+            ask=lambda prompts: (model.complete(messages, options) for messages, options in prompts),
+        )
+        (answer,) = decided.answers
+        details = {"probabilities": dict(zip(self.labels, answer.probabilities, strict=True)), **self._more(answer)}
         if self.format == JSON:
-            return TaskAnswer(json.dumps({"source": name, "answer": best, **details}, ensure_ascii=False), details)
+            told = {"source": name, "answer": answer.text, **details, **how_sure(answer)}
+            return TaskAnswer(json.dumps(told, ensure_ascii=False), details)
         if self.format == CSV:
-            return TaskAnswer(table_row([name, best, *shares, *self._more(shares).values()]), details)
-        return TaskAnswer(best, details)
+            row = [name, answer.text, *answer.probabilities, *self._more(answer).values()]
+            return TaskAnswer(table_row(row), details)
+        return TaskAnswer(answer.text, details)
 
     @property
     def header(self) -> str | None:
-        more = self._more([0.0] * len(self.labels))
-        return table_row(["source", "answer", *self.labels, *more]) if self.format == CSV else None
+        return table_row(["source", "answer", *self.labels, *self._columns]) if self.format == CSV else None
+
+    def to_json(self) -> JsonObject:
+        more: JsonObject = {} if self.readout is None else {"readout": self.readout}
+        return {"format": self.format, **more, **({"orders": self.orders} if self.orders > 1 else {})}
+
+    @property
+    def _columns(self) -> tuple[str, ...]:
+        """Of a table, beside the labels' own."""
+        return ()
+
+    def _decision(self, message: ChatMessage) -> Decision:
+        return Decision(text_of(message), (self._question(),), tuple(pictures_of(message)))
+
+    def _question(self) -> Question:
+        raise NotImplementedError
+
+    def _settings(self, model: TaskModel, message: ChatMessage) -> Settings:
+        def put(question: Question, texts: Sequence[str]) -> list[ChatMessage]:
+            values = {"labels": ", ".join(texts), "text": text_of(message), **self._values()}
+            return model.wording.messages(values, pictures_of(message))
+
+        return Settings(self.readout, self.orders, put, GenerationOptions(temperature=0.0))
 
     def _values(self) -> dict[str, str]:
         return {}
 
-    def _more(self, shares: list[float]) -> dict[str, Any]:
+    def _more(self, answer: Answer) -> dict[str, Any]:
         """What else the probabilities say."""
         return {}
 
@@ -62,7 +93,10 @@ class Classify(Choose):
     name = "classify"
 
     def to_json(self) -> JsonObject:
-        return {"task": self.name, "labels": list(self.labels), "format": self.format}
+        return {"task": self.name, "labels": list(self.labels), **super().to_json()}
+
+    def _question(self) -> Question:
+        return Question.choice("Which of these labels fits the text?", self.labels)
 
 
 @dataclass(frozen=True)
@@ -75,14 +109,77 @@ class Decide(Choose):
     name = "decide"
     places = frozenset({"text", "labels", "question"})
 
+    @property
+    def _columns(self) -> tuple[str, ...]:
+        return ("expected",) if self.is_score else ()
+
     def to_json(self) -> JsonObject:
         answers = {"score": f"{self.labels[0]}..{self.labels[-1]}"} if self.is_score else {"choices": list(self.labels)}
-        return {"task": self.name, "question": self.question, **answers, "format": self.format}
+        return {"task": self.name, "question": self.question, **answers, **super().to_json()}
+
+    def _question(self) -> Question:
+        if self.is_score:
+            return Question.score(self.question, self.labels)
+        if self.labels == YES_OR_NO:
+            return Question.predicate(self.question)
+        return Question.choice(self.question, self.labels)
 
     def _values(self) -> dict[str, str]:
         return {"question": self.question}
 
-    def _more(self, shares: list[float]) -> dict[str, Any]:
-        if not self.is_score:
-            return {}
-        return {"expected": sum(int(label) * share for label, share in zip(self.labels, shares, strict=True))}
+    def _more(self, answer: Answer) -> dict[str, Any]:
+        return {"expected": int(self.labels[0]) + answer.score} if self.is_score else {}
+
+
+@dataclass(frozen=True)
+class DecideAll(Task):
+    """Several questions about a text. ``questions``: ``asked`` as they were given."""
+
+    asked: tuple[Question, ...]
+    questions: Any
+    format: str = TEXT
+    readout: str | None = None
+    orders: int = 1
+
+    name = "decide"
+    places = Decide.places
+
+    def to_json(self) -> JsonObject:
+        asked = {"questions": self.questions, "format": self.format, "orders": self.orders}
+        return {"task": self.name, **asked, **({} if self.readout is None else {"readout": self.readout})}
+
+    def prompts(self, model: TaskModel, message: ChatMessage) -> Iterator[Prompt]:
+        yield from prompts_of(model.runner, self._about(message), self._settings)
+
+    def answer(self, model: TaskModel, message: ChatMessage, name: str) -> TaskAnswer:
+        decided = decide(
+            model.runner,
+            self._about(message),
+            self._settings,
+            ask=lambda prompts: (model.complete(messages, options) for messages, options in prompts),
+        )
+        details = {
+            "answers": {key: answer_object(each) for key, each in zip(self._names, decided.answers, strict=True)}
+        }
+        if self.format == JSON:
+            return TaskAnswer(json.dumps({"source": name, **details}, ensure_ascii=False), details)
+        named = list(zip(self._names, decided.answers, strict=True))
+        if self.format == CSV:
+            rows = [table_row([name, key, each.text, each.probability, each.confidence]) for key, each in named]
+            return TaskAnswer("\n".join(rows), details)
+        return TaskAnswer("\n".join(f"{key}: {each.text}" for key, each in named), details)
+
+    @property
+    def header(self) -> str | None:
+        return table_row(["source", "question", "answer", "probability", "confidence"]) if self.format == CSV else None
+
+    @property
+    def _names(self) -> list[str]:
+        return names_of(self.asked)
+
+    @property
+    def _settings(self) -> Settings:
+        return Settings(self.readout, self.orders, options=GenerationOptions(temperature=0.0))
+
+    def _about(self, message: ChatMessage) -> Decision:
+        return Decision(text_of(message), self.asked, tuple(pictures_of(message)))

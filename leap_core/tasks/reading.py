@@ -4,6 +4,7 @@
 {"task": "summarize", "kind": "actions"}                      {"task": "redact", "categories": ["human_name"]}
 {"task": "classify", "labels": ["a", "b"]}
 {"task": "decide", "question": "…", "choices": ["a", "b"]} or "score": "1..5"; yes or no without either
+{"task": "decide", "questions": […] or {…}}                    see ``decisions.reading``
 """
 
 from __future__ import annotations
@@ -12,10 +13,14 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..decisions.deciding import MOST_ORDERS
+from ..decisions.questions import MOST_OPTIONS
+from ..decisions.reading import read_questions
+from ..decisions.readouts import READOUTS
 from ..errors import LeapOptionsError, LeapSerializationError
 from ..schemas.schema import check_schema
 from ..schemas.shorthand import schema_from_shorthand
-from .choose import FORMATS, TEXT, YES_OR_NO, Classify, Decide
+from .choose import FORMATS, TEXT, YES_OR_NO, Classify, Decide, DecideAll
 from .extract import ABSENT, CSV, FAIL, JSONL, MOST_PASSES, Extract
 from .personal_patterns import CATEGORIES as PATTERNED
 from .recipe import Recipe, parse_recipe, read_recipe
@@ -25,7 +30,6 @@ from .task import RecipeTask, Task
 from .translate import Translate
 
 SCORE = re.compile(r"(\d{1,6})\.\.(\d{1,6})", re.ASCII)
-MOST_LABELS = 256
 CATEGORY = re.compile(r"\w[\w -]*")
 
 Read = Callable[["Parameters", Recipe], Task]
@@ -113,10 +117,23 @@ def _redact(fields: Parameters, _recipe: Recipe) -> Task:
 
 
 def _classify(fields: Parameters, _recipe: Recipe) -> Task:
-    return Classify(_labels(fields, "labels"), fields.one_of("format", FORMATS, TEXT))
+    return Classify(_labels(fields, "labels"), fields.one_of("format", FORMATS, TEXT), *_asking(fields))
+
+
+def _asking(fields: Parameters) -> tuple[str | None, int]:
+    """Readout and number of orders."""
+    readout, orders = fields.take("readout"), fields.take("orders", 1)
+    if readout is not None and readout not in READOUTS:
+        raise LeapSerializationError(f"{readout!r} is none of {', '.join(READOUTS)}", path="readout")
+    if type(orders) is not int or not 1 <= orders <= MOST_ORDERS:
+        raise LeapSerializationError(f"{orders!r} is no number from 1 to {MOST_ORDERS}", path="orders")
+    return readout, orders
 
 
 def _decide(fields: Parameters, _recipe: Recipe) -> Task:
+    given = fields.take("questions")
+    if given is not None:
+        return DecideAll(read_questions(given), given, fields.one_of("format", FORMATS, TEXT), *_asking(fields))
     question = fields.text("question")
     score = fields.take("score")
     labels = YES_OR_NO if score is not None else _labels(fields, "choices", YES_OR_NO)
@@ -124,7 +141,8 @@ def _decide(fields: Parameters, _recipe: Recipe) -> Task:
         labels = _numbers(score)
         if fields.take("choices") is not None:
             raise LeapSerializationError("it cannot be combined with score", path="choices")
-    return Decide(labels, fields.one_of("format", FORMATS, TEXT), question, is_score=score is not None)
+    format = fields.one_of("format", FORMATS, TEXT)
+    return Decide(labels, format, *_asking(fields), question=question, is_score=score is not None)
 
 
 TASKS: dict[str, Read] = {
@@ -169,8 +187,8 @@ def _labels(fields: Parameters, name: str, default: tuple[str, ...] | None = Non
     labels = fields.texts(name, default)
     if len(labels) < 2:
         raise LeapSerializationError("give two or more that differ", path=name)
-    if len(labels) > MOST_LABELS:
-        raise LeapSerializationError(f"{len(labels)} are more than {MOST_LABELS}", path=name)
+    if len(labels) > MOST_OPTIONS:
+        raise LeapSerializationError(f"{len(labels)} are more than {MOST_OPTIONS}", path=name)
     return labels
 
 

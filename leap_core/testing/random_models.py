@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import itertools
 import string
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,14 @@ CONTROL_TOKENS = (
     *("<image>", "<|image_start|>", "<|image_end|>", "<|img_thumbnail|>"),
     *(f"<|img_row_{row}_col_{column}|>" for row in range(1, 11) for column in range(1, 10 // row + 1)),
 )
+_SPACE = "\u0120"
+CODES = (
+    *(_SPACE + letter for letter in string.ascii_uppercase),
+    *(first + second for first in string.ascii_uppercase for second in string.ascii_uppercase),
+    *(f"{n:02}" for n in range(100)),
+    *("ye", "yes"),
+)
+"""Words of a model for decisions, each longer one after its beginning."""
 COLBERT_MARKERS = ("[Q] ", "[D] ")
 TEMPLATE = (
     "{{- bos_token -}}{%- for message in messages -%}{{- '<|im_start|>' + message.role + '\\n' + message.content +"
@@ -65,12 +74,57 @@ class Encoder:
     prefixes: tuple[str, str] | None = None
 
 
+DECISION_TEMPLATE = """<|startoftext|><|im_start|>user
+{% for image in images %}{{ image }}{% endfor %}
+{% if state is not none %}{{ state if state is string else state | tojson(indent=2) }}
+
+
+QUESTION:
+{% endif %}
+{{ instructions if instructions is string else instructions | tojson }}
+
+{% if type == 'choice' %}
+Options:
+{% for option in options %}
+{{ option.label }} {{ option.description or option.key.replace('_', ' ') }}
+{% endfor %}
+
+The code only.
+{%- elif type == 'noul' %}
+{% if options[0].description or options[1].description %}
+Yes: {{ options[0].description }}
+No: {{ options[1].description }}
+
+{% endif %}
+Yes or no only.
+{%- else %}
+{% for option in options %}
+{{ option.key }} {{ option.description }}
+{% endfor %}
+
+One digit only.
+{%- endif %}<|im_end|>
+<|im_start|>assistant
+"""
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """What makes a model one for decisions, in the way of d1-3B: the kind, temperatures by type and number of options,
+    and the template named systemone. Its vocabulary has a token for every code."""
+
+    kind: str = "lfm2-d1"
+    temperatures: Mapping[str, float] = field(default_factory=dict)
+    template: str | None = DECISION_TEMPLATE
+
+
 def write_random_model(
     path: Path,
     shape: Shape = TINY_LFM2,
     quantization: str = "f16",
     seed: int = 7,
     encoder: Encoder | None = None,
+    decisions: Decisions | None = None,
 ) -> Path:
     """Write a model of this shape; ``quantization`` is f32, f16, q8_0 or q4_0 (row lengths multiples of 32)."""
     import gguf
@@ -81,7 +135,10 @@ def write_random_model(
     writer.add_file_type(names.ALL_F32 if quantization == "f32" else names[f"MOSTLY_{quantization.upper()}"])
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
     _write_hyperparameters(writer, shape)
-    _write_tokenizer(writer, shape, COLBERT_MARKERS if encoder is not None and encoder.markers else ())
+    markers = COLBERT_MARKERS if encoder is not None and encoder.markers else ()
+    _write_tokenizer(writer, shape, markers, CODES if decisions is not None else ())
+    if decisions is not None:
+        _write_decisions(writer, decisions)
     weights = _Weights(writer, shape, gguf.GGMLQuantizationType[quantization.upper()], seed)
     weights.write()
     if encoder is not None:
@@ -124,11 +181,19 @@ def _write_encoder(writer: Any, encoder: Encoder) -> None:
         writer.add_string("leap.embedding.document_prefix", encoder.prefixes[1])
 
 
-def _write_tokenizer(writer: Any, shape: Shape, markers: tuple[str, ...]) -> None:
+def _write_decisions(writer: Any, decisions: Decisions) -> None:
+    writer.add_string(f"{writer.arch}.decision.type", decisions.kind)
+    for name, value in decisions.temperatures.items():
+        writer.add_float32(f"{writer.arch}.decision.temperature.{name}", value)
+    if decisions.template is not None:
+        writer.add_string("tokenizer.chat_template.systemone", decisions.template)
+
+
+def _write_tokenizer(writer: Any, shape: Shape, markers: tuple[str, ...], words: tuple[str, ...] = ()) -> None:
     import gguf
 
     special = (*CONTROL_TOKENS, *markers)
-    tokens, merges = _vocabulary(shape.vocabulary, special)
+    tokens, merges = _vocabulary(shape.vocabulary, special, words)
     control, normal = gguf.TokenType.CONTROL, gguf.TokenType.NORMAL
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("lfm2")
@@ -150,14 +215,17 @@ def byte_alphabet() -> list[str]:
     return [stand_ins[byte] for byte in range(256)]
 
 
-def _vocabulary(size: int, special: tuple[str, ...] = CONTROL_TOKENS) -> tuple[list[str], list[str]]:
-    """Tokens and merges: control tokens, bytes, then words of two, three and four letters."""
-    tokens = [*special, *byte_alphabet()]
-    merges = []
+def _vocabulary(
+    size: int, special: tuple[str, ...] = CONTROL_TOKENS, codes: tuple[str, ...] = ()
+) -> tuple[list[str], list[str]]:
+    """Tokens and merges: control tokens, bytes, these words, then others of two, three and four letters."""
+    tokens = [*special, *byte_alphabet(), *codes]
+    merges = [f"{code[:-1]} {code[-1]}" for code in codes]
     words = itertools.chain.from_iterable(itertools.product(string.ascii_lowercase, repeat=n) for n in (2, 3, 4))
-    for letters in itertools.islice(words, size - len(tokens)):
-        tokens.append("".join(letters))
-        merges.append("".join(letters[:-1]) + " " + letters[-1])
+    new = (word for word in map("".join, words) if word not in codes)
+    for word in itertools.islice(new, size - len(tokens)):
+        tokens.append(word)
+        merges.append(f"{word[:-1]} {word[-1]}")
     return tokens, merges
 
 

@@ -97,7 +97,7 @@ def test_the_texts_alone_can_be_written_and_failures_stay_apart(leap, tmp_path):
         ({"task": "classify", "labels": "a", "text": "a"}, "labels: give two or more"),
         ({"task": "classify", "labels": ["a", ""], "text": "a"}, "labels: one of the texts is empty"),
         ({"task": "classify", "labels": [1, 2], "text": "a"}, "labels: expected a list of texts"),
-        ({"task": "classify", "labels": ["a", "b"], "image": "x"}, "only extract takes pictures"),
+        ({"task": "summarize", "image": "x"}, "only extract, classify and decide take pictures"),
         ({"task": "translate", "to": 5, "text": "a"}, "to: expected a text"),
         ({"task": "translate", "to": "de", "from": 5, "text": "a"}, "from: expected a text"),
         ({"task": "decide", "question": "q", "score": [1], "text": "a"}, "score: "),

@@ -6,12 +6,13 @@ import math
 
 import pytest
 
+from leap_core.decisions.answers import shares as probabilities
+from leap_core.decisions.readouts import TextReading, side_by_side
 from leap_core.messages import ChatMessage
 from leap_core.options import GenerationOptions
-from leap_core.tasks.scoring import option_logprobs, probabilities
 
 from ..bare_llama import bare_llama
-from .conftest import do, model_of
+from .conftest import do
 
 MESSAGES = [ChatMessage("user", "What is the capital of France?")]
 OPTION_SETS = [
@@ -43,7 +44,8 @@ def test_probabilities_are_those_computed_token_by_token_by_hand(builtin, oracle
             if not any(o != each and by_tokens[each][: len(by_tokens[o])] == by_tokens[o] for o in longer)
         ]
         by_hand.append(begun[label] - sum(begun[other] for other in direct))
-    logprobs = option_logprobs(model_of(builtin), MESSAGES, labels, GenerationOptions())
+    reading = TextReading(builtin, MESSAGES, labels, GenerationOptions())
+    logprobs = reading.logprobs(list(side_by_side(builtin)(reading.prompts)))
     assert [math.exp(each) for each in logprobs] == pytest.approx(by_hand, rel=0.02, abs=1e-12)
     shares = probabilities(logprobs)
     assert math.fsum(shares) == pytest.approx(1, abs=1e-12)

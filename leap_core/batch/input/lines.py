@@ -189,8 +189,8 @@ class RequestReader:
             raise LeapSerializationError("a line with a task has a text, or a prompt, or an image", path="text")
         fields = {name: value[name] for name in names if name not in ID_FIELDS}
         if inputs == ["image"]:
-            if task.task.name != "extract":
-                raise LeapSerializationError("only extract takes pictures", path="image")
+            if task.task.name not in ("extract", "decide", "classify"):
+                raise LeapSerializationError("only extract, classify and decide take pictures", path="image")
             content = self._with_media(fields, "")
         else:
             content = fields.pop(inputs[0])

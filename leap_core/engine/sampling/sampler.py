@@ -45,7 +45,8 @@ class Sampler:
         self._frequency = options.frequency_penalty or 0.0
         self._presence = options.presence_penalty or 0.0
         self._bias = dict(options.logit_bias)
-        scores = ScoreRecorder(options.top_logprobs or 0, of_forced=options.forced_logprobs)
+        named, of_forced = options.logprob_tokens, options.forced_logprobs
+        scores = ScoreRecorder(options.top_logprobs or 0, named=named, of_forced=of_forced)
         self.recorder = scores if options.wants_logprobs else None
         """Notes how likely the tokens were, where the options ask for it."""
         self._seed = secrets.randbits(63) if options.rng_seed is None else options.rng_seed

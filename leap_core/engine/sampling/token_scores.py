@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,8 @@ LEAST = -9999.0
 
 @dataclass(frozen=True)
 class TokenScore:
-    """One token. ``top``: the likeliest tokens at its place and their logarithms, likeliest first."""
+    """One token. ``top``: the likeliest tokens at its place and their logarithms, likeliest first; or those that were
+    named beforehand, in their order."""
 
     token: int
     logprob: float
@@ -30,13 +32,14 @@ class TokenScore:
 
 
 class ScoreRecorder:
-    """Notes the score of each token that is sampled. ``top``: how many of the likeliest are noted beside it.
-    ``of_forced``: tokens that a constraint forces are sampled for that, too."""
+    """Notes the score of each token that is sampled. ``top``: how many of the likeliest are noted beside it, or
+    ``named``: which ones. ``of_forced``: tokens that a constraint forces are sampled for that, too."""
 
-    def __init__(self, top: int, *, of_forced: bool = True) -> None:
+    def __init__(self, top: int, *, named: Sequence[int] = (), of_forced: bool = True) -> None:
         self.of_forced = of_forced
         self.scores: list[TokenScore] = []
         self._top = top
+        self._named = named
         self._distance = FIRST_DISTANCE
         self._logits: NDArray[float32] | None = None
         self._total = 0.0
@@ -50,7 +53,9 @@ class ScoreRecorder:
         self._total = best + math.log(float(np.exp(logits - np.float32(best)).sum(dtype=np.float64)))
         self._logits = logits.copy()
         self._best = ()
-        if self._top:
+        if self._named:
+            self._best = tuple((token, float(logits[token]) - self._total) for token in self._named)
+        elif self._top:
             near = self._near(logits, best)
             order = near[np.argsort(-logits[near], kind="stable")][: self._top]
             self._best = tuple((int(token), float(logits[token]) - self._total) for token in order)

@@ -20,6 +20,7 @@ from ...options.generation import check_options, check_tool_choice
 from ...responses import Complete, MessageResponse
 from ...runner.contract import Generation, ModelRunner, RenderedPrompt
 from ...runner.conversation import messages_of
+from ...runner.generator import DecisionModel
 from .connection import ModelHost
 from .held_model import HeldModel
 from .http import Answer
@@ -55,6 +56,10 @@ class RemoteModelRunner(ModelRunner):
     @property
     def speaks(self) -> bool:
         return bool(self._model.description.get("speaks"))
+
+    @property
+    def decision_model(self) -> DecisionModel:
+        return DecisionModel(**self._model.description.get("decisions") or {})
 
     def start(
         self,

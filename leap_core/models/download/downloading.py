@@ -24,7 +24,7 @@ from ...storage.directories import Directories
 from ...storage.hashing import hash_file
 from ...storage.linking import place
 from ...storage.locks import locked
-from ..gguf.architectures import architecture_in, check_architecture
+from ..gguf.architectures import architecture_in, check_architecture, check_decisions, decisions_in
 from ..gguf.header import read_gguf_header
 from ..hub.api import Hub
 from ..hub.http_client import Web
@@ -291,6 +291,7 @@ class Download:
             return
         opening = self._retry_policy(self.stop).run(lambda: opening_of(web, file))
         check_architecture(architecture_in(opening), f"{file.remote.name} at {file.remote.url}")
+        check_decisions(decisions_in(opening), f"{file.remote.name} at {file.remote.url}")
 
     def _known_hashes(self, plan: DownloadPlan) -> dict[str, str]:
         """The hashes that an earlier download wrote down."""

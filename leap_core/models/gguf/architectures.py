@@ -36,6 +36,8 @@ KNOWN = frozenset(
 # fmt: on
 SINCE = {"lfm3": "b11960 (v0.8.0)"}
 """The first llama.cpp that runs an architecture which this one does not."""
+DECISIONS_SINCE = {"lfm2-d1-omni": "b11524"}
+"""The first llama.cpp that computes a kind of model for decisions which this one does not."""
 RENAMED = {"lfm2-bidir": "files of June 2026 with this name load nowhere; download the model again"}
 KEY = b"general.architecture"
 STRING = 8
@@ -56,9 +58,28 @@ def check_architecture(architecture: str, where: str) -> None:
     raise LeapModelLoadingError(f"{where} has the architecture {architecture!r}, which is unknown here", hint=hint)
 
 
+def check_decisions(kind: str, where: str) -> None:
+    """Raises LeapModelLoadingError for a kind of model for decisions (``<architecture>.decision.type``) that this
+    llama.cpp cannot compute; ``where`` names the model."""
+    if kind in DECISIONS_SINCE:
+        raise LeapModelLoadingError(
+            f"{where} is made for decisions of the kind {kind!r}, which is unknown here",
+            hint=f"it needs llama.cpp {DECISIONS_SINCE[kind]} or newer, and this leap has {ENGINE}",
+        )
+
+
 def architecture_in(opening: bytes) -> str:
     """The architecture that the first bytes of a GGUF file name, empty where they do not."""
-    record = struct.pack("<Q", len(KEY)) + KEY + struct.pack("<I", STRING)
+    return _text_in(opening, KEY)
+
+
+def decisions_in(opening: bytes) -> str:
+    """The kind of model for decisions that the first bytes of a GGUF file name, empty where they do not."""
+    return _text_in(opening, f"{architecture_in(opening)}.decision.type".encode())
+
+
+def _text_in(opening: bytes, key: bytes) -> str:
+    record = struct.pack("<Q", len(key)) + key + struct.pack("<I", STRING)
     start = opening.find(record, 0, MOST_BYTES_BEFORE)
     if not opening.startswith(b"GGUF") or start < 0:
         return ""

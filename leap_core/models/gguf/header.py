@@ -119,6 +119,11 @@ class GGUFHeader:
         return self._text("tokenizer.chat_template")
 
     @property
+    def decisions(self) -> str:
+        """How a model that was made for decisions is asked, such as lfm2-d1; empty for any other."""
+        return self._text(f"{self.architecture}.decision.type") or ""
+
+    @property
     def tokenizer_pre(self) -> str | None:
         """The name of the pre-tokenizer, such as lfm2."""
         return self._text("tokenizer.ggml.pre")

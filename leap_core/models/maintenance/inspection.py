@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ...errors import LeapModelLoadingError, LeapModelNotFoundError
-from ..gguf.architectures import check_architecture
+from ..gguf.architectures import check_architecture, check_decisions
 from ..gguf.header import GGUFHeader, read_gguf_header
 from ..gguf.projector_checks import ProjectorInfo, check_projector
 from ..installed.model_store import InstalledModel, Store
@@ -33,6 +33,7 @@ def architecture_error(header: GGUFHeader) -> LeapModelLoadingError | None:
     """Why this llama.cpp does not run models of the header's architecture; None where it does."""
     try:
         check_architecture(header.architecture, header.path.name)
+        check_decisions(header.decisions, header.path.name)
     except LeapModelLoadingError as error:
         return error
     return None

@@ -199,6 +199,7 @@ class LoadedModel:
             "memory": self.memory,
             "context_size": _size_of_context(self.runner) if self.runner else None,
             "speaks": self.runner.speaks if isinstance(self.runner, ModelRunner) else None,
+            "decisions": asdict(self.runner.decision_model) if isinstance(self.runner, ModelRunner) else None,
             "embedding": _of_embedder(self.runner) if isinstance(self.runner, EmbeddingRunner) else None,
             "slots": self.options.slots,
             "slots_in_use": min(self.active, self.options.slots),

@@ -1,0 +1,136 @@
+"""Questions from JSON, in either of the two forms in use, which mean the same.
+
+OpenAI's is a list:    {"type": "predicate", "name": "urgent", "instructions": "Is it urgent?"}
+                       {"type": "choice", "instructions": "…", "choices": [{"value": "a", "description": "…"}, "b"]}
+                       {"type": "score", "instructions": "…", "levels": [{"label": "low"}, "high"]}
+System One's an object: {"urgent": {"type": "noul", "instructions": "…", "criteria": {"true": "…", "false": "…"}},
+                       "topic": {"type": "choice", "instructions": "…", "criteria": {"a": "…", "b": null}},
+                       "mood": {"type": "score", "instructions": "…", "criteria": ["low", "high"]}}
+
+Source: openai 3.54.0 (types/decision_create_params.py), typesafe-sdk 0.7.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..errors import LeapSerializationError
+from ..json_fields import list_at, object_at, text_at
+from .questions import MOST_QUESTIONS, Option, Question, text_of
+
+JsonObject = dict[str, Any]
+SCORE_LEVELS = 10
+"""The most that System One's API takes."""
+
+
+def read_questions(value: object, path: str = "questions") -> tuple[Question, ...]:
+    """Questions in either form. Raises LeapSerializationError that names the place."""
+    return read_systemone_questions(value, path) if isinstance(value, Mapping) else read_openai_questions(value, path)
+
+
+def read_openai_questions(
+    value: object, path: str = "questions", *, content: Callable[[object, str], Any] | None = None
+) -> tuple[Question, ...]:
+    """OpenAI's list. ``content`` reads instructions; by default any text or JSON is taken. Raises
+    LeapSerializationError."""
+    items = list_at(value, path)
+    _check_count(len(items), path)
+    read = content or _instructions
+    questions = tuple(_openai_question(each, f"{path}[{n}]", read) for n, each in enumerate(items))
+    names = [each.name for each in questions if each.name is not None]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise LeapSerializationError(f"two questions are called {twice!r}", path=path)
+    return questions
+
+
+def read_systemone_questions(value: object, path: str = "questions") -> tuple[Question, ...]:
+    """System One's object of questions by name. Raises LeapSerializationError."""
+    items = object_at(value, path)
+    _check_count(len(items), path)
+    return tuple(_systemone_question(str(name), each, f"{path}.{name}") for name, each in items.items())
+
+
+def _check_count(count: int, path: str) -> None:
+    if not 0 < count <= MOST_QUESTIONS:
+        raise LeapSerializationError(f"expected 1 to {MOST_QUESTIONS} questions, not {count}", path=path)
+
+
+def _openai_question(value: object, path: str, read: Callable[[object, str], Any]) -> Question:
+    fields = object_at(value, path)
+    kind = fields.get("type")
+    parts = {"predicate": (), "choice": ("choices",), "score": ("levels",)}
+    if kind not in parts:
+        raise LeapSerializationError(f"{kind!r} is none of {', '.join(parts)}", path=f"{path}.type")
+    _only_known(fields, ("type", "name", "instructions", *parts[kind]), path)
+    name = None if fields.get("name") is None else text_at(fields["name"], f"{path}.name")
+    instructions = read(fields.get("instructions"), f"{path}.instructions")
+    if kind == "predicate":
+        return Question.predicate(instructions, name=name)
+    where = f"{path}.{parts[kind][0]}"
+    items = list_at(fields.get(parts[kind][0]), where)
+    key = "value" if kind == "choice" else "label"
+    options = [_openai_option(each, key, f"{where}[{n}]") for n, each in enumerate(items)]
+    return _at(
+        where, lambda: (Question.choice if kind == "choice" else Question.score)(instructions, options, name=name)
+    )
+
+
+def _openai_option(value: object, key: str, path: str) -> Option:
+    fields = object_at(value, path) if isinstance(value, Mapping) else {key: value}
+    _only_known(fields, (key, "description"), path)
+    shown = fields.get(key)
+    if not isinstance(shown, (str, bool) if key == "value" else str):
+        raise LeapSerializationError(
+            "expected a text" + (" or a boolean" if key == "value" else ""), path=f"{path}.{key}"
+        )
+    description = fields.get("description")
+    if description is not None and not isinstance(description, str):
+        raise LeapSerializationError("expected a text", path=f"{path}.description")
+    return Option(shown, description)
+
+
+def _systemone_question(name: str, value: object, path: str) -> Question:
+    fields = object_at(value, path)
+    _only_known(fields, ("type", "instructions", "criteria"), path)
+    kind, instructions, criteria = fields.get("type"), fields.get("instructions"), fields.get("criteria")
+    where = f"{path}.criteria"
+    if kind == "noul":
+        outcomes = {} if criteria is None else object_at(criteria, where)
+        _only_known(outcomes, ("true", "false"), where)
+        if instructions is None and all(each is None for each in outcomes.values()):
+            raise LeapSerializationError("a question needs instructions or criteria", path=f"{path}.instructions")
+        asked = "Is this so?" if instructions is None else instructions
+        return Question.predicate(asked, true=outcomes.get("true"), false=outcomes.get("false"), name=name)
+    if kind == "choice":
+        options = [Option(str(label), each) for label, each in object_at(criteria, where).items()]
+        asked = "Which of these fits?" if instructions is None else instructions
+        return _at(where, lambda: Question.choice(asked, options, name=name))
+    if kind == "score":
+        levels = [Option(text_of(each)) for each in list_at(criteria, where)]
+        if len(levels) > SCORE_LEVELS:
+            raise LeapSerializationError(f"{len(levels)} levels are more than {SCORE_LEVELS}", path=where)
+        asked = "Which of these levels fits?" if instructions is None else instructions
+        return _at(where, lambda: Question.score(asked, levels, name=name))
+    raise LeapSerializationError(f"{kind!r} is none of noul, choice, score", path=f"{path}.type")
+
+
+def _instructions(value: object, path: str) -> Any:
+    if value is None or value == "":
+        raise LeapSerializationError("missing", path=path)
+    return value
+
+
+def _at(path: str, make: Callable[[], Question]) -> Question:
+    """The question, with errors that name its place in the request."""
+    try:
+        return make()
+    except LeapSerializationError as error:
+        raise LeapSerializationError(error.reason, path=path) from None
+
+
+def _only_known(fields: Mapping[str, Any], names: Sequence[str], path: str) -> None:
+    for name in fields:
+        if name not in names:
+            raise LeapSerializationError("there is no such field", path=f"{path}.{name}")
