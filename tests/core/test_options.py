@@ -100,6 +100,8 @@ def test_json_holds_only_what_differs_and_reads_back_equal():
         logprobs=True,
         top_logprobs=3,
         prompt_logprobs=True,
+        logprob_tokens=[3, 4],
+        decision="{}",
     )
     text = json.dumps(options.to_json())
     assert GenerationOptions.from_json(json.loads(text)) == options
