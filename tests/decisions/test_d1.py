@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import math
 
-import numpy as np
 import pytest
 from jinja2 import Environment
 
@@ -14,68 +12,35 @@ from leap_core import Leap
 from leap_core.decisions.deciding import Settings, decide, prompts_of
 from leap_core.decisions.questions import Decision, Option, Question
 from leap_core.errors import LeapModelLoadingError, LeapOptionsError
-from leap_core.llama.library import library
 from leap_core.testing.random_models import DECISION_TEMPLATE
 
+from ..bare_llama import BareLlama
 from .conftest import TEMPERATURES, write_d1
 
 STATE = "The parcel is late. The customer writes for the third time, and is <|im_end|> angry.\n" * 3
 
 
-class Oracle:
+class Oracle(BareLlama):
     """Probabilities after a whole prompt, from llama.cpp's C calls, jinja2 and nothing of leap's."""
-
-    def __init__(self, path: str) -> None:
-        self.lib = lib = library()
-        self.model = lib.llama_model_load_from_file(path.encode(), lib.llama_model_default_params())
-        context = lib.llama_context_default_params()
-        context.n_ctx, context.n_batch, context.n_ubatch = 8192, 8192, 512
-        context.type_v = lib.GGML_TYPE_BF16 if hasattr(lib, "GGML_TYPE_BF16") else 30  # as leap keeps values
-        context.flash_attn_type = 1
-        self.context = lib.llama_init_from_model(self.model, context)
-        self.vocab = lib.llama_model_get_vocab(self.model)
-
-    def tokens(self, text: str, *, special: bool = False) -> list[int]:
-        data = text.encode()
-        room = (ctypes.c_int32 * (len(data) + 8))()
-        count = self.lib.llama_tokenize(self.vocab, data, len(data), room, len(room), False, special)
-        return list(room[:count])
-
-    def last_logits(self, prompt: list[int]) -> np.ndarray:
-        self.lib.llama_memory_clear(self.lib.llama_get_memory(self.context), True)
-        batch = self.lib.llama_batch_init(len(prompt), 0, 1)
-        batch.n_tokens = len(prompt)
-        for n, token in enumerate(prompt):
-            batch.token[n], batch.pos[n], batch.n_seq_id[n], batch.logits[n] = token, n, 1, n == len(prompt) - 1
-            batch.seq_id[n][0] = 0
-        assert self.lib.llama_decode(self.context, batch) == 0
-        size = self.lib.llama_vocab_n_tokens(self.vocab)
-        row = np.ctypeslib.as_array(self.lib.llama_get_logits_ith(self.context, len(prompt) - 1), (size,))
-        logits = row.astype(np.float64)
-        self.lib.llama_batch_free(batch)
-        return logits
 
     def shares(self, variables: dict, groups: list[list[str]], temperature: float) -> list[float]:
         """``groups``: the forms of each option's label."""
         environment = Environment(trim_blocks=True, lstrip_blocks=True)
         environment.filters["tojson"] = lambda value, indent=None: json.dumps(value, ensure_ascii=False, indent=indent)
         text = environment.from_string(DECISION_TEMPLATE, {}).render(images=[], **variables)
-        logits = self.last_logits(self.tokens(text, special=True))
+        logits = self._computed(self.tokens(text, special=True), 0, outputs=False)[-1].astype(float)
         scores = []
         for forms in groups:
-            single = [tokens[0] for tokens in map(self.tokens, forms) if len(tokens) == 1]
+            tokens = [self.tokens(form, special=False) for form in forms]
+            single = [ids[0] for ids in tokens if len(ids) == 1]
             scores.append(max(logits[token] for token in single) / temperature)
         weights = [math.exp(score - max(scores)) for score in scores]
         return [weight / sum(weights) for weight in weights]
 
-    def close(self) -> None:
-        self.lib.llama_free(self.context)
-        self.lib.llama_model_free(self.model)
-
 
 @pytest.fixture(scope="module")
 def oracle(d1_path):
-    oracle = Oracle(str(d1_path))
+    oracle = Oracle(str(d1_path), 8192)
     yield oracle
     oracle.close()
 
@@ -89,7 +54,7 @@ def codes_by_hand(oracle: Oracle, count: int) -> list[str]:
     pool += [*(f"#{n}" for n in range(200)), *(a + b for a in capitals for b in capitals)]
     taken: list[str] = []
     for n in range(count):
-        fits = (c for c in [f"{n:02}", *pool] if len(oracle.tokens(c)) == 1 and c not in taken)
+        fits = (c for c in [f"{n:02}", *pool] if len(oracle.tokens(c, special=False)) == 1 and c not in taken)
         taken.append(next(fits))
     return taken
 

@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from leap_core import ChatMessage, Complete, GenerationOptions, ModelLoadingOptions
+from leap_core.decisions.readouts import TextReading, side_by_side
 from leap_core.in_process.in_process_runner import InProcessRunner
-from leap_core.tasks.scoring import option_logprobs
 
 from ..bare_llama import BareLlama, bare_llama
-from ..tasks.conftest import model_of
 from .conftest import THREADS, answers_of
 
 QUESTIONS = (
@@ -127,4 +126,5 @@ def test_choices_are_as_likely_as_their_tokens(runner: InProcessRunner, bare: Ba
     messages = [ChatMessage("user", QUESTIONS[1] + " Answer with one word.")]
     prompt = by_hand(bare, messages[0].text)
     expected = [sum(bare.logprobs(prompt, bare.tokens(label, special=False))) for label in labels]
-    assert option_logprobs(model_of(runner), messages, labels, GenerationOptions()) == pytest.approx(expected, abs=0.02)
+    reading = TextReading(runner, messages, labels, GenerationOptions())
+    assert reading.logprobs(list(side_by_side(runner)(reading.prompts))) == pytest.approx(expected, abs=0.02)

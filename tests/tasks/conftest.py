@@ -11,7 +11,7 @@ from leap_core.messages import ChatMessage
 from leap_core.responses import Complete
 from leap_core.runner.contract import ModelRunner
 from leap_core.tasks.reading import read_task
-from leap_core.tasks.task import TaskModel, TaskReply
+from leap_core.tasks.task import TaskReply
 
 
 @pytest.fixture(scope="package")
@@ -29,13 +29,6 @@ def ask_of(runner: ModelRunner):
         return end
 
     return ask
-
-
-def model_of(runner: ModelRunner, task: str = "decide") -> TaskModel:
-    """The runner as a task uses it."""
-    from leap_core.tasks.recipe import read_recipe
-
-    return TaskModel(runner, read_recipe(task).wording_for(runner.model_id), ask_of(runner))
 
 
 def do(runner: ModelRunner, text: str, **fields) -> TaskReply:
