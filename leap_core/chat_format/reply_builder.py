@@ -21,8 +21,7 @@ from ..responses import (
 from ..schemas.grammar_matcher import REASONING_TAGS, reasoning_tags
 from ..statistics import GenerationStats
 from .chat_template import THINK_END, THINK_START
-from .reply_text import ReasoningSplitter, StopStrings, utf8_decoder
-from .thought_calls import ThoughtCalls
+from .reply_text import ReasoningSplitter, StopStrings, ThoughtCalls, utf8_decoder
 
 if TYPE_CHECKING:
     from ..functions import LeapFunction

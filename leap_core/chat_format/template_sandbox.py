@@ -18,7 +18,7 @@ from ..errors import LeapGenerationError, LeapModelLoadingError
 from .template_budget import Budget, BudgetExceeded, current_budget, spending
 
 if TYPE_CHECKING:
-    from jinja2 import Environment, Template
+    from jinja2 import Environment, Template, nodes
 
 MOST_NODES = 20_000
 """Parts of a template; compiling them stops every other thread, for half a second at this limit."""
@@ -87,43 +87,52 @@ def _said(error: Exception, *, named: bool = True) -> str:
     return (f"{name}: {text}" if text else name) if named else text or name
 
 
+def _counting(tree: nodes.Template) -> nodes.Template:
+    """The template with filters of ours where its code would spend without asking."""
+    from jinja2 import nodes
+    from jinja2.visitor import NodeTransformer
+
+    def filtered(node: nodes.Expr, name: str, *args: nodes.Expr) -> nodes.Filter:
+        return nodes.Filter(node, name, list(args), [], None, None, lineno=node.lineno)
+
+    class Counting(NodeTransformer):
+        def visit_For(self, node: nodes.For) -> nodes.Node:
+            self.generic_visit(node)
+            node.iter = filtered(cast("nodes.Expr", node.iter), "_counted", nodes.Const(1 + _text_in(node)))
+            return node
+
+        def visit_Concat(self, node: nodes.Concat) -> nodes.Node:
+            self.generic_visit(node)
+            return filtered(nodes.List(node.nodes, lineno=node.lineno), "_joined")
+
+        def visit_List(self, node: nodes.List) -> nodes.Node:
+            self.generic_visit(node)
+            return filtered(node, "_built")
+
+        def visit_Tuple(self, node: nodes.Tuple) -> nodes.Node:
+            self.generic_visit(node)
+            return filtered(node, "_built") if node.ctx == "load" else node
+
+        def visit_Dict(self, node: nodes.Dict) -> nodes.Node:
+            self.generic_visit(node)
+            return filtered(node, "_built")
+
+    counted: nodes.Template = Counting().visit(tree)
+    return counted
+
+
+def _text_in(node: nodes.Node) -> int:
+    from jinja2 import nodes
+
+    return sum(len(data.data) for data in node.find_all(nodes.TemplateData))
+
+
 def _environment() -> Environment:
     from jinja2 import TemplateError, nodes
     from jinja2.ext import Extension, loopcontrols
     from jinja2.parser import Parser
     from jinja2.runtime import Macro
     from jinja2.sandbox import ImmutableSandboxedEnvironment
-    from jinja2.visitor import NodeTransformer
-
-    class Counting(NodeTransformer):
-        """Puts filters of ours where a template's code would spend without asking."""
-
-        def visit_For(self, node: nodes.For) -> nodes.Node:
-            self.generic_visit(node)
-            node.iter = _filter(cast("nodes.Expr", node.iter), "_counted", nodes.Const(1 + _text_in(node)))
-            return node
-
-        def visit_Concat(self, node: nodes.Concat) -> nodes.Node:
-            self.generic_visit(node)
-            return _filter(nodes.List(node.nodes, lineno=node.lineno), "_joined")
-
-        def visit_List(self, node: nodes.List) -> nodes.Node:
-            self.generic_visit(node)
-            return _filter(node, "_built")
-
-        def visit_Tuple(self, node: nodes.Tuple) -> nodes.Node:
-            self.generic_visit(node)
-            return _filter(node, "_built") if node.ctx == "load" else node
-
-        def visit_Dict(self, node: nodes.Dict) -> nodes.Node:
-            self.generic_visit(node)
-            return _filter(node, "_built")
-
-    def _filter(node: nodes.Expr, name: str, *args: nodes.Expr) -> nodes.Filter:
-        return nodes.Filter(node, name, list(args), [], None, None, lineno=node.lineno)
-
-    def _text_in(node: nodes.Node) -> int:
-        return sum(len(data.data) for data in node.find_all(nodes.TemplateData))
 
     class Sandbox(ImmutableSandboxedEnvironment):
         intercepted_binops = frozenset(["+", "*", "**", "%"])
@@ -134,8 +143,7 @@ def _environment() -> Environment:
             if sum(1 for _ in tree.find_all(nodes.Node)) > MOST_NODES:
                 raise BudgetExceeded(f"it has more than {MOST_NODES} parts")
             self.text_of_source = _text_in(tree)
-            counted: nodes.Template = Counting().visit(tree)
-            return counted
+            return _counting(tree)
 
         def wrap_str_format(self, value: Any) -> Any:
             """``str.format`` as the sandbox replaces it, checked before it runs."""

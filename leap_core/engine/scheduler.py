@@ -19,10 +19,9 @@ from ..errors import LeapGenerationError, LeapGenerationPromptExceedContextLengt
 from ..llama.context import ABORTED, NO_KV_SLOT, LlamaContext
 from ..responses import GenerationFinishReason as Reason
 from .admission import Admission
-from .batch_plan import Output, Part, plan_step
+from .batch_plan import LONG_STEP, Output, Part, PromptPace, plan_step
 from .compute_loop import FORKED, compute_loop
 from .encoding import Encoder
-from .pace import LONG_STEP, PromptPace
 from .request import Request
 from .reuse.sequence_slots import Slot, SlotMemory
 from .reuse.snapshots import SnapshotStore

@@ -220,11 +220,10 @@ class InProcessRunner(ModelRunner):
         return InProcessGeneration(request, reply, keep_reply, listener), constraint
 
     def _speech_warnings(self, instruction: str) -> tuple[str, ...]:
-        if not asks_to_speak(instruction):
+        warning = self._voice.warning if self._voice is not None else self._mute
+        if not warning or not asks_to_speak(instruction):
             return ()
-        if self._voice is None:
-            return (f"the model does not speak: {self._mute}",) if self._mute else ()
-        return (self._voice.warning,) if self._voice.warning else ()
+        return (warning if self._voice is not None else f"the model does not speak: {warning}",)
 
     def _compile_constraint(
         self,

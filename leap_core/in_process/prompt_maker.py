@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 from ..chat_format.chat_template import ChatTemplate
 from ..chat_format.reply_tokens import Piece, ReplyMemory
 from ..engine.prompt_segments import Embeddings, Prompt, Segment, Tokens, boundaries_of
-from ..errors import LeapGenerationError
+from ..errors import LeapGenerationError, LeapGenerationPromptExceedContextLengthError
 from ..llama.model import LlamaModel
 from ..messages import ChatMessage, ChatMessageContent, ChatMessageRole, Speech
 from ..options import AUTO, FunctionCallParser, GenerationOptions
+from ..runner.giving_up import check_wanted
 from ..schemas.grammar_matcher import REASONING_TAGS
 from .decision_prompts import DecisionPrompts
 from .modalities.reads_media import MediaSegments, check_count
 from .modalities.spoken_history import SpokenHistory
-from .prompt_length import check_length
 
 if TYPE_CHECKING:
     from ..functions import LeapFunction
@@ -251,3 +251,27 @@ def _parser_of_model(model: LlamaModel, name: str) -> FunctionCallParser:
     hermes, lfm = parser_named("hermes"), parser_named("lfm")
     tokens = model.special_tokens
     return hermes if hermes.start_marker in tokens and lfm.start_marker not in tokens else lfm
+
+
+USUAL_BYTES = 6
+"""Texts of more bytes for each token of the context are counted before anything else; languages have three to five."""
+PIECE = 32 * 1024
+"""Characters that are tokenized in one call: some hundredths of a second, then the client may have left."""
+SURELY_LONGER = 2
+"""Tokens of pieces are more than those of the whole text, by a few a cut: so many contexts of them never fit."""
+
+
+def check_length(model: LlamaModel, texts: Sequence[str], context_size: int) -> None:
+    """Raises LeapGenerationPromptExceedContextLengthError for texts that together are much longer than the context.
+
+    The work is bounded by the context, whatever the length of the texts: it ends with the piece that shows it."""
+    characters = sum(map(len, texts))
+    if characters <= context_size * USUAL_BYTES:
+        return
+    tokens = 0
+    for text in texts:
+        for start in range(0, len(text), PIECE):
+            check_wanted()
+            tokens += len(model.tokenize(text[start : start + PIECE], parse_special=True))
+            if tokens > SURELY_LONGER * context_size:
+                raise LeapGenerationPromptExceedContextLengthError(tokens, context_size, at_least=True)

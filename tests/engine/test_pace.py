@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leap_core.engine.pace import LONG_STEP, PROMISE, PROMISE_IN_A_CROWD, UNTIL_KNOWN, PromptPace
+from leap_core.engine.batch_plan import LONG_STEP, PROMISE, PROMISE_IN_A_CROWD, UNTIL_KNOWN, PromptPace
 
 
 def timed(speed: float) -> PromptPace:

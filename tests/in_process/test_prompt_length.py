@@ -8,7 +8,7 @@ import pytest
 
 from leap_core import ChatMessage, Leap, LeapGenerationError, LeapGenerationPromptExceedContextLengthError
 from leap_core.in_process import prompt_maker
-from leap_core.in_process.prompt_length import PIECE
+from leap_core.in_process.prompt_maker import PIECE
 from leap_core.runner.giving_up import given_up_when
 
 LONG = "word " * 4_000_000
