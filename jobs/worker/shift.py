@@ -135,10 +135,10 @@ class Shift:
         self._forget_output()
         bound_log(self._configuration.worker_log)
         if (self._shared or self._sweeps % BEAT_SWEEPS == 1) and self._workers.beat(self._id):
-            self._drain()
+            self.drain()
         if rarely and self._table.database.is_of_newer_leap():
             log("a newer leap has changed the table of jobs")
-            self._drain()
+            self.drain()
         if self.draining:
             return not self._slots.is_idle
         if self._shared:
@@ -153,7 +153,7 @@ class Shift:
             self._look_for_unseen_ends()
         return self._look_for_work() or not self._slots.is_idle or bool(self._fetching and self._fetching.is_busy)
 
-    def _drain(self) -> None:
+    def drain(self) -> None:
         """Begin nothing more; the worker ends once nothing runs."""
         if not self.draining:
             log("draining: no further job is begun")
@@ -170,7 +170,7 @@ class Shift:
         self._version = version
         kinds, seconds = self._table.waiting(self._claimant)
         self._wake(kinds)
-        self._has_work = bool(kinds) or (not self._shared and self._table.unfinished() > 0)
+        self._has_work = bool(kinds) or (seconds is not None if self._shared else self._table.unfinished() > 0)
         due = math.inf if seconds is None else seconds
         self._next_due = now + due
         self.sweep_seconds = max(SHORTEST_SWEEP_SECONDS, min(self._longest_sweep, due))
@@ -221,7 +221,7 @@ class Shift:
                     if message == "queued":
                         self._look_for_work()
                     elif message == "drain" and self._workers.beat(self._id):
-                        self._drain()
+                        self.drain()
                 except Exception as error:  # a server that went away: the sweep looks again
                     log(f"looking for work: {type(error).__name__}: {error}")
         changes.close()

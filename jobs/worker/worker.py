@@ -42,10 +42,12 @@ LOCK_SECONDS = 1.0
 
 
 class Worker:
-    """``configuration`` says where and how many at once. ``stop`` ends it; what runs then is queued again."""
+    """``configuration`` says where and how many at once. ``stop`` ends it; what runs then is queued again. After
+    ``seconds`` it begins nothing more, and ends with what it has."""
 
-    def __init__(self, configuration: JobsConfiguration) -> None:
+    def __init__(self, configuration: JobsConfiguration, seconds: float = math.inf) -> None:
         self.configuration = configuration
+        self._due = time.monotonic() + seconds
         self.stop = threading.Event()
         self._owner = f"{os.getpid()}-{secrets.token_hex(4)}"
         self._met_another = False
@@ -157,6 +159,8 @@ class Worker:
                 log(f"{self.configuration.worker_state}: {error.strerror}")
             shift.look_after_processes()
             now = time.monotonic()
+            if now >= self._due:
+                shift.drain()
             if now - swept < shift.sweep_seconds:
                 continue
             swept = now
@@ -187,10 +191,13 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(1)
 
 
-def run_in_foreground(configuration: JobsConfiguration) -> None:
-    """For ``leap jobs worker --foreground``: work until a signal comes, or the terminal is closed. Raises
+def run_in_foreground(
+    configuration: JobsConfiguration, *, until_empty: bool = False, seconds: float = math.inf
+) -> None:
+    """For ``leap jobs worker --foreground``: work until a signal comes, or the terminal is closed; ``until_empty``:
+    until there is nothing that this worker could begin. After ``seconds`` it begins nothing more. Raises
     LeapUnavailableError when another worker runs."""
-    worker = Worker(replace(configuration, idle_seconds=math.inf))
+    worker = Worker(replace(configuration, idle_seconds=0.0 if until_empty else math.inf), seconds)
     before = {number: signal.signal(number, lambda *_: worker.stop.set()) for number in _ending_signals()}
     try:
         if not worker.run():

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import click
 
 from ...framework.click_classes import leap_command
-from ...framework.durations import age
+from ...framework.durations import Duration, age
 from ...framework.environment import Environment
 from ...framework.options import option
 from ...framework.output import Format, Output
@@ -19,6 +20,14 @@ if TYPE_CHECKING:
 
 @leap_command("worker", short_help="Start, stop or describe the worker.")
 @click.option("--foreground", is_flag=True, help="Be the worker in this terminal, until Ctrl-C.")
+@click.option("--until-empty", is_flag=True, help="Be the worker in this terminal until nothing is left to do.")
+@click.option(
+    "--for",
+    "seconds",
+    type=Duration(1.0),
+    metavar="TIME",
+    help="Be the worker in this terminal, and after so long (55m) begin nothing more.",
+)
 @option("--end", "stop", formerly=("--stop",), is_flag=True, help="End the worker; what it is doing is queued again.")
 @click.option("--drain", is_flag=True, help="Have the worker end after the work that it has.")
 @click.option("--status", "only_status", is_flag=True, help="Tell whether a worker runs, and start none.")
@@ -36,6 +45,8 @@ def worker(
     env: Environment,
     /,
     foreground: bool,
+    until_empty: bool,
+    seconds: float | None,
     stop: bool,
     drain: bool,
     only_status: bool,
@@ -46,11 +57,15 @@ def worker(
     """Start the worker that does the jobs, unless it runs already.
 
     That is seldom needed: a command that submits a job starts a worker, and it ends by itself when nothing was left to
-    do for five minutes. Jobs on a server (jobs_url) need a worker that was started by hand or by a service manager.
+    do for five minutes. Jobs on a server (jobs_url) need a worker that was started by hand or by a service manager, or
+    as a task of a cluster, with --until-empty or --for. SIGTERM ends it, and what it was doing is queued again.
     """
     output = Output(env, format)
+    foreground = foreground or until_empty or seconds is not None
     if sum((foreground, stop, drain, only_status, print_unit is not None)) > 1:
-        raise click.UsageError("--foreground, --end, --drain, --status and --print-unit exclude each other")
+        raise click.UsageError(
+            "--foreground (or --until-empty, --for), --end, --drain, --status and --print-unit exclude each other"
+        )
     if print_unit is not None:
         from jobs.configuration import JobsConfiguration
         from jobs.keeper.service_files import unit_file
@@ -64,7 +79,7 @@ def worker(
         from jobs.worker.worker import run_in_foreground
 
         output.note("working; Ctrl-C ends it, and what runs then is queued again")
-        run_in_foreground(configuration)
+        run_in_foreground(configuration, until_empty=until_empty, seconds=math.inf if seconds is None else seconds)
         return
     if drain:
         from jobs.client import JobsClient
