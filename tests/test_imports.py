@@ -34,6 +34,7 @@ LEVELS = {
         table data_identity
     """,
     "leap_core": """
+        clusters
         opening
         host.server
         loading
@@ -59,7 +60,15 @@ LEVELS = {
 """The rooms of each package, a level a line, from the top down. A room imports from itself and from lower lines only;
 neighbours on one line do not know each other. Imports inside functions and those for the type checker count."""
 
-FACES = {"leap_core", "jobs", "leap_cli", "leap_core.host", "leap_core.host.__main__", "leap_core.models"}
+FACES = {
+    "leap_core",
+    "jobs",
+    "leap_cli",
+    "leap_core.batch",
+    "leap_core.host",
+    "leap_core.host.__main__",
+    "leap_core.models",
+}
 """Packages whose ``__init__`` is no room: it offers names of the rooms below it, lazily."""
 
 NAMED_ABOVE = {

@@ -1,5 +1,23 @@
 """Many requests from a JSONL file, answered at once, written as JSONL, and resumable after anything that ends them.
 
 ``batch_settings`` says what is asked for and ``checking`` reads all lines once, by ``input/``. ``batch_run`` answers
-them, ``journal/`` keeps each result the moment it comes, and ``output/`` takes it when it is its turn.
+them, ``journal/`` keeps each result the moment it comes, and ``output/`` takes it when it is its turn. ``Mapper``
+answers the rows of a data frame.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..clusters.mapper import Mapper as Mapper
+
+__all__ = ["Mapper"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Mapper":
+        from ..clusters.mapper import Mapper
+
+        return Mapper
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -83,6 +83,29 @@ class LineIndex:
         return rest
 
 
+class GivenLines(LineIndex):
+    """Lines that are in memory, a block of those of a batch or the rows of a table."""
+
+    def __init__(self) -> None:
+        self._given: list[tuple[int, bytes, str]] = []  # there is no file, and so nothing of what the base class holds
+
+    def __len__(self) -> int:
+        return len(self._given)
+
+    def give(self, number: int, raw: bytes, digest: str) -> None:
+        """Note a line."""
+        self._given.append((number, raw, digest))
+
+    def raw(self, n: int) -> bytes:
+        return self._given[n][1]
+
+    def number(self, n: int) -> int:
+        return self._given[n][0]
+
+    def digest(self, n: int) -> str:
+        return self._given[n][2]
+
+
 def read_again(reader: RequestReader, lines: LineIndex, n: int) -> tuple[str, Line]:
     """The name and the request of a line that was checked. Raises InputChangedError."""
     number = lines.number(n)
