@@ -112,6 +112,7 @@ WORDS: dict[str, str] = {
     "--template": "a saved prompt",
     "--think": "let the model reason, and where that is shown",
     "--threads": "CPU threads",
+    "--to": "what it is turned into: a language, types of tensors",
     "--timeout": "how long to wait at most",
     "--tool": "a tool that the model may call",
     "--tool-choice": "whether the model has to call a tool",

@@ -20,6 +20,7 @@ from ...framework.sizes import in_bytes
 from .maintenance import check_models, gc, import_file, remove, verify
 from .manifests import manifest
 from .model_aliases import alias
+from .quantize import quantize
 
 if TYPE_CHECKING:
     from leap_core.models.gguf.header import GGUFHeader
@@ -174,7 +175,7 @@ def path(env: Environment, /, model: str, quant: str | None) -> None:
     Output(env).text(f"{local.path}\n")
 
 
-for each in (verify, check_models, remove, gc, import_file, manifest, alias):
+for each in (verify, check_models, remove, gc, import_file, quantize, manifest, alias):
     command.add_command(each)
 
 

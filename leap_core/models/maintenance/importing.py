@@ -63,7 +63,7 @@ def import_model(
     with store.writing(directory, f"import {directory.name}"):
         for _, source in files:
             how = place(source.resolve(), directory / source.name, mode=mode)
-        _record(directory, model, quantization, model_file, files)
+        record_files(directory, model, quantization, model_file, files)
     installed = store.at(directory)
     assert installed is not None
     return installed, how
@@ -82,9 +82,11 @@ def files_of(model: LocalModel) -> list[tuple[str, Path]]:
     return files + [("part", model.path.parent / part) for part in parts_of(model.path.name, beside)[1:]]
 
 
-def _record(
+def record_files(
     directory: Path, model: str, quantization: str, model_file: LocalModel, files: list[tuple[str, Path]]
 ) -> None:
+    """Write the manifest of a model of the store: ``files`` by role, as they are called in ``directory``, of which
+    those of ``model_file`` came."""
     origin = model_file.path.as_uri()
     base = read_manifest(model_file.manifest_path) if model_file.manifest_path else Manifest(model_file.path.name)
     hashes = {
@@ -99,6 +101,6 @@ def _record(
     manifest = manifest.with_record(
         {"model": model, "quantization": quantization, "source": origin, "origin": origin, "files": hashes},
         inference_type=INFERENCE_TYPES[model_file.kind],
-        path_on_disk=str(directory / model_file.path.name),
+        path_on_disk=str(directory / files[0][1].name),
     )
     write_manifest(manifest, directory / f"{directory.name}.json")

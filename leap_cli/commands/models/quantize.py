@@ -1,0 +1,251 @@
+"""``leap models quantize``: a model of this machine in other quantizations, and what they cost."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from leap_core.errors import LeapError
+
+from ...completion.value_types import ModelName
+from ...exit_codes import ExitCode
+from ...framework.click_classes import leap_command
+from ...framework.environment import Environment
+from ...framework.interrupts import stopping_on_interrupt
+from ...framework.option_groups import Arguments, OptionGroup
+from ...framework.options import option
+from ...framework.output import Format, Output
+from ...framework.output_format import format_option
+from ...framework.sizes import in_bytes
+
+if TYPE_CHECKING:
+    from leap_core.conversion.quantize_request import QuantizeRequest
+    from leap_core.conversion.quantizing import Making, Quantized
+    from leap_core.models.references.resolving import LocalModel
+
+
+def _quantizing(arguments: Arguments) -> list[QuantizeRequest]:
+    """One request for each type."""
+    from leap_core.conversion.quantize_request import QuantizeRequest
+
+    imatrix = arguments["imatrix"]
+    first = QuantizeRequest(
+        "F16",
+        imatrix=(arguments.env.cwd / imatrix).absolute() if imatrix else None,
+        tensor_types=tuple(_pair(each) for each in arguments["tensor_type"]),
+        output_type=arguments["output_tensor_type"],
+        embedding_type=arguments["token_embedding_type"],
+        threads=arguments["threads"] or 0,
+        **arguments.of("requantize", "pure", "keep_split"),
+    )
+    names = [name.strip() for each in arguments["to"] for name in each.split(",")]
+    return [replace(first, to=name) for name in dict.fromkeys(names)]
+
+
+def _pair(text: str) -> tuple[str, str]:
+    pattern, separator, kind = text.rpartition("=")
+    if not separator or not pattern:
+        raise click.UsageError(f"--tensor-type takes PATTERN=TYPE, such as attn_v=Q8_0, not {text!r}")
+    return pattern, kind
+
+
+QUANTIZING = OptionGroup(
+    "requests",
+    "Quantizing",
+    (
+        option(
+            "--to",
+            multiple=True,
+            required=True,
+            metavar="TYPE[,TYPE...]",
+            help="Make these types, such as Q4_K_M,Q8_0: all that llama.cpp makes, F16, BF16 and F32 too.",
+        ),
+        option("--imatrix", type=click.Path(path_type=Path), help="Weigh columns by this file of llama-imatrix."),
+        option(
+            "--tensor-type",
+            multiple=True,
+            metavar="PATTERN=TYPE",
+            help="Give tensors whose name matches this type; an expression, such as attn_v=Q8_0.",
+        ),
+        option("--output-tensor-type", metavar="TYPE", help="Give the output matrix this type."),
+        option("--token-embedding-type", metavar="TYPE", help="Give the token embeddings this type."),
+        option("--pure", is_flag=True, help="Give all matrices one type, without llama.cpp's mixture."),
+        option("--keep-split", is_flag=True, help="Make as many parts as the source has."),
+        option("--allow-requantize", "requantize", is_flag=True, help="Take a quantized model too, which loses more."),
+        option(
+            "--threads",
+            type=click.IntRange(1, 512),
+            metavar="N",
+            help="Compute with this many threads; all processors by default.",
+        ),
+    ),
+    _quantizing,
+)
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Where results go: under ``name`` in the store, or to ``output``."""
+
+    name: str | None
+    output: Path | None
+    replace: bool
+
+
+def _destination(arguments: Arguments) -> Destination:
+    output = arguments["output"]
+    return Destination(arguments["name"], arguments.env.cwd / output if output else None, arguments["replace"])
+
+
+DESTINATION = OptionGroup(
+    "destination",
+    "Result",
+    (
+        option("--name", help="Call the results NAME:TYPE; the model's own name by default."),
+        option("-o", "--output", type=click.Path(path_type=Path), help="Write one GGUF file, outside the store."),
+        option("--replace", is_flag=True, help="Replace an installed model of that name."),
+    ),
+    _destination,
+)
+
+
+@leap_command("quantize")
+@click.argument("model", type=ModelName())
+@QUANTIZING
+@DESTINATION
+@option(
+    "--measure",
+    "text",
+    type=click.Path(path_type=Path),
+    heading="Result",
+    help="Read this text with source and results, and print perplexity, KL divergence and top-1 agreement.",
+)
+@format_option("names")
+@click.pass_obj
+def quantize(
+    env: Environment,
+    /,
+    model: str,
+    requests: list[QuantizeRequest],
+    destination: Destination,
+    text: Path | None,
+    format: str,
+) -> ExitCode:
+    """Make MODEL smaller: quantize it to one or more types, as models of the store with its companions.
+
+    What cannot be done is refused before any work: a file that is quantized already, a disk too small, a type that
+    needs an importance matrix. Ctrl-C leaves nothing behind. A projector (mmproj-*.gguf) needs -o.
+    """
+    from leap_core.conversion.child import Stopped
+    from leap_core.conversion.quantizing import Making
+
+    output = Output(env, format)
+    if destination.output is not None and len(requests) > 1:
+        raise click.UsageError("-o takes one type; leave it out for several")
+    words = _text(env, text)
+    stop = threading.Event()
+    shown = threading.local()
+
+    def on_tensor(done: int, total: int, name: str) -> None:
+        output.progress(f"{getattr(shown, 'to', '')}: tensor {done} of {total}, {name}")
+
+    making = Making(on_tensor, stop, env.variables)
+    records = []
+    source = None
+    with stopping_on_interrupt(stop.set):
+        try:
+            for request in requests:
+                shown.to = request.to
+                source, made = _make(env, model, request, destination, making)
+                records.append(_record(made, request))
+                _note(output, made)
+            if words is not None and source is not None:
+                _measure(source, words, records, making, output)
+        except Stopped:
+            output.note(f"stopped; {len(records)} of {len(requests)} are made, and nothing half is left")
+            return ExitCode.INTERRUPTED
+    columns = ["name", "quantization", "before", "after"]
+    columns += ["perplexity", "source_perplexity", "kl_divergence", "top1_agreement"] if words is not None else []
+    if output.format is Format.TEXT:
+        records = [each | {key: in_bytes(each[key]) for key in ("before", "after")} for each in records]
+    output.records(records, columns, name="name")
+    return ExitCode.DONE
+
+
+def _make(
+    env: Environment, model: str, request: QuantizeRequest, destination: Destination, making: Making
+) -> tuple[Path, Quantized]:
+    """Make one type; the source's file, and the result."""
+    from leap_core.conversion.quantizing import name_for, quantize_into_store, quantize_to_file
+    from leap_core.models.installed.model_store import Store
+
+    store = Store.of(env.directories)
+    if destination.output is not None and (env.cwd / model).is_file():  # a projector is no model of its own
+        return env.cwd / model, quantize_to_file(env.cwd / model, destination.output, request, making)
+    local = _resolved(env, model)
+    if destination.output is not None:
+        return local.path, quantize_to_file(local.path, destination.output, request, making)
+    installed = store.at(local.path.parent) if local.path.parent.parent == store.root else None
+    name = destination.name or name_for(local, installed)
+    return local.path, quantize_into_store(local, name, request, store, making, replace=destination.replace)
+
+
+def _resolved(env: Environment, model: str) -> LocalModel:
+    from leap_core.models.references.resolving import resolve_local
+
+    return resolve_local(model, variables=env.variables, cwd=env.cwd)
+
+
+def _record(made: Quantized, request: QuantizeRequest) -> dict[str, Any]:
+    return {
+        "name": made.name,
+        "quantization": request.to,
+        "before": made.before,
+        "after": made.after,
+        "fallbacks": made.fallbacks,
+        "path": str(made.path),
+    }
+
+
+def _note(output: Output, made: Quantized) -> None:
+    share = made.after / made.before if made.before else 0.0
+    output.note(f"{made.name}: {in_bytes(made.before)} -> {in_bytes(made.after)} ({share:.0%})")
+    if made.fallbacks:
+        tensors = "1 tensor has" if made.fallbacks == 1 else f"{made.fallbacks} tensors have"
+        output.note(f"{tensors} another type, since the rows are no multiple of its blocks")
+    if made.problem:
+        output.warning(made.problem)
+
+
+def _text(env: Environment, path: Path | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        return (env.cwd / path).read_text("utf-8", errors="replace")
+    except OSError as error:
+        raise LeapError(f"cannot read {path}: {error.strerror}") from None
+
+
+def _measure(source: Path, words: str, records: list[dict[str, Any]], making: Making, output: Output) -> None:
+    from leap_core.conversion.measuring import measure
+
+    original, *others = measure(
+        [source, *(Path(record["path"]) for record in records)],
+        words,
+        threads=2,
+        on_window=lambda done, total: output.progress(f"measuring: {done} of {total} windows"),
+        stop=making.stop,
+        variables=making.variables,
+    )
+    for record, each in zip(records, others, strict=True):
+        record |= {
+            "perplexity": round(each.perplexity, 4),
+            "source_perplexity": round(original.perplexity, 4),
+            "kl_divergence": round(each.kl_divergence, 6),
+            "top1_agreement": round(each.top1_agreement, 4),
+            "tokens": each.tokens,
+        }

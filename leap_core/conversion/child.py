@@ -1,0 +1,97 @@
+"""Work that may end its process, in a process of its own: what goes in, and what comes out of it.
+
+The child (leap_core.conversion.child_process) gets one line of JSON on standard input and answers with lines of JSON:
+``{"progress": …}`` as it goes, at the end ``{"result": …}`` or ``{"error": …}``. It ends when its standard input
+closes.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from ..background.child_environment import child_environment
+from ..background.process_groups import CREATION_FLAGS, OF_A_SESSION
+from ..errors import LeapError, LeapModelLoadingError
+from ..storage.directories import packages_directory
+
+MODULE = "leap_core.conversion.child_process"
+LOOK_SECONDS = 0.1
+LAST_WORDS = 300
+
+
+class Stopped(LeapError):
+    """The work was given up because someone asked for it."""
+
+
+def run_in_child(
+    task: str,
+    request: Mapping[str, Any],
+    *,
+    on_progress: Callable[[Any], object] = lambda progress: None,
+    stop: threading.Event | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> Any:
+    """Do a task of ``child_process``; its result. Raises Stopped once ``stop`` is set, LeapModelLoadingError for what
+    the child refuses, or ends over."""
+    stop = threading.Event() if stop is None else stop
+    with tempfile.TemporaryFile() as words:
+        process = subprocess.Popen(
+            [sys.executable, "-m", MODULE],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=words,
+            cwd=packages_directory(),
+            env=child_environment(variables),
+            start_new_session=OF_A_SESSION,
+            creationflags=CREATION_FLAGS,
+        )
+        assert process.stdin is not None and process.stdout is not None
+        ended = threading.Event()
+        watcher = threading.Thread(target=_end_when_stopped, args=(process, stop, ended), daemon=True)
+        watcher.start()
+        answer: dict[str, Any] = {}
+        try:
+            with suppress(OSError):
+                process.stdin.write(json.dumps({"task": task, **request}).encode() + b"\n")
+                process.stdin.flush()
+            for line in process.stdout:
+                with suppress(ValueError):
+                    message = json.loads(line)
+                    if "progress" in message:
+                        on_progress(message["progress"])
+                    answer |= message
+        finally:
+            ended.set()
+            watcher.join()
+            with suppress(OSError):
+                process.kill()
+            code = process.wait()
+            process.stdout.close()
+            with suppress(OSError):
+                process.stdin.close()
+        if "result" in answer:
+            return answer["result"]
+        if stop.is_set():
+            raise Stopped("stopped")
+        if "error" in answer:
+            raise LeapModelLoadingError(answer["error"], hint=answer.get("hint"))
+        words.seek(0)
+        last = words.read().decode("utf-8", "replace").strip().splitlines()[-1:]
+        raise LeapModelLoadingError(
+            f"llama.cpp ended with code {code}: {''.join(last)[:LAST_WORDS] or 'no reason given'}"
+        )
+
+
+def _end_when_stopped(process: subprocess.Popen[bytes], stop: threading.Event, ended: threading.Event) -> None:
+    while not ended.wait(LOOK_SECONDS):
+        if stop.is_set():
+            with suppress(OSError):
+                process.kill()
+            return
