@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from harness import Row, alternate, arguments, options, report, runner, sized, words
 
-from leap_core.constraints import compile_constraint
+from leap_core.constraints.compiling import compile_constraint
 from leap_core.constraints.contract import TokenConstraint
 from leap_core.engine.prompt_segments import Prompt, Tokens
 from leap_core.engine.request import Finished, Request

@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 
 SAME_PRESS_SECONDS = 0.5
@@ -46,33 +46,9 @@ def die_on_interrupt() -> None:
 
 
 @contextmanager
-def raising_on_interrupt() -> Iterator[None]:
-    """Within the block a press raises KeyboardInterrupt, also while an answer is made."""
-    before = signal.getsignal(signal.SIGINT)
-    if not callable(before) or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    signal.signal(signal.SIGINT, _Handler(_raise))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-@contextmanager
-def stopping_on_interrupt(stop: Callable[[], object]) -> Iterator[None]:
-    """Within the block the first press calls ``stop``, and the next one ends the process.
-
-    Nothing changes where SIGINT is ignored, or in a thread that cannot have handlers.
-    """
-
-    def act(presses_before: int) -> None:
-        if presses_before:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-            os.kill(os.getpid(), signal.SIGINT)
-        # From another thread: this one may have been interrupted while it holds the lock that ``stop`` takes.
-        threading.Thread(target=stop, name="leap-interrupt", daemon=True).start()
-
+def _handling(act: Callable[[int], object]) -> Iterator[None]:
+    """Within the block presses go to ``act``. Nothing changes where SIGINT is ignored, or in a thread that cannot have
+    handlers."""
     before = signal.getsignal(signal.SIGINT)
     if not callable(before) or threading.current_thread() is not threading.main_thread():
         yield
@@ -82,6 +58,24 @@ def stopping_on_interrupt(stop: Callable[[], object]) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def raising_on_interrupt() -> AbstractContextManager[None]:
+    """Within the block a press raises KeyboardInterrupt, also while an answer is made."""
+    return _handling(_raise)
+
+
+def stopping_on_interrupt(stop: Callable[[], object]) -> AbstractContextManager[None]:
+    """Within the block the first press calls ``stop``, and the next one ends the process."""
+
+    def act(presses_before: int) -> None:
+        if presses_before:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGINT)
+        # From another thread: this one may have been interrupted while it holds the lock that ``stop`` takes.
+        threading.Thread(target=stop, name="leap-interrupt", daemon=True).start()
+
+    return _handling(act)
 
 
 @contextmanager

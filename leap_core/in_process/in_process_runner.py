@@ -234,7 +234,7 @@ class InProcessRunner(ModelRunner):
     ) -> CompiledConstraint | None:
         if not _needs_constraint(options, functions):
             return None
-        from ..constraints import compile_constraint
+        from ..constraints.compiling import compile_constraint
 
         room = self.context_size - len(made.prompt)
         return compile_constraint(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import regex
 
-from leap_core.constraints import compile_constraint
+from leap_core.constraints.compiling import compile_constraint
 from leap_core.errors import LeapConstraintError, LeapGenerationError, LeapOptionsError, LeapSchemaError
 from leap_core.functions import LeapFunction, LeapFunctionParameter, StringType, parser_named
 from leap_core.llama.model import LlamaModel

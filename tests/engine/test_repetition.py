@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from leap_core.engine.request import Request
-from leap_core.engine.sampling.repetition import DATA, LONGEST, PROSE, SHAPED, RepetitionWatch, first_circle
+from leap_core.engine.sampling.repetition import DATA, LONGEST, PROSE, SHAPED, RepetitionWatch
 from leap_core.engine.scheduler import Scheduler
 from leap_core.llama.model import LlamaModel
 from leap_core.responses import GenerationFinishReason as Reason
@@ -32,7 +32,8 @@ def circle(text: str, *, shaped: bool = False) -> int | None:
     numbers: dict[bytes, int] = {}
     tokens = [numbers.setdefault(piece, len(numbers)) for piece in tokens_of(text)]
     pieces = list(numbers)
-    return first_circle(tokens, lambda token: pieces[token], shaped=shaped)
+    watch = RepetitionWatch(lambda token: pieces[token], shaped=shaped)
+    return next((n for n, token in enumerate(tokens, 1) if watch.goes_in_circles(token)), None)
 
 
 def sentence(rng: random.Random, words: int = 8) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 LONGEST = 200
 """Tokens of the longest piece whose repetitions are looked for."""
@@ -62,9 +62,3 @@ def is_word(piece: bytes) -> bool:
     """Whether a token is a word or the beginning of one: white space and then letters, two at least."""
     text = piece.decode("utf-8", "ignore")
     return text[:1].isspace() and len(text.strip()) > 1 and text.strip().isalpha()
-
-
-def first_circle(tokens: Iterable[int], piece: Callable[[int], bytes], *, shaped: bool = False) -> int | None:
-    """After how many tokens an answer would end; None where it goes in no circles."""
-    watch = RepetitionWatch(piece, shaped=shaped)
-    return next((n for n, token in enumerate(tokens, 1) if watch.goes_in_circles(token)), None)
