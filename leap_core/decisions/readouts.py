@@ -93,13 +93,16 @@ class LabelReading(Reading):
         return [logprob for _, logprob in top]
 
 
-def side_by_side(runner: ModelRunner) -> AskAll:
-    """Asks several prompts at a time, so that the first computes what the others share."""
+def side_by_side(runner: ModelRunner, cancelled: Callable[[], bool] = lambda: False) -> AskAll:
+    """Asks several prompts at a time, so that the first computes what the others share. It gives up when it is
+    ``cancelled``, with LeapGenerationError."""
 
     def ask(prompts: Sequence[Prompt]) -> Iterator[Complete]:
         begun: list[Generation] = []
         try:
             for messages, options in prompts:
+                if cancelled():
+                    raise LeapGenerationError("the decision was given up")
                 begun.append(runner.start(messages, (), options))
                 if len(begun) == AT_ONCE:
                     yield last_of(begun.pop(0))

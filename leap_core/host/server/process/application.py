@@ -13,6 +13,7 @@ from starlette.routing import Route
 
 from ....errors import LeapError, LeapGenerationError, LeapUnavailableError
 from ..models.loaded_models import LoadedModels
+from ..protocols.decision_endpoints import DecisionEndpoints
 from ..protocols.embedding_endpoints import EmbeddingEndpoints
 from ..protocols.generation_endpoints import GenerationEndpoints
 from ..protocols.model_endpoints import ModelEndpoints
@@ -44,6 +45,7 @@ def build_app(
         Route("/v1/messages", generation.messages, methods=["POST"]),
         Route("/v1/messages/count_tokens", generation.count_tokens, methods=["POST"]),
         Route("/v1/audio/transcriptions", transcriptions(models), methods=["POST"]),
+        *DecisionEndpoints(models, urls=generation.urls).routes(),
         *EmbeddingEndpoints(models).routes(),
         *(more_routes or ()),
     ]

@@ -61,7 +61,7 @@ class GenerationEndpoints:
         own_clients: bool = False,
     ) -> None:
         self._models = models
-        self._urls = urls
+        self.urls = urls
         self._own_clients = own_clients
         self._spoken = SpokenAnswers()
         self._kept = kept or KeptResponses()
@@ -71,7 +71,7 @@ class GenerationEndpoints:
     async def chat(self, request: Request) -> Response:
         """A conversation's next message."""
         generation_request = await self._read(
-            request, lambda body: read_chat(self._spoken.filled_in(body), urls=self._urls)
+            request, lambda body: read_chat(self._spoken.filled_in(body), urls=self.urls)
         )
         return await self._answer(
             request, [generation_request], lambda model, _: OpenAIReply(generation_request, model, self._spoken.keep)
@@ -90,7 +90,7 @@ class GenerationEndpoints:
         def read(body: Any) -> Any:
             previous = previous_of(body)
             history = [] if previous is None else self._kept.history(previous)
-            return read_responses(body, history, urls=self._urls), history
+            return read_responses(body, history, urls=self.urls), history
 
         generation_request, history = await read_body(request, read, slow=True)  # a stored one lies on the disk
 
@@ -109,14 +109,14 @@ class GenerationEndpoints:
 
     async def messages(self, request: Request) -> Response:
         """The next message of Anthropic's protocol."""
-        generation_request = await self._read(request, lambda body: read_messages(body, urls=self._urls))
+        generation_request = await self._read(request, lambda body: read_messages(body, urls=self.urls))
         return await self._answer(
             request, [generation_request], lambda model, _: MessagesReply(generation_request, model)
         )
 
     async def count_tokens(self, request: Request) -> Response:
         """How many tokens the prompt of a request to ``messages`` has."""
-        generation_request = await self._read(request, lambda body: read_messages(body, counts=True, urls=self._urls))
+        generation_request = await self._read(request, lambda body: read_messages(body, counts=True, urls=self.urls))
         check_countable(*(message.text for message in generation_request.messages))
         with ExitStack() as using:
             model = await reserved(self._models, generation_request.model, request, using)
@@ -126,7 +126,7 @@ class GenerationEndpoints:
         return AsciiJSON({"input_tokens": count})
 
     async def _read(self, request: Request, read: Callable[[Any], Read]) -> Read:
-        return await read_body(request, read, slow=self._urls > UrlAccess.DATA)
+        return await read_body(request, read, slow=self.urls > UrlAccess.DATA)
 
     async def _answer(
         self,

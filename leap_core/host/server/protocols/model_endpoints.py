@@ -39,6 +39,8 @@ ENDPOINTS = (
     "/v1/audio/speech",
     "/v1/embeddings",
     "/v1/rerank",
+    "/v1/decisions",
+    "/v1/systemone",
     "/v1/models",
     "/tokenize",
     "/detokenize",

@@ -45,7 +45,7 @@ async def read_body(
     others are answered."""
     async with _whole_body(request) as body:
         if len(body) <= QUICK_BODY and not slow:
-            return read(_parse(body, most_values))
+            return read(parse_body(body, most_values))
         return await asyncio.to_thread(lambda: read(_parse_in_turn(body, most_values)))
 
 
@@ -86,16 +86,17 @@ def check_countable(*texts: str) -> None:
 
 
 def _parse_in_turn(body: bytearray, most_values: int | None) -> Any:
-    """``_parse``, large bodies one after the other: none lets other threads run, the pause between two does."""
+    """``parse_body``, large bodies one after the other: none lets other threads run, the pause between two does."""
     if len(body) <= LARGE_BODY:
-        return _parse(body, most_values)
+        return parse_body(body, most_values)
     with _large_bodies:
-        value = _parse(body, most_values)
+        value = parse_body(body, most_values)
         time.sleep(TURN_SECONDS)
         return value
 
 
-def _parse(body: bytearray, most_values: int | None) -> Any:
+def parse_body(body: bytearray, most_values: int | None) -> Any:
+    """The JSON value of a body. Raises Refused for more values, LeapSerializationError for what is none or too deep."""
     if most_values is not None and body.count(b",") + body.count(b"[") + body.count(b"{") > most_values:
         error = LeapSerializationError(f"the request has more than {most_values} values", path="body")
         raise Refused(413, "request_too_large", error)

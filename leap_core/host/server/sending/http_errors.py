@@ -6,6 +6,8 @@ from typing import Any
 
 from .... import errors
 from ....anthropic.replies import error_body
+from ....decisions.systemone_form import PATH as SYSTEM_ONE
+from ....decisions.systemone_form import systemone_error
 from ....errors import LeapError
 from ....openai.errors import error_object, status_of
 from .json_response import AsciiJSON
@@ -75,5 +77,7 @@ def answer(failure: LeapError | Refused, path: str = "") -> AsciiJSON:
     status, body = body_of(failure)
     if path.startswith(ANTHROPIC):
         body = error_body(status, failure.error if isinstance(failure, Refused) else failure)
+    elif path == SYSTEM_ONE:
+        status, body = systemone_error(status, failure.error if isinstance(failure, Refused) else failure, body)
     retry = failure.retry_after if isinstance(failure, Refused) else None
     return AsciiJSON(body, status, {} if retry is None else {"Retry-After": str(retry)})
