@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ..framework.environment import Environment
 from ..framework.sizes import in_bytes
 from .machine import Machine
+
+if TYPE_CHECKING:
+    from leap_core.models.gguf.memory import Memory
+    from leap_core.models.references.catalogue import CatalogueEntry
 
 OFFERED = (
     "LFM2.5-230M",
@@ -19,8 +24,8 @@ OFFERED = (
 """Names of the catalogue, small to large: models for chat and tools in any language that Liquid names."""
 SUGGESTED = ("LFM2.5-1.2B-Instruct", "LFM2.5-350M", "LFM2.5-230M")
 """What is suggested, the first of these that fits: the usual choice, and what smaller machines hold."""
-ON_TOP = 400_000_000
-"""Bytes that a model takes in memory besides its file: its context, llama.cpp's buffers, Python."""
+CONTEXT, SLOTS = 8192, 4
+"""Tokens of a context, and requests at once, that a model is to have room for."""
 MOST_OF_MEMORY = 0.8
 SPARE_DISK = 1_000_000_000
 """Bytes that stay free on the disk after a download."""
@@ -33,13 +38,10 @@ class Offer:
 
     name: str
     size: int
+    memory: int
     about: str
     installed: bool
     obstacle: str | None
-
-    @property
-    def memory(self) -> int:
-        return self.size + ON_TOP
 
     def record(self) -> dict[str, object]:
         """As JSON has it."""
@@ -56,16 +58,24 @@ def offers(env: Environment, machine: Machine) -> list[Offer]:
     here = {model.model.lower() for model in Store.of(env.directories).installed() if model.state == "ready"}
     entries = [entry for name in OFFERED if (entry := catalogue.exact(name)) is not None and entry.needs is None]
     return [
-        Offer(entry.name, size, entry.about, installed, obstacle_to(size, machine, installed=installed))
+        Offer(entry.name, size, memory, entry.about, installed, obstacle_to(size, memory, machine, installed=installed))
         for entry in entries
         if (size := entry.bytes_in()) is not None
+        for memory in [memory_of_entry(entry, size, entry.default or "", CONTEXT, SLOTS).needed]
         for installed in [entry.name.lower() in here]
     ]
 
 
-def obstacle_to(size: int, machine: Machine, *, installed: bool) -> str | None:
-    """Why a model with a file of this size does not fit; None where it does, or where that is not known."""
-    memory = size + ON_TOP
+def memory_of_entry(entry: CatalogueEntry, size: int, quantization: str, context_size: int, slots: int) -> Memory:
+    """About the memory that a model of the catalogue takes, whose file has ``size`` bytes in this quantization."""
+    from leap_core.models.gguf.memory import memory_about
+
+    return memory_about(size, quantization, entry.parameters or 0, context_size=context_size, slots=slots)
+
+
+def obstacle_to(size: int, memory: int, machine: Machine, *, installed: bool) -> str | None:
+    """Why a model with a file of ``size`` bytes that takes ``memory`` does not fit; None where it does, or where nobody
+    knows."""
     if machine.memory is not None and memory > machine.memory * MOST_OF_MEMORY:
         return f"takes {in_bytes(memory)} of memory"
     if machine.disk is not None and not installed and size + SPARE_DISK > machine.disk:

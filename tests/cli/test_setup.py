@@ -154,11 +154,11 @@ def test_what_is_suggested_fits_memory_and_disk(leap, machine, name):
 
 
 def test_an_obstacle_is_named():
-    assert obstacle_to(5 * GB, Machine(4 * GB, None, 1), installed=False) == "takes 5.4 GB of memory"
-    assert obstacle_to(5 * GB, Machine(None, 4 * GB, 1), installed=False) == "takes 5.0 GB of disk"
-    assert obstacle_to(5 * GB, Machine(None, 4 * GB, 1), installed=True) is None
-    record = Offer("m", GB, "", False, "takes 5.0 GB of disk").record()
-    assert record["fits"] is False and record["memory"] == 1.4 * GB
+    assert obstacle_to(5 * GB, 6 * GB, Machine(4 * GB, None, 1), installed=False) == "takes 6.0 GB of memory"
+    assert obstacle_to(5 * GB, 6 * GB, Machine(None, 4 * GB, 1), installed=False) == "takes 5.0 GB of disk"
+    assert obstacle_to(5 * GB, 6 * GB, Machine(None, 4 * GB, 1), installed=True) is None
+    record = Offer("m", GB, 2 * GB, "", False, "takes 5.0 GB of disk").record()
+    assert record["fits"] is False and record["memory"] == 2 * GB
 
 
 def test_the_limit_of_a_container_counts(tmp_path):
