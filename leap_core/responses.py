@@ -216,7 +216,7 @@ class Complete(MessageResponse):
     warnings: tuple[str, ...] = ()
     logprobs: tuple[TokenLogprob, ...] = ()
     prompt_logprobs: tuple[TokenLogprob, ...] = ()
-    """Of the prompt's tokens after its first, where that was asked for."""
+    """How likely the prompt's tokens after its first were, where that was asked for."""
     stop_string: str | None = None
     """The stop string that ended the text; None where the answer ended in another way."""
 

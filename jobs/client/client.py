@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 WORKERS_SECONDS = 5.0
-"""Between two looks whether any worker of a server is alive."""
+"""The client looks this often whether any worker of a server is alive."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from ..table.table import Table
 from .results import text_of_result
 
 LOOK_SECONDS = 1.0
-"""Between two looks into a table on a server, which tells of changes; in a file it is every 20 ms."""
+"""A table on a server, which reports changes, is read this often; one in a file every 20 ms."""
 
 
 class JobWatcher:

@@ -23,7 +23,7 @@ from .revision import is_of_older_leap
 from .starting import is_running, start_worker
 
 LOOK_AGAIN_SECONDS = 1.0
-"""Between two looks whether a worker runs."""
+"""The keeper looks this often whether a worker runs."""
 START_SECONDS = 20.0
 """How long a worker may take to come up before starting it counts as failed."""
 STOP_SECONDS = 10.0

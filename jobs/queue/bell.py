@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 WITHOUT_BELL_SECONDS = 0.05
-"""Between two looks where there are no named pipes."""
+"""Where there are no named pipes, the queue is looked at this often."""
 
 
 def ring(path: Path) -> None:

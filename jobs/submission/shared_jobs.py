@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from leap_core.batch.checking import CheckedBatch
 
 MOST_BYTES = 32 * 1024 * 1024
-"""Of a job's parameters, pictures and sound included. A batch has one such bound a line."""
+"""A job's parameters take at most this, pictures and sound included. A batch has one such bound a line."""
 LOCAL_PARAMETERS = ("variables", "cwd")
 
 

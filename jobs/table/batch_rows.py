@@ -14,7 +14,7 @@ OWN_SHARD = "id=:id AND state='running' AND owner=:owner AND attempt=:attempt"
 CHUNK, CHUNK_BYTES = 500, 4 * 1024 * 1024
 """Rows that are read or written at once, and bytes of lines that are written at once."""
 LARGE_BYTES = 64 * 1024
-"""Of a line: a larger one is read when its turn comes."""
+"""A larger line is read when its turn comes."""
 TAKE_OVER = """
 INSERT INTO batch_results (job, number, key, succeeded, tokens, value)
 SELECT l.job, l.number, l.key, 1, r.tokens, r.value FROM batch_lines l CROSS JOIN LATERAL (

@@ -17,7 +17,7 @@ from . import schema
 from .contract import NO_VALUES, Changes, Database, Row, Values
 
 LEAST_FREE_PAGES = 256
-"""Of 4 KiB: less is not worth a copy of the file."""
+"""A page has 4 KiB; fewer are not worth a copy of the file."""
 
 T = TypeVar("T")
 

@@ -38,7 +38,7 @@ have stopped."""
 MIGRATION_LOCK = 0x6C656170
 """The number of the advisory lock under which the schema is changed: "leap"."""
 KEEPALIVES = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
-"""Of libpq: how a connection is noticed whose server vanished without a word."""
+"""With these libpq notices a connection whose server vanished without a word."""
 
 
 class PostgresDatabase:

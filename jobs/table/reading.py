@@ -21,7 +21,7 @@ from .shared_claims import (
 )
 
 ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
-"""Of ids: no letter that looks like a digit."""
+"""Ids are made of these: no letter looks like a digit."""
 ID_CHARACTERS = 8
 DUE = "(run_after<=leap_now() OR (run_after>leap_now()+:patience AND failures+interruptions>0))"
 """A failed job that is to wait longer than the longest back-off waits because the clock was set back."""

@@ -17,7 +17,7 @@ SERVER_SECONDS = 0.8
 """How long a server may take to answer."""
 LABEL = re.compile(r'"label": ?("(?:[^"\\]|\\.)*")')
 LABEL_CHARACTERS = 400
-"""Of the parameters, which begin with the label: pictures may be among the rest."""
+"""So much of the parameters is read, which begin with the label: pictures may be among the rest."""
 
 
 class Glimpse(NamedTuple):

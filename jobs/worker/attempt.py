@@ -17,9 +17,9 @@ from ..table.table import Table
 from .log import log
 
 BEAT_SECONDS = 1.0
-"""Between two renewals of a lease in a file; on a server it is a fifth of the lease."""
+"""A lease in a file is renewed this often; on a server every fifth of the lease."""
 CANCEL_SECONDS = 1.0
-"""Between two looks for cancelled jobs on a server that has not told of any."""
+"""The worker looks this often for cancelled jobs on a server that has reported none."""
 
 
 class Attempt:

@@ -19,7 +19,7 @@ LOOK_SECONDS = 0.5
 """Between two looks whether another process has written to the queue's file, when the bell does not ring: an older leap
 has none. A look reads one number from shared memory."""
 FILE_SECONDS = 1.0
-"""Between two looks whether the file is still the same."""
+"""The worker looks this often whether the file is still the same."""
 FULL_SECONDS = 1.0
 """How long to wait where a server's queue is not listened to, because there is no free slot for its kind."""
 PAUSE_SECONDS = 2.0

@@ -19,7 +19,7 @@ REPEATED_SECONDS = 600.0
 
 _guard = threading.Lock()
 _counts: dict[str, tuple[float, int]] = {}
-"""Of each recent message: when it was written, and how often it was left out since."""
+"""Each recent message has the time when it was written, and how often it was left out since."""
 MOST_COUNTED = 100
 
 

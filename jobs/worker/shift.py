@@ -30,7 +30,7 @@ from .tasks import download
 
 STOP_SECONDS = 5.0
 LOCAL_SWEEP_SECONDS = 1.0
-"""Between two looks into the table for what no message told."""
+"""The table is read this often for what no message announced."""
 SHARED_SWEEP_SECONDS = 5.0, 10.0
 """The same on a server: a sixth of the lease, within these bounds."""
 HEAR_SECONDS = 10.0
@@ -41,7 +41,7 @@ BEAT_SWEEPS = 5
 RARELY = 6
 """Sweeps between two looks that are seldom needed."""
 FORGET_OUTPUT_SECONDS = 3600.0
-"""Between two looks for output that was kept long enough."""
+"""Output that was kept long enough is looked for this often."""
 FORGET_SECONDS = 86_400.0
 """A worker that was not seen for a day is no longer listed."""
 

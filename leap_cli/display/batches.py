@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from leap_core.batch.definition import Progress
 
 PAUSE_SECONDS = 0.1
-"""Between two pictures of the progress."""
+"""The progress is drawn this often at most."""
 MOST_WARNINGS = 20
 """Invalid lines that are told one by one."""
 

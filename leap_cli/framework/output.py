@@ -27,7 +27,7 @@ CONTROLS = {
 
 
 ESCAPED_CONTROLS = {code: f"\\u{code:04x}" for code in (*range(127, 160), *DIRECTIONS)}
-"""In JSON, which escapes the others itself."""
+"""These are escaped in JSON, which escapes the others itself."""
 
 
 class Format(str, Enum):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from leap_core.messages import Audio, Image
 
 MOST_BYTES = 512 * 1024 * 1024
-"""Of a file that is read at all; pictures and pieces of sound have narrower limits of their own."""
+"""No larger file is read at all; pictures and pieces of sound have narrower limits of their own."""
 STDIN = "-"
 
 

@@ -18,7 +18,7 @@ from ..framework.environment import Environment
 from ..framework.output import one_line
 
 MOST_BYTES = 16 * 1024 * 1024
-"""Of a text for a prompt."""
+"""A text for a prompt has at most these."""
 
 
 def attach(name: str, env: Environment) -> str:

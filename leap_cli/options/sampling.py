@@ -126,7 +126,7 @@ SAMPLING = OptionGroup("sampling", "Sampling", (*_options(), *_DETAILS), _build)
 PLAIN_SAMPLING = OptionGroup("sampling", "Sampling", _options(), _build)
 """Without the rarer options."""
 SPOKEN_SAMPLING = OptionGroup("sampling", "Sampling", _options(hidden=SILENT), _build)
-"""For a text that is read aloud."""
+"""A text that is read aloud has these options."""
 
 
 def number_from_text(name: str, value: str | None) -> tuple[str, Any]:

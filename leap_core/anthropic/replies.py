@@ -49,7 +49,7 @@ class MessagesReply:
         self.id = f"msg_{secrets.token_hex(12)}"
         self.stores = False
         self.prompt_tokens: int | None = None
-        """Of the prompt, as far as it is known when the answer begins."""
+        """The tokens of the prompt, as far as they are known when the answer begins."""
         self._blocks = 0
         self._open = ""
         self._called = 0

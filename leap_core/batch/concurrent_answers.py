@@ -25,7 +25,7 @@ Answers: TypeAlias = "list[Complete]"
 AHEAD = 2
 """Requests that wait, tokenized, for the next free slot: none of the slots idles while a prompt is made."""
 QUEUE_SECONDS = 0.1
-"""Between two tries where the queue of a warm model is full."""
+"""This long a line waits before it tries a warm model again whose queue is full."""
 
 
 class _StoppedError(Exception):

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 
 MOST_REPLIES = 64
 Piece = str | bytes
-"""Of a prompt: text, or the content key of a picture or a sound."""
+"""A prompt consists of these: text, or the content key of a picture or a sound."""
 
 
 class ReplyMemory:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 SECONDS = 3.0
-"""Of computing in the thread that renders: a busy machine refuses nothing."""
+"""A template may compute this long; the time of its thread counts, so that a busy machine refuses nothing."""
 MOST_CHARACTERS = 16_000_000
 """That a template may add to what was said, and that a single value may hold."""
 MADE_OF_EACH = 8

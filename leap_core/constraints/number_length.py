@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 MOST_DIGITS = 19
-"""Of an integer, or before the point: all 64-bit integers."""
+"""An integer, or the part before the point, has at most these digits: all 64-bit integers fit."""
 MOST_CHARACTERS = 25
-"""Of a whole number with sign, point and exponent: all doubles, as they are usually written."""
+"""A number with sign, point and exponent has at most these: all doubles fit, as they are usually written."""
 MOST_EXPONENT_DIGITS = 2
 """More could make a number that no double holds."""
 LOOKED_AT = 10

@@ -47,7 +47,7 @@ NARROWED = {"date": DAY, "time": "^" + BEFORE_SECOND_60, "date-time": DAY + BEFO
 """Formats of which llguidance allows more than the check does: 29 February in any year, and second 60 at any time of
 the day, which is left to where RFC 3339 has it."""
 COMPILE_SECONDS = 3.0
-"""Of computing, over all the ways of compiling that are tried."""
+"""All the ways of compiling that are tried may compute this long together."""
 MOST_PLACES = 3
 MOST_TRIED = 300
 

@@ -19,11 +19,11 @@ from .answers import shares
 from .wording import NAMES
 
 BINS = 15
-"""Of equal width, by the probability of the likeliest option."""
+"""Cases are sorted into these many bins of equal width, by the probability of the likeliest option."""
 LOWEST, HIGHEST = 0.02, 100.0
 STEPS = 60
 FEWEST_CASES = 10
-"""Of a group; with fewer, the temperature of its kind counts."""
+"""A group of fewer cases takes the temperature of its kind."""
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 AUTO, ALL = "auto", -1
 BLOCK = re.compile(r"blk\.(\d+)\.")
 BYTES = {"f32": 4.0, "f16": 2.0, "bf16": 2.0, "q8_0": 34 / 32, "q4_0": 18 / 32}
-"""Of an element of the context, by its type in ggml."""
+"""An element of the context takes these bytes, by its type in ggml."""
 LEAST_RESERVE = 512 * 1024**2
 RESERVE = 0.1
 """Part of the free memory that stays free, for what computing needs and for other programs."""
 CELLS = 8192
-"""Of a context whose size is left to the model."""
+"""A context whose size is left to the model is taken to have these."""
 
 
 def gpu_layers_for(path: Path, options: ModelLoadingOptions) -> int:

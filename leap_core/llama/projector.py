@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 LEAST_SAMPLES = 320
 """Fewer end the process (20 ms at 16 kHz)."""
 UNBOUNDED_TOKENS = 4096
-"""Of one picture: sizes are decided by media.image_plan, and mtmd must neither resize nor cut."""
+"""One picture may have these: media.image_plan decides sizes, and mtmd must neither resize nor cut."""
 IMAGE, AUDIO = 1, 2
 
 

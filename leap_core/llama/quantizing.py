@@ -25,7 +25,7 @@ FALLBACK = re.compile(r"-> falling back to\s+(\w+)")
 NEEDS_IMATRIX = "will require an imatrix"
 FAILURE = re.compile(r"failed to quantize: (.*)")
 LARGEST_BUFFER = 512 * 1024**2
-"""Of rows that are quantized together; the result does not depend on it."""
+"""Rows that are quantized together take at most this; the result does not depend on it."""
 
 
 @dataclass(frozen=True)

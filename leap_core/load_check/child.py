@@ -31,7 +31,7 @@ LAST_WORDS = 4096
 TEMPLATE_STAGE = "rendering its chat template"
 ASSERTION = re.compile(r"GGML_ASSERT\(.*\) failed|terminate called .*|.*what\(\): .*|GGML_ABORT.*|fatal error.*")
 SOURCE_PATH = re.compile(r"^/\S*/(?=[^/\s]+:\d+: )")
-"""Of the machine that compiled llama.cpp."""
+"""Messages of llama.cpp hold paths of the machine that compiled it."""
 
 
 def run_child(

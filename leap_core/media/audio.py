@@ -23,10 +23,10 @@ LEAST_SECONDS = 0.1
 RELIABLE_SECONDS = 1.0
 """Shorter sound is understood badly."""
 MOST_SECONDS = 60.0
-"""Of one piece: the encoder's attention grows with the square of its length."""
+"""One piece is at most this long: the encoder's attention grows with the square of its length."""
 MOST_BYTES = 512 * 1024 * 1024
 MOST_HOURS = 4
-"""Of a file that is converted: 0.9 GB as samples."""
+"""A file that is converted is at most this long: 0.9 GB as samples."""
 UNKNOWN_FRAMES = 2**62
 """libsndfile announces about that many when a file does not say how many it has."""
 BLOCK = 65_536

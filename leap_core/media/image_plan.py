@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SIDE = 32
 """Pixels of a token's side."""
 LEAST_TOKENS, MOST_TOKENS = 64, 256
-"""Of one look, when no other number is asked for."""
+"""One look takes this many when no other number is asked for."""
 TILE = 512
 LEAST_TILES, MOST_TILES = 2, 10
 

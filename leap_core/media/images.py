@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MOST_BYTES = 20 * 1024 * 1024
 MOST_PIXELS = 64_000_000
 MOST_RATIO = 10
-"""Of the longer side to the shorter one: a thin strip would cost more tokens than the largest picture."""
+"""The longer side is at most this many times the shorter one: a thin strip costs more than the largest picture."""
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "DIB", "WEBP", "TIFF", "PPM", "AVIF")
 """Pillow's names of what is read; the many rarer decoders stay closed to data from outside."""
 NAMES = "JPEG, PNG, GIF, BMP, WebP, TIFF, PPM and AVIF"
@@ -33,7 +33,7 @@ MOST_CONVERTED_PIXELS = 16_000_000
 """More than any model looks at; as JPEG it stays well below MOST_BYTES."""
 
 ROWS = 64
-"""Of a picture, scaled in one go."""
+"""This many rows of a picture are scaled in one go."""
 MOST_AT_ONCE = 2
 """Pictures that are decoded at once: each may take 300 MB."""
 

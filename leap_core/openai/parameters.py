@@ -40,7 +40,7 @@ ONLY_VALUE: Mapping[str, tuple[object, ...]] = {
 
 CHOICES = ("auto", "none", "required")
 LARGEST_TOKEN = 2**31 - 1
-"""Of llama.cpp's 32 bits."""
+"""Tokens are numbers of 32 bits in llama.cpp."""
 SEEDS = 2**32
 """Negative seeds, which other servers take, wrap around at this."""
 ANY_OBJECT = '{"type": "object"}'

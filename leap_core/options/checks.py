@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from ..errors import LeapOptionsError
 
 LARGEST = 2**64 - 1
-"""Of whole numbers."""
+"""The largest whole number of an option."""
 CLOSED_TO_EXTRAS = {"extras", "cache_options", "logit_bias", "function_call_parser", "adapters"}
 """Options that ``extras`` cannot give."""
 

@@ -43,7 +43,7 @@ class Conversation:
         self._functions: list[LeapFunction] = []
         self._overflow = Overflow.ERROR
         self._tokens = 0
-        """Of the newest prompt and its answer; 0 where they are unknown."""
+        """The newest prompt and its answer have so many; 0 where that is unknown."""
         self.omission = NOTHING
         """What of the history the model no longer gets."""
         self.on_omission: Callable[[Omission], object] = lambda _: None

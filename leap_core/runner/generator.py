@@ -24,7 +24,7 @@ class Generation(ABC):
     for ``stop``."""
 
     prompt_tokens: int | None = None
-    """Of its prompt, computed or restored; None where the runner cannot tell before the end."""
+    """Its prompt has so many, computed or restored; None where the runner knows that only at the end."""
 
     def __iter__(self) -> Iterator[MessageResponse]:
         return self

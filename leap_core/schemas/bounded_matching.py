@@ -30,7 +30,7 @@ MOST_REPEATS = 20_000
 """Positions that an expression may have when its counted repeats are written out, which the engine does."""
 MOST_GROUPS_DEEP = 100
 MOST_CHARACTERS = 20_000
-"""Of one expression."""
+"""One expression has at most these."""
 LINE_BREAKS = dict.fromkeys(map(ord, "\n\r\t"))
 COUNTED = re.compile(r"\{(\d+)(?:,(\d*))?\}")
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from jsonschema.protocols import Validator
 
 MOST_DIGITS = 1000
-"""Of a number whose divisibility is checked."""
+"""A number whose divisibility is checked has at most these."""
 
 Keyword = Callable[[Any, Any, Any, Any], "Iterator[ValidationError] | None"]
 

@@ -8,7 +8,7 @@ from ..errors import LeapSchemaError
 from .subschemas import walk
 
 MOST_CHARACTERS = 2_000_000
-"""Of the schema's JSON text."""
+"""The schema's JSON text has at most these."""
 MOST_SCHEMAS = 5000
 """Schemas within the schema, itself included. Checking one against its draft takes about a millisecond."""
 MOST_VALUES = 50_000

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..runner.embedding import EmbeddingRunner
 
 RANK_CONSTANT = 60
-"""Of reciprocal rank fusion (Cormack, Clarke and Büttcher, 2009)."""
+"""The constant of reciprocal rank fusion (Cormack, Clarke and Büttcher, 2009)."""
 DEEP = 100
 """Chunks that each kind of search contributes at least."""
 RERANKED = 50

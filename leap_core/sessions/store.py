@@ -25,7 +25,7 @@ from ..storage import sqlite as database
 from ..storage.atomic_files import text_of
 
 ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
-"""Of ids, as jobs have them: no letter that looks like a digit."""
+"""Ids are made of these, as those of jobs are: no letter looks like a digit."""
 ID_CHARACTERS = 8
 TITLE_CHARACTERS = 60
 LONGEST_NAME = 100

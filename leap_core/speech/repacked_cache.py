@@ -18,7 +18,7 @@ from .tensor_file import TensorFile
 from .vocoder import Vocoder
 
 LAYOUT = b"2"
-"""Of the repacked files; another number leaves files of other versions of leap alone."""
+"""The layout of repacked files; another number leaves files of other versions of leap alone."""
 MOST_FILES = 12
 """Files kept, the most recently used; the others are removed when a new one is made."""
 READ_BYTES = 1024**2

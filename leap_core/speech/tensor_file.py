@@ -20,7 +20,7 @@ ELEMENT_TYPES = {"F32": "<f4", "F16": "<f2"}
 
 
 SAMPLES, SAMPLE_BYTES = 32, 32 * 1024
-"""Of a file's fingerprint."""
+"""A file's fingerprint is made of so many samples of this size."""
 
 
 class TensorFile:

@@ -21,7 +21,7 @@ COLUMNS_A_FRAME = 6
 ATTENTION_WINDOW = 30
 """Columns that the detokenizer's attention sees, its own included. The files do not carry it."""
 EPSILON = 1e-5
-"""Of all RMS norms."""
+"""All RMS norms add this before the root."""
 ROPE_BASE = 1e6
 
 

@@ -23,7 +23,7 @@ ABSENT, FAIL = "absent", "fail"
 NOT_IN_TEXT = "not_in_text"
 MOST_PASSES = 10
 PASS_TEMPERATURE = 0.4
-"""Of the passes after the first, which would say the same otherwise."""
+"""The passes after the first are sampled at this, for they would say the same otherwise."""
 
 
 @dataclass(frozen=True)

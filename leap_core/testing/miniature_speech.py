@@ -47,7 +47,7 @@ CONTEXT = 1536
 LOOK_PAIR = 8
 """The rotary pair of the attention: its score falls with the distance for 1,570 positions, further than CONTEXT."""
 SHARPNESS = 800.0
-"""Of the attention, so that the latest of several tone words wins."""
+"""The attention is this sharp, so that the latest of several tone words wins."""
 
 
 def write_miniature_speech_model(directory: Path) -> Path:

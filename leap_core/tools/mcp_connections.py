@@ -38,7 +38,7 @@ LONGEST_ANSWER = 64 * 1024 * 1024
 POLL_SECONDS = 0.05
 OVER = "this program ends"
 LEAVE_SECONDS = 3.0
-"""For a server to end by itself, when this process ends."""
+"""A server has this long to end by itself when this process ends."""
 
 
 class McpConnection:
@@ -202,4 +202,4 @@ class McpConnections:
 
 
 connections = McpConnections()
-"""Of this process: one connection a server, however many conversations use it."""
+"""This process has one connection a server, however many conversations use it."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PROMPT = "Perform ASR."
 """The system prompt with which LFM2-Audio was trained to write down what it hears."""
 MOST_TOKENS = 512
-"""Of one piece: three times what fast speech of 30 s needs, so that a model that repeats itself comes to an end."""
+"""One piece has at most these, three times what fast speech of 30 s needs: a model that repeats itself ends."""
 AT_ONCE = 2
 """Pieces that are worked on together: while one is encoded, the other is written down."""
 

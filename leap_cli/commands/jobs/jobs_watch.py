@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("id", "kind", "state", "done", "age", "what")
 LOOK_SECONDS = 0.5
-"""Between two looks at the jobs."""
+"""The jobs are looked at this often."""
 NEWEST = 100
 """Jobs that are looked at where none is named; all that have not ended beside."""
 

@@ -11,7 +11,7 @@ from typing import Any
 from ...errors import LeapSerializationError
 
 NAME = re.compile(r"[^\W\d][\w -]*")
-"""Of a column or field: words, with spaces and hyphens as headers of tables have them."""
+"""A column or field is named by words, with spaces and hyphens as headers of tables have them."""
 
 
 INPUT, PROMPT = "input", "prompt"

@@ -23,7 +23,7 @@ from .journal_index import JournalIndex, read_index
 from .line_result import Result
 
 BEGINNING = b'{"leap_batch_journal":1'
-"""Of the first line, which goes on with the output that the journal is of; in older journals it ends here."""
+"""The first line begins so, and goes on with the output that the journal is of; in older journals it ends here."""
 LONGEST_HEADER = 1 << 16
 OUTPUT = "output"
 STREAM = "-"

@@ -14,7 +14,7 @@ from ..journal.journal import being_written
 from .output_file import Lines
 
 HEADER_BYTES = 128
-"""Of a .npy file of two dimensions; numpy leaves room in it for the largest numbers."""
+"""The header of a .npy file of two dimensions has this size; numpy leaves room in it for the largest numbers."""
 
 
 class VectorFile:

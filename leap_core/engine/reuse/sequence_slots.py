@@ -30,7 +30,7 @@ class Slot:
         self.index = index
         self.keys: list[int] = []
         self.variant = b""
-        """Of the requests that computed the positions."""
+        """The variant of the requests that computed the positions."""
         self.checkpoints: dict[int, bytes] = {}
         self.request: Request | None = None
         self.last_used = 0

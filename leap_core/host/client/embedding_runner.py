@@ -23,7 +23,7 @@ JsonObject = dict[str, Any]
 
 TEXTS_AT_ONCE = 32
 MOST_CHARACTERS = 4_000_000
-"""Of the texts of a request."""
+"""The texts of one request have at most these characters together."""
 LOOK_SECONDS = 0.05
 NUMBERED = re.compile(r"texts\[(\d+)\]")
 

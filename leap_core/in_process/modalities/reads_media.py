@@ -14,7 +14,7 @@ from ...messages import ChatMessageContent, Image
 from ...options import GenerationOptions
 
 MOST_MEDIA = 64
-"""In one prompt."""
+"""One prompt may hold these."""
 SEES = re.compile(r"(?<![a-z])vl(?![a-z])", re.IGNORECASE)
 HEARS = re.compile(r"audio", re.IGNORECASE)
 

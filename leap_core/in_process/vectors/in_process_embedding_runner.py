@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MOST_TOKENS_OF_ENCODERS = 512
-"""Of a text, by default. Encoders read a text in one piece, and LFM2.5-Embedding was trained on so many tokens."""
+"""A text has at most these by default: encoders read it in one piece, and LFM2.5-Embedding was trained so."""
 MOST_TOKENS = 2048
 """The same for models that read from left to right."""
 TEXTS_AT_ONCE = 32

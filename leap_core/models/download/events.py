@@ -12,7 +12,7 @@ from typing import Any
 
 WINDOW_SECONDS = 5.0
 PAUSE_SECONDS = 0.1
-"""Between two events of progress."""
+"""Events of progress are this far apart at least."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from ...errors import LeapModelLoadingError
 from .header import GGUFHeader, TensorInfo
 
 TYPES = {"F32", "F16", "BF16", "Q8_0"}
-"""Of the matrices, as the converter writes them."""
+"""The converter writes matrices of these types."""
 TRANSPOSED = "token_embd.weight"
 """Only this matrix has its first factor transposed."""
 

@@ -29,7 +29,7 @@ VERSIONS = (2, 3)
 MOST_DIMENSIONS = 4
 LONGEST_KEY = 65_535
 MOST_STRINGS = 16 * 1024**2
-"""In one array: fifty times the largest vocabulary."""
+"""One array holds at most these: fifty times the largest vocabulary."""
 LONGEST_TENSOR_NAME = 63
 LONGEST_KEPT_STRING = 16 * 1024**2
 LARGEST_KEPT_ARRAY = 1024

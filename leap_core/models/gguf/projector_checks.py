@@ -25,7 +25,7 @@ KERNEL = 9
 FRAMES_A_SECOND = 100
 FRAMES_A_POSITION = 2
 LARGEST = 65_536
-"""Of widths and counts; real files stay far below."""
+"""Widths and counts are at most this; real files stay far below."""
 MOST_BLOCKS = 512
 
 Shape = tuple[int, ...]

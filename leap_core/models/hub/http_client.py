@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MOST_REDIRECTS = 10
 CONNECT_SECONDS = 30.0
 LOOK_SECONDS = 0.1
-"""Between two looks whether a wait for an answer is to be given up."""
+"""A wait for an answer looks this often whether it is to be given up."""
 LOOPBACK_BUFFER = 256 * 1024
 READ_BYTES = 256 * 1024
 LARGEST_DOCUMENT = 32 * 1024**2

@@ -13,7 +13,7 @@ Value = TypeVar("Value")
 
 RETRIES = 5
 RETRIES_UNREACHABLE = 1
-"""For a host that has never answered: this machine is probably offline."""
+"""A host that has never answered is tried so often again: this machine is probably offline."""
 FIRST_DELAY = 0.5
 LONGEST_DELAY = 20.0
 LONGEST_RETRY_AFTER = 300.0

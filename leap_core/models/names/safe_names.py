@@ -14,7 +14,7 @@ LONGEST_FILE_NAME = 200
 """Bytes. File systems allow 255, and a partial file's name is longer than the file's."""
 RESERVED_ON_WINDOWS = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 OWN_ENDINGS = (".part", ".state", ".new", ".lock")
-"""Of files that leap itself puts beside a model's."""
+"""Files that leap itself puts beside a model's end so."""
 UNSAFE = re.compile(r'[\x00-\x1f\x7f<>:"/\\|?*]')
 
 

@@ -14,7 +14,7 @@ from .words import SourceText, folded, words_of
 
 EXACT, PARTIAL, FUZZY, NOT_IN_TEXT, NO_PLACE = "exact", "partial", "fuzzy", "not_in_text", "no_place"
 LEAST_PART = 0.6
-"""Of a value's words that stand side by side in the text, to count as a part of it."""
+"""Words side by side in the text count as a part of a value when they are at least this part of its words."""
 LETTERS_AN_ERROR = 6
 """Letters of a value for each that may differ, be missing or be too many."""
 LEAST_LETTERS = 4

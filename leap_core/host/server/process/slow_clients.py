@@ -16,7 +16,7 @@ from ....openai.errors import SERVER, error_object
 HEAD_SECONDS = 10.0
 """From the connection, or from a request's first byte, to the end of its head."""
 BODY_SECONDS = 20.0
-"""For a body, beside what its length takes at the slowest rate that is waited for."""
+"""A body may take this long, beside what its length takes at the slowest rate that is waited for."""
 SLOWEST_RATE = 64 * 1024
 """Bytes a second."""
 

@@ -21,13 +21,13 @@ LARGEST_BODY = 64 * 1024 * 1024
 MOST_VALUES = 200_000
 """Python parses JSON without letting other threads run: these take some hundredths of a second."""
 MOST_DEPTH = 100
-"""Of objects and lists in each other; what goes through them calls itself for each level."""
+"""Objects and lists may be nested this deep; what goes through them calls itself for each level."""
 QUICK_BODY = 64 * 1024
 LARGE_BODY = 1024 * 1024
 TURN_SECONDS = 0.01
 _large_bodies = threading.Lock()
 MOST_HELD = 512 * 1024 * 1024
-"""Of the bodies of all requests at once: while a body is parsed, it takes about three times its size."""
+"""The bodies of all requests take at most this at once: while one is parsed, it takes about three times its size."""
 LONGEST_COUNTED = 2 * 1024 * 1024
 """Characters: some seconds for the worst texts, and more than any context holds."""
 

@@ -30,7 +30,7 @@ from .request_bodies import LARGEST_BODY
 FORMATS = ("json", "text", "srt", "verbose_json", "vtt")
 KNOWN = ("file", "model", "language", "prompt", "response_format", "temperature", "stream", "timestamp_granularities[]")
 PROMPTS = {"ja": "Perform ASR in japanese."}
-"""Of LFM2.5-Audio-JP, by OpenAI's ``language``."""
+"""LFM2.5-Audio-JP takes these prompts, by OpenAI's ``language``."""
 PLAIN = {"srt": "application/x-subrip", "vtt": "text/vtt", "text": "text/plain"}
 
 
