@@ -63,6 +63,7 @@ def set_option(talk: TypedConversation, text: str) -> None:
         near = get_close_matches(name, names, 1)
         meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
         raise click.UsageError(f"there is no setting {name!r}; {meant}")
+    talk.output.text(f"{name} is {'not set' if setting is None else one_line(setting)}\n")
 
 
 def show(talk: TypedConversation, name: str) -> None:

@@ -72,8 +72,11 @@ def change_system(talk: TypedConversation, text: str) -> None:
         talk.output.text(f"{first.text}\n" if first else "there is no system prompt\n")
     elif text == NONE:
         talk.dialogue.set_system(None)
+        talk.output.text("there is no system prompt any more\n")
     else:
-        talk.dialogue.set_system(read_system(f"@{expand(text[1:])}" if text.startswith("@~") else text, talk.env))
+        system = read_system(f"@{expand(text[1:])}" if text.startswith("@~") else text, talk.env)
+        talk.dialogue.set_system(system)
+        talk.output.text(f"the system prompt is now: {_shortened(system)}\n")
 
 
 def change_model(talk: TypedConversation, name: str) -> None:
@@ -148,7 +151,7 @@ def load(talk: TypedConversation, reference: str) -> None:
     else:
         history = list(log.move_to(reference))
     talk.dialogue.rewrite(history)
-    talk.output.text(f"{len(history)} messages are loaded\n")
+    talk.output.text(f"{counted(len(history))} {'is' if len(history) == 1 else 'are'} loaded\n")
 
 
 def export(talk: TypedConversation, name: str) -> None:
@@ -157,7 +160,7 @@ def export(talk: TypedConversation, name: str) -> None:
     history = talk.dialogue.history
     first = next((message.text for message in history if message.role is ChatMessageRole.USER), "")
     write_conversation(expand(name), history, _shortened(first), talk.env)
-    talk.output.text(f"{len(history)} messages are in {name}\n")
+    talk.output.text(f"{counted(len(history))} {'is' if len(history) == 1 else 'are'} in {name}\n")
 
 
 def show_statistics(talk: TypedConversation, _: str) -> None:
@@ -165,7 +168,7 @@ def show_statistics(talk: TypedConversation, _: str) -> None:
     history, runner = dialogue.history, dialogue.conversation.model_runner
     prompt = without(history, dialogue.conversation.omission)
     tokens = runner.get_prompt_tokens_size(prompt, functions=dialogue.conversation.functions) if history else 0
-    talk.output.text(f"{len(history)} messages, {tokens} of {runner.context_size} tokens of {runner.model_id}\n")
+    talk.output.text(f"{counted(len(history))}, {tokens} of {runner.context_size} tokens of {runner.model_id}\n")
     if dialogue.last is not None and dialogue.last.stats is not None:
         talk.output.text(f"the last answer: {describe(dialogue.last.stats)}\n")
 
@@ -199,6 +202,10 @@ def _last_question(talk: TypedConversation) -> int:
         if history[place].role is ChatMessageRole.USER:
             return place
     raise click.UsageError("you have not said anything yet")
+
+
+def counted(messages: int) -> str:
+    return "1 message" if messages == 1 else f"{messages} messages"
 
 
 def _shortened(text: str, most: int = 60) -> str:

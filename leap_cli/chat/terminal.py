@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from leap_core.messages import ChatMessageRole
+
 from ..framework.environment import Environment
 from ..framework.output import Output
 from .dialogue import Dialogue
-from .line_editor import Editor, PlainTyping, Typing
-from .slash_commands import COMMANDS, run_command
+from .line_editor import PROMPT, Editor, PlainTyping, Typing
+from .slash_commands import COMMANDS, counted, run_command
 from .suggestions import completer
 from .typed_conversation import TypedConversation, split_attachments
 
@@ -28,7 +30,8 @@ def talk_at_terminal(
     output.note(f"{dialogue.conversation.model_runner.model_id}; {WELCOME}")
     talk = TypedConversation(dialogue, env, output, _typing(env, keeps=log.is_open), load_model, run_command)
     if log.session is not None:
-        output.note(f"continuing {log.session.label}: {len(dialogue.history)} messages")
+        output.note(f"continuing {log.session.label}: {counted(len(dialogue.history))}")
+        _show_last(dialogue, output)
     if log.unanswered is not None:
         attached, text = split_attachments(log.unanswered)
         output.note(f"your last message got no answer: {text}")
@@ -39,6 +42,17 @@ def talk_at_terminal(
     talk.hold(first)
     if log.label is not None:
         output.note(f"saved as {log.label}; leap chat -c goes on")
+
+
+def _show_last(dialogue: Dialogue, output: Output) -> None:
+    """Show what was said last, and what was answered."""
+    history = dialogue.history
+    places = [n for n, message in enumerate(history) if message.role is ChatMessageRole.USER]
+    for message in history[places[-1] :] if places else []:
+        text = message.text.strip()
+        if text and message.role in (ChatMessageRole.USER, ChatMessageRole.ASSISTANT):
+            begin = PROMPT if message.role is ChatMessageRole.USER else ""
+            output.aside(f"{begin}{text}\n")
 
 
 def _typing(env: Environment, *, keeps: bool) -> Typing:

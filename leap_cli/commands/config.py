@@ -23,6 +23,7 @@ from ..config.settings import (
 )
 from ..framework.click_classes import leap_group
 from ..framework.environment import Environment
+from ..framework.error_boundary import outcome_of
 from ..framework.output import Format, Output
 from ..framework.output_format import format_option
 
@@ -94,8 +95,21 @@ def set_(env: Environment, /, key: str, values: tuple[str, ...]) -> None:
     setting = find(key)
     value = setting.from_text(list(values), setting.key)
     set_value(env.directories.config_file, setting.key, value)
+    if setting.key == "default_model":
+        _warn_of_missing(env, str(value))
     if setting.variable and env.variables.get(setting.variable):
         Output(env).warning(f"${setting.variable} is set, and overrides the file")
+
+
+def _warn_of_missing(env: Environment, model: str) -> None:
+    """A model may be set before it is downloaded."""
+    from leap_core.errors import LeapError
+    from leap_core.models.references.resolving import resolve_local
+
+    error = outcome_of(lambda: resolve_local(model, variables=env.variables, cwd=env.cwd))
+    if isinstance(error, LeapError):
+        hint = f" ({error.hint})" if error.hint else ""
+        Output(env).warning(f"no command can use it now: {error.message}{hint}")
 
 
 @command.command("unset", short_help="Take a value out of config.toml.")

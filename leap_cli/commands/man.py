@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
+
 import click
 
 from ..framework.click_classes import CommandTable, leap_command
@@ -14,7 +18,7 @@ from ..framework.output import Output
 @click.option("--install", is_flag=True, help="Put all pages where man finds them: man leap, man leap-generate.")
 @click.pass_context
 def command(ctx: click.Context, name: str | None, install: bool) -> None:
-    """Print the manual page of COMMAND, or of leap itself, as man reads it: leap man generate | man -l -
+    """Show the manual page of COMMAND, or of leap itself; in a pipe it is printed as man reads it.
 
     leap's package brings the pages along in share/man, where man finds those of the environment that is active.
     """
@@ -41,4 +45,8 @@ def command(ctx: click.Context, name: str | None, install: bool) -> None:
         return
     if name is not None and name not in root.table:
         raise click.exceptions.NoSuchCommand(name, possibilities=root.table, ctx=ctx.parent)
-    output.text(pages(root)["leap.1"] if name is None else page_of(root, name))
+    text = pages(root)["leap.1"] if name is None else page_of(root, name)
+    if env.stdout is sys.stdout and env.stdout_is_terminal and shutil.which("man"):
+        subprocess.run(["man", "-l", "-"], input=text.encode(), check=False)
+    else:
+        output.text(text)

@@ -15,6 +15,7 @@ from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
 from ..framework.error_boundary import outcome_of
+from ..framework.output import Output
 from ..input.media_files import read_bytes
 from ..options.embedding import PassageWish
 from ..options.loading import MODEL_OPTION, ModelChoice
@@ -46,6 +47,8 @@ def command(env: Environment, /, model: str | None) -> ExitCode:
     except ImportError:
         raise LeapUnavailableError("leap mcp needs the mcp package", hint="pip install 'leap-edge[mcp]'") from None
     server = MCPServer("leap", instructions="Local language models, and background work on them.", log_level="ERROR")
+    if env.stdin_is_terminal:
+        Output(env).note("waiting for an MCP client on standard input, which is a terminal; Ctrl-C ends it")
     with _Abilities(env, ModelChoice(model or None, command="mcp")) as abilities:
         for name in ABILITIES:
             server.add_tool(getattr(abilities, name))

@@ -143,6 +143,8 @@ def prune(env: Environment, /, older_than: float, named: bool, yes: bool, dry_ru
             sessions = store.prune(older_than, named=named)
         elif not dry_run:
             sessions = []
+    if not sessions and Format(format) is Format.TEXT:
+        Output(env).note("no session is that old" if named else "no session without a name is that old")
     Output(env, format).records([each.to_json() for each in sessions], ["id", "name", "title"], name="id")
 
 

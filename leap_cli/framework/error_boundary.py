@@ -87,8 +87,12 @@ def _say(env: Environment, message: str, hint: str | None, code: ExitCode) -> Ex
 def _usage_message(failure: click.ClickException) -> tuple[str, str | None]:
     context = getattr(failure, "ctx", None)
     path = context.command_path if context is not None else "leap"
+    if failure.format_message().startswith("cannot read "):  # no option helps there
+        return failure.format_message(), None
     hint = f"{path} --help lists what can be given"
     if isinstance(failure, click.exceptions.NoSuchCommand) and path == "leap":
+        if failure.command_name == "version":
+            return failure.format_message(), "leap --version prints it"
         hint += "; a prompt stands in quotes, or after leap generate"
     if isinstance(failure, click.exceptions.NoSuchOption):
         return _unknown_option(failure), hint

@@ -94,11 +94,12 @@ class OptionDefaults(UserDict[str, Any]):
         """Variables that name this command and none of its options."""
         begin = "_".join(["LEAP", *self._path.split(), ""]).upper().replace("-", "_")
         variables = {_variable(self._path, name) for name in by_name}
+        short = {f"LEAP_{name.upper()}": _variable(self._path, name) for name in by_name}
         for name in self._env.variables:
             if name.startswith(begin) and name not in variables:
                 self.warnings.append(f"${name} is the variable of no option{_meant(name, variables)}")
-            elif name.startswith("LEAP_") and name not in VARIABLES and (near := _near(name, VARIABLES)):
-                self.warnings.append(f"${name} is no variable of leap; did you mean {near}?")
+            elif name.startswith("LEAP_") and name not in VARIABLES and (near := _near(name, (*VARIABLES, *short))):
+                self.warnings.append(f"${name} is no variable of leap; did you mean {short.get(near, near)}?")
 
     def _warn_of_shared(self, shared: Mapping[str, Any], by_name: Mapping[str, click.Option], file: Path) -> None:
         """Options for all commands that none has, and that look like one of this command's."""

@@ -96,7 +96,7 @@ class Output:
             for record in records:
                 self.text(f"{record[name]}\n")
         else:
-            self._table(list(records), columns)
+            self._table(list(records), columns, whole=columns[0] == name)
 
     def note(self, message: str) -> None:
         """One line for the person at the keyboard."""
@@ -123,8 +123,8 @@ class Output:
             self._tell(CLEAR_LINE + one_line(message))
             self._progress_shown = True
 
-    def _table(self, records: list[Mapping[str, Any]], columns: Sequence[str]) -> None:
-        lines, hidden = table_lines(records, columns, self.columns)
+    def _table(self, records: list[Mapping[str, Any]], columns: Sequence[str], *, whole: bool) -> None:
+        lines, hidden = table_lines(records, columns, self.columns, whole=whole)
         self.text("".join(f"{line}\n" for line in lines))
         if hidden:
             self.note(f"not shown for lack of room: {', '.join(hidden)} (--format json has all)")
@@ -160,17 +160,17 @@ class Output:
 
 
 def table_lines(
-    records: Sequence[Mapping[str, Any]], columns: Sequence[str], width: int | None
+    records: Sequence[Mapping[str, Any]], columns: Sequence[str], width: int | None, *, whole: bool = False
 ) -> tuple[list[str], Sequence[str]]:
     """The lines of a table with a heading, in at most ``width`` columns of a terminal, and the ``columns`` for which
-    there was no room; no lines without records."""
+    there was no room; no lines without records. ``whole``: the first column is not shortened."""
     if not records:
         return [], ()
     rows = [[column.replace("_", " ").upper() for column in columns]]
     rows += [[_cell(record.get(column)) for column in columns] for record in records]
     widths = [max(columns_of(row[n]) for row in rows) for n in range(len(columns))]
     if width is not None:
-        widths = fitting_widths(widths, width)
+        widths = fitting_widths(widths, width, whole=whole)
     lines = ("  ".join(fitted_cell(cell, room) for cell, room in zip(row, widths, strict=False)) for row in rows)
     return [line.rstrip() for line in lines], columns[len(widths) :]
 

@@ -119,8 +119,13 @@ NARROWEST = 8
 """Columns that a shortened cell keeps at least."""
 
 
-def fitting_widths(widths: list[int], width: int) -> list[int]:
-    """The widths of a table's columns so that all fit: the widest are shortened first, then the last left out."""
+def fitting_widths(widths: list[int], width: int, *, whole: bool = False) -> list[int]:
+    """The widths of a table's columns so that all fit: the widest are shortened first, then the last left out. With
+    ``whole`` the first, a name that is typed elsewhere, is shortened only where there is nothing else."""
+    if whole and len(widths) > 1 and width - widths[0] - GAP >= min(widths[1], NARROWEST):
+        return [widths[0], *fitting_widths(widths[1:], width - widths[0] - GAP)]
+    if whole:
+        return [min(widths[0], width)]
     fitted = list(widths)
     while len(fitted) > 1 and sum(min(each, NARROWEST) + GAP for each in fitted) - GAP > width:
         fitted.pop()

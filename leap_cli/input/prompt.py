@@ -75,7 +75,9 @@ def read_lines(name: str, env: Environment, output: Output) -> list[str]:
 def _read_stdin(env: Environment, output: Output, most: int = -1) -> bytes:
     waiting = threading.Timer(PATIENCE_SECONDS, output.note, ["waiting for standard input (</dev/null gives none)"])
     waiting.daemon = True
-    if not env.stdin_is_terminal:
+    if env.stdin_is_terminal:
+        output.note("type the text, then Ctrl-D on a line of its own")
+    else:
         waiting.start()
     try:
         return env.stdin.read(most)

@@ -70,9 +70,16 @@ class Sampling:
     def options(self, shape: Constraint | None = None, **more: Any) -> GenerationOptions:
         """The options of an answer of this ``shape``, with ``more`` fields. Raises LeapOptionsError for a value outside
         its range."""
+        from leap_core.errors import LeapOptionsError
         from leap_core.options import GenerationOptions
 
-        return GenerationOptions(**{**self.fields, **({} if shape is None else shape.fields), **more})
+        try:
+            return GenerationOptions(**{**self.fields, **({} if shape is None else shape.fields), **more})
+        except LeapOptionsError as error:
+            flag = next((name for name, (field, *_) in NUMBERS.items() if field == error.option), None)
+            if flag is None:
+                raise
+            raise LeapOptionsError(f"--{flag}", error.reason) from None
 
 
 def _options(hidden: tuple[str, ...] = ()) -> tuple[Callable[[Any], Any], ...]:

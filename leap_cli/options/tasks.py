@@ -151,8 +151,6 @@ def read_sources(files: Sequence[str], env: Environment) -> list[tuple[str, str]
         text = " ".join(files)
         Output(env).note(f"took {one_line(text)!r} as the text: there is no such file")
         return [(TEXT, text)]
-    if not files and env.stdin_is_terminal:
-        Output(env).note("type the text, then Ctrl-D on a line of its own; FILEs or a text as arguments work too")
     return [
         (name, read_standard_input(env, Output(env)) if name == STDIN else read_text_file(name, env))
         for name in files or (STDIN,)

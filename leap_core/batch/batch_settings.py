@@ -32,6 +32,8 @@ NPY_ENDING = ".npy"
 DEFAULT_CONCURRENCY = 16
 MOST_CONCURRENCY = 256
 OF_ONE_PROCESS = ("/dev/", "/proc/")
+NOT_WRITTEN = frozenset({".xlsx", ".xls", ".ods", ".parquet", ".arrow", ".feather", ".db", ".sqlite", ".zip", ".gz"})
+"""Endings of files that a program would not find what it expects in."""
 
 
 @dataclass(frozen=True)
@@ -192,6 +194,11 @@ class BatchSettings:
             _check_account(Path(self.output), journal)
 
     def _check_output(self, path: Path) -> None:
+        if path.suffix.lower() in NOT_WRITTEN:
+            raise LeapSerializationError(
+                f"{path} would be no {path.suffix} file: leap writes .jsonl, .csv, .tsv, .npy and text",
+                hint="give a file that ends so; spreadsheets read .csv",
+            )
         if path.is_dir():
             raise LeapSerializationError(f"{path} is a directory, not a file to write to")
         if not path.parent.is_dir():

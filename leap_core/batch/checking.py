@@ -194,9 +194,10 @@ def _unusable(name: str, checked: CheckedLines) -> LeapSerializationError:
     listed = "; ".join(str(problem) for problem in checked.problems[:MOST_TOLD])
     more = f"; and {count - MOST_TOLD} more" if count > MOST_TOLD else ""
     of = "1 line" if total == 1 else f"{total} lines"
-    return LeapSerializationError(
-        f"{name}: {count} of {of} cannot be used: {listed}{more}", hint="--skip-invalid leaves them out"
-    )
+    hint = "--skip-invalid leaves them out"
+    if count == total:
+        hint = "--input-format lines takes each line as a prompt; see leap batch --help for the others"
+    return LeapSerializationError(f"{name}: {count} of {of} cannot be used: {listed}{more}", hint=hint)
 
 
 def _named_by(models: set[str | None]) -> str | None:

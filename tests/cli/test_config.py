@@ -125,7 +125,7 @@ def test_set_keeps_comments_order_and_rights(leap, file):
     file.write_text('# mine\nkeep_alive = "1m"  # short\n\n[tools.shell]  # careful\npolicy = "ask"\n')
     file.chmod(0o640)
     for key, value in [
-        ("default_model", "LFM2.5-350M"),
+        ("default_model", "builtin"),
         ("keep_alive", "1h30m"),
         ("jobs.download", "4"),
         ("tools.shell.timeout", "2.5"),
@@ -146,7 +146,7 @@ def test_set_keeps_comments_order_and_rights(leap, file):
     values = {key: record["value"] for key, record in listed.items() if record["origin"] == str(file)}
     assert values == {
         "keep_alive": "1h30m",
-        "default_model": "LFM2.5-350M",
+        "default_model": "builtin",
         "jobs.download": 4,
         "tools.shell.policy": "ask",
         "tools.shell.timeout": 2.5,

@@ -75,7 +75,7 @@ def test_a_picture_from_standard_input_and_no_prompt(leap, directory) -> None:
         (("--image", "-", "--audio", "-", "a"), "'-' stands for standard input"),
         (("--image", "-", "-"), "'-' stands for standard input"),
         (("--raw", "--image", "red.png", "a"), "--raw cannot be combined with --image"),
-        (("--image-tokens", "4", "--image", "red.png", "a"), "image_tokens: 4 must be 16 or more"),
+        (("--image-tokens", "4", "--image", "red.png", "a"), "--image-tokens: 4 must be 16 or more"),
         (("--image-tokens", "4000", "--image", "red.png", "a"), "must be 1024 or less"),
     ],
 )

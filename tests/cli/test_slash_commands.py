@@ -80,7 +80,11 @@ def test_system_shows_changes_and_removes_the_system_prompt(leap, talk, kept):
         ChatMessage("system", "From a file."),
     ]
     assert asked(runner)[1] == ["Be brief.", "one", "1", "two"]
-    assert done.stdout == "there is no system prompt\n1\n2\nBe brief.\n3\n"
+    changed = "the system prompt is now: "
+    assert done.stdout == (
+        f"there is no system prompt\n1\n{changed}Be brief.\n2\nBe brief.\n{changed}From a file.\n3\n"
+        "there is no system prompt any more\n"
+    )
     assert errors(done) == ["cannot read missing: No such file or directory"]
     assert [role for role, _ in kept()] == ["user", "assistant"] * 3
 

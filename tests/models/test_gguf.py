@@ -100,7 +100,7 @@ def test_flipped_bits_are_read_or_refused_but_never_crash(sound: Path, tmp_path:
     ("content", "expected"),
     [
         (b"", "is empty"),
-        (b"once upon a time", "is not a GGUF file: it begins with b'once'"),
+        (b"once upon a time", "is not a GGUF file: it begins with 'once'"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\n", "Git LFS pointer"),
         (b"<!doctype html>", "web page"),
         (b'{"inference_type": 1}', "JSON"),

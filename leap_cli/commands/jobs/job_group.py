@@ -45,6 +45,9 @@ def command() -> None:
     """
 
 
+MAKES_ONE = "; --background makes one of generate, batch and download"
+
+
 @command.command("list", short_help="List jobs, newest first.")
 @click.option("--state", "states", type=click.Choice(STATES), multiple=True, help="List only jobs in this state.")
 @click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="List only jobs of this kind.")
@@ -70,7 +73,8 @@ def list_jobs(
     if output.format is Format.TEXT:
         records = [{**table_row(job), "age": age(time.time() - job.created)} for job in rows]
         if not records:
-            output.note("there are no jobs; --background makes one of generate, batch and download")
+            wished = states or kinds
+            output.note(f"there are no {'such ' if wished else ''}jobs{'' if wished else MAKES_ONE}")
     output.records(records, ["id", "kind", "state", "done", "age", "what"], name="id")
 
 

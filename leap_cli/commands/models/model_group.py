@@ -55,7 +55,7 @@ def list_models(env: Environment, /, sort: str, format: str) -> None:
     if output.format is Format.TEXT:
         now = time.time()
         records = [each | {"used": each["used"] and f"{age(now - each['used'])} ago"} for each in records]
-    columns = ["name", "kind", "architecture", "quantization", "context", "size", "used", "state", "in_use"]
+    columns = ["name", "size", "quantization", "state", "used", "kind", "context", "architecture", "in_use"]
     output.records(records, columns, name="name")
     if not models and output.format is Format.TEXT:
         output.note("no model is installed; `leap models catalogue` lists those that leap knows by name")
@@ -83,19 +83,25 @@ def default(env: Environment, /, model: str | None) -> None:
 
 
 @command.command("catalogue", short_help="List the models that leap knows by name.")
+@click.argument("words", metavar="[WORD]...", nargs=-1)
+@click.option("--installed", "only_installed", is_flag=True, help="List only those that are on this machine.")
 @FORMAT
 @click.pass_obj
-def catalogue(env: Environment, /, format: str) -> None:
-    """List the models that leap knows by name, your own from catalogue.json included.
+def catalogue(env: Environment, /, words: tuple[str, ...], only_installed: bool, format: str) -> None:
+    """List the models that leap knows by name, your own from catalogue.json included; with WORDs those that have all
+    of them in their name, kind or description.
 
     SIZE is about that of the file in the quantization that is taken when none is named.
     """
     from leap_core.models.references.catalogue import Catalogue
 
-    installed = _store(env).installed()
+    installed = [model for model in _store(env).installed() if model.state == "ready"]
     records = []
     for entry in Catalogue.load(env.directories.config):
         own = [model.name for model in installed if model.model.lower() == entry.name.lower()]
+        described = f"{entry.name} {entry.kind} {entry.about}".lower()
+        if (only_installed and not own) or not all(word.lower() in described for word in words):
+            continue
         size = entry.bytes_in()
         record = entry.to_json() | {"installed": own}
         if format == Format.TEXT.value:
@@ -109,6 +115,8 @@ def catalogue(env: Environment, /, format: str) -> None:
             }
         records.append(record)
     Output(env, format).records(records, ["name", "kind", "size", "installed", "about"], name="name")
+    if not records and format == Format.TEXT.value:
+        Output(env).note("no model of the catalogue is like that")
 
 
 @command.command("info", short_help="Tell what a model is, from its file's header.")

@@ -89,8 +89,11 @@ SERVER = OptionGroup(
 @SERVED_MODELS
 @SERVER
 @HOST_LOADING
+@option("--open", "opens", is_flag=True, help="Open the page of --page in the default web browser.")
 @click.pass_obj
-def command(env: Environment, /, models: ServedModels, settings: ServerSettings, loading: HostLoading) -> None:
+def command(
+    env: Environment, /, models: ServedModels, settings: ServerSettings, loading: HostLoading, opens: bool
+) -> None:
     """Serve models to other programs over OpenAI's and Anthropic's protocols: chat, responses, messages, batches.
 
     MODELs are loaded at the start and stay. Without any, every installed model is offered: one is loaded when it is
@@ -102,6 +105,8 @@ def command(env: Environment, /, models: ServedModels, settings: ServerSettings,
 
     from leap_core.host.server.process.foreground import serve
 
+    if opens and not settings.page:
+        raise click.UsageError("--open opens the page, which --page serves")
     output = Output(env)
 
     def tell(names: list[str]) -> None:
@@ -109,13 +114,26 @@ def command(env: Environment, /, models: ServedModels, settings: ServerSettings,
         offered = ["models are loaded when they are first asked for"] if models.patterns else []
         output.note(f"{', '.join([*ready, *offered])}; Ctrl-C ends it")
 
+    def listening(url: str) -> None:
+        output.text(f"{url}\n")
+        if settings.page:
+            page = url.removesuffix("v1")
+            output.text(f"{page}\n")
+            if settings.api_key is not None:
+                output.note("the page asks for the API key")
+            if opens:
+                import webbrowser
+
+                if not webbrowser.open(page):
+                    output.warning("there is no web browser that can be opened from here")
+
     settings = replace(settings, offer=models.offer(env, loading.request), bounds=models.bounds)
     with telling_the_default(env, None if models.default is not None else ""):
         serve(
             models.staying,
             settings,
             cwd=env.cwd,
-            on_listening=lambda url: output.text(f"{url}\n"),
+            on_listening=listening,
             on_ready=tell,
             **loading.request,
         )

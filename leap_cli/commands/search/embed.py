@@ -154,9 +154,10 @@ def _items(
     if lines is not None:
         items += [Item(line) for line in read_lines(lines, env, output)]
     if "-" in texts or not (texts or files or lines):
-        items.append(Item(read_text(env, output)))
+        text = read_text(env, output)
+        items += [Item(text)] if text.strip() else []
     if not items:
-        raise click.UsageError("there is no text to embed")
+        raise click.UsageError("there is no text to embed: give it as an argument, in a file, or on standard input")
     return items
 
 

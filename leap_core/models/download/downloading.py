@@ -355,7 +355,7 @@ class Download:
         free = free_space(plan.directory)
         if missing and needed + SPARE_BYTES > free:
             raise LeapModelDownloadError(
-                f"{plan.name} needs {needed:,} more bytes and {plan.directory.parent} has {free:,} free",
+                f"{plan.name} needs {needed / 1e6:,.1f} MB more; {plan.directory.parent} has {free / 1e6:,.1f} MB free",
                 hint="make room, or set LEAP_HOME to a place on another disk",
             )
 

@@ -202,7 +202,7 @@ def _check_opening(path: Path, opening: bytes, size: int) -> None:
         raise LeapModelLoadingError(f"{path} is empty, not a GGUF file", hint="download or copy it again")
     if opening[:4] != MAGIC:
         looks_like = _guess(opening)
-        raise LeapModelLoadingError(f"{path} is not a GGUF file: it begins with {opening[:4]!r}{looks_like}")
+        raise LeapModelLoadingError(f"{path} is not a GGUF file: it begins with {repr(opening[:4])[1:]}{looks_like}")
     if size < 8:
         raise Damaged(f"it ends after {size} bytes")
     version = U32.unpack(opening[4:])[0]

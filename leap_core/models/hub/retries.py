@@ -68,6 +68,8 @@ class RetryPolicy:
 
     def failed(self, error: Retryable) -> None:
         """Waits before the next attempt. Raises LeapModelDownloadError after the last one."""
+        if self.stop.is_set():  # the error is that of a connection which was cut to stop it
+            raise DownloadStopped
         with self._guard:
             self._failures += 1
             failures = self._failures
