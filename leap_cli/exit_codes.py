@@ -1,4 +1,4 @@
-"""Every exit code of ``leap``, so that a script can tell why a command did not do what it was asked."""
+"""Every exit code of ``leap``, so that a script knows why a command did not do what it was asked."""
 
 from __future__ import annotations
 

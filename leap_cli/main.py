@@ -15,7 +15,7 @@ from .framework.interrupts import die_on_interrupt, raise_on_interrupt
 
 
 def main(args: Sequence[str], env: Environment) -> int:
-    """Run one command line in this environment and tell its exit code. No exception leaves, except SystemExit."""
+    """Run one command line in this environment; its exit code. No exception leaves, except SystemExit."""
     try:
         code = _invoke(list(args), env)
         env.stdout.flush()

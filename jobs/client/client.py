@@ -249,7 +249,7 @@ class JobsClient(JobWatcher):
         return WorkerRows(self.table.database).all()
 
     def drain(self, ids: Collection[str]) -> int:
-        """Have workers end after their work; how many were told."""
+        """Have workers end after their work; how many do."""
         return WorkerRows(self.table.database).drain(ids)
 
     def output(self, id: str) -> Iterator[str]:

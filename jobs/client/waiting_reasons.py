@@ -11,7 +11,7 @@ NO_WORKER = "no worker is alive: the job waits until one is started with leap jo
 
 
 def waiting_reason(job: Job, workers: Sequence[WorkerRow], is_here: Callable[[str], bool]) -> str | None:
-    """What a queued job, or a batch that runs, waits for; None where a worker will do it. ``is_here`` tells whether
+    """What a queued job, or a batch that runs, waits for; None where a worker will do it. ``is_here`` says whether
     this machine has the model of a SHA-256."""
     if job.state is not State.QUEUED and not (job.kind == BATCH and job.state is State.RUNNING):
         return None

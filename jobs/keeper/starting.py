@@ -1,4 +1,4 @@
-"""Starts the worker of a data directory, and tells whether one runs."""
+"""Starts the worker of a data directory, and finds out whether one runs."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class BatchRows:
         return bytes(row["raw"])
 
     def write(self, claim: Claim, job: str, results: Sequence[StoredResult], progress: JsonObject) -> bool:
-        """Store results of the shard that ``claim`` is for, and tell whether it is to be cancelled. Raises Fenced when
+        """Store results of the shard that ``claim`` is for; whether it is to be cancelled. Raises Fenced when
         another worker has it: then nothing is stored."""
         values = [json.dumps(result.value, ensure_ascii=False, separators=(",", ":")) for result in results]
         columns = {
@@ -163,7 +163,7 @@ def counted_anew(database: Database, job: str) -> None:
 
 def progress_of_batch(database: Database, job: str) -> JsonObject:
     """How far a batch is: what its row has counted of shards that no longer run, and what the running ones have on
-    theirs. ``eta`` in seconds, as far as can be told."""
+    theirs. ``eta`` in seconds, as far as that is known."""
     row = database.rows(
         "SELECT parameters, leap_now()-started AS seconds, finished-started AS whole, "
         "done+s.more_done AS done, succeeded+s.more_succeeded AS succeeded, tokens+s.more_tokens AS tokens FROM jobs, "

@@ -244,14 +244,14 @@ class PostgresDatabase:
 
 
 class Notifications:
-    """Changes as the server tells them over a connection of its own."""
+    """Changes as the server sends them over a connection of its own."""
 
     def __init__(self, connect: Callable[[], Any], channels: Sequence[str]) -> None:
         self._connect, self._channels = connect, channels
         self._connection: Any = None
 
     def wait(self, seconds: float) -> Sequence[str]:
-        """As ``Changes.wait``. A lost connection tells nothing: callers look into the table now and then."""
+        """As ``Changes.wait``. A lost connection reports nothing: callers look into the table now and then."""
         try:
             if self._connection is None:
                 self._connection = self._connect()

@@ -21,7 +21,7 @@ LABEL_CHARACTERS = 400
 
 
 class Glimpse(NamedTuple):
-    """What tells jobs apart."""
+    """What distinguishes jobs."""
 
     id: str
     state: str

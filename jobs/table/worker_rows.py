@@ -101,7 +101,7 @@ class WorkerRows:
         return bool(rows and rows[0]["draining"])
 
     def drain(self, ids: Collection[str]) -> int:
-        """Have these workers end after their work; how many were told."""
+        """Have these workers end after their work; how many do."""
         count = sum(self._database.change("UPDATE workers SET draining=1 WHERE id=:id", {"id": id}) for id in ids)
         self._database.announce("drain")
         return count

@@ -241,7 +241,7 @@ class Processes:
 
 
 def _file_identity(parameters: dict[str, object]) -> object:
-    """What tells the model's file from another one of the same name; None where it is not there."""
+    """What distinguishes the model's file from another one of the same name; None where it is not there."""
     from leap_core.models.references.resolving import resolve_local
 
     try:

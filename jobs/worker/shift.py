@@ -34,7 +34,7 @@ LOCAL_SWEEP_SECONDS = 1.0
 SHARED_SWEEP_SECONDS = 5.0, 10.0
 """The same on a server: a sixth of the lease, within these bounds."""
 HEAR_SECONDS = 10.0
-"""How long one wait for what a server tells lasts; a message ends it at once."""
+"""How long one wait for what a server announces lasts; a message ends it at once."""
 SHORTEST_SWEEP_SECONDS = 0.05
 BEAT_SWEEPS = 5
 """Sweeps of a file between two signs of life."""
@@ -129,7 +129,7 @@ class Shift:
         self._processes.look_after()
 
     def sweep(self) -> bool:
-        """Do what no message told of, and mend what got lost. True when there is work, or will be."""
+        """Do what no message announced, and mend what got lost. True when there is work, or will be."""
         self._sweeps += 1
         rarely = self._sweeps % RARELY == 1
         self._forget_output()
@@ -211,7 +211,7 @@ class Shift:
         )
 
     def _hear(self) -> None:
-        """Look for work when the server tells of some: the queue's message may have gone to another worker."""
+        """Look for work when the server announces some: the queue's message may have gone to another worker."""
         changes = self._table.database.listen(worker=self._id)
         while not self._ending.is_set():
             for message in changes.wait(HEAR_SECONDS):

@@ -1,4 +1,4 @@
-"""Shows one answer while it is generated, in any format, and tells how it ended."""
+"""Shows one answer while it is generated, in any format, and says how it ended."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ OTHERS = {
     "chain-limit": "Most rounds of calls in one answer.",
 }
 PARTS = ("model", "system", "options", "shape", "think", "tools", "attached", "session")
-"""What ``/show`` tells of."""
+"""What ``/show`` prints."""
 UNSEEN = ("top-logprobs",)
 """Options whose effect a person at the prompt cannot see."""
 

@@ -57,7 +57,7 @@ def command(env: Environment, /, model: str | None) -> ExitCode:
 
 
 class _Abilities:
-    """What a client may call. The docstrings and annotations are what it is told."""
+    """What a client may call. It gets the docstrings and annotations."""
 
     def __init__(self, env: Environment, model: ModelChoice) -> None:
         self._env, self._model = env, model
@@ -174,7 +174,7 @@ class _Abilities:
 
 
 async def _in_thread(work: Callable[[], Any]) -> Any:
-    """What ``work`` gives. The package tells a client the text of this kind of error alone."""
+    """What ``work`` gives. The package sends a client the text of this kind of error alone."""
     import asyncio
 
     from mcp.server.mcpserver.exceptions import ToolError

@@ -1,4 +1,4 @@
-"""What the shell is told when TAB is pressed. Knows the command line; knows not what models, tools or jobs there are.
+"""What the shell gets when TAB is pressed. Knows the command line; knows not what models, tools or jobs there are.
 
 The scripts in ``completion_scripts`` start leap with two variables: ``_LEAP_COMPLETE``, the shell's name, and
 ``_LEAP_LINE``, the command up to the cursor. leap answers with one candidate a line, three fields divided by tabs:
@@ -6,7 +6,7 @@ The scripts in ``completion_scripts`` start leap with two variables: ``_LEAP_COM
     plain   the whole word that the shell would insert   what it means
     file    what stands before the path in the word      nothing
 
-and ``dir`` as ``file``. Nothing that the shell is told is ever evaluated by it.
+and ``dir`` as ``file``. The shell evaluates nothing of what it gets.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 PAUSE_SECONDS = 0.1
 """The progress is drawn this often at most."""
 MOST_WARNINGS = 20
-"""Invalid lines that are told one by one."""
+"""So many invalid lines are named one by one."""
 
 
 def summary(progress: Progress, *, skipped: int = 0) -> str:
@@ -38,9 +38,9 @@ def summary(progress: Progress, *, skipped: int = 0) -> str:
 def missing_lines(missing: Mapping[int, Sequence[int]], count: int) -> Iterator[str]:
     """``part 3 of 7: lines 17, 90 and 201 have no result (--shard 3/7 answers them)``, for each part."""
     for number, lines in missing.items():
-        told = ", ".join(map(str, lines[:MOST_WARNINGS]))
+        numbers = ", ".join(map(str, lines[:MOST_WARNINGS]))
         more = f" and {len(lines) - MOST_WARNINGS} more" if len(lines) > MOST_WARNINGS else ""
-        named = f"line {told} has" if len(lines) == 1 else f"lines {told}{more} have"
+        named = f"line {numbers} has" if len(lines) == 1 else f"lines {told}{more} have"
         yield f"part {number} of {count}: {named} no result (--shard {number}/{count} answers what is missing)"
 
 

@@ -1,4 +1,4 @@
-"""What came of the downloads of one command: each is told as soon as it has ended, and the exit code sums them up."""
+"""What came of the downloads of one command: each is reported as soon as it has ended, and the exit code sums them up."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class DownloadReport:
-    """Tells of the downloads of ``models``. Of one alone an error is raised; of several it is told, and the others go
+    """Reports the downloads of ``models``. Of one alone an error is raised; of several it is printed, and the others go
     on."""
 
     def __init__(self, output: Output, models: Sequence[str]) -> None:
@@ -83,7 +83,7 @@ class DownloadReport:
             self._output.text(f"{id}\n")
 
     def end(self) -> ExitCode:
-        """Tell what is told at the end; the exit code of the first that failed."""
+        """Print what belongs at the end; the exit code of the first that failed."""
         if self._output.format is Format.JSON and (self._documents or self._is_list):
             self._output.document(self._documents if self._is_list else self._documents[0])
         if self._output.format is Format.TEXT and self._next is not None:

@@ -65,7 +65,7 @@ def done(job: Job) -> str | None:
 
 
 def time_left(job: Job) -> str | None:
-    """Until the end of a batch that runs, as far as can be told."""
+    """Until the end of a batch that runs, as far as that is known."""
     seconds = (job.progress or {}).get("eta")
     return None if seconds is None or job.state.value != "running" else in_words(float(seconds))
 

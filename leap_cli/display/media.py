@@ -1,4 +1,4 @@
-"""What can be given to a model, as people are told."""
+"""What can be given to a model, in words for people."""
 
 from __future__ import annotations
 

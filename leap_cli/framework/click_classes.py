@@ -55,7 +55,7 @@ class HelpGuide(Protocol):
         """Lines that use the command of this path, such as ``models list``."""
 
     def topic(self, path: str) -> str:
-        """The guide that tells more about it."""
+        """The guide that says more about it."""
 
 
 class HelpContext(click.Context):

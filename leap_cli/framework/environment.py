@@ -71,7 +71,7 @@ class Environment:
 
     @property
     def has_editor(self) -> bool:
-        """Whether that terminal can show an editor: it moves its cursor where it is told to."""
+        """Whether that terminal can show an editor: it moves its cursor as programs want."""
         able = sys.platform == "win32" or self.variables.get("TERM", "dumb") not in ("", "dumb", "unknown")
         return self.is_own_terminal and able
 

@@ -47,7 +47,7 @@ def exit_code_of(error: errors.LeapError) -> ExitCode:
 
 
 def report(failure: BaseException, env: Environment) -> ExitCode:
-    """Say what went wrong, in one line, and tell the exit code. Exceptions that end a program pass through."""
+    """Say what went wrong, in one line; the exit code. Exceptions that end a program pass through."""
     if isinstance(failure, BrokenPipeError):
         return ExitCode.DONE  # the reader closed the pipe; unread notes raise nothing
     if isinstance(failure, click.ClickException):

@@ -17,7 +17,7 @@ def man_directory(variables: Mapping[str, str]) -> Path:
 
 
 def is_searched(directory: Path, variables: Mapping[str, str]) -> bool:
-    """Whether man finds pages there, as far as the variables tell: through MANPATH, or beside a directory of PATH."""
+    """Whether man finds pages there, as far as the variables say: through MANPATH, or beside a directory of PATH."""
     manual = directory.parent
     if variables.get("MANPATH"):
         return str(manual) in variables["MANPATH"].split(os.pathsep)

@@ -1,4 +1,4 @@
-"""The guides: which there are, which one tells of a command, and their text.
+"""The guides: which there are, which one is about a command, and their text.
 
 The pages are those of ``docs/``; an installed leap has them in its distribution's data files.
 """

@@ -195,7 +195,7 @@ def note_missing_gpu(env: Environment, layers: int | str | None) -> None:
 
     if not has_gpu_support():
         Output(env).note(
-            f"this llama.cpp is built without a GPU: --gpu-layers {layers} is not heeded (see leap doctor)"
+            f"this llama.cpp is built without a GPU: --gpu-layers {layers} has no effect (see leap doctor)"
         )
 
 

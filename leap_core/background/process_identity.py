@@ -1,4 +1,4 @@
-"""Processes of this machine by pid, told from later ones that got the same pid."""
+"""Processes of this machine by pid, distinguished from later ones that got the same pid."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def terminate(pid: int, started: str | None, *, kill: bool = False) -> bool:
 
 
 def resident_bytes(pid: int | None = None) -> int | None:
-    """Memory that the process (this one by default) occupies now, or None where that cannot be told cheaply."""
+    """Memory that the process (this one by default) occupies now, or None where that is not cheap to find out."""
     if sys.platform == "win32":
         return None
     with suppress(OSError, ValueError, IndexError):

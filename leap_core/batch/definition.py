@@ -50,7 +50,7 @@ class Progress:
 
     @property
     def eta(self) -> float | None:
-        """Seconds to go, as far as can be told."""
+        """Seconds to go, as far as that is known."""
         speed = self.lines_per_second
         return (self.total - self.finished) / speed if speed > 0 else None
 

@@ -116,7 +116,7 @@ def side_by_side(runner: ModelRunner, cancelled: Callable[[], bool] = lambda: Fa
 
 
 def _tokens_of(runner: ModelRunner, text: str) -> tuple[int, ...] | None:
-    """The tokens of an option; None where the runner cannot tell, or they would spell something else."""
+    """The tokens of an option; None where the runner does not know them, or they would spell something else."""
     try:
         tokens = runner.tokenize(text)
         return tuple(tokens) if runner.detokenize(tokens) == text else None

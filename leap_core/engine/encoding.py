@@ -18,7 +18,7 @@ MOST_TURN_SECONDS = 2.0
 
 
 class Encoder:
-    """Encodes what the prompts of running requests need next. ``threads`` tells how many to compute with."""
+    """Encodes what the prompts of running requests need next. ``threads`` gives how many to compute with."""
 
     def __init__(self, threads: Callable[[], int], clock: Callable[[], float] = time.perf_counter) -> None:
         self._threads = threads

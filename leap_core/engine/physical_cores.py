@@ -15,7 +15,7 @@ IS_CORE = 0
 
 @lru_cache(maxsize=1)
 def physical_cores() -> int:
-    """At least 1. Where the system does not tell, all its logical processors."""
+    """At least 1. Where the system does not say, all its logical processors."""
     if sys.platform == "win32":
         found = cores_listed(_logical_processor_information())
     else:  # waiting for efficiency cores would slow the others down; those with Intel's processors have one kind
@@ -39,7 +39,7 @@ def cores_listed(table: bytes) -> int:
 
 
 def _logical_processor_information() -> bytes:
-    """Empty where Windows does not tell."""
+    """Empty where Windows does not say."""
     if sys.platform != "win32":
         return b""
     import ctypes

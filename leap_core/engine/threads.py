@@ -87,7 +87,7 @@ class ThreadGovernor:
     """
 
     def __init__(self, most: int, free: Callable[[int], int] = free_cores) -> None:
-        """``most`` threads at most. ``free`` tells how many of so many cores others leave free."""
+        """``most`` threads at most. ``free`` gives how many of so many cores others leave free."""
         self._most = most
         self._free = free
         self._threads = free(most)

@@ -23,7 +23,7 @@ EMBEDDING_FIELDS = frozenset(
     ("model", "input", "encoding_format", "dimensions", "input_type", "pooling", "prefix", "too_long")
 )
 DIGITS = 9
-"""That tell every float32 from its neighbours."""
+"""So many distinguish every float32 from its neighbours."""
 
 JsonObject = dict[str, Any]
 

@@ -149,7 +149,7 @@ def read_completions(body: object, *, unknown: Unknown = NOTE) -> list[Generatio
         parameters["prompt_logprobs"] = True
     silent = echo and parameters.get("max_tokens") == 0
     if silent:
-        parameters["max_tokens"] = 1  # one token is made, and not told
+        parameters["max_tokens"] = 1  # one token is made, and not sent
     request = GenerationRequest(
         options=_options(parameters, GenerationOptions()),
         events=events,

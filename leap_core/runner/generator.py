@@ -65,7 +65,7 @@ class TokenizerInfo:
 class DecisionModel:
     """What a model is for decisions. ``kind``: how a GGUF that was made for them is asked (``lfm2-d1``), empty for any
     other. ``temperatures`` of its file, by kind of question and number of options. ``fingerprint`` names the weights,
-    in hexadecimal; empty where the runner cannot tell."""
+    in hexadecimal; empty where the runner does not know it."""
 
     kind: str = ""
     temperatures: Mapping[str, float] = field(default_factory=dict)

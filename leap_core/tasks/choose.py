@@ -45,8 +45,8 @@ class Choose(Task):
         (answer,) = decided.answers
         details = {"probabilities": dict(zip(self.labels, answer.probabilities, strict=True)), **self._more(answer)}
         if self.format == JSON:
-            told = {"source": name, "answer": answer.text, **details, **how_sure(answer)}
-            return TaskAnswer(json.dumps(told, ensure_ascii=False), details)
+            record = {"source": name, "answer": answer.text, **details, **how_sure(answer)}
+            return TaskAnswer(json.dumps(record, ensure_ascii=False), details)
         if self.format == CSV:
             row = [name, answer.text, *answer.probabilities, *self._more(answer).values()]
             return TaskAnswer(table_row(row), details)
@@ -101,7 +101,7 @@ class Classify(Choose):
 
 @dataclass(frozen=True)
 class Decide(Choose):
-    """A question about a text. ``is_score``: the labels are numbers, and their mean is told."""
+    """A question about a text. ``is_score``: the labels are numbers, and their mean is reported."""
 
     question: str = ""
     is_score: bool = False

@@ -43,7 +43,7 @@ OVERRIDES = (
 
 
 class Ask(Protocol):
-    """Asks the model one prompt. ``on_text`` hears the answer's text as it comes, where the asker can tell."""
+    """Asks the model one prompt. ``on_text`` hears the answer's text as it comes, where the asker has it so."""
 
     def __call__(
         self,

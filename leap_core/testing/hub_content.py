@@ -1,4 +1,4 @@
-"""What the fake hub serves, how it was told to misbehave, and the log of its requests."""
+"""What the fake hub serves, how it is to misbehave, and the log of its requests."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class HubContent(ABC):
 
     def add_file(self, repo: str, path: str, content: bytes | Path, *, lfs: bool | None = None) -> str:
         """Commit a file to a repository, replacing one of the same path; its SHA-256. Files of more than 1 kB are LFS
-        files unless told otherwise."""
+        files unless a test says otherwise."""
         file = _file_of(path, content, lfs)
         with self._guard:
             files = dict(self._commits.get(repo, {}).get(self._heads.get(repo, ""), {}))

@@ -1,4 +1,4 @@
-"""The HTTP side of the fake hub: what it answers, and how it misbehaves when it was told to."""
+"""The HTTP side of the fake hub: what it answers, and how it misbehaves where a test wants that."""
 
 from __future__ import annotations
 

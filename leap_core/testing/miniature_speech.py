@@ -1,4 +1,4 @@
-"""A speech model made by hand, not trained: it hums the tone that it is told, so that the whole way from a prompt to a
+"""A speech model made by hand, not trained: it hums the tone that the prompt names, so that the whole way from a prompt to a
 WAV file can be heard and measured without a download.
 
     write_miniature_speech_model(directory)      # a model and its vocoder, 11 MB, in a fraction of a second

@@ -61,7 +61,7 @@ Step: TypeAlias = str | MessageResponse | BaseException | Stall
 
 @dataclass
 class Script:
-    """The steps of one reply. With ``ignore_stop`` the generation plays on when it is told to stop."""
+    """The steps of one reply. With ``ignore_stop`` the generation plays on when it is stopped."""
 
     steps: Sequence[Step]
     ignore_stop: bool = False

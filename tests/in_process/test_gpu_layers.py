@@ -103,7 +103,7 @@ def test_the_command_line(leap, monkeypatch):
     assert loaded("--gpu-layers", "0") == (0, "")
     layers, note = loaded("--gpu-layers", "99")
     assert layers == 99 and note.startswith(
-        "leap: this llama.cpp is built without a GPU: --gpu-layers 99 is not heeded"
+        "leap: this llama.cpp is built without a GPU: --gpu-layers 99 has no effect"
     )
     monkeypatch.setattr(gpu, "has_gpu_support", lambda: True)
     assert loaded("--gpu-layers", "-1") == (-1, "")

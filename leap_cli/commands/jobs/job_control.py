@@ -101,7 +101,7 @@ def prune(
 
 
 def _for_each(ids: Iterable[str], action: Callable[[str], T], tell: Callable[[list[T]], object]) -> None:
-    """One after the other, then tell of them; of those that were done also when a later one cannot be."""
+    """One after the other; ``tell`` prints those that were done, also when a later one cannot be."""
     done: list[T] = []
     try:
         for id in ids:

@@ -73,7 +73,7 @@ class LoadedModel:
 
     @property
     def expires_in(self) -> float | None:
-        """Seconds until it is unloaded, None while it is in use or stays until it is told to go."""
+        """Seconds until it is unloaded, None while it is in use or stays until it is unloaded."""
         if self.keep_alive == 0 or self.in_demand or self.runner is None:
             return None
         return max(0.0, self.last_used + self.keep_alive - time.monotonic())

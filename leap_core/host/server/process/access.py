@@ -16,7 +16,7 @@ LOOPBACK_NAMES = {"127.0.0.1", "localhost", "::1"}
 
 
 def for_local_pages(app: ASGIApp) -> ASGIApp:
-    """The same, usable by scripts of web pages that this machine serves: browsers ask first, and want to be told."""
+    """The same, usable by scripts of web pages that this machine serves: browsers ask first, and want an answer."""
     origins = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
     return CORSMiddleware(app, allow_origin_regex=origins, allow_methods=["GET", "POST", "DELETE"], allow_headers=["*"])
 

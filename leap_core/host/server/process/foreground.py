@@ -90,7 +90,7 @@ def serve(
     if settings.log_requests:
         access_log.setLevel(logging.INFO)
     for reference in references:
-        resolve_local(reference, cwd=cwd)  # a name of nothing is told before the URL
+        resolve_local(reference, cwd=cwd)  # a name of nothing is reported before the URL
     if settings.offer is not None:
         settings.offer.check()
     load_requests = [LoadRequest(reference, cwd=cwd, keep_alive=0, **loading) for reference in references]

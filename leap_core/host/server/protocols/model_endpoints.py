@@ -1,4 +1,4 @@
-"""The endpoints that tell of models: health, what is loaded, what it can do, its tokens, and measurements."""
+"""The endpoints that describe models: health, what is loaded, what it can do, its tokens, and measurements."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class ModelEndpoints:
         return AsciiJSON({"content": text, "prompt": text})
 
     async def tokenizer_info(self, request: Request) -> Response:
-        """The tokens that open and close a text, and the chat template, as vLLM tells them; ``?model=`` of several."""
+        """The tokens that open and close a text, and the chat template, as vLLM gives them; ``?model=`` of several."""
         async with self._runner(request, request.query_params.get("model")) as runner:
             info = await asyncio.to_thread(runner.tokenizer_info)
         return AsciiJSON(

@@ -24,7 +24,7 @@ MOST_UNSENT = 64
 
 
 class SeveralAnswers(Response):
-    """Sends ``reply.several`` or, where the request streams, chunks of all answers as they come, told apart by their
+    """Sends ``reply.several`` or, where the request streams, chunks of all answers as they come, distinguished by their
     index. When the reader leaves, all end. ``using`` is closed at the end. ``prompts``: as many were given."""
 
     def __init__(
