@@ -40,7 +40,7 @@ def missing_lines(missing: Mapping[int, Sequence[int]], count: int) -> Iterator[
     for number, lines in missing.items():
         numbers = ", ".join(map(str, lines[:MOST_WARNINGS]))
         more = f" and {len(lines) - MOST_WARNINGS} more" if len(lines) > MOST_WARNINGS else ""
-        named = f"line {numbers} has" if len(lines) == 1 else f"lines {told}{more} have"
+        named = f"line {numbers} has" if len(lines) == 1 else f"lines {numbers}{more} have"
         yield f"part {number} of {count}: {named} no result (--shard {number}/{count} answers what is missing)"
 
 

@@ -1,4 +1,4 @@
-"""What came of the downloads of one command: each is reported as soon as it has ended, and the exit code sums them up."""
+"""What came of the downloads of one command: each is reported once it has ended, and the exit code sums them up."""
 
 from __future__ import annotations
 

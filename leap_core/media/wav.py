@@ -190,7 +190,7 @@ def _read_format(chunk: bytes | None) -> tuple[str, int, int]:
 
 
 def _check_finite(samples: Sequence[float], first: int = 0) -> None:
-    # One fast sum is enough: float32 values cannot overflow a double's sum, so it is finite exactly when all of them are.
+    # One fast sum shows it: float32 values cannot overflow a double's sum, so it is finite exactly when all are.
     if math.isfinite(sum(samples)):
         return
     index, value = next((n, v) for n, v in enumerate(samples, first) if not math.isfinite(v))

@@ -1,4 +1,4 @@
-"""A Hugging Face hub on 127.0.0.1 that misbehaves where a test wants that. Real HTTP, no network; nothing else is faked.
+"""A Hugging Face hub on 127.0.0.1 that misbehaves where a test wants it. Real HTTP, no network; nothing else is fake.
 
     with FakeHub() as hub:
         hub.add_file("LiquidAI/LFM2-350M-GGUF", "LFM2-350M-Q4_0.gguf", path_or_bytes)

@@ -29,8 +29,8 @@ INSTANCE_HEADER = "X-Leap-Instance"
 
 @dataclass(frozen=True)
 class HostState:
-    """``process_started`` (see ``processes``) distinguishes the host from a later process with its pid. ``instance`` is random
-    and repeated in every answer, so that no other program on the port is taken for the host."""
+    """``process_started`` (see ``processes``) distinguishes the host from a later process with its pid. ``instance`` is
+    random and repeated in every answer, so that no other program on the port is taken for the host."""
 
     pid: int
     process_started: str | None

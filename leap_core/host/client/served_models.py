@@ -23,7 +23,7 @@ FILES = "server-*.json"
 
 @dataclass(frozen=True)
 class ServerState:
-    """``address`` and ``port``: where the process ``pid`` listens; ``process_started`` distinguishes it from a later one."""
+    """``address`` and ``port``: where the process ``pid`` listens; ``process_started`` is that process's."""
 
     pid: int
     process_started: str | None
