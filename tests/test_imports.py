@@ -45,7 +45,7 @@ LEVELS = {
         batch.output
         batch.journal
         batch.input
-        anthropic llama host.client tasks tools sessions prompt_log testing models.references transcription
+        anthropic ollama llama host.client tasks tools sessions prompt_log testing models.references transcription
         decisions
         constraints chat_format openai runner models.installed
         functions models.manifests

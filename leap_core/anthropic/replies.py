@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import LeapError, LeapGenerationPromptExceedContextLengthError
 from ..messages import LeapFunctionCall
 from ..openai.errors import status_of
-from ..openai.replies import finish_reason, leap_fields, with_id, with_one_call
+from ..openai.replies import EVENT_STREAM, finish_reason, leap_fields, with_id, with_one_call
 from ..openai.requests import GenerationRequest
 from ..openai.responses_replies import typed_event
 from ..responses import Chunk, Complete, FunctionCalls, MessageResponse, ReasoningChunk
@@ -43,6 +43,8 @@ def error_body(status: int, error: LeapError) -> JsonObject:
 
 class MessagesReply:
     """The answer to one request; ``model`` is how the request named it."""
+
+    media_type = EVENT_STREAM
 
     def __init__(self, request: GenerationRequest, model: str) -> None:
         self._request, self._model = request, model

@@ -35,6 +35,7 @@ from .text_logprobs import text_logprobs
 JsonObject = dict[str, Any]
 
 DONE = b"data: [DONE]\n\n"
+EVENT_STREAM = "text/event-stream; charset=utf-8"
 FINISH_REASONS = {
     GenerationFinishReason.MAX_TOKENS: "length",
     GenerationFinishReason.EXCEED_CONTEXT: "length",
@@ -156,6 +157,8 @@ class OpenAIReply:
     """The answer to one request in OpenAI's shape; ``model`` is how the request named it. ``keep`` gets a message that
     was spoken, with the id that it has for the client. ``prompts``: a request for each prompt where there are
     several."""
+
+    media_type = EVENT_STREAM
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ from ..messages import LeapFunctionCall
 from ..responses import Chunk, Complete, FunctionCalls, MessageResponse, ReasoningChunk
 from ..statistics import GenerationStats
 from .errors import error_object, status_of
-from .replies import finish_reason, leap_fields, with_id, with_one_call
+from .replies import EVENT_STREAM, finish_reason, leap_fields, with_id, with_one_call
 from .responses_requests import ResponsesRequest
 
 JsonObject = dict[str, Any]
@@ -22,6 +22,8 @@ JsonObject = dict[str, Any]
 class ResponsesReply:
     """The answer to one request; ``model`` is how the request named it. ``on_complete`` is called with the chat message
     of a whole answer, so that another request can go on from it; it says why the answer is not stored, if it is not."""
+
+    media_type = EVENT_STREAM
 
     def __init__(
         self,

@@ -94,7 +94,7 @@ SERVER = OptionGroup(
 def command(
     env: Environment, /, models: ServedModels, settings: ServerSettings, loading: HostLoading, opens: bool
 ) -> None:
-    """Serve models to other programs over OpenAI's and Anthropic's protocols: chat, responses, messages, batches.
+    """Serve models to other programs over OpenAI's, Anthropic's and Ollama's protocols.
 
     MODELs are loaded at the start and stay. Without any, every installed model is offered: one is loaded when it is
     first asked for, and those that were used longest ago make room.

@@ -29,6 +29,7 @@ from ..protocols.generation_endpoints import GenerationEndpoints
 from ..protocols.kept_files import owner_of
 from ..protocols.kept_responses import KeptResponses
 from ..protocols.model_endpoints import status_route
+from ..protocols.ollama_endpoints import OllamaEndpoints, alive_route
 from ..protocols.page import PAGE_PATHS, page_routes
 from .access import LOOPBACK_NAMES, AccessCheck, for_local_pages
 from .application import build_app
@@ -116,10 +117,14 @@ def application(models: LoadedModels, settings: ServerSettings, state: ServerSta
         routes += BatchEndpoints(
             models, settings.batches, settings.files, urls=settings.urls, owner=owner_of(settings.api_key)
         ).routes()
+    routes += OllamaEndpoints(models, generation, urls=settings.urls).routes()
     open_paths = OPEN_PATHS
     if settings.page:
         routes += page_routes()
         open_paths |= PAGE_PATHS
+    else:
+        routes.append(alive_route())
+        open_paths |= {"/"}
     guard = AccessCheck(
         build_app(models, generation, routes),
         token=settings.api_key,

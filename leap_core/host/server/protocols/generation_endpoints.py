@@ -73,14 +73,14 @@ class GenerationEndpoints:
         generation_request = await self._read(
             request, lambda body: read_chat(self._spoken.filled_in(body), urls=self.urls)
         )
-        return await self._answer(
+        return await self.answer(
             request, [generation_request], lambda model, _: OpenAIReply(generation_request, model, self._spoken.keep)
         )
 
     async def completion(self, request: Request) -> Response:
         """The continuation of a text, or of each of several."""
         prompts = await read_body(request, read_completions)
-        return await self._answer(
+        return await self.answer(
             request, prompts, lambda model, prompts: OpenAIReply(prompts[0], model, prompts=prompts)
         )
 
@@ -105,12 +105,12 @@ class GenerationEndpoints:
 
             return ResponsesReply(generation_request, model, keep)
 
-        return await self._answer(request, [generation_request.chat], write)
+        return await self.answer(request, [generation_request.chat], write)
 
     async def messages(self, request: Request) -> Response:
         """The next message of Anthropic's protocol."""
         generation_request = await self._read(request, lambda body: read_messages(body, urls=self.urls))
-        return await self._answer(
+        return await self.answer(
             request, [generation_request], lambda model, _: MessagesReply(generation_request, model)
         )
 
@@ -128,12 +128,13 @@ class GenerationEndpoints:
     async def _read(self, request: Request, read: Callable[[Any], Read]) -> Read:
         return await read_body(request, read, slow=self.urls > UrlAccess.DATA)
 
-    async def _answer(
+    async def answer(
         self,
         request: Request,
         prompts: Sequence[GenerationRequest],
         write: Callable[[str, Sequence[GenerationRequest]], ReplyWriter],
     ) -> Response:
+        """Answer prompts, which differ in nothing but what is said, with what ``write`` makes for the model's name."""
         with ExitStack() as using:
             model = await reserved(self._models, prompts[0].model, request, using, keep_alive=prompts[0].keep_alive)
             prompts = [self._with_adapters(prompt, model) for prompt in prompts]

@@ -40,6 +40,8 @@ WRITE_SECONDS = 60.0
 class ReplyWriter(Protocol):
     """Writes an answer in one protocol."""
 
+    media_type: str
+    """Of a stream."""
     id: str
     stores: bool
     """Whether writing the end waits for the disk."""
@@ -189,7 +191,7 @@ class EventStream(Response):
         bridge = self._answer.bridge
         try:
             with client_watch(receive, bridge.stop):
-                headers = event_stream_headers(self._answer.reply.id)
+                headers = event_stream_headers(self._answer.reply.id, self._answer.reply.media_type)
                 await send({"type": "http.response.start", "status": 200, "headers": headers})
                 await _send(send, self._answer.reply.begin())
                 async for batch in bridge.batches():
@@ -202,10 +204,10 @@ class EventStream(Response):
             self._using.close()
 
 
-def event_stream_headers(generation: str) -> list[tuple[bytes, bytes]]:
+def event_stream_headers(generation: str, media_type: str) -> list[tuple[bytes, bytes]]:
     """The headers of a stream of events; ``generation`` is the id by which it can be stopped."""
     return [
-        (b"content-type", b"text/event-stream; charset=utf-8"),
+        (b"content-type", media_type.encode("ascii")),
         (b"cache-control", b"no-cache"),
         (GENERATION_HEADER.lower().encode("ascii"), generation.encode("ascii")),
     ]

@@ -9,6 +9,7 @@ from ....anthropic.replies import error_body
 from ....decisions.systemone_form import PATH as SYSTEM_ONE
 from ....decisions.systemone_form import systemone_error
 from ....errors import LeapError
+from ....ollama.replies import error_text
 from ....openai.errors import error_object, status_of
 from .json_response import AsciiJSON
 
@@ -16,6 +17,7 @@ JsonObject = dict[str, Any]
 
 
 ANTHROPIC = "/v1/messages"
+OLLAMA = "/api/"
 
 
 class Refused(Exception):
@@ -75,7 +77,9 @@ def body_of(failure: LeapError | Refused) -> tuple[int, JsonObject]:
 def answer(failure: LeapError | Refused, path: str = "") -> AsciiJSON:
     """The refusal as a response, in the form of the protocol that ``path`` belongs to."""
     status, body = body_of(failure)
-    if path.startswith(ANTHROPIC):
+    if path.startswith(OLLAMA):
+        body = error_text(failure.error if isinstance(failure, Refused) else failure)
+    elif path.startswith(ANTHROPIC):
         body = error_body(status, failure.error if isinstance(failure, Refused) else failure)
     elif path == SYSTEM_ONE:
         status, body = systemone_error(status, failure.error if isinstance(failure, Refused) else failure, body)

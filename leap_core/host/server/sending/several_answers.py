@@ -62,7 +62,7 @@ class SeveralAnswers(Response):
         unsent: asyncio.Queue[bytes | None] = asyncio.Queue(MOST_UNSENT)
         making = asyncio.create_task(self._make(unsent))
         try:
-            headers = event_stream_headers(self._reply.id)
+            headers = event_stream_headers(self._reply.id, self._reply.media_type)
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             while (piece := await unsent.get()) is not None:
                 if piece:

@@ -1,0 +1,1 @@
+"""Bodies of Ollama's protocol, read as leap's requests and written from its responses."""
