@@ -40,6 +40,7 @@ COMMANDS = {
     "serve": TableEntry(
         "leap_cli.commands.models.serve", "Serve models over OpenAI's and Anthropic's protocols.", MODELS
     ),
+    "bench": TableEntry("leap_cli.commands.models.bench", "Measure how fast models are here.", MODELS),
     "cache": TableEntry("leap_cli.commands.models.cache", "List and clear prompts that are kept on disk.", MODELS),
     "mcp": TableEntry("leap_cli.commands.mcp", "Offer leap's abilities to programs that speak MCP.", BUILD),
     "tools": TableEntry("leap_cli.commands.tools", "List, add, check and call tools for models.", BUILD),

@@ -43,6 +43,8 @@ DISTRIBUTIONS = (
     "tomlkit",
     "prompt_toolkit",
 )
+REBUILD = "pip install --force-reinstall --no-deps --no-cache-dir --no-binary llama-cpp-python llama-cpp-python"
+REINSTALL = "install llama-cpp-python again, compiled on this machine, or a prebuilt wheel of it (see the README)"
 
 
 def checks(env: Environment, *, patience: float) -> Iterator[Check]:
@@ -230,7 +232,7 @@ def engine(env: Environment, patience: float) -> Iterator[Check]:
     last = errors.decode("utf-8", "replace").strip().splitlines()[-1:] or [""]
     failure = f"the process {end}{': ' if last[0] else ''}{last[0]}"
     if "engine" not in results:
-        yield Check("engine", PROBLEM, failure, "install llama-cpp-python again, compiled on this machine")
+        yield Check("engine", PROBLEM, failure, REINSTALL)
         return
     yield _engine_check(results["engine"])
     yield _generation_check(results.get("generation"), failure)
@@ -239,7 +241,22 @@ def engine(env: Environment, patience: float) -> Iterator[Check]:
 def _engine_check(facts: dict[str, Any]) -> Check:
     devices = ", ".join(f"{each['name']} ({each['description']})" for each in facts["devices"])
     offload = "GPU offload" if facts["gpu_offload"] else "no GPU"
-    return Check("engine", OK, f"{devices}; {offload}; {' '.join(facts['features'])}", None, facts)
+    advice = None if facts["gpu_offload"] else gpu_advice(facts["version"])
+    return Check("engine", OK, f"{devices}; {offload}; {' '.join(facts['features'])}", advice, facts)
+
+
+def gpu_advice(version: str, root: Path = Path("/")) -> str | None:
+    """How to have a build for the GPU that this machine seems to have; None where it has none. ``root``: where ``dev``
+    is."""
+    if sys.platform == "darwin":
+        flag = "-DGGML_METAL=on"
+    elif (root / "dev" / "nvidia0").exists():
+        flag = "-DGGML_CUDA=on"
+    elif next((root / "dev" / "dri").glob("renderD*"), None) is not None:
+        flag = "-DGGML_VULKAN=on"
+    else:
+        return None
+    return f'for the GPU, CMAKE_ARGS="{flag}" {REBUILD}=={version} (see the README)'
 
 
 def _generation_check(facts: dict[str, Any] | None, failure: str) -> Check:

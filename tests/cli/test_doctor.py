@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from contextlib import closing
 
@@ -137,3 +138,14 @@ def test_what_the_host_left_behind_is_no_problem(env, leap_home):
     (leap_home / "run").mkdir(parents=True, mode=0o700)
     (leap_home / "run" / "host.json").write_text("{")
     assert diagnosis.host(env).state == "ok"
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="there it is always Metal")
+def test_a_gpu_that_the_build_cannot_use_is_named(tmp_path):
+    assert diagnosis.gpu_advice("1.2", tmp_path) is None
+    (tmp_path / "dev" / "dri").mkdir(parents=True)
+    (tmp_path / "dev" / "dri" / "renderD128").touch()
+    assert "-DGGML_VULKAN=on" in str(diagnosis.gpu_advice("1.2", tmp_path))
+    (tmp_path / "dev" / "nvidia0").touch()
+    advice = str(diagnosis.gpu_advice("1.2", tmp_path))
+    assert 'CMAKE_ARGS="-DGGML_CUDA=on" pip install' in advice and "llama-cpp-python==1.2" in advice

@@ -1,0 +1,144 @@
+"""``leap bench``: how fast models are on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ...completion.value_types import ModelName
+from ...display.bars import svg_bars, text_bars
+from ...framework.click_classes import leap_command
+from ...framework.environment import Environment
+from ...framework.output import Format, Output
+from ...framework.output_format import format_option
+from ...framework.sizes import in_bytes
+
+FIGURES = {
+    "prefill": "prompt tokens a second",
+    "decode": "answer tokens a second",
+    "batch": "tokens a second of eight answers at once",
+    "first_token": "seconds to the first token",
+    "memory": "bytes of memory",
+}
+COLUMNS = ("model", *FIGURES, "load")
+SMALL = ("first_token", "memory")
+"""Figures that are better the smaller they are; their bars would mislead."""
+
+
+@leap_command("bench")
+@click.argument("models", nargs=-1, metavar="[MODEL]...", type=ModelName())
+@click.option("--repeat", type=click.IntRange(1), default=3, show_default=True, help="Take the median of so many runs.")
+@click.option(
+    "--threads", type=click.IntRange(1, 512), metavar="N", help="Compute with N threads instead of all cores."
+)
+@click.option(
+    "--svg", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Draw the figures to FILE."
+)
+@click.option(
+    "--against",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Show the ratio to the figures in FILE, which --format json has printed.",
+)
+@format_option("the names")
+@click.pass_obj
+def command(
+    env: Environment,
+    /,
+    models: tuple[str, ...],
+    repeat: int,
+    threads: int | None,
+    svg: Path | None,
+    against: Path | None,
+    format: str,
+) -> None:
+    """Measure how fast MODELs are on this machine, the default one without a name, each loaded in this process.
+
+    A prompt of 512 tokens, an answer of 64, eight answers of 32 at once, the first token after a short prompt, and the
+    memory that the process took more, llama.cpp's libraries included where the model is the first. LOAD is what the
+    machine was busy with beside it, in processes: take figures of a busy machine for ratios at most.
+    """
+    from ...options.opening import model_reference
+
+    output = Output(env, format)
+    before = {} if against is None else _read(env.cwd / against)
+    records = []
+    for name in models or (model_reference(env, None),):
+        record = _measured(env, output, name, repeat, threads)
+        if against is not None:
+            old = before.get(record["model"], {})
+            record["against"] = {key: record[key] / old[key] for key in FIGURES if record[key] and old.get(key)}
+        records.append(record)
+    if svg is not None:
+        _draw(env.cwd / svg, records)
+    if output.format is not Format.TEXT:
+        output.records(records, COLUMNS, name="model")
+        return
+    output.records([_shown(record) for record in records], COLUMNS, name="model")
+    if output.columns is not None and len(records) > 1:
+        for key in FIGURES:
+            if key not in SMALL:
+                lines = text_bars([(each["model"], each[key]) for each in records], output.columns)
+                output.text("\n".join(["", FIGURES[key], *lines, ""]))
+
+
+def _measured(env: Environment, output: Output, name: str, repeat: int, threads: int | None) -> dict[str, Any]:
+    from leap_core import __version__
+    from leap_core.opening import HostUse, open_runner
+    from leap_core.options import ModelLoadingOptions
+    from leap_core.runner.measuring import CONTEXT, TOGETHER, measure, resident_bytes
+
+    held = resident_bytes()
+    options = ModelLoadingOptions(context_size=CONTEXT, slots=TOGETHER, cpu_threads=threads)
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    with open_runner(
+        name,
+        options,
+        host=HostUse.NEVER,
+        variables=env.variables,
+        cwd=env.cwd,
+        on_warning=output.warning,
+        load=env.load_model,
+    ) as runner:
+        speed = measure(runner, repeat, output.progress)
+        now = resident_bytes()
+        memory = None if now is None or held is None else now - held
+        return {"model": runner.model_id, **speed.to_json(), "memory": memory, "load": load, "leap": __version__}
+
+
+def _shown(record: dict[str, Any]) -> dict[str, Any]:
+    shown = {key: f"{record[key]:.1f}" for key in ("prefill", "decode", "batch")}
+    shown["first_token"] = f"{record['first_token'] * 1000:.0f} ms"
+    shown["memory"] = "-" if record["memory"] is None else in_bytes(record["memory"])
+    for key, ratio in record.get("against", {}).items():
+        shown[key] += f" ({ratio:.2f}x)"
+    return {"model": record["model"], **shown, "load": "-" if record["load"] is None else f"{record['load']:.1f}"}
+
+
+def _read(path: Path) -> dict[str, dict[str, Any]]:
+    """Figures by model. Raises UsageError for what ``leap bench --format json`` did not print."""
+    try:
+        found = {each["model"]: each for each in json.loads(path.read_text("utf-8"))}
+        for each in found.values():
+            if not all(isinstance(each.get(key), (int, float, type(None))) for key in FIGURES):
+                raise ValueError
+    except OSError as error:
+        raise click.UsageError(f"cannot read {path}: {error.strerror}") from None
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise click.UsageError(f"{path} has no figures of leap bench --format json") from None
+    return found
+
+
+def _draw(path: Path, records: list[dict[str, Any]]) -> None:
+    """Raises LeapError when it cannot be written."""
+    from leap_core.storage.atomic_files import cannot_write, replace_text
+
+    groups = [(FIGURES[key], [(each["model"], each[key] or 0.0) for each in records]) for key in FIGURES]
+    try:
+        replace_text(path, svg_bars("leap bench", groups))
+    except OSError as error:
+        raise cannot_write(path, error) from None
