@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -194,7 +195,7 @@ def _run_batch(attempt: Attempt, settings: BatchSettings, checked: CheckedBatch,
     try:
         journal = settings.open_journal(wait)
         prepared = checked.open(journal, print, take, run_id=attempt.job.id, while_waiting=wait)
-        ended = prepared.run(lambda: open_model(checked.model, settings.loading_options()), attempt.stop)
+        ended = prepared.run(partial(_opened, checked, settings, open_model), attempt.stop)
     except _StoppedError:
         return Ending(State.CANCELLED)
     except OSError as error:
@@ -220,6 +221,14 @@ def _run_batch(attempt: Attempt, settings: BatchSettings, checked: CheckedBatch,
         failure = LeapJobError(f"{ended.failed} of {ended.total} lines failed", hint=again)
         return Ending(State.FAILED, result, error_of(failure))
     return Ending(State.SUCCEEDED, result)
+
+
+def _opened(checked: CheckedBatch, settings: BatchSettings, open_model: OpenModel) -> Runner:
+    if settings.on is None:
+        return open_model(checked.model, settings.loading_options())
+    from leap_core.clusters.opening import open_on_cluster
+
+    return open_on_cluster(checked, settings)
 
 
 def error_of(error: LeapError) -> JsonObject:

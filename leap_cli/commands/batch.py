@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -70,6 +71,8 @@ def command(
         options=sampling.options(shape, enable_thinking=batch.reasons).to_json(),
         loading=dict(model.fields),
         recipes=own_recipes(env),
+        on=machines.on,
+        workers=machines.workers,
     )
     if machines.part is not None:
         settings = settings.of_part(machines.part)
@@ -106,7 +109,16 @@ def _run(
 
     warn_of_problems(output, checked)
 
+    nodes: Callable[[], int] | None = None
+
     def load() -> AbstractContextManager[Runner]:
+        nonlocal nodes
+        if settings.on is not None:
+            from leap_core.clusters.opening import open_on_cluster
+
+            cluster = open_on_cluster(checked, settings, variables=env.variables, cwd=env.cwd)
+            nodes = cluster.nodes
+            return cluster
         if checked.embeds:
             return open_embedder(env, checked.model, model)
         runner = warm_or_load(env, checked.model, settings.loading_options(), model)
@@ -120,7 +132,7 @@ def _run(
         with stopping_on_interrupt(stop.set):
             piped = settings.output == STANDARD and not env.stdout_is_terminal
             # The reader of a pipe may write to the same terminal.
-            show = show_nothing if piped else ProgressLine(output)
+            show = show_nothing if piped else ProgressLine(output, lambda: nodes() if nodes else None)
             progress = checked.open(journal, output.text, show).run(load, stop)
     except OSError as error:
         if isinstance(error, BrokenPipeError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..framework.output import Output
@@ -49,10 +49,10 @@ def show_nothing(_progress: Progress) -> None:
 
 
 class ProgressLine:
-    """Shows the progress on a terminal, a few times a second."""
+    """Shows the progress on a terminal, a few times a second. ``nodes``: how many of a cluster answer, if any."""
 
-    def __init__(self, output: Output) -> None:
-        self._output = output
+    def __init__(self, output: Output, nodes: Callable[[], int | None] = lambda: None) -> None:
+        self._output, self._nodes = output, nodes
         self._last = 0.0
 
     def __call__(self, progress: Progress) -> None:
@@ -63,8 +63,10 @@ class ProgressLine:
         eta = progress.eta
         to_go = "" if eta is None else f", {int(eta) // 60}:{int(eta) % 60:02d} to go"
         failed = f", {progress.failed} failed" if progress.failed else ""
+        nodes = self._nodes()
+        where = "" if nodes is None else f"{nodes} node{'s' if nodes != 1 else ''}: "
         self._output.progress(
-            f"{progress.finished} of {progress.total} lines{failed}, {progress.lines_per_second:.1f} lines/s,"
+            f"{where}{progress.finished} of {progress.total} lines{failed}, {progress.lines_per_second:.1f} lines/s,"
             f" {progress.tokens_per_second:.0f} tokens/s{to_go}"
         )
 

@@ -81,6 +81,10 @@ class BatchSettings:
     """The names of the model; lines that name another fail. None: it answers whatever they name."""
     part: Part | None = None
     """The part of the lines that is answered; the files are that part's own."""
+    on: str | None = None
+    """The cluster whose models answer: ``ray``, or ``ray://HOST:PORT``; None is this process."""
+    workers: str | None = None
+    """Processes of the cluster that have the model: a number, or ``2..8``; None is what there is room for."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "urls", UrlAccess(self.urls))

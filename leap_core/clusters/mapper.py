@@ -122,9 +122,7 @@ class Mapper:
     def _runner(self) -> ModelRunner:
         loading = self._loading or ModelLoadingOptions(slots=self._concurrency)
         name = f"{self._model} {loading} {self._host.value}"
-        runner = runner_of_process(name, lambda: self._load(self._model, loading, host=self._host))
-        assert isinstance(runner, ModelRunner)
-        return runner
+        return runner_of_process(name, lambda: self._load(self._model, loading, host=self._host))
 
     def _line(self, row: JsonObject) -> JsonObject:
         """The line of a batch that asks what a row asks."""

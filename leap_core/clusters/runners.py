@@ -7,14 +7,14 @@ import os
 import threading
 from collections.abc import Callable
 
-from ..batch.answering import Runner
+from ..runner.contract import ModelRunner
 
 _GUARD = threading.Lock()
-_RUNNERS: dict[tuple[int, str], Runner] = {}
+_RUNNERS: dict[tuple[int, str], ModelRunner] = {}
 """By process, because a fork has none of its parent's threads, and by what was asked for."""
 
 
-def runner_of_process(name: str, load: Callable[[], Runner]) -> Runner:
+def runner_of_process(name: str, load: Callable[[], ModelRunner]) -> ModelRunner:
     """The runner of this name, loaded by the first caller; the others wait. It stays until the process ends."""
     key = (os.getpid(), name)
     with _GUARD:

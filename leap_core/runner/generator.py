@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ..errors import LeapGenerationError, LeapOptionsError, LeapUnsupportedMediaError
 from ..messages import ChatMessage
@@ -15,7 +15,6 @@ from ..responses import MessageResponse
 
 if TYPE_CHECKING:
     from ..functions import LeapFunction
-    from .embedding import EmbeddingRunner
     from .hidden_states import HiddenStates
 
 
@@ -187,7 +186,14 @@ class Generator(ABC):
         await asyncio.to_thread(self.unload)
 
 
-def require_voice(runner: Generator | EmbeddingRunner) -> None:
+class Named(Protocol):
+    """A model, wherever it runs."""
+
+    @property
+    def model_id(self) -> str: ...
+
+
+def require_voice(runner: Named) -> None:
     """Raises LeapUnsupportedMediaError for a model that cannot answer aloud."""
     if not getattr(runner, "speaks", False):
         raise LeapUnsupportedMediaError(

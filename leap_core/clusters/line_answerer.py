@@ -1,0 +1,135 @@
+"""The side of a cluster's process that has a model: blocks of lines in, outcomes out. Knows no cluster."""
+
+from __future__ import annotations
+
+import os
+import queue
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from .. import __version__
+from ..batch.answering import Answer, answering
+from ..batch.input.line_index import GivenLines
+from ..batch.input.lines import RequestReader
+from ..batch.model_fingerprint import fingerprint_of
+from ..errors import LeapError, LeapModelNotFoundError, LeapUnavailableError
+from ..models.references.digest_names import ModelDigests
+from ..opening import HostUse, open_embedding_runner, open_runner
+from ..options import ModelLoadingOptions
+from ..runner.contract import ModelRunner
+from ..runner.embedding import EmbeddingRunner
+from ..storage.directories import Directories
+
+GATHER_SECONDS = 0.01
+"""How long an outcome waits for others that come with it."""
+
+
+class GivenLine(NamedTuple):
+    """A line of a batch: its place, its number from 1, its text and its digest."""
+
+    place: int
+    number: int
+    raw: bytes
+    digest: str
+
+
+class Outcome(NamedTuple):
+    """What came of a line. ``place`` None: the model is lost, and ``answer`` says why."""
+
+    place: int | None
+    custom_id: str
+    answer: Answer | BaseException
+
+
+@dataclass(frozen=True)
+class ModelOfCluster:
+    """A model that each node has: ``reference`` and ``path`` where the batch was begun, its SHA-256, and what else
+    decides an answer, the fingerprint."""
+
+    reference: str
+    path: str
+    digest: str
+    fingerprint: str
+    loading: ModelLoadingOptions
+    embeds: bool = False
+    version: str = __version__
+
+    def reference_here(self) -> str:
+        """What the model is called on this node. Raises LeapModelNotFoundError, and LeapUnavailableError for another
+        version of leap."""
+        if self.version != __version__:
+            raise LeapUnavailableError(f"{socket.gethostname()} has leap {__version__}, and this is {self.version}")
+        for reference in (self.reference, self.path):
+            if self._is(reference):
+                return reference
+        names = ModelDigests(Directories.from_environment(os.environ)).installed()
+        name = names.get(self.digest)
+        if name is not None and self._is(name):
+            return name
+        raise LeapModelNotFoundError(
+            f"{socket.gethostname()} has no model with the SHA-256 {self.digest[:16]}…",
+            hint=f"install {self.reference} there, or put it on a path that all nodes share",
+        )
+
+    def _is(self, reference: str) -> bool:
+        with suppress(LeapError, OSError):
+            here = fingerprint_of(reference, self.loading, variables=os.environ, cwd=Path.cwd())
+            return here == self.fingerprint
+        return False
+
+
+class LineAnswerer:
+    """Answers lines with one model, ``concurrency`` at once, and as many wait for a free slot."""
+
+    def __init__(self, model: ModelOfCluster, reader: RequestReader, concurrency: int) -> None:
+        self._model, self._reader, self._concurrency = model, reader, concurrency
+        self._runner: ModelRunner | EmbeddingRunner | None = None
+        self._turn = threading.Lock()
+        self._outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
+
+    def load(self, threads: int | None = None) -> tuple[str, bool, str]:
+        """Load the model, computing with so many threads unless its options say; its name, whether it speaks, and the
+        node. Raises what loading raises."""
+        loading = replace(self._model.loading, slots=self._concurrency)
+        if loading.cpu_threads is None and threads is not None and threads < (os.cpu_count() or 1):
+            loading = replace(loading, cpu_threads=threads)
+        opening = open_embedding_runner if self._model.embeds else open_runner
+        self._runner = opening(self._model.reference_here(), loading, host=HostUse.NEVER)
+        return self._runner.model_id, bool(getattr(self._runner, "speaks", False)), socket.gethostname()
+
+    def exchange(self, block: Sequence[GivenLine], seconds: float) -> list[Outcome]:
+        """Begin with these lines, and take what came of earlier ones; waits for the first of them so long."""
+        if block:
+            threading.Thread(target=self._answer, args=(list(block),), name="leap-block", daemon=True).start()
+        outcomes: list[Outcome] = []
+        with suppress(queue.Empty):
+            outcomes.append(self._outcomes.get(timeout=seconds))
+            until = time.monotonic() + GATHER_SECONDS
+            while len(outcomes) < 2 * self._concurrency:
+                outcomes.append(self._outcomes.get(timeout=max(0.0, until - time.monotonic())))
+        return outcomes
+
+    def _answer(self, block: list[GivenLine]) -> None:
+        lines = GivenLines()
+        for line in block:
+            lines.give(line.number, line.raw, line.digest)
+        work = ((n, lines) for n in range(len(block)))
+        try:
+            assert self._runner is not None, "load comes first"
+            with answering(self._runner, self._reader, self._concurrency, threading.Event()) as answers:
+                if self._model.embeds:  # one call of the model at a time: its arithmetic takes turns anyway
+                    self._turn.acquire()
+                try:
+                    for n, custom_id, answer in answers.answers(work, len(block)):
+                        self._outcomes.put(Outcome(block[n].place, custom_id, answer))
+                finally:
+                    if self._model.embeds:
+                        self._turn.release()
+        except Exception as error:
+            self._outcomes.put(Outcome(None, "", error))
