@@ -29,6 +29,7 @@ COMMANDS = {
     "decide": TableEntry(
         "leap_cli.commands.tasks.classify", "Answer a question by yes or no, a choice or a score.", TASKS, "decide"
     ),
+    "eval": TableEntry("leap_cli.commands.tasks.eval_group", "Compare models over cases of your own.", TASKS),
     "recipes": TableEntry("leap_cli.commands.tasks.recipes", "Show and add how tasks are put to models.", TASKS),
     "download": TableEntry("leap_cli.commands.models.download", "Fetch a model, or what is missing of it.", MODELS),
     "models": TableEntry(

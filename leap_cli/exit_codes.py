@@ -27,7 +27,7 @@ class ExitCode(IntEnum):
     TOOL = 7
     """A tool was denied, or failed."""
     JOB = 8
-    """A job failed, or a batch finished with failed lines."""
+    """A job failed, a batch finished with failed lines, or an evaluation has a column that is not good enough."""
     TIMEOUT = 9
     """Waiting took longer than the given time."""
     UNAVAILABLE = 10

@@ -40,7 +40,7 @@ LEVELS = {
         loading
         in_process models.maintenance models.download
         load_check
-        in_process.modalities
+        in_process.modalities evaluation
         batch engine search speech
         batch.output
         batch.journal

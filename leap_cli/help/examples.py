@@ -42,6 +42,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "leap redact letter.txt --map masks.json -m LFM2.5-1.2B-Instruct",
     ),
     "classify": ("echo 'Where is it?' | leap classify --labels greeting,question",),
+    "eval run": (
+        """echo '{"prompt": "Hi", "expect": {"regex": "[a-z]"}}' > cases.jsonl; leap eval run cases.jsonl""",
+        "leap eval run cases.jsonl -m LFM2.5-350M -m LFM2.5-1.2B-Instruct:Q8_0 --html page.html",
+    ),
+    "eval show": ("leap eval show cases.eval --failed",),
+    "eval make": ("leap eval make --from batch prompts.jsonl answers.jsonl -o made.jsonl",),
     "decide": ("echo 'It rains.' | leap decide 'Is the weather good?' --format json",),
     "recipes list": ("leap recipes list",),
     "recipes show": ("leap recipes show translate > translate.toml",),

@@ -16,6 +16,7 @@ TOPICS = {
     "log": "A record of every prompt, for those who want one",
     "schemas": "Answers with a shape: JSON schemas, choices, expressions",
     "tasks": "Extract, translate, summarize, redact, classify, decide",
+    "eval": "Which model is good enough, and did it get worse",
     "tools": "Functions and commands that a model may call",
     "pictures-and-sound": "Models that see and hear; speech to text",
     "batches": "Thousands of prompts, resumed after a crash",

@@ -146,7 +146,7 @@ _SHARES = (
 
 def _model_choice(arguments: Arguments) -> ModelChoice:
     return ModelChoice(
-        arguments["model"],
+        arguments.get("model"),
         _fields(arguments),
         arguments["host"],
         arguments["verbose"],
@@ -172,18 +172,15 @@ def _host_loading(arguments: Arguments) -> HostLoading:
     return HostLoading(request)
 
 
-MODEL = OptionGroup(
-    "model",
-    "Model",
-    (
-        MODEL_OPTION,
-        *_SIZES,
-        HOST_OPTION,
-        option("--verbose", is_flag=True, wish=True, help="Show llama.cpp's log on stderr."),
-        *_DETAILS,
-    ),
-    _model_choice,
+_OF_EACH = (
+    *_SIZES,
+    HOST_OPTION,
+    option("--verbose", is_flag=True, wish=True, help="Show llama.cpp's log on stderr."),
+    *_DETAILS,
 )
+MODEL = OptionGroup("model", "Model", (MODEL_OPTION, *_OF_EACH), _model_choice)
+EACH_MODEL = OptionGroup("model", "Model", _OF_EACH, _model_choice)
+"""How each of several models is loaded, which another group names."""
 HOST_LOADING = OptionGroup("loading", "Model", (*_SIZES, *_DETAILS, *_SHARES), _host_loading)
 
 

@@ -32,6 +32,7 @@ WITHOUT_FORMAT = {
     "redact": "a text",
     "recipes show": "a file",
     "recipes add": "nothing",
+    "eval make": "cases, a line each",
     "recipes edit": "nothing",
     "recipes remove": "nothing",
     "index make": "its name",
@@ -157,7 +158,7 @@ def test_it_refuses_an_option_that_it_does_not_have(leap, path):
 @pytest.mark.skipif(sys.platform == "win32", reason="arguments are always text there")
 @pytest.mark.parametrize(("path", "option"), text_options(), ids=lambda value: str(getattr(value, "opts", value)))
 def test_it_refuses_bytes_that_are_no_text(leap, path, option):
-    done = leap(*arguments_of(path, but=option), option.opts[0], "\udcff")
+    done = leap(*arguments_of(path, but=option), option.opts[0], *["\udcff"] * option.nargs)
     assert (done.code, done.stdout) == (2, "")
     named = f"{max(option.opts, key=len)} is not valid UTF-8" in done.stderr
     assert named or "cannot name a template" in done.stderr

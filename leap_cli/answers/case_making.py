@@ -1,0 +1,62 @@
+"""Where ``leap eval make`` takes its cases from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..framework.environment import Environment
+
+SESSIONS, LOG, BATCH = "sessions", "log", "batch"
+
+
+def cases_from(env: Environment, source: str, names: Sequence[str], limit: int | None) -> list[str]:
+    """The lines of a file of cases. Raises UsageError where nothing is there, LeapSessionError for an unknown
+    session."""
+    found = {SESSIONS: _of_sessions, LOG: _of_log, BATCH: _of_batch}[source](env, names)
+    lines = [json.dumps(case, ensure_ascii=False) for case in islice(found, limit)]
+    if not lines:
+        raise click.UsageError(f"there is nothing in {source} that makes a case")
+    return lines
+
+
+def _of_sessions(env: Environment, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    from leap_core.evaluation.making import cases_of_conversation
+    from leap_core.sessions.store import SessionStore
+
+    with SessionStore(env.directories.sessions_file) as store:
+        for session in [store.find(name) for name in names] or store.list():
+            yield from cases_of_conversation(session.label, store.history(session.id))
+
+
+def _of_log(env: Environment, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    from leap_core.evaluation.making import case_of_entry
+    from leap_core.prompt_log.log import PromptLog
+    from leap_core.prompt_log.setting import log_file
+
+    path = log_file(env.directories)
+    if not path.exists():
+        raise click.UsageError("nothing was logged: leap log on begins a log")
+    with PromptLog(path) as log:
+        entries = [match.entry for match in log.search(" ".join(names))] if names else log.entries()
+    yield from filter(None, map(case_of_entry, entries))
+
+
+def _of_batch(env: Environment, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    from leap_core.batch.input.lines import identifier_of
+    from leap_core.evaluation.formats.rows import read_rows
+    from leap_core.evaluation.making import cases_of_batch
+
+    if len(names) != 2:
+        raise click.UsageError("--from batch takes two files: the lines of the batch and its results")
+    lines, results = (read_rows(env.cwd / Path(name))[1] for name in names)
+    by_id = {
+        identifier_of(row) or place.replace(" ", "-"): row if isinstance(row, dict) else {"prompt": row}
+        for place, row in lines
+    }
+    yield from cases_of_batch(by_id, [row for _, row in results])

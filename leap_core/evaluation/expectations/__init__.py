@@ -1,0 +1,1 @@
+"""What an answer is expected to be, and whether it is."""

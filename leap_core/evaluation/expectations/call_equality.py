@@ -1,0 +1,154 @@
+"""Whether a model called what was expected, by the rules of the Berkeley Function-Calling Leaderboard's AST check.
+
+The names are equal ('.' may be '_'); every parameter has one of the values that are allowed for it, one that may be
+left out has "" among them, and there is no other; an integer passes for a float; texts are compared without spaces and
+``,./-_*^``, in lower case, with ' as "; objects and lists element by element. Several calls may come in any order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...errors import LeapSerializationError
+
+JsonObject = dict[str, Any]
+Allowed = dict[str, list[Any]]
+LEFT_OUT = ""
+"""Among the values of a parameter: it may be missing."""
+IGNORED = re.compile(r"[ ,./\-_*^]")
+
+
+def read_calls(value: Any, path: str) -> list[tuple[str, Allowed]]:
+    """Expected calls: ``{"name": …, "arguments": {…}}`` with the one value of each argument (``"optional": ["b"]`` may
+    be left out), or as the leaderboard writes them, ``{name: {parameter: [allowed, …]}}``. Raises
+    LeapSerializationError."""
+    calls = value if isinstance(value, list) else [value]
+    return [_read_call(each, f"{path}[{n}]" if isinstance(value, list) else path) for n, each in enumerate(calls)]
+
+
+def difference_of_calls(
+    expected: Sequence[tuple[str, Allowed]],
+    actual: Sequence[tuple[str, Mapping[str, Any]]],
+    types: Mapping[str, Mapping[str, Any]] | None = None,
+    *,
+    ordered: bool = False,
+) -> str | None:
+    """What is wrong with the calls of an answer; None where nothing is. ``types``: the declared JSON types of each
+    function's parameters, where a float is no integer. ``ordered``: the order of the calls counts."""
+    if len(expected) != len(actual):
+        return f"{_count(len(actual))} ({_listed(actual)}) instead of {len(expected)}"
+    problems = [
+        [_difference(name, allowed, call, (types or {}).get(_plain(name), {})) for call in actual]
+        for name, allowed in expected
+    ]
+    if ordered or len(expected) == 1:
+        return next((problem for n, row in enumerate(problems) if (problem := row[n]) is not None), None)
+    if _matched(problems):
+        return None
+    for n, row in enumerate(problems):
+        if None not in row:
+            nearest = next((problem for problem in row if problem and not problem.startswith("called")), row[0])
+            return f"no call of {expected[n][0]} as expected: {nearest}"
+    return "one call answers to several that were expected"
+
+
+def _read_call(value: Any, path: str) -> tuple[str, Allowed]:
+    if not isinstance(value, Mapping):
+        raise LeapSerializationError("expected an object with name and arguments", path=path)
+    if "name" in value:
+        arguments, optional = value.get("arguments", {}), value.get("optional", [])
+        unknown = next((name for name in value if name not in ("name", "arguments", "optional")), None)
+        if unknown is not None:
+            raise LeapSerializationError("a call has a name, arguments, and optional ones", path=f"{path}.{unknown}")
+        if not isinstance(arguments, Mapping):
+            raise LeapSerializationError("expected an object", path=f"{path}.arguments")
+        if not isinstance(optional, list):
+            raise LeapSerializationError("expected a list of names", path=f"{path}.optional")
+        allowed = {
+            name: [_as_allowed(each), *([LEFT_OUT] if name in optional else [])] for name, each in arguments.items()
+        }
+        return str(value["name"]), allowed
+    if len(value) != 1:
+        raise LeapSerializationError("expected name and arguments, or one function's name", path=path)
+    ((name, parameters),) = value.items()
+    if not isinstance(parameters, Mapping) or not all(isinstance(each, list) for each in parameters.values()):
+        raise LeapSerializationError("expected a list of allowed values for each parameter", path=f"{path}.{name}")
+    return str(name), {parameter: list(each) for parameter, each in parameters.items()}
+
+
+def _as_allowed(value: Any) -> Any:
+    """One exact value in the leaderboard's form, in which an object's fields have lists of values."""
+    if isinstance(value, Mapping):
+        return {name: [_as_allowed(each)] for name, each in value.items()}
+    return [_as_allowed(each) for each in value] if isinstance(value, list) else value
+
+
+def _difference(
+    name: str, allowed: Allowed, call: tuple[str, Mapping[str, Any]], types: Mapping[str, Any]
+) -> str | None:
+    called, arguments = call
+    if _plain(called) != _plain(name):
+        return f"called {called} instead of {name}"
+    for parameter, values in allowed.items():
+        if parameter not in arguments:
+            if LEFT_OUT not in values:
+                return f"{name}: {parameter} is missing"
+        elif types.get(parameter) == "integer" and isinstance(arguments[parameter], float):
+            return f"{name}: {parameter} is {arguments[parameter]!r}, and an integer was declared"
+        elif not _is_allowed(values, arguments[parameter]):
+            expected = " or ".join(repr(each) for each in values if each != LEFT_OUT)
+            return f"{name}: {parameter} is {arguments[parameter]!r} instead of {expected}"
+    further = next((parameter for parameter in arguments if parameter not in allowed), None)
+    return None if further is None else f"{name}: {further} was not expected"
+
+
+def _is_allowed(values: Sequence[Any], value: Any) -> bool:
+    return any(_equal(each, value) for each in values)
+
+
+def _equal(expected: Any, value: Any) -> bool:
+    if isinstance(expected, str) and isinstance(value, str):
+        return _normal(expected) == _normal(value)
+    if isinstance(expected, Mapping) and isinstance(value, Mapping):
+        wrong = [name for name in value if name not in expected]
+        missing = [name for name, values in expected.items() if name not in value and LEFT_OUT not in values]
+        return not wrong and not missing and all(_is_allowed(expected[name], value[name]) for name in value)
+    if isinstance(expected, list) and isinstance(value, list):
+        return len(expected) == len(value) and all(map(_equal, expected, value))
+    if isinstance(expected, bool) or isinstance(value, bool):
+        return expected is value
+    return bool(expected == value)
+
+
+def _normal(text: str) -> str:
+    return IGNORED.sub("", text).lower().replace("'", '"')
+
+
+def _plain(name: str) -> str:
+    return name.replace(".", "_")
+
+
+def _matched(problems: Sequence[Sequence[str | None]]) -> bool:
+    """Whether each expected call has a call of its own: a matching of the two sides."""
+    owner: dict[int, int] = {}
+
+    def place(n: int, seen: set[int]) -> bool:
+        for m, problem in enumerate(problems[n]):
+            if problem is None and m not in seen:
+                seen.add(m)
+                if m not in owner or place(owner[m], seen):
+                    owner[m] = n
+                    return True
+        return False
+
+    return all(place(n, set()) for n in range(len(problems)))
+
+
+def _count(number: int) -> str:
+    return "1 call" if number == 1 else f"{number} calls"
+
+
+def _listed(calls: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
+    return ", ".join(name for name, _ in calls) or "none"

@@ -1,0 +1,81 @@
+"""The rows of a file of cases: JSONL, JSON, YAML, CSV or TSV."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ...batch.input.lines import parse_line
+from ...batch.input.row_formats import CSV, JSONL, TABLES, as_json_lines, format_of
+from ...errors import LeapError, LeapSerializationError
+
+JsonObject = dict[str, Any]
+Row = tuple[str, Any]
+"""Where a row is, in words, and the row."""
+YAML = (".yaml", ".yml")
+LARGEST_FILE = 256 * 1024 * 1024
+"""Bytes: cases are held in memory."""
+
+
+def read_rows(path: Path) -> tuple[JsonObject | None, list[Row]]:
+    """The object that a JSON or YAML file is, or None, and the rows of any other. Raises LeapSerializationError."""
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise LeapSerializationError(f"{path} is larger than {LARGEST_FILE // 2**20} MiB")
+        data = path.read_bytes()
+    except OSError as error:
+        raise LeapSerializationError(f"cannot read {path}: {error.strerror}") from None
+    if path.suffix.lower() in YAML:
+        return _document(_yaml(data, path))
+    form = format_of(str(path))
+    if form not in (JSONL, *TABLES):
+        try:
+            return _document(json.loads(data.decode("utf-8-sig")))
+        except (ValueError, RecursionError):
+            form = JSONL  # JSON lines under this name, as many write them
+    try:
+        if form in TABLES:
+            return None, [(f"row {n}", json.loads(raw)) for n, raw in as_json_lines(io.BytesIO(data), form)]
+        lines = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+        return None, [_line(n, raw) for n, raw in enumerate(lines, 1) if raw.strip()]
+    except LeapError as error:
+        raise LeapSerializationError(f"{path.name}: {error.message}", hint=error.hint) from None
+
+
+def read_table(path: Path) -> list[Row]:
+    """The rows of a CSV file. Raises LeapSerializationError."""
+    return [(f"row {n}", json.loads(raw)) for n, raw in as_json_lines(io.BytesIO(path.read_bytes()), CSV)]
+
+
+def _line(number: int, raw: bytes) -> Row:
+    try:
+        return f"line {number}", parse_line(raw)
+    except LeapSerializationError as error:
+        raise LeapSerializationError(f"line {number}: {error.message}") from None
+
+
+def _document(value: Any) -> tuple[JsonObject | None, list[Row]]:
+    if isinstance(value, dict):
+        return value, []
+    rows: Sequence[Any] = value if isinstance(value, list) else [value]
+    return None, [(f"case {n}", row) for n, row in enumerate(rows, 1)]
+
+
+def _yaml(data: bytes, path: Path) -> Any:
+    """The document, with dates as texts, as JSON has them. Raises LeapSerializationError."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):  # type: ignore[misc, unused-ignore]
+        """YAML as JSON's types alone."""
+
+    Loader.yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    try:
+        return yaml.load(data.decode("utf-8-sig"), Loader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise LeapSerializationError(f"{path.name} is not YAML: {' '.join(str(error).split())}") from None

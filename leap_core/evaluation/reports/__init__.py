@@ -1,0 +1,1 @@
+"""An evaluation as a page, as JUnit's XML and as Markdown."""
