@@ -22,6 +22,7 @@ ELSEWHERE = {
     "jobs page": "runs until Ctrl-C; test_page.py starts it",
     "serve": "runs until Ctrl-C; test_host.py starts and ends it",
     "say": "needs a model that speaks; test_speech.py brings one along",
+    "models convert": "needs a checkpoint; test_convert.py makes one of each family",
     "download": "needs a hub; test_download.py brings one along",
 }
 REAL_MODEL = "-m LFM2.5-"

@@ -17,6 +17,7 @@ from ...framework.environment import Environment
 from ...framework.output import Format, Output
 from ...framework.output_format import format_option
 from ...framework.sizes import in_bytes
+from .convert import convert
 from .fit import fit
 from .maintenance import check_models, gc, import_file, remove, verify
 from .manifests import manifest
@@ -184,7 +185,7 @@ def path(env: Environment, /, model: str, quant: str | None) -> None:
     Output(env).text(f"{local.path}\n")
 
 
-for each in (verify, check_models, remove, gc, import_file, quantize, manifest, alias, fit):
+for each in (verify, check_models, remove, gc, import_file, convert, quantize, manifest, alias, fit):
     command.add_command(each)
 
 

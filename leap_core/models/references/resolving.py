@@ -194,6 +194,9 @@ class _Resolver:
             raise LeapModelNotFoundError(f"{directory} holds several models: {listed}", hint="name one of the files")
         best = preferred_quantization(files)
         if best is None:
+            if {"config.json", "adapter_config.json"} & set(names) and any(".safetensors" in name for name in names):
+                hint = f"`leap models convert {directory}` makes a model of it"
+                raise LeapModelLoadingError(f"{directory} is a checkpoint, not a GGUF model", hint=hint)
             raise LeapModelLoadingError(f"{directory} holds no GGUF model")
         return self._of_gguf(directory / files[best])
 

@@ -1,0 +1,187 @@
+"""What becomes of a checkpoint's tensors: their names, shapes and types in GGUF, and from which pieces they come."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..errors import LeapModelLoadingError
+from .family import LLAMA, MOE, MOST_TOKENS, Family
+from .safetensors_file import StoredTensor
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+PIECE = 32 * 1024**2
+"""Bytes that are read, converted and written at once."""
+ALWAYS_F32 = (".ffn_gate_inp.weight", ".shortconv.conv.weight", ".position_embd.weight")
+EXPERT = re.compile(r"model\.layers\.(\d+)\.feed_forward\.experts\.(\d+)\.(w[123])\.weight")
+IGNORED = (".rotary_emb.inv_freq", ".attention.bias", ".attention.masked_bias")
+NOT_TEXT = ("vision_", "vision.", "visual.", "projector.", "audio_", "audio.", "patch_embed")
+
+
+@dataclass(frozen=True)
+class PlannedTensor:
+    """A tensor of the GGUF, ``shape`` with the fastest dimension last. ``parts``: its pieces along the first dimension.
+    ``heads``: of a matrix whose rows llama.cpp wants in another order, 0 where it does not. ``patches``: the side of
+    a picture's patches, whose pixels come channel by channel."""
+
+    name: str
+    shape: tuple[int, ...]
+    type: str
+    parts: tuple[StoredTensor, ...]
+    heads: int = 0
+    patches: int = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes in the GGUF."""
+        elements = 1
+        for each in self.shape:
+            elements *= each
+        return elements // 32 * 34 if self.type == "Q8_0" else elements * (4 if self.type == "F32" else 2)
+
+    def pieces(self) -> Iterator[NDArray[Any]]:
+        """Its content, piece by piece, as it is written."""
+        for part in self.parts:
+            if self.heads or self.patches:
+                yield converted(self._rearranged(part), part.dtype, self.type, self.shape[-1])
+                continue
+            rows = max(1, PIECE // max(1, part.size // max(part.rows, 1)))
+            for first in range(0, part.rows, rows):
+                yield converted(part.read(first, rows), part.dtype, self.type, self.shape[-1])
+
+    def _rearranged(self, part: StoredTensor) -> NDArray[Any]:
+        values = part.read()
+        if self.patches:
+            side = self.patches
+            pictures: NDArray[Any] = values.reshape(len(values), side, side, -1).transpose(0, 3, 1, 2)
+            return pictures
+        half = values.shape[0] // self.heads // 2
+        rows: NDArray[Any] = values.reshape(self.heads, 2, half, *values.shape[1:]).swapaxes(1, 2)
+        return rows.reshape(values.shape)
+
+
+def converted(values: NDArray[Any], source: str, target: str, row: int) -> NDArray[Any]:
+    """Values of one of the stored types as those of another, rows of ``row``."""
+    import numpy as np
+    from gguf import GGMLQuantizationType
+    from gguf.quants import quantize
+
+    if source == target:
+        return np.ascontiguousarray(values)
+    values = np.ascontiguousarray(values).reshape(-1, row) if row else values
+    whole: NDArray[Any] = (
+        (values.astype(np.uint32) << 16).view(np.float32) if source == "BF16" else values.astype(np.float32)
+    )
+    if target == "F32":
+        return whole
+    with np.errstate(over="ignore", invalid="ignore"):
+        result: NDArray[Any] = quantize(whole, GGMLQuantizationType[target])
+        return result
+
+
+def type_of(name: str, shape: tuple[int, ...], to: str) -> str:
+    """The type that llama.cpp's converter gives a tensor."""
+    if (
+        len(shape) <= 1
+        or name.endswith(("_norm.weight", *ALWAYS_F32))
+        or not name.endswith((".weight", ".lora_a", ".lora_b"))
+    ):
+        return "F32"
+    if name.endswith(".patch_embd.weight"):
+        return "F16" if to == "F16" else "F32"
+    return "F16" if to == "Q8_0" and shape[-1] % 32 else to
+
+
+def plan_text(family: Family, stored: Mapping[str, StoredTensor], to: str) -> list[PlannedTensor]:
+    """The tensors of the text model. Raises LeapModelLoadingError for names or shapes that its family does not have."""
+    from gguf import MODEL_ARCH, get_tensor_name_map
+
+    names = get_tensor_name_map(MODEL_ARCH[family.architecture.upper()], family.blocks)
+    planned, experts = dict[str, PlannedTensor](), dict[tuple[str, str], dict[int, StoredTensor]]()
+    for tensor in stored.values():
+        name = _text_name(family, tensor.name)
+        if name is None or name.endswith(IGNORED):
+            continue
+        if family.architecture == MOE and (match := EXPERT.fullmatch(name)):
+            experts.setdefault((match[1], match[3]), {})[int(match[2])] = tensor
+            continue
+        if name.endswith(".expert_bias"):
+            name += ".bias"
+        new = names.get_name(name, (".weight", ".bias"))
+        if new is None or new in planned:
+            raise family.refused(f"{tensor.path} has a tensor {tensor.name[:80]!r}, which a {family.hf_name} has not")
+        planned[new] = _planned(new, tensor, family, to)
+    for (block, matrix), parts in experts.items():
+        new = names.get_name(f"layers.{block}.feed_forward.experts.{matrix}.weight", (".weight",))
+        planned[str(new)] = _stacked(family, str(new), f"{block}.{matrix}", parts, to)
+    _check(family, planned)
+    return list(planned.values())
+
+
+def _text_name(family: Family, name: str) -> str | None:
+    """A tensor's name in a plain text model; None for one of another part of the model."""
+    if any(part in name for part in NOT_TEXT):
+        return None
+    name = name.replace("language_model.", "")
+    if family.is_bare and not name.startswith("model."):
+        return f"model.{name}"
+    if family.sees and not name.startswith(("model.", "lm_head.")):
+        return f"model.{name}"
+    return name
+
+
+def _planned(name: str, tensor: StoredTensor, family: Family, to: str) -> PlannedTensor:
+    shape, heads = tensor.shape, 0
+    if ".shortconv.conv." in name and len(shape) == 3 and shape[1] == 1:
+        shape = (shape[0], shape[2])
+    if family.architecture == LLAMA and name.endswith(
+        (".attn_q.weight", ".attn_k.weight", ".attn_q.bias", ".attn_k.bias")
+    ):
+        heads = family.number("num_attention_heads")
+        if ".attn_k." in name and family.settings.get("num_key_value_heads") is not None:
+            heads = family.number("num_key_value_heads")
+        if not shape or shape[0] % (2 * heads):
+            raise family.refused(f"{tensor.name} has {shape} rows, which {heads} heads cannot share")
+    return PlannedTensor(name, shape, type_of(name, shape, to), (tensor,), heads)
+
+
+def _stacked(family: Family, name: str, what: str, parts: Mapping[int, StoredTensor], to: str) -> PlannedTensor:
+    count = family.number("num_experts", most=65536)
+    ordered = tuple(parts[n] for n in range(count) if n in parts)
+    if len(ordered) != count or len(parts) != count or len({part.shape for part in ordered}) != 1:
+        raise LeapModelLoadingError(
+            f"{family.directory}: {len(parts)} experts have {what}, and {count} should, all alike"
+        )
+    shape = (count, *ordered[0].shape)
+    return PlannedTensor(name, shape, type_of(name, shape, to), ordered)
+
+
+def _check(family: Family, planned: Mapping[str, PlannedTensor]) -> None:
+    """Hold what every model of these families has against config.json."""
+    width, vocabulary = family.number("hidden_size"), family.number("vocab_size", most=MOST_TOKENS)
+    embeddings = planned.get("token_embd.weight")
+    if embeddings is None:
+        raise LeapModelLoadingError(f"{family.directory} has no token embeddings")
+    if embeddings.shape != (vocabulary, width):
+        raise LeapModelLoadingError(
+            f"{family.directory}: the token embeddings have the shape {embeddings.shape}, and config.json says "
+            f"{(vocabulary, width)}"
+        )
+    for block in range(family.blocks):
+        for name in (f"blk.{block}.attn_norm.weight", f"blk.{block}.ffn_norm.weight"):
+            if name not in planned:
+                raise LeapModelLoadingError(f"{family.directory} lacks layer {block}, or parts of it")
+            if planned[name].shape != (width,):
+                raise LeapModelLoadingError(f"{family.directory}: a norm of layer {block} is not {width} wide")
+    for each in planned.values():
+        if not each.shape or 0 in each.shape or len(each.shape) > 4:
+            raise LeapModelLoadingError(f"{family.directory}: {each.name} has the shape {each.shape}")
+
+
+def total(planned: Iterable[PlannedTensor]) -> int:
+    """Bytes of all of them, with room between."""
+    return sum(each.size + 32 for each in planned)
