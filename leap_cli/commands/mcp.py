@@ -22,6 +22,8 @@ from ..options.loading import MODEL_OPTION, ModelChoice
 from ..options.opening import load_model
 
 if TYPE_CHECKING:
+    from mcp.server.mcpserver.tools import Tool
+
     from leap_core.runner.contract import ModelRunner
 
 MOST_JOBS = 50
@@ -42,18 +44,36 @@ def command(env: Environment, /, model: str | None) -> ExitCode:
 
     The model is loaded by the first call that needs it, or used warm where leap load keeps it. It needs leap-edge[mcp].
     """
+    from leap_core import __version__
+
     try:
         from mcp.server.mcpserver import MCPServer
     except ImportError:
         raise LeapUnavailableError("leap mcp needs the mcp package", hint="pip install 'leap-edge[mcp]'") from None
-    server = MCPServer("leap", instructions="Local language models, and background work on them.", log_level="ERROR")
     if env.stdin_is_terminal:
         Output(env).note("waiting for an MCP client on standard input, which is a terminal; Ctrl-C ends it")
     with _Abilities(env, ModelChoice(model or None, command="mcp")) as abilities:
-        for name in ABILITIES:
-            server.add_tool(getattr(abilities, name))
+        server = MCPServer(
+            "leap",
+            instructions="Local language models, and background work on them.",
+            version=__version__,
+            log_level="ERROR",
+            tools=[_tool(getattr(abilities, name)) for name in ABILITIES],
+        )
         server.run("stdio")
     return ExitCode.DONE
+
+
+def _tool(ability: Callable[..., Any]) -> Tool:
+    """An ability as a tool that refuses arguments it does not have: a misspelt one would change nothing in silence."""
+    from mcp.server.mcpserver.tools import Tool
+
+    tool = Tool.from_function(ability)
+    arguments = tool.fn_metadata.arg_model
+    arguments.model_config["extra"] = "forbid"
+    arguments.model_rebuild(force=True)
+    tool.parameters["additionalProperties"] = False
+    return tool
 
 
 class _Abilities:

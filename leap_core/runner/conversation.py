@@ -226,7 +226,7 @@ class Conversation:
         if stream.reader.waits_for_itself(holder.reader):
             raise LeapGenerationError(
                 "this conversation's last answer is still being read here",
-                hint="read it to its end, or close its stream, before the next one is asked for",
+                hint="read it to its end, or close its stream, before the next one is asked for or waited for",
             )
 
 

@@ -39,7 +39,19 @@ class Reader:
         """Whether this reader keeps ``holder``, whose end it waits for, from going on."""
         if self.blocks or holder.task is None:
             return self.thread == holder.thread
-        return self.task == holder.task
+        return self.task == holder.task or _awaits(holder.task(), None if self.task is None else self.task())
+
+
+def _awaits(task: object, other: object, depth: int = 8) -> bool:
+    """Whether an asyncio task cannot go on before another one, by itself or in a gathering of several."""
+    waiter = getattr(task, "_fut_waiter", None)
+    if waiter is None or other is None or depth == 0:
+        return False
+    if waiter is other:
+        return True
+    return any(
+        child is other or _awaits(child, other, depth - 1) for child in (waiter, *getattr(waiter, "_children", ()))
+    )
 
 
 class ResponseStream:

@@ -47,6 +47,22 @@ def test_nested_tasks_are_refused_too(conversation):
     assert conversation.history == []
 
 
+def test_a_task_that_is_awaited_while_the_first_is_read_is_refused(conversation):
+    async def ask():
+        async for _ in conversation.generate_response("two"):
+            pass
+
+    async def outer():
+        async for _ in conversation.generate_response("one"):
+            for wait in (asyncio.create_task(ask()), asyncio.gather(ask(), asyncio.sleep(0))):
+                with pytest.raises(LeapGenerationError, match="still being read here"):
+                    await wait
+            break
+
+    asyncio.run(asyncio.wait_for(outer(), 20))
+    assert conversation.history == []
+
+
 def test_an_answer_begun_outside_of_the_loop_is_seen_within(conversation):
     first = conversation.generate_response("one")
     next(first)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from leap_core import __version__
 from leap_core.errors import LeapToolError
 from leap_core.messages import LeapFunctionCall
 from leap_core.responses import FunctionCalls
@@ -185,6 +186,9 @@ def test_leap_is_a_server_itself(leap_home):
             assert not (await client.call_tool("list_jobs", {})).is_error
             nothing = await client.call_tool("job_result", {"id": "nothing"})
             assert nothing.is_error and "there is no job" in nothing.content[0].text
+            misspelt = await client.call_tool("count_tokens", {"text": "Hello", "modle": "x"})
+            assert misspelt.is_error and "modle" in misspelt.content[0].text
+            assert client.server_info.version == __version__
 
     asyncio.run(asyncio.wait_for(use(), 100))
 

@@ -70,7 +70,7 @@ SERVER = OptionGroup(
             type=click.Choice(["data", "files", "web"]),
             default="data",
             show_default=True,
-            help="Take pictures from these URLs: data: alone, files of this machine too, or http: and https: too.",
+            help="Take pictures from data: URLs alone, from files of this machine too, or from the web and no files.",
         ),
         option(
             "--max-connections",
