@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,8 +19,10 @@ from ..framework.environment import Environment
 from ..framework.output import Format, Output
 from ..framework.output_format import format_flag
 from ..framework.sizes import in_bytes
+from ..options.loading import MODEL, ModelChoice
 
 if TYPE_CHECKING:
+    from leap_core.prompt_log.entry import Entry
     from leap_core.prompt_log.log import PromptLog
 
 SHOWN = 20
@@ -107,20 +110,45 @@ def list_entries(
 def show(env: Environment, /, id: int | None, as_json: bool, format: str) -> ExitCode:
     """Print an entry whole, the newest by default."""
     output = Output(env, Format.JSON if as_json else format)
-    log = _log(env)
-    entry = None
-    if log is not None:
-        with log:
-            entry = log.get(id)
-    if entry is None:
-        which = "the log is empty" if id is None else f"there is no entry {id} in the log"
-        raise click.UsageError(f"{which}; leap log list shows those there are")
+    entry = _entry(env, id)
     if output.format is Format.TEXT:
         output.record(record_of(entry), name="id")
         output.text(text_of_entry(entry))
     else:
         output.record(entry.to_json(), name="id")
     return ExitCode.DONE
+
+
+@command.command(short_help="Ask a logged prompt again, and compare.")
+@click.argument("id", metavar="[ENTRY]", type=click.IntRange(1), required=False)
+@MODEL
+@format_flag
+@click.pass_obj
+def replay(env: Environment, /, id: int | None, model: ModelChoice, format: str) -> ExitCode:
+    """Ask what an entry asked again, the newest by default, and say whether the same answer comes.
+
+    The exit code is 0 for the same answer and 1 for another one, with where they part and what may be the reason. The
+    entry's model answers, or the one that -m names. Entries of later turns, and those with pictures or sound, of which
+    the log does not hold all, are refused.
+    """
+    from leap_core.prompt_log.entry import entry_of
+    from leap_core.prompt_log.replay import difference, request_of
+    from leap_core.runner.streams import last_of
+
+    from ..options.opening import load_model
+
+    output = Output(env, format)
+    entry = _entry(env, id)
+    messages, options = request_of(entry)
+    with load_model(env, replace(model, name=model.name or entry.model)) as runner:
+        again = entry_of(entry.command, runner.model_id, messages, options)
+        again.end(last_of(runner.start(messages, (), options)), 0.0)
+    found = {"id": entry.id, "model": again.model, **difference(entry, again), "answer": again.answer}
+    if output.format is Format.TEXT:
+        output.record({key: value for key, value in found.items() if key != "answer"}, name="id")
+    else:
+        output.record(found, name="id")
+    return ExitCode.DONE if found["same"] else ExitCode.UNEXPECTED
 
 
 @command.command(short_help="Find entries by their words.")
@@ -229,6 +257,19 @@ def _log(env: Environment) -> PromptLog | None:
 
     file = log_file(env.directories)
     return PromptLog(file) if file.is_file() else None
+
+
+def _entry(env: Environment, id: int | None) -> Entry:
+    """The entry with this number, or the newest. Raises UsageError where there is none."""
+    log = _log(env)
+    entry = None
+    if log is not None:
+        with log:
+            entry = log.get(id)
+    if entry is None:
+        which = "the log is empty" if id is None else f"there is no entry {id} in the log"
+        raise click.UsageError(f"{which}; leap log list shows those there are")
+    return entry
 
 
 def _nothing(env: Environment, whole: int) -> str:

@@ -146,6 +146,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "leap log list --since 7d",
         "leap generate --json-schema 'age int' 'Ada is 36.' && leap log list --data --json-schema 'age int'",
     ),
+    "log replay": ("leap log replay 1", "leap log replay --format json"),
     "log show": ("leap log show", "leap log show 1 --format json"),
     "log search": ("leap log search hello",),
     "log off": ("leap log off",),

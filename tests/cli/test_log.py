@@ -149,3 +149,28 @@ def test_a_log_that_cannot_be_used_costs_no_answer(leap, on, leap_home):
     assert (done.code, done.stdout) == (0, "Paris.\n") and done.stderr.count("\n") == 2
     assert "warning: this prompt is not in the log: the log of prompts " in done.stderr
     assert leap("log").code == 1 and "cannot be used" in leap("log").stderr
+
+
+def test_a_prompt_is_asked_again_and_compared(leap, on):
+    ask(leap, "generate", "--temperature", "0", "--system", "Be brief.", "one", answers=("the answer",))
+    request = leap.runner.requests[-1]
+    runner = leap.script("the answer", "the other")
+    same = leap("log", "replay", "1", "--format", "json")
+    assert (same.code, json.loads(same.stdout)["same"]) == (0, True)
+    assert runner.requests[0].messages == request.messages and runner.requests[0].options.temperature == 0
+    leap.script("the other")
+    other = leap("log", "replay", "1", "--format", "json")
+    found = json.loads(other.stdout)
+    assert (other.code, found["from_character"], found["was"], found["is"]) == (1, 4, "the answer", "the other")
+    assert "llama.cpp" in found["reasons"][0]
+
+
+def test_what_the_log_does_not_hold_is_not_asked_again(leap, on, leap_home):
+    with PromptLog(leap_home / "log.db") as log:
+        log.add(Entry("chat", "m", "and then?", turns=2))
+        log.add(Entry("generate", "m", "[image]\nwhat is it?"))
+        log.add(Entry("generate", "m", "x", error="given up"))
+    for number, word in (("1", "2 messages"), ("2", "picture"), ("3", "given up")):
+        done = leap("log", "replay", number)
+        assert done.code != 0 and word in done.stderr and done.stderr.count("\n") == 1
+    assert leap("log", "replay", "9").code == 2
