@@ -17,6 +17,8 @@ from ..batch.batch_settings import DEFAULT_CONCURRENCY, BatchSettings
 from ..batch.checking import CheckedBatch, check_batch
 from ..batch.definition import Progress
 from ..batch.journal.line_result import OPENAI
+from ..batch.merging import merge
+from ..batch.part import Part
 from ..decisions.answers import shares
 from ..errors import LeapSerializationError
 from ..models.references.resolving import resolve_local
@@ -37,7 +39,9 @@ Load = Callable[[CheckedBatch], AbstractContextManager[Runner]]
 @dataclass
 class Evaluation:
     """Cases put to columns. ``directory`` keeps what was answered: the same evaluation goes on from there. ``load``
-    opens the model of a batch. ``judge``, ``embedder``: the models that ``judge`` and ``similar`` ask."""
+    opens the model of a batch. ``on``, ``workers``: the cluster that asks the columns. ``part``: of their lines, that
+    alone is asked. ``merge``: so many parts that were asked elsewhere are put together first. ``judge``, ``embedder``:
+    the models that ``judge`` and ``similar`` ask."""
 
     file: CaseFile
     columns: list[Column]
@@ -51,6 +55,10 @@ class Evaluation:
     recipes: JsonObject = field(default_factory=dict)
     cwd: Path = Path()
     overwrite: bool = False
+    on: str | None = None
+    workers: str | None = None
+    part: Part | None = None
+    merge: int | None = None
 
     def settings(self, column: Column) -> BatchSettings:
         """The batch that asks a column; its lines are written."""
@@ -61,13 +69,25 @@ class Evaluation:
             options=column.options,
             loading=column.loading,
             system=column.system,
+            on=self.on,
+            workers=self.workers,
         )
+
+    def check(self) -> None:
+        """Raises LeapModelNotFoundError or LeapSerializationError for a model that is not there, before any work."""
+        kinds = {(each.kind, each.settings.get("model")) for case in self.file.cases for each in case.expectations}
+        names = {column.model for column in self.columns}
+        names |= {model or self._judge() for kind, model in kinds if kind == "judge"}
+        names |= {self.embedder for kind, _ in kinds if kind == "similar"}
+        for name in sorted(names):
+            resolve_local(name, variables=self.variables, cwd=self.cwd)
 
     def ask(
         self, column: Column, stop: threading.Event, on_result: Callable[[Progress], object]
     ) -> tuple[Progress, ColumnFacts]:
         """Ask what of a column is not answered yet."""
-        return self._run(self.settings(column), column.name, stop, on_result)
+        settings = self.settings(column)
+        return self._run(settings if self.part is None else settings.of_part(self.part), column.name, stop, on_result)
 
     def results(
         self, column: Column, stop: threading.Event, on_result: Callable[[Progress], object]
@@ -189,6 +209,12 @@ class Evaluation:
             journal = settings.open_journal()
             try:
                 batch = checked.open(journal, str, on_result)
+                if self.merge is not None and journal is not None:
+                    parts = [settings.of_part(Part(n, self.merge)) for n in range(1, self.merge + 1)]
+                    merge(batch, [path for part in parts if (path := part.journal_path) is not None])
+                    journal.close()
+                    journal = settings.open_journal()
+                    batch = checked.open(journal, str, on_result)
                 progress = batch.run(lambda: _measured(self.load(checked), facts), stop)
             finally:
                 if journal is not None:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 from tests.batch.conftest import AnsweringRunner
+
+sys.path.insert(0, str(Path(__file__).parent.parent.parent / "scripts"))
+import evaluation_under_kills  # noqa: E402
 
 CASES = [
     {"id": "a", "prompt": "one", "expect": "<one>", "group": "g"},
@@ -43,7 +48,7 @@ def test_the_table_has_the_rate_with_its_interval(evaluate):
     assert done.code == 0, done.stderr
     assert "66.7% of 3" in done.stdout and "20.8% to 93.9%" in done.stdout
     assert asked == ["one", "three", "two"]
-    assert "builtin: 3 answers; 0 failed" in done.stderr
+    assert "builtin: 3 of 3 requests answered" in done.stderr
 
 
 def test_only_what_is_new_is_asked(evaluate):
@@ -181,6 +186,32 @@ def test_cases_of_a_batch(leap, tmp_path):
     ]
     assert leap("eval", "make", "--from", "batch", "in.jsonl").code == 2
     assert leap("eval", "make", "--from", "sessions").code == 2
+
+
+def test_parts_are_put_together(evaluate, tmp_path):
+    """Each part by itself, and then the table of all, which asks nothing."""
+    whole, asked = evaluate(CASES, "-o", "whole")
+    of_parts = [evaluate(CASES, "-o", "parts", "--shard", f"{n}/2") for n in (1, 2)]
+    assert sorted(text for _, texts in of_parts for text in texts) == asked
+    assert all(done.stdout == "" and "--merge 2 shows the table" in done.stderr for done, _ in of_parts)
+    merged, again = evaluate(CASES, "-o", "parts", "--merge", "2")
+    assert again == [] and merged.code == 0, merged.stderr
+    assert "66.7% of 3" in merged.stdout and "66.7% of 3" in whole.stdout
+
+
+def test_models_are_looked_for_before_anything_is_asked(evaluate):
+    cases = [*CASES, {"id": "z", "prompt": "x", "expect": {"judge": "Is it?"}}]
+    for options, message in [((), "--judge MODEL"), (("--judge", "nosuch"), "no model 'nosuch'")]:
+        done, asked = evaluate(cases, *options)
+        assert done.code == 2 and message in done.stderr and asked == []
+
+
+@pytest.mark.timeout(300)
+def test_a_killed_evaluation_goes_on_and_says_the_same(tmp_path):
+    """The whole form, with 100 cases, three models and five kills, is scripts/evaluation_under_kills.py."""
+    lines = "".join(json.dumps(case) + "\n" for case in evaluation_under_kills.cases(16))
+    (tmp_path / "cases.jsonl").write_text(lines)
+    assert evaluation_under_kills.under_kills(tmp_path, ["builtin"], 2)
 
 
 def _lines(path):

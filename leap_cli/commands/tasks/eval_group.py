@@ -22,6 +22,7 @@ from ...options.background import BACKGROUND, Background, print_id
 from ...options.embedding import open_embedder
 from ...options.evaluation import ASKING, COLUMNS, JUDGEMENT, Asking, ColumnWish, Judgement
 from ...options.loading import EACH_MODEL, ModelChoice
+from ...options.machines import MACHINES, Machines
 from ...options.opening import model_reference, note_builtin, warm_or_load
 from ...options.tasks import own_recipes
 
@@ -56,6 +57,7 @@ def command() -> None:
 @COLUMNS
 @ASKING
 @JUDGEMENT
+@MACHINES
 @EACH_MODEL
 @BACKGROUND
 @click.pass_obj
@@ -66,6 +68,7 @@ def run(
     wish: ColumnWish,
     asking: Asking,
     judgement: Judgement,
+    machines: Machines,
     model: ModelChoice,
     background: Background,
 ) -> ExitCode:
@@ -87,6 +90,9 @@ def run(
     if file.runs_programs and not asking.allow_python:
         raise click.UsageError("the cases name Python files to run: --allow-python lets them")
     evaluation = _evaluation(env, env.cwd / cases, file, wish, asking, model)
+    evaluation.on, evaluation.workers = machines.on, machines.workers
+    evaluation.part, evaluation.merge = machines.part, machines.merge
+    evaluation.check()
     if background:
         return _submit(env, output, evaluation, model, background)
     if not wish.models and not asking.quiet:
@@ -95,6 +101,9 @@ def run(
     if shown is None:
         output.note("stopped; the same command goes on from here")
         return ExitCode.INTERRUPTED
+    if machines.part is not None:
+        output.note(f"that is one part; --merge {machines.part.count} shows the table of all")
+        return ExitCode.DONE
     return print_evaluation(env, shown, judgement, quiet=asking.quiet)
 
 
@@ -176,6 +185,10 @@ def _evaluation(
     columns = wish.columns(model, model_reference(env, None), file.templates, env.cwd)
 
     def load(checked: CheckedBatch) -> AbstractContextManager[Runner]:
+        if checked.settings.on is not None:
+            from leap_core.clusters.opening import open_on_cluster
+
+            return open_on_cluster(checked, checked.settings, variables=env.variables, cwd=env.cwd)
         if checked.embeds:
             return open_embedder(env, checked.model, model)
         return warm_or_load(env, checked.model, checked.settings.loading_options(), model)
@@ -210,16 +223,17 @@ def _ask(env: Environment, output: Output, evaluation: Evaluation, asking: Askin
             if done.stopped:
                 return None
             if not asking.quiet:
-                before = f", {done.reused} of them before" if done.reused else ""
-                output.note(f"{column.name}: {done.succeeded} answers{before}; {done.failed} failed")
+                before = f" ({done.reused} of them before)" if done.reused else ""
+                output.note(f"{column.name}: {done.succeeded} of {done.total} requests answered{before}")
             facts.append(about.to_json())
-        for column in evaluation.columns:
+        for column in [] if evaluation.part is not None else evaluation.columns:
             results += evaluation.results(column, stop, progress)
             if stop.is_set():
                 return None
     about_all: dict[str, Any] = {"leap": __version__, "cases": len(evaluation.file.cases), "columns": facts}
     about_all |= {"repeats": evaluation.repeats, "concurrency": evaluation.concurrency}
-    write_results(evaluation.directory, results, about_all)
+    if evaluation.part is None:
+        write_results(evaluation.directory, results, about_all)
     return Shown(results, about_all)
 
 
