@@ -66,14 +66,14 @@ _OPTIONS = (
     ),
     option(
         "--input-format",
-        type=click.Choice(["jsonl", "json", "csv", "tsv", "lines"]),
+        type=click.Choice(["jsonl", "json", "csv", "tsv", "lines", "parquet"]),
         help="Read INPUT as this; by default as its extension says, else jsonl.",
     ),
     option(
         "--format",
         "output_format",
         formerly=("--output-format",),
-        type=click.Choice(["auto", "openai", "plain", "text", "csv", "tsv"]),
+        type=click.Choice(["auto", "openai", "plain", "text", "csv", "tsv", "parquet"]),
         default="auto",
         show_default=True,
         heading="Answer",

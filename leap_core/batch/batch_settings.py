@@ -14,12 +14,14 @@ from ..openai.parameters import functions_of
 from ..options import GenerationOptions, ModelLoadingOptions
 from ..speech.voices import CONVERSATION_PROMPT
 from ..storage.atomic_files import descriptor_of
+from .input.compressed import ZSTD, compression_of, pyarrow
 from .input.line_template import LineTemplate
 from .input.lines import RequestReader
-from .input.row_formats import INPUT_FORMATS, JSON_ARRAY, JSONL, TABLES, format_of
+from .input.row_formats import DELIMITERS, INPUT_FORMATS, JSON_ARRAY, JSONL, PARQUET, TABLES, format_of
 from .journal.journal import Journal, is_journal_of, journal_path
-from .journal.line_result import AUTO, FORMATS, NPY, OPENAI, PLAIN
+from .journal.line_result import AUTO, FORMATS, NPY, OPENAI, PLAIN, TEXT
 from .output.output_file import OutputFile, OutputStream, Sink
+from .output.table_files import CompressedFile, ParquetFile
 from .output.vector_file import VectorFile
 from .part import Part
 
@@ -32,7 +34,7 @@ NPY_ENDING = ".npy"
 DEFAULT_CONCURRENCY = 16
 MOST_CONCURRENCY = 256
 OF_ONE_PROCESS = ("/dev/", "/proc/")
-NOT_WRITTEN = frozenset({".xlsx", ".xls", ".ods", ".parquet", ".arrow", ".feather", ".db", ".sqlite", ".zip", ".gz"})
+NOT_WRITTEN = frozenset({".xlsx", ".xls", ".ods", ".arrow", ".feather", ".db", ".sqlite", ".zip"})
 """Endings of files that a program would not find what it expects in."""
 
 
@@ -179,6 +181,16 @@ class BatchSettings:
         """Find out before any work that output and journal can be written. Raises LeapSerializationError."""
         if self.output_format == NPY and not (self._is_regular and self.ordered):
             raise LeapSerializationError("an array needs a file (-o FILE.npy), and the order of the input")
+        if self.output_format == PARQUET and not self._is_regular:
+            raise LeapSerializationError("Parquet needs a file (-o FILE.parquet)")
+        compressions = [compression_of(self.source), compression_of(self.output)]
+        if PARQUET in (self.output_format, self.source_format) or ZSTD in compressions:
+            pyarrow("Parquet and zstd")
+        at_once = self.output_format == PARQUET or compressions[1] is not None
+        if at_once and (self.errors is not None or self.output_format == TEXT):
+            raise LeapSerializationError(
+                f"{self.output} gets a line for each line of the input: leave --errors and --format text out"
+            )
         if self.output != STANDARD:
             self._check_output(Path(self.output))
         if self.errors is not None:
@@ -200,7 +212,7 @@ class BatchSettings:
     def _check_output(self, path: Path) -> None:
         if path.suffix.lower() in NOT_WRITTEN:
             raise LeapSerializationError(
-                f"{path} would be no {path.suffix} file: leap writes .jsonl, .csv, .tsv, .npy and text",
+                f"{path} would be no {path.suffix} file: leap writes .jsonl, .csv, .tsv, .parquet, .npy and text",
                 hint="give a file that ends so; spreadsheets read .csv",
             )
         if path.is_dir():
@@ -239,6 +251,11 @@ class BatchSettings:
         """The output for ``count`` lines; ``write`` is standard output's."""
         if self.output_format == NPY:
             return VectorFile(Path(self.output), count)
+        if self.output_format == PARQUET:
+            return ParquetFile(Path(self.output), count)
+        if self._is_regular and (ending := compression_of(self.output)):
+            headers = (self.header is not None) + (self.output_format in DELIMITERS)
+            return CompressedFile(Path(self.output), count + headers, ending)
         if self._is_regular:
             return OutputFile(Path(self.output), while_waiting=while_waiting)
         if self.output == STANDARD:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from ..errors import LeapOptionsError
+from .input.compressed import compression_of
 
 MOST_PARTS = 100_000
-COMPRESSIONS = (".gz", ".zst")
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,6 @@ class Part:
     def path(self, whole: str) -> str:
         """The part's own file in place of one of the whole batch: ``out.jsonl`` becomes ``out.3-of-7.jsonl``."""
         path = PurePath(whole)
-        compression = path.suffix if path.suffix.lower() in COMPRESSIONS else ""
+        compression = path.suffix if compression_of(whole) else ""
         inner = PurePath(path.name.removesuffix(compression))
         return str(path.with_name(f"{inner.stem}.{self.number}-of-{self.count}{inner.suffix}{compression}"))

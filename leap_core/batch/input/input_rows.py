@@ -6,12 +6,14 @@ import os
 import shutil
 import stat
 import tempfile
+import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import IO
 
 from ...errors import LeapSerializationError
 from ...storage.positioned import read_at
+from .compressed import compression_of, decompressed
 from .row_formats import JSONL, TABLES, as_json_lines, columns_of
 
 LONGEST_ROW = 16 * 1024 * 1024
@@ -34,8 +36,12 @@ class InputRows:
             if stdin is None and not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 with file:  # a pipe can be read once
                     file = _spooled(file)
-        except OSError as error:
-            raise LeapSerializationError(f"cannot read {source}: {error.strerror}") from None
+            if stdin is None and (ending := compression_of(source)) is not None:
+                with file:
+                    file = _spooled(decompressed(file, ending))
+        except (OSError, EOFError, zlib.error) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise LeapSerializationError(f"cannot read {source}: {reason}") from None
         self._file = file
         if form != JSONL:
             with file:
@@ -98,6 +104,10 @@ class InputRows:
 
 def _spooled(stream: IO[bytes]) -> IO[bytes]:
     file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - its reader closes it
-    shutil.copyfileobj(stream, file, 1 << 20)
+    try:
+        shutil.copyfileobj(stream, file, 1 << 20)
+    except BaseException:
+        file.close()
+        raise
     file.seek(0)
     return file

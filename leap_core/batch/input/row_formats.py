@@ -11,11 +11,14 @@ from pathlib import PurePath
 from typing import IO, Any
 
 from ...errors import LeapSerializationError
+from .compressed import without_compression
+from .parquet_rows import parquet_columns, parquet_rows
 
-JSONL, JSON_ARRAY, CSV, TSV, LINES = "jsonl", "json", "csv", "tsv", "lines"
-INPUT_FORMATS = (JSONL, JSON_ARRAY, CSV, TSV, LINES)
+JSONL, JSON_ARRAY, CSV, TSV, LINES, PARQUET = "jsonl", "json", "csv", "tsv", "lines", "parquet"
+INPUT_FORMATS = (JSONL, JSON_ARRAY, CSV, TSV, LINES, PARQUET)
 EXTENSIONS = {".jsonl": JSONL, ".ndjson": JSONL, ".json": JSON_ARRAY, ".csv": CSV, ".tsv": TSV, ".txt": LINES}
-TABLES = (CSV, TSV)
+EXTENSIONS |= {".parquet": PARQUET}
+TABLES = (CSV, TSV, PARQUET)
 DELIMITERS = {CSV: ",", TSV: "\t"}
 LONGEST_FIELD = 16 * 1024 * 1024
 """Characters of a field of a table."""
@@ -23,7 +26,7 @@ LONGEST_FIELD = 16 * 1024 * 1024
 
 def format_of(path: str) -> str:
     """The form of an input by its name's extension; JSON lines where that says nothing."""
-    return EXTENSIONS.get(PurePath(path).suffix.lower(), JSONL)
+    return EXTENSIONS.get(PurePath(without_compression(path)).suffix.lower(), JSONL)
 
 
 def as_json_lines(stream: IO[bytes], form: str) -> Iterator[tuple[int, bytes]]:
@@ -31,6 +34,8 @@ def as_json_lines(stream: IO[bytes], form: str) -> Iterator[tuple[int, bytes]]:
     1. Raises LeapSerializationError for a text that is not of this form."""
     if form == LINES:
         yield from _of_lines(stream)
+    elif form == PARQUET:
+        yield from ((number, _line(row)) for number, row in parquet_rows(stream))
     elif form in TABLES:
         yield from _of_table(stream, form)
     else:
@@ -39,7 +44,7 @@ def as_json_lines(stream: IO[bytes], form: str) -> Iterator[tuple[int, bytes]]:
 
 def columns_of(stream: IO[bytes], form: str) -> list[str]:
     """The names in the first row of a table. Raises LeapSerializationError where they cannot be used."""
-    header = next(_table_rows(stream, form), None)
+    header = parquet_columns(stream) if form == PARQUET else next(_table_rows(stream, form), None)
     if header is None:
         raise LeapSerializationError("the table is empty: its first row names the columns")
     for name in header:

@@ -13,7 +13,7 @@ from ...responses import Complete
 from ...statistics import GenerationStats
 from ...tasks.table import table_row as row_of
 from ...tasks.task import TaskReply
-from ..input.row_formats import DELIMITERS
+from ..input.row_formats import DELIMITERS, PARQUET
 
 if TYPE_CHECKING:
     from numpy import float32
@@ -23,7 +23,7 @@ JsonObject = dict[str, Any]
 
 OPENAI, PLAIN, TEXT, NPY = "openai", "plain", "text", "npy"
 AUTO = "auto"
-FORMATS = (AUTO, OPENAI, PLAIN, TEXT, *DELIMITERS, NPY)
+FORMATS = (AUTO, OPENAI, PLAIN, TEXT, *DELIMITERS, PARQUET, NPY)
 OWN_NAMES = {
     "custom_id",
     "answer",
@@ -131,6 +131,8 @@ class Result:
             return " ".join(self.embedding["vectors"] if self.embedding else [])
         if form in DELIMITERS:
             return self._table_row(form, row)
+        if form == PARQUET:
+            return json.dumps(self._row_of_table(row), ensure_ascii=False, separators=(",", ":"))
         value = self._openai() if form == OPENAI else self._plain(row)
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
@@ -157,6 +159,16 @@ class Result:
         counts = usage(complete.stats or NO_STATS) or {}
         value |= {name: counts[name] for name in ("prompt_tokens", "completion_tokens")}
         return value | ({"warnings": list(complete.warnings)} if complete.warnings else {})
+
+    def _row_of_table(self, row: Row) -> JsonObject:
+        """Columns as in CSV, with values of their own types."""
+        own = {name: row.fields.get(name) for name in row.columns} if row.columns else {"custom_id": self.custom_id}
+        kept = {f"input_{name}" if name in ("answer", "error") else name: value for name, value in own.items()}
+        texts = self._texts
+        answer: object = texts if self.more else "".join(texts)
+        if self.embedding is not None:
+            (answer,) = self._vectors().values()
+        return {**kept, "answer": answer, "error": None if self.error is None else self.error.get("message")}
 
     def _table_row(self, form: str, row: Row) -> str:
         columns = [row.fields.get(name, "") for name in row.columns] if row.columns else [self.custom_id]
