@@ -111,19 +111,21 @@ class RayRunner(RemoteRunner):
         lacking = {}
         for node in nodes:
             here = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            lacking[look.options(scheduling_strategy=here).remote(self._model)] = node["NodeManagerHostname"]
-        hint = None
-        wrong = []
-        for reference in lacking:
+            lacking[look.options(scheduling_strategy=here).remote(self._model)] = node
+        wrong, lost = [], []
+        for reference, node in lacking.items():
             try:
                 error = ray.get(reference, timeout=CHECK_SECONDS)
-            except ray.exceptions.RayError as lost:
-                error = LeapUnavailableError(f"{lacking[reference]}: {_first_line(lost)}")
-            if error is not None:
-                wrong.append(error.message)
-                hint = hint or error.hint
+            except ray.exceptions.RayError as gone:  # a node that has died, and is still listed
+                lost.append(f"{node['NodeManagerHostname']}: {_first_line(gone)}")
+                nodes.remove(node)
+            else:
+                wrong += [] if error is None else [error]
         if wrong:
-            raise LeapModelNotFoundError("; ".join(sorted(set(wrong))), hint=hint)
+            told = "; ".join(sorted({error.message for error in wrong}))
+            raise LeapModelNotFoundError(told, hint=next((error.hint for error in wrong if error.hint), None))
+        if not nodes:
+            raise LeapUnavailableError(f"no node of the Ray cluster answers: {lost[0]}")
         threads = self._model.loading.cpu_threads
         self._processors = float(threads or min(node["Resources"]["CPU"] for node in nodes))
         room = sum(int(node["Resources"]["CPU"] // self._processors) for node in nodes)

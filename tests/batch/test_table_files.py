@@ -110,6 +110,7 @@ def test_a_compressed_table_keeps_its_header(asked, tmp_path):
         ("in.jsonl.gz", gzip.compress(b'{"prompt": "a"}\n' * 9)[:-9], "cannot read"),
         ("in.parquet", b"PAR1 and no table", "not a Parquet file"),
     ],
+    ids=["no gzip", "torn", "no Parquet"],
 )
 def test_damaged_inputs_are_one_line(asked, tmp_path, name, content, told):
     (tmp_path / name).write_bytes(content)

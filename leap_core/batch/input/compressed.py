@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 from pathlib import PurePath
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from ...errors import LeapSerializationError
 
@@ -38,7 +38,7 @@ def pyarrow(purpose: str, module: str = "pyarrow") -> Any:
 def decompressed(file: IO[bytes], ending: str) -> IO[bytes]:
     """The file's content; whoever reads it gets OSError where it is damaged."""
     if ending == GZIP:
-        return gzip.GzipFile(fileobj=file)
+        return cast(IO[bytes], gzip.GzipFile(fileobj=file))
     stream: IO[bytes] = pyarrow("zstd").CompressedInputStream(file, "zstd")
     return stream
 
@@ -46,7 +46,7 @@ def decompressed(file: IO[bytes], ending: str) -> IO[bytes]:
 def compressing(file: IO[bytes], ending: str) -> IO[bytes]:
     """A stream that writes to the file, which is whole once the stream is closed. Equal content, equal bytes."""
     if ending == GZIP:
-        return gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0)
+        return cast(IO[bytes], gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0))
     own = os.fdopen(os.dup(file.fileno()), "wb")  # which pyarrow closes with the stream
     stream: IO[bytes] = pyarrow("zstd").CompressedOutputStream(own, "zstd")
     return stream
