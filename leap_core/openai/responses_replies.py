@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import secrets
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from ..errors import LeapError
@@ -13,15 +15,16 @@ from ..messages import LeapFunctionCall
 from ..responses import Chunk, Complete, FunctionCalls, MessageResponse, ReasoningChunk
 from ..statistics import GenerationStats
 from .errors import error_object, status_of
-from .replies import EVENT_STREAM, finish_reason, leap_fields, with_id, with_one_call
+from .replies import EVENT_STREAM, finish_reason, leap_fields, with_one_call
 from .responses_requests import ResponsesRequest
 
 JsonObject = dict[str, Any]
 
 
 class ResponsesReply:
-    """The answer to one request; ``model`` is how the request named it. ``on_complete`` is called with the chat message
-    of a whole answer, so that another request can go on from it; it says why the answer is not stored, if it is not."""
+    """The answer to one request; ``model`` is how the request named it. ``on_complete`` is called with a whole answer
+    and its chat message, so that another request can go on from it; it says why the answer is not stored, if it is not.
+    ``id`` and ``created``: of an answer that is written once more; the same responses become the same events."""
 
     media_type = EVENT_STREAM
 
@@ -29,12 +32,18 @@ class ResponsesReply:
         self,
         request: ResponsesRequest,
         model: str,
-        on_complete: Callable[[str, JsonObject], str | None] = lambda *_: None,
+        on_complete: Callable[[JsonObject, JsonObject], str | None] = lambda *_: None,
+        *,
+        id: str | None = None,
+        created: int | None = None,
     ) -> None:
         self._request, self._model, self._on_complete = request, model, on_complete
-        self.id = f"resp_{secrets.token_hex(24)}"
+        self.id = id or new_response_id()
         self.stores = request.keep is True
-        self._created = int(time.time())
+        self.finished: JsonObject | None = None
+        """The whole answer, when it has come to its end."""
+        self._created = created or int(time.time())
+        self._ids = 0
         self._sequence = 0
         self._items: list[JsonObject] = []
         self._open: JsonObject | None = None
@@ -44,13 +53,13 @@ class ResponsesReply:
         """The answer in one piece."""
         complete = with_one_call(complete) if self._request.chat.single_call else complete
         message = complete.full_message
-        calls = [with_id(call) for call in message.function_calls or ()]
+        calls = [self._with_id(call) for call in message.function_calls or ()]
         items = []
         if message.reasoning_content:
-            items.append(_reasoning(message.reasoning_content))
+            items.append(self._reasoning(message.reasoning_content))
         if message.text or not calls:
-            items.append(_message(message.text))
-        items += [_call(call) for call in calls]
+            items.append(self._message(message.text))
+        items += [self._call(call) for call in calls]
         self._items = items
         if finish_reason(complete) == "length":
             items[-1]["status"] = "incomplete"
@@ -66,14 +75,14 @@ class ResponsesReply:
         if isinstance(response, Chunk):
             if self._open is None or self._open["type"] != "message":
                 yield from self._close_item()
-                yield from self._open_item(_message("", "in_progress"))
+                yield from self._open_item(self._message("", "in_progress"))
                 yield self._part_event("response.content_part.added", part={**_output_text(""), "logprobs": []})
             self._text += response.text
             yield self._part_event("response.output_text.delta", delta=response.text, logprobs=[])
         elif isinstance(response, ReasoningChunk):
             if self._open is None or self._open["type"] != "reasoning":
                 yield from self._close_item()
-                yield from self._open_item(_reasoning("", "in_progress"))
+                yield from self._open_item(self._reasoning("", "in_progress"))
             self._text += response.reasoning
             yield self._part_event("response.reasoning_text.delta", delta=response.reasoning)
         elif isinstance(response, FunctionCalls):
@@ -81,12 +90,12 @@ class ResponsesReply:
             for call in response.function_calls:
                 if self._request.chat.single_call and any(item["type"] == "function_call" for item in self._items):
                     break
-                yield from self._call_events(with_id(call))
+                yield from self._call_events(self._with_id(call))
         elif isinstance(response, Complete):
             status = "incomplete" if finish_reason(response) == "length" else "completed"
             yield from self._close_item(status)
             if not self._items:
-                yield from self._open_item(_message("", "in_progress"))
+                yield from self._open_item(self._message("", "in_progress"))
                 yield from self._close_item(status)
             body = self._finished(response)
             yield self._event(f"response.{body['status']}", response=body)
@@ -98,9 +107,7 @@ class ResponsesReply:
     def failed(self, error: LeapError) -> bytes:
         """The event that ends a stream whose generation failed."""
         _, kind, code = status_of(error)
-        written = error_object(error, kind, code)
-        body = {**self._body("failed", self._items), "error": {"code": "server_error", "message": written["message"]}}
-        return self._event("response.failed", response=body)
+        return self.ended("failed", error_object(error, kind, code)["message"])
 
     def _finished(self, complete: Complete) -> JsonObject:
         cut = finish_reason(complete) == "length"
@@ -116,11 +123,37 @@ class ResponsesReply:
         message: JsonObject = {"role": "assistant", "content": complete.full_message.text or None}
         if complete.full_message.reasoning_content:
             message["reasoning_content"] = complete.full_message.reasoning_content
-        unstored = self._on_complete(self.id, message | ({"tool_calls": calls} if calls else {}))
+        unstored = self._on_complete(body, message | ({"tool_calls": calls} if calls else {}))
         notes = self._request.chat.notes
         if unstored is not None:
             body["store"], notes = False, (*notes, unstored)
-        return {**body, "leap": leap_fields(complete, notes)}
+        self.finished = {**body, "leap": leap_fields(complete, notes)}
+        return self.finished
+
+    def so_far(self, status: str, problem: str | None = None) -> JsonObject:
+        """The answer as far as it came; ``problem``: why it failed."""
+        error = None if problem is None else {"code": "server_error", "message": problem}
+        return {**self._body(status, [*self._items, *self._unfinished()]), "error": error}
+
+    def _unfinished(self) -> Iterator[JsonObject]:
+        """The item that is being made."""
+        if self._open is not None and self._open["type"] == "message":
+            yield {**self._open, "status": "incomplete", "content": [_output_text(self._text)]}
+        elif self._open is not None and self._open["type"] == "reasoning":
+            content = [{"type": "reasoning_text", "text": self._text}]
+            yield {**self._open, "status": "incomplete", "content": content}
+
+    def ended(self, status: str, problem: str | None = None) -> bytes:
+        """The event that ends a stream whose answer did not come to its own end."""
+        kind = "response.failed" if status == "failed" else "response.incomplete"
+        return self._event(kind, response=self.so_far(status, problem))
+
+    def _new_id(self, kind: str) -> str:
+        self._ids += 1
+        return f"{kind}_{hashlib.blake2b(f'{self.id}/{self._ids}'.encode(), digest_size=12).hexdigest()}"
+
+    def _with_id(self, call: LeapFunctionCall) -> LeapFunctionCall:
+        return call if call.id else replace(call, id=self._new_id("call"))
 
     def _body(self, status: str, items: list[JsonObject]) -> JsonObject:
         return {
@@ -128,7 +161,6 @@ class ResponsesReply:
             "object": "response",
             "created_at": self._created,
             "status": status,
-            "background": False,
             "error": None,
             "incomplete_details": None,
             "model": self._model,
@@ -137,8 +169,38 @@ class ResponsesReply:
             **self._request.echo,
         }
 
+    def _message(self, text: str, status: str = "completed") -> JsonObject:
+        content = [_output_text(text)] if status == "completed" else []
+        return {
+            "id": self._new_id("msg"),
+            "type": "message",
+            "role": "assistant",
+            "status": status,
+            "content": content,
+        }
+
+    def _reasoning(self, text: str, status: str = "completed") -> JsonObject:
+        content = [{"type": "reasoning_text", "text": text}] if status == "completed" else []
+        return {
+            "id": self._new_id("rs"),
+            "type": "reasoning",
+            "summary": [],
+            "content": content,
+            "status": status,
+        }
+
+    def _call(self, call: LeapFunctionCall, status: str = "completed") -> JsonObject:
+        written = call.to_json()
+        return {
+            "id": self._new_id("fc"),
+            "type": "function_call",
+            "call_id": written["id"],
+            **written["function"],
+            "status": status,
+        }
+
     def _call_events(self, call: LeapFunctionCall) -> Iterator[bytes]:
-        item = _call(call, "in_progress")
+        item = self._call(call, "in_progress")
         arguments, item["arguments"] = item["arguments"], ""
         yield from self._open_item(item)
         yield self._item_event("response.function_call_arguments.delta", delta=arguments)
@@ -180,47 +242,19 @@ class ResponsesReply:
         return typed_event(kind, value)
 
 
+def new_response_id() -> str:
+    """A fresh id."""
+    return f"resp_{secrets.token_hex(24)}"
+
+
 def typed_event(kind: str, value: object) -> bytes:
     """One server-sent event with its type."""
     data = json.dumps(value, separators=(",", ":"), default=str).encode("ascii")
     return b"event: " + kind.encode("ascii") + b"\ndata: " + data + b"\n\n"
 
 
-def _message(text: str, status: str = "completed") -> JsonObject:
-    content = [_output_text(text)] if status == "completed" else []
-    return {
-        "id": f"msg_{secrets.token_hex(12)}",
-        "type": "message",
-        "role": "assistant",
-        "status": status,
-        "content": content,
-    }
-
-
 def _output_text(text: str) -> JsonObject:
     return {"type": "output_text", "text": text, "annotations": []}
-
-
-def _reasoning(text: str, status: str = "completed") -> JsonObject:
-    content = [{"type": "reasoning_text", "text": text}] if status == "completed" else []
-    return {
-        "id": f"rs_{secrets.token_hex(12)}",
-        "type": "reasoning",
-        "summary": [],
-        "content": content,
-        "status": status,
-    }
-
-
-def _call(call: LeapFunctionCall, status: str = "completed") -> JsonObject:
-    written = call.to_json()
-    return {
-        "id": f"fc_{secrets.token_hex(12)}",
-        "type": "function_call",
-        "call_id": written["id"],
-        **written["function"],
-        "status": status,
-    }
 
 
 def _usage(stats: GenerationStats | None) -> JsonObject | None:

@@ -46,13 +46,14 @@ TEXT_PARTS = ("input_text", "output_text", "text", "summary_text", "reasoning_te
 class ResponsesRequest:
     """``chat`` is what is asked of the model. ``own`` are the chat messages of this request alone, without those of
     ``previous`` and the instructions; ``keep``: true, false, or None where the request does not say. ``echo``: fields
-    that the response repeats."""
+    that the response repeats. ``background``: it is answered also when the client leaves."""
 
     chat: GenerationRequest
     own: list[JsonObject]
     previous: str | None
     keep: bool | None
     echo: JsonObject
+    background: bool = False
 
 
 def previous_of(body: object) -> str | None:
@@ -72,8 +73,7 @@ def read_responses(
     chat: JsonObject = {name: value for name in SAME_NAME if (value := fields.take(name)) is not None}
     for name in HARMLESS:
         fields.take(name)
-    if fields.boolean("background", False):
-        raise LeapSerializationError("is not supported", path="background", hint="/v1/batches work in the background")
+    background = fields.boolean("background", False)
     previous, keep = fields.text("previous_response_id"), fields.take("store")
     instructions = fields.text("instructions")
     own = _messages(fields.take("input"))
@@ -105,6 +105,7 @@ def read_responses(
     request = read_chat(chat, unknown=unknown, urls=urls)
     request = GenerationRequest(**{**vars(request), "notes": (*notes, *request.notes)})
     echo = {
+        "background": background,
         "instructions": instructions,
         "max_output_tokens": most,
         "metadata": chat.get("metadata") or {},
@@ -119,7 +120,7 @@ def read_responses(
         "top_p": chat.get("top_p"),
         "truncation": "disabled",
     }
-    return ResponsesRequest(request, own, previous, keep if isinstance(keep, bool) else None, echo)
+    return ResponsesRequest(request, own, previous, keep if isinstance(keep, bool) else None, echo, background)
 
 
 def _messages(value: object) -> list[JsonObject]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 def _settings(arguments: Arguments) -> ServerSettings:
+    from jobs.client.served_answers import ServedAnswers
     from jobs.client.served_batches import ServedBatches
     from leap_core.host.server.process.foreground import ServerSettings
     from leap_core.host.server.protocols.kept_responses import durable_responses
@@ -34,6 +35,7 @@ def _settings(arguments: Arguments) -> ServerSettings:
         most_connections=arguments["max_connections"],
         urls=UrlAccess[arguments["media_urls"].upper()],
         batches=ServedBatches(env.variables),
+        answers=ServedAnswers(env.variables),
         files=env.directories.data / "served",
         responses=durable_responses(env.directories.data / "served" / "responses", key),
         log_requests=arguments["log_requests"],

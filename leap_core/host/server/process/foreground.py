@@ -31,6 +31,7 @@ from ..protocols.kept_responses import KeptResponses
 from ..protocols.model_endpoints import status_route
 from ..protocols.ollama_endpoints import OllamaEndpoints, alive_route
 from ..protocols.page import PAGE_PATHS, page_routes
+from ..protocols.stored_responses import AnswerQueue, StoredResponses
 from .access import LOOPBACK_NAMES, AccessCheck, for_local_pages
 from .application import build_app
 from .metrics import Metrics
@@ -46,9 +47,10 @@ class ServerSettings:
     """How a server is reached, and what it offers beside answers.
 
     ``urls``: what the URLs of pictures in requests may reach. ``batches`` does the work of /v1/batches, whose files lie
-    in ``files``; without it there are none. ``offer``: the models that requests may have loaded, within ``bounds``.
-    ``run``: the run directory, where ``leap ps`` finds the server. ``log_requests``: a line on stderr for every
-    request. ``page``: serve the page for people at /.
+    in ``files``; without it there are none. ``answers`` makes responses of the background, kept in ``responses``.
+    ``offer``: the models that requests may have loaded, within ``bounds``. ``run``: the run directory, where
+    ``leap ps`` finds the server. ``log_requests``: a line on stderr for every request. ``page``: serve the page for
+    people at /.
     """
 
     address: str = LOOPBACK
@@ -57,6 +59,7 @@ class ServerSettings:
     most_connections: int | None = None
     urls: UrlAccess = UrlAccess.DATA
     batches: BatchQueue | None = None
+    answers: AnswerQueue | None = None
     files: Path | None = None
     responses: KeptResponses | None = None
     offer: Offer | None = None
@@ -117,6 +120,9 @@ def application(models: LoadedModels, settings: ServerSettings, state: ServerSta
         routes += BatchEndpoints(
             models, settings.batches, settings.files, urls=settings.urls, owner=owner_of(settings.api_key)
         ).routes()
+    if settings.answers is not None and settings.responses is not None:
+        generation.stored = StoredResponses(models, settings.responses, settings.answers)
+        routes += generation.stored.routes()
     routes += OllamaEndpoints(models, generation, urls=settings.urls).routes()
     open_paths = OPEN_PATHS
     if settings.page:

@@ -265,12 +265,16 @@ class BatchEndpoints:
             return BatchState("queued")
 
 
+def loading_of(model: LoadedModel) -> JsonObject:
+    """How the server loads a model, as fields of ModelLoadingOptions."""
+    names = ("context_size", "cpu_threads", "n_gpu_layers", "chat_template")
+    loading = {name: value for name in names if (value := getattr(model.load_request, name)) is not None}
+    return {**loading, **(model.load_request.details or {})}
+
+
 def _answered_by(model: LoadedModel, name: str | None, settings: BatchSettings) -> BatchSettings:
     """The settings with a model as the server holds it, and with the adapters behind its ``name``."""
-    serving = model.load_request
-    names = ("context_size", "cpu_threads", "n_gpu_layers", "chat_template")
-    loading = {name: value for name in names if (value := getattr(serving, name)) is not None}
-    loading |= serving.details or {}
+    loading = loading_of(model)
     adapters = model.named_adapters(name)
     answers_to = [model.name, *sorted(model.references)]
     if adapters is not None and name is not None:
@@ -278,7 +282,7 @@ def _answered_by(model: LoadedModel, name: str | None, settings: BatchSettings) 
         answers_to = [name]  # the model alone is another
     return replace(
         settings,
-        model=serving.reference,
+        model=model.load_request.reference,
         loading=loading,
         concurrency=model.options.slots,
         answers_to=tuple(answers_to),

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from ....anthropic.replies import MessagesReply
 from ....anthropic.requests import read_messages
-from ....errors import LeapGenerationError
+from ....errors import LeapGenerationError, LeapSerializationError
 from ....media.fetching import UrlAccess
 from ....openai.audio import SpokenAnswers
 from ....openai.replies import OpenAIReply
@@ -37,6 +37,7 @@ from ..sending.several_answers import SeveralAnswers
 from ..sending.starting import reserved, start_bridge
 from .kept_responses import KeptResponses
 from .request_bodies import Read, check_countable, read_body
+from .stored_responses import StoredResponses
 
 
 class Stoppable(Protocol):
@@ -66,6 +67,8 @@ class GenerationEndpoints:
         self._spoken = SpokenAnswers()
         self._kept = kept or KeptResponses()
         self.metrics = metrics or Metrics(models)
+        self.stored: StoredResponses | None = None
+        """Those that are fetched again, and answered in the background; where it is given."""
         self.running: MutableMapping[str, Stoppable] = {}
 
     async def chat(self, request: Request) -> Response:
@@ -89,23 +92,38 @@ class GenerationEndpoints:
 
         def read(body: Any) -> Any:
             previous = previous_of(body)
+            if previous is not None and self.stored is not None:
+                self.stored.settle(previous)
             history = [] if previous is None else self._kept.history(previous)
-            return read_responses(body, history, urls=self.urls), history
+            return read_responses(body, history, urls=self.urls), history, body
 
-        generation_request, history = await read_body(request, read, slow=True)  # a stored one lies on the disk
+        # a stored one lies on the disk
+        generation_request, history, body = await read_body(request, read, slow=True)
+        if generation_request.background:
+            if self.stored is None:
+                raise LeapSerializationError("is not supported by this server", path="background")
+            return await self.stored.begin(generation_request, body, history)
 
         def write(model: str, _: object) -> ReplyWriter:
-            def keep(id: str, message: dict[str, Any]) -> str | None:
-                return self._kept.keep(
-                    id,
-                    [*history, *generation_request.own, message],
-                    durable=generation_request.keep is True,
-                    model=model,
-                )
+            def keep(answer: dict[str, Any], message: dict[str, Any]) -> str | None:
+                messages = [*history, *generation_request.own, message]
+                record = {"id": answer["id"], "created_at": answer["created_at"], "model": model, "messages": messages}
+                record |= {"body": answer, "input": body.get("input")}
+                return self._kept.keep(record, durable=generation_request.keep is True)
 
             return ResponsesReply(generation_request, model, keep)
 
         return await self.answer(request, [generation_request.chat], write)
+
+    async def input_tokens(self, request: Request) -> Response:
+        """How many tokens the prompt of a request to ``responses`` has."""
+
+        def read(body: Any) -> GenerationRequest:
+            previous = previous_of(body)
+            return read_responses(body, [] if previous is None else self._kept.history(previous), urls=self.urls).chat
+
+        count = await self._count(request, await read_body(request, read, slow=True))
+        return AsciiJSON({"object": "response.input_tokens", "input_tokens": count})
 
     async def messages(self, request: Request) -> Response:
         """The next message of Anthropic's protocol."""
@@ -117,13 +135,16 @@ class GenerationEndpoints:
     async def count_tokens(self, request: Request) -> Response:
         """How many tokens the prompt of a request to ``messages`` has."""
         generation_request = await self._read(request, lambda body: read_messages(body, counts=True, urls=self.urls))
+        count = await self._count(request, generation_request)
+        return AsciiJSON({"input_tokens": count})
+
+    async def _count(self, request: Request, generation_request: GenerationRequest) -> int:
         check_countable(*(message.text for message in generation_request.messages))
         with ExitStack() as using:
             model = await reserved(self._models, generation_request.model, request, using)
             runner = using.enter_context(model.in_use(answers=False))
             messages, functions = generation_request.messages, generation_request.functions
-            count = await finish(request, lambda _: runner.get_prompt_tokens_size(messages, True, functions))
-        return AsciiJSON({"input_tokens": count})
+            return await finish(request, lambda _: runner.get_prompt_tokens_size(messages, True, functions))
 
     async def _read(self, request: Request, read: Callable[[Any], Read]) -> Read:
         return await read_body(request, read, slow=self.urls > UrlAccess.DATA)

@@ -1,18 +1,16 @@
-"""What responses said, so that a request can go on from one by its id."""
+"""What responses said, so that a request can go on from one by its id, or fetch it again."""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ....errors import LeapError, LeapSerializationError, LeapUnavailableError
+from ....errors import LeapSerializationError
 from ..sending.http_errors import Refused
-from .kept_files import Records, owner_of
+from .kept_files import Records, not_found, owner_of
 
 JsonObject = dict[str, Any]
 
@@ -21,57 +19,61 @@ MOST_KEPT = 1000
 
 
 class KeptResponses:
-    """Chat messages by the id of the response they end with. ``store`` keeps those that are asked to be kept for good,
-    ``recall`` finds them again (None: there is none)."""
+    """Responses by their ids, each an object: ``messages`` are the chat messages that it ends, ``body`` the response,
+    ``input`` what was asked. ``records`` keeps those that are asked to be kept for good; it waits for the disk."""
 
-    def __init__(
-        self,
-        store: Callable[[str, Sequence[JsonObject], str], object] | None = None,
-        recall: Callable[[str], list[JsonObject] | None] = lambda _id: None,
-    ) -> None:
-        self._store, self._recall = store, recall
+    def __init__(self, records: Records | None = None) -> None:
+        self._records = records
         self._guard = threading.Lock()
-        self._messages: OrderedDict[str, list[JsonObject]] = OrderedDict()
+        self._memory: OrderedDict[str, JsonObject] = OrderedDict()
 
-    def keep(self, id: str, messages: list[JsonObject], *, durable: bool, model: str) -> str | None:
-        """Keep a conversation in memory, and for good where ``durable``; why that could not be done, if it could not.
-        It waits for the disk."""
-        with self._guard:
-            self._messages[id] = messages
-            while len(self._messages) > MOST_KEPT:
-                self._messages.popitem(last=False)
-        if durable and self._store is not None:
+    def keep(self, record: JsonObject, *, durable: bool) -> str | None:
+        """Keep a response in memory, or for good where ``durable``; why that could not be done, if it could not."""
+        problem = None
+        if durable and self._records is not None:
             try:
-                self._store(id, messages, model)
-            except LeapError as error:
-                return f"the response is kept in memory only: {error.message}"
-        return None
+                self._records.write(record)
+                return None
+            except OSError as error:
+                problem = f"the response is kept in memory only: it cannot be written: {error.strerror or error}"
+        with self._guard:
+            self._memory[record["id"]] = record
+            while len(self._memory) > MOST_KEPT:
+                self._memory.popitem(last=False)
+        return problem
+
+    def get(self, id: str) -> JsonObject:
+        """A response. Raises Refused (404) where it is not kept."""
+        with self._guard:
+            record = self._memory.get(id)
+        if record is None and self._records is not None:
+            return self._records.get(id)
+        if record is None:
+            raise not_found("response", id)
+        return record
+
+    def remove(self, id: str) -> None:
+        """Forget a response. Raises Refused (404)."""
+        self.get(id)
+        with self._guard:
+            self._memory.pop(id, None)
+        if self._records is not None:
+            self._records.remove(id)
 
     def history(self, id: str) -> list[JsonObject]:
-        """The messages up to and with this response. Raises LeapSerializationError when it is not kept."""
-        with self._guard:
-            messages = self._messages.get(id)
-        if messages is None:
-            messages = self._recall(id)
-        if messages is None:
+        """The messages up to and with this response. Raises LeapSerializationError when it is not kept, or has not
+        ended."""
+        record: JsonObject = {}
+        with suppress(Refused):
+            record = self.get(id)
+        if not record:
             raise LeapSerializationError(f"there is no response {id!r}", path="previous_response_id")
-        return messages
+        if "messages" not in record:
+            raise LeapSerializationError(f"the response {id!r} has not ended", path="previous_response_id")
+        return list(record["messages"])
 
 
 def durable_responses(directory: Path, api_key: str | None) -> KeptResponses:
     """Responses of which those that are asked to be kept (``store: true``) lie in this directory, by their random ids,
     for servers of the same key. Nothing else can be named by an id: neither sessions nor files."""
-    records = Records(directory, "response", owner_of(api_key))
-
-    def store(id: str, messages: Sequence[JsonObject], model: str) -> None:
-        try:
-            records.write({"id": id, "created_at": int(time.time()), "model": model, "messages": list(messages)})
-        except OSError as error:
-            raise LeapUnavailableError(f"it cannot be written: {error.strerror or error}") from None
-
-    def recall(id: str) -> list[JsonObject] | None:
-        with suppress(Refused):
-            return list(records.get(id)["messages"])
-        return None
-
-    return KeptResponses(store, recall)
+    return KeptResponses(Records(directory, "response", owner_of(api_key)))
