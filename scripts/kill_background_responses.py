@@ -1,5 +1,5 @@
-"""Twenty responses of the background and streams of them, while the server is killed five times: each must end once, and
-a stream that is taken up again must have no gap and nothing twice.
+"""Twenty responses of the background and streams of them, while the server is killed five times: each must end once,
+and a stream that is taken up again must have no gap and nothing twice.
 
     python scripts/kill_background_responses.py [--responses 20] [--kills 5] [MODEL]
 
@@ -140,9 +140,8 @@ def main() -> int:
     listing = [sys.executable, "-m", "leap_cli", "jobs", "list", "--format", "quiet"]
     jobs = subprocess.run(listing, env=variables, capture_output=True, text=True, check=True).stdout.split()
     events = sum(len(stream) for stream in streams.values())
-    print(
-        f"{len(ids)} responses, {chosen.kills} kills, {len(jobs)} jobs, {events} events, {len(cuts)} cuts: {wrong} wrong"
-    )
+    made = f"{len(ids)} responses, {chosen.kills} kills, {len(jobs)} jobs"
+    print(f"{made}, {events} events, {len(cuts)} cuts: {wrong} wrong")
     server.end()
     subprocess.run([sys.executable, "-m", "leap_cli", "jobs", "worker", "--stop"], env=variables, check=False)
     return 1 if wrong or len(jobs) != len(ids) else 0
