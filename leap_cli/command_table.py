@@ -27,7 +27,7 @@ COMMANDS = {
     "redact": TableEntry("leap_cli.commands.tasks.redact", "Mask personal data, and take the masks off again.", TASKS),
     "classify": TableEntry("leap_cli.commands.tasks.classify", "Give texts one of several labels.", TASKS),
     "decide": TableEntry(
-        "leap_cli.commands.tasks.classify", "Answer a question by yes or no, a choice or a score.", TASKS, "decide"
+        "leap_cli.commands.tasks.decide", "Answer questions by yes or no, a choice or a score.", TASKS
     ),
     "eval": TableEntry("leap_cli.commands.tasks.eval_group", "Compare models over cases of your own.", TASKS),
     "recipes": TableEntry("leap_cli.commands.tasks.recipes", "Show and add how tasks are put to models.", TASKS),

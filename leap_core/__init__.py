@@ -68,6 +68,8 @@ _MODULES = {
     "tools.run": ("FunctionRun", "run_functions"),
     "tools.policy": ("FunctionPolicy", "ToolPolicy"),
     "functions.declaration": ("declare",),
+    "decisions.deciding": ("decide",),
+    "decisions.questions": ("Decision", "Question"),
     "opening": ("HostUse", "Leap", "LeapClient", "Result", "open_embedding_runner", "open_runner"),
     "options.adapters": ("LoraAdapter",),
     "runner.hidden_states": ("HiddenStates",),
@@ -171,6 +173,8 @@ if TYPE_CHECKING:
     from .tools.run import FunctionRun as FunctionRun, run_functions as run_functions
     from .tools.policy import FunctionPolicy as FunctionPolicy, ToolPolicy as ToolPolicy
     from .functions.declaration import declare as declare
+    from .decisions.deciding import decide as decide
+    from .decisions.questions import Decision as Decision, Question as Question
     from .opening import (
         HostUse as HostUse,
         Leap as Leap,

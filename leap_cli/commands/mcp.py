@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MOST_JOBS = 50
 ABILITIES = (
-    *("generate", "extract", "count_tokens", "transcribe", "list_indexes", "search"),
+    *("generate", "extract", "decide", "count_tokens", "transcribe", "list_indexes", "search"),
     *("list_jobs", "job_result", "cancel_job"),
 )
 MOST_PASSAGES = 50
@@ -94,6 +94,23 @@ class _Abilities:
         task = instructions or "Extract the data from the text."
         options = {"json_schema_constraint": json.dumps(schema), "temperature": 0.0}
         return await self._answer(f"{task}\n\n{text}", "", options)
+
+    async def decide(self, state: str, questions: list[dict[str, Any]]) -> dict[str, Any]:
+        """Answer typed questions about a state by probabilities, without writing text. Each question has a name,
+        instructions and a type: predicate (is it true?), choice (with choices: two or more values), or score (with
+        levels from the lowest, such as calm and angry)."""
+
+        def work() -> dict[str, Any]:
+            from leap_core.decisions.answers import answer_object, names_of
+            from leap_core.decisions.deciding import decide
+            from leap_core.decisions.questions import Decision
+            from leap_core.decisions.reading import read_questions
+
+            decision = Decision(state, read_questions(questions))
+            answers = decide(self._open(), decision).answers
+            return dict(zip(names_of(decision.questions), map(answer_object, answers), strict=True))
+
+        return dict(await _in_thread(work))
 
     async def count_tokens(self, text: str) -> int:
         """Count the tokens of the prompt that a text makes."""

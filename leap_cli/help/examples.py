@@ -49,6 +49,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "eval show": ("leap eval show cases.eval --failed",),
     "eval make": ("leap eval make --from batch prompts.jsonl answers.jsonl -o made.jsonl",),
     "decide": ("echo 'It rains.' | leap decide 'Is the weather good?' --format json",),
+    "decide": (
+        "echo 'It rains.' | leap decide 'Is the weather good?' --format json",
+        "leap decide --questions questions.json --format table letter.txt",
+    ),
     "recipes list": ("leap recipes list",),
     "recipes show": ("leap recipes show translate > translate.toml",),
     "recipes add": ("leap recipes add translate.toml",),

@@ -33,19 +33,20 @@ class Choose(Task):
     places = frozenset({"text", "labels"})
 
     def prompts(self, model: TaskModel, message: ChatMessage) -> Iterator[Prompt]:
-        yield from prompts_of(model.runner, self._decision(message), self._settings(model, message))
+        yield from prompts_of(model.runner, self.decision(message), self.settings(model, message))
 
     def answer(self, model: TaskModel, message: ChatMessage, name: str) -> TaskAnswer:
         decided = decide(
             model.runner,
-            self._decision(message),
-            self._settings(model, message),
-            ask=lambda prompts: (model.complete(messages, options) for messages, options in prompts),
+            self.decision(message),
+            self.settings(model, message),
+            ask=model.read_all,
         )
         (answer,) = decided.answers
-        details = {"probabilities": dict(zip(self.labels, answer.probabilities, strict=True)), **self._more(answer)}
+        shares = dict(zip(self.labels, answer.probabilities, strict=True))
+        details = {"probabilities": shares, **self._more(answer), **how_sure(answer)}
         if self.format == JSON:
-            record = {"source": name, "answer": answer.text, **details, **how_sure(answer)}
+            record = {"source": name, "answer": answer.text, **details}
             return TaskAnswer(json.dumps(record, ensure_ascii=False), details)
         if self.format == CSV:
             row = [name, answer.text, *answer.probabilities, *self._more(answer).values()]
@@ -65,13 +66,16 @@ class Choose(Task):
         """Of a table, beside the labels' own."""
         return ()
 
-    def _decision(self, message: ChatMessage) -> Decision:
+    def decision(self, message: ChatMessage) -> Decision:
+        """What is asked about a text."""
         return Decision(text_of(message), (self._question(),), tuple(pictures_of(message)))
 
     def _question(self) -> Question:
         raise NotImplementedError
 
-    def _settings(self, model: TaskModel, message: ChatMessage) -> Settings:
+    def settings(self, model: TaskModel, message: ChatMessage) -> Settings:
+        """How it is asked."""
+
         def put(question: Question, texts: Sequence[str]) -> list[ChatMessage]:
             values = {"labels": ", ".join(texts), "text": text_of(message), **self._values()}
             return model.wording.messages(values, pictures_of(message))
@@ -149,14 +153,14 @@ class DecideAll(Task):
         return {"task": self.name, **asked, **({} if self.readout is None else {"readout": self.readout})}
 
     def prompts(self, model: TaskModel, message: ChatMessage) -> Iterator[Prompt]:
-        yield from prompts_of(model.runner, self._about(message), self._settings)
+        yield from prompts_of(model.runner, self.decision(message), self.settings(model, message))
 
     def answer(self, model: TaskModel, message: ChatMessage, name: str) -> TaskAnswer:
         decided = decide(
             model.runner,
-            self._about(message),
-            self._settings,
-            ask=lambda prompts: (model.complete(messages, options) for messages, options in prompts),
+            self.decision(message),
+            self.settings(model, message),
+            ask=model.read_all,
         )
         details = {
             "answers": {key: answer_object(each) for key, each in zip(self._names, decided.answers, strict=True)}
@@ -165,9 +169,11 @@ class DecideAll(Task):
             return TaskAnswer(json.dumps({"source": name, **details}, ensure_ascii=False), details)
         named = list(zip(self._names, decided.answers, strict=True))
         if self.format == CSV:
-            rows = [table_row([name, key, each.text, each.probability, each.confidence]) for key, each in named]
+            rows = [table_row([name, key, each.text, max(each.probabilities), each.confidence]) for key, each in named]
             return TaskAnswer("\n".join(rows), details)
-        return TaskAnswer("\n".join(f"{key}: {each.text}" for key, each in named), details)
+        return TaskAnswer(
+            "\n".join(f"{key}: {each.text} {max(each.probabilities):.3f}" for key, each in named), details
+        )
 
     @property
     def header(self) -> str | None:
@@ -177,9 +183,10 @@ class DecideAll(Task):
     def _names(self) -> list[str]:
         return names_of(self.asked)
 
-    @property
-    def _settings(self) -> Settings:
+    def settings(self, _model: TaskModel, _message: ChatMessage) -> Settings:
+        """How it is asked."""
         return Settings(self.readout, self.orders, options=GenerationOptions(temperature=0.0))
 
-    def _about(self, message: ChatMessage) -> Decision:
+    def decision(self, message: ChatMessage) -> Decision:
+        """What is asked about a text."""
         return Decision(text_of(message), self.asked, tuple(pictures_of(message)))

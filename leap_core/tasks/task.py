@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol
 
 from ..errors import LeapGenerationError
@@ -87,6 +87,13 @@ class TaskModel:
     def complete(self, messages: Sequence[ChatMessage], options: GenerationOptions) -> Complete:
         """The model's answer. Raises LeapError."""
         return self._note(self.ask(messages, options))
+
+    def read_all(self, prompts: Sequence[Prompt]) -> Iterator[Complete]:
+        """The answers to prompts of which only probabilities are read, so that none is cut. Raises LeapError."""
+        for messages, options in prompts:
+            complete = self.ask(messages, options)
+            self._note(replace(complete, finish_reason=GenerationFinishReason.STOP))
+            yield complete
 
     def stripped_text(self, messages: Sequence[ChatMessage], options: GenerationOptions) -> str:
         """The text without white space around it, which is emitted as it comes. Raises LeapError."""
