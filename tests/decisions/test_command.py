@@ -9,6 +9,7 @@ import json
 import pytest
 
 from leap_cli.display.decisions import BAR, bar, bars
+from leap_core import Leap
 
 QUESTIONS = [
     {"type": "predicate", "name": "late", "instructions": "Is it late?"},
@@ -19,6 +20,13 @@ YAML = """
 late: {type: noul, instructions: Is it late}
 topic: {type: choice, instructions: About what, criteria: {parcel: null, money: null}}
 """
+
+
+@pytest.fixture
+def leap(leap, monkeypatch):
+    """The command line, whose models are the built-in one."""
+    monkeypatch.setattr(leap, "load", lambda *_: Leap.load("builtin", host="never"))
+    return leap
 
 
 @pytest.fixture
