@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,10 +68,12 @@ def temperature_of(kind: str, options: int, temperatures: Mapping[str, float]) -
 
 
 def fit(cases: Sequence[Case]) -> Fit:
-    """Temperatures from every second case, judged on the others. Raises LeapOptionsError for too few."""
+    """Temperatures from one half of the cases, drawn the same each time, judged on the other. Raises LeapOptionsError
+    for too few."""
     if len(cases) < 2 * FEWEST_CASES:
         raise LeapOptionsError("fit", f"{len(cases)} cases are too few; give {2 * FEWEST_CASES} or more")
-    fitted, held_back = cases[::2], cases[1::2]
+    drawn = random.Random(0).sample(cases, len(cases))  # files are often in an order that halves would share
+    fitted, held_back = drawn[::2], drawn[1::2]
     groups: dict[str, list[Case]] = {}
     for case in fitted:
         for name in names_of(case.kind, len(case.logprobs)):

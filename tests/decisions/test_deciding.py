@@ -116,7 +116,7 @@ def cases(temperature: float, count: int = 400) -> list[Case]:
 def test_a_fit_finds_the_temperature_and_tells_what_it_gained():
     found = fit(cases(3.0))
     assert found.temperatures["noul.2"] == pytest.approx(3.0, rel=0.1)
-    assert found.after.ece < 0.05 < found.before.ece and found.after.accuracy == found.before.accuracy
+    assert found.after.ece < 0.08 < found.before.ece and found.after.accuracy == found.before.accuracy
     assert found.fitted_cases == found.after.cases == 200
 
 
