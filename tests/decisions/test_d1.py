@@ -52,10 +52,10 @@ def codes_by_hand(oracle: Oracle, count: int) -> list[str]:
     capitals = [chr(65 + n) for n in range(26)]
     pool = [*capitals, *(f"{n:02}" for n in range(100)), *map(str.lower, capitals)]
     pool += [*(f"#{n}" for n in range(200)), *(a + b for a in capitals for b in capitals)]
+    single = {code for code in pool if len(oracle.tokens(code, special=False)) == 1}
     taken: list[str] = []
     for n in range(count):
-        fits = (c for c in [f"{n:02}", *pool] if len(oracle.tokens(c, special=False)) == 1 and c not in taken)
-        taken.append(next(fits))
+        taken.append(next(code for code in [f"{n:02}", *pool] if code in single and code not in taken))
     return taken
 
 
@@ -68,7 +68,7 @@ def test_choices_are_those_computed_by_hand(d1, oracle, count):
     question = Question.choice("What is it about?", options, name="topic")
     temperature = {2: 1.0}.get(count, TEMPERATURES["choice"])
     codes = codes_by_hand(oracle, count)
-    for state in STATES:
+    for state in STATES if count < 100 else STATES[:1]:
         decided = decide(d1, Decision(state, (question,)))
         listed = [
             {"key": option.value, "description": option.description, "label": code}

@@ -19,27 +19,27 @@ TOPICS = ["delivery", "payment", "praise"]
 
 
 @pytest.fixture(scope="module")
-def asked_at_once(builtin):
-    state = builtin.detokenize(builtin.tokenize(STATE)[:1000])
-    questions = [Question.choice(f"Part {n}: which topic is it?", TOPICS, name=f"q{n}") for n in range(200)]
-    return state, questions, decide(builtin, Decision(state, tuple(questions)), Settings("labels"))
+def asked_at_once(d1):
+    state = d1.detokenize(d1.tokenize(STATE)[:1000])
+    questions = [Question.choice(f"Part {n}: which topic?", TOPICS, name=f"q{n}") for n in range(200)]
+    return state, questions, decide(d1, Decision(state, tuple(questions)))
 
 
-def test_a_state_of_a_thousand_tokens_is_computed_once_for_200_questions(builtin, asked_at_once):
+def test_a_state_of_a_thousand_tokens_is_computed_once_for_200_questions(d1, asked_at_once):
     state, questions, decided = asked_at_once
-    prompts = prompts_of(builtin, Decision(state, tuple(questions)), Settings("labels"))
-    state_tokens = len(builtin.tokenize(state))
-    lengths = [builtin.get_prompt_tokens_size(messages) for messages, _ in (prompts[0], prompts[199])]
+    prompts = prompts_of(d1, Decision(state, tuple(questions)), Settings())
+    state_tokens = len(d1.tokenize(state))
+    lengths = [d1.get_prompt_tokens_size(messages, options=options) for messages, options in (prompts[0], prompts[199])]
     needed = state_tokens + 200 * (max(lengths) - state_tokens)
     assert decided.prompt_tokens == pytest.approx(200 * max(lengths), rel=0.02)
     assert decided.computed_tokens <= 1.2 * needed
     assert decided.computed_tokens < 0.1 * decided.prompt_tokens  # what asking each alone would compute
 
 
-def test_shared_or_alone_the_answers_are_the_same(builtin, asked_at_once):
+def test_shared_or_alone_the_answers_are_the_same(d1, asked_at_once):
     state, questions, decided = asked_at_once
     for n in (0, 57, 199):
-        (alone,) = decide(builtin, Decision(state, (questions[n],)), Settings("labels")).answers
+        (alone,) = decide(d1, Decision(state, (questions[n],))).answers
         assert alone.probabilities == pytest.approx(decided.answers[n].probabilities, abs=2e-3)
 
 
@@ -115,7 +115,7 @@ def cases(temperature: float, count: int = 400) -> list[Case]:
 
 def test_a_fit_finds_the_temperature_and_tells_what_it_gained():
     found = fit(cases(3.0))
-    assert found.temperatures["noul.2"] == pytest.approx(3.0, rel=0.1)
+    assert found.temperatures["noul.2"] == pytest.approx(3.0, rel=0.2)
     assert found.after.ece < 0.08 < found.before.ece and found.after.accuracy == found.before.accuracy
     assert found.fitted_cases == found.after.cases == 200
 
