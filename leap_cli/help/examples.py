@@ -48,7 +48,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "eval show": ("leap eval show cases.eval --failed",),
     "eval make": ("leap eval make --from batch prompts.jsonl answers.jsonl -o made.jsonl",),
-    "decide": ("echo 'It rains.' | leap decide 'Is the weather good?' --format json",),
     "decide": (
         "echo 'It rains.' | leap decide 'Is the weather good?' --format json",
         "leap decide --questions questions.json --format table letter.txt",
