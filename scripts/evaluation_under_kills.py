@@ -13,11 +13,13 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import os
 import random
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -53,13 +55,19 @@ def results(directory: Path) -> list[dict[str, Any]]:
     return [{name: value for name, value in json.loads(line).items() if name not in TIMES} for line in lines]
 
 
-def run(arguments: list[str]) -> float:
+def run(arguments: list[str], clock: Callable[[], float] = time.monotonic) -> float:
     """Run to the end; the seconds that it took."""
-    start = time.monotonic()
+    start = clock()
     done = subprocess.run(arguments, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{arguments}: {done.returncode}\n{done.stderr}")
-    return time.monotonic() - start
+    return clock() - start
+
+
+def computed() -> float:
+    """Seconds that processors computed for processes that ended: other programs on the machine do not count."""
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 def under_kills(folder: Path, models: list[str], kills: int) -> bool:
@@ -89,17 +97,18 @@ def under_kills(folder: Path, models: list[str], kills: int) -> bool:
 
 
 def overhead(folder: Path, models: list[str], rounds: int = 3) -> bool:
-    """Print what an evaluation takes beside the same lines as batches."""
+    """Print the computing time of an evaluation beside that of the same lines as batches."""
     ratios = []
     for n in range(rounds):
-        evaluated = run(command(folder, models, str(folder / f"eval-{n}")))
+        evaluated = run(command(folder, models, str(folder / f"eval-{n}")), computed)
         batched = 0.0
         for model in models:
             name = Path(model).name
             lines = next((folder / f"eval-{n}" / "columns").glob(f"*{name}.lines.jsonl"))
             batched += run(
                 [sys.executable, "-m", "leap_cli", "batch", str(lines), "-m", model, "--no-host", "--format", "openai"]
-                + ["--temperature", "0", "-o", str(folder / f"batch-{n}-{name}.jsonl")]
+                + ["--temperature", "0", "-o", str(folder / f"batch-{n}-{name}.jsonl")],
+                computed,
             )
         ratios.append(evaluated / batched)
         print(f"round {n + 1}: eval {evaluated:.2f} s, batch {batched:.2f} s, ratio {evaluated / batched:.3f}")

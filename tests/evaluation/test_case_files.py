@@ -127,6 +127,9 @@ def test_the_leaderboard_s_questions(tmp_path):
     assert function["parameters"]["properties"]["any"] == {}
     assert function["parameters"]["properties"]["l"]["items"]["type"] == "object"
     assert case.expectations[0].value == [("geo.area", {"base": [3], "any": [""]})] and case.group == "simple"
+    turns = {"id": "multi_turn_0", "question": [[], []], "path": []}
+    with pytest.raises(LeapError, match="only questions of one turn"):
+        read_cases(file(tmp_path, "BFCL_v4_multi_turn.json", json.dumps(turns) + "\n" + json.dumps(turns)))
     irrelevant = {**question, "id": "irrelevance_3"}
     (case,) = read_cases(file(tmp_path, "BFCL_v4_irrelevance.json", irrelevant)).cases
     assert case.expectations[0].value == []

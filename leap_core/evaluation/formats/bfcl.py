@@ -25,7 +25,7 @@ KEYWORDS = ("description", "enum", "default", "required")
 
 def is_question(row: Any) -> bool:
     """Whether a row is a question of the leaderboard."""
-    return isinstance(row, dict) and "question" in row and "function" in row
+    return isinstance(row, dict) and "expect" not in row and isinstance(row.get("question"), list)
 
 
 def answers_beside(path: Path) -> dict[str, Any]:
@@ -43,8 +43,8 @@ def answers_beside(path: Path) -> dict[str, Any]:
 def case_of(row: JsonObject, answers: dict[str, Any]) -> JsonObject:
     """A question as a case. Raises LeapSerializationError for one of several turns, or without an answer."""
     turns, identifier = row["question"], str(row.get("id", ""))
-    if not isinstance(turns, list) or len(turns) != 1:
-        raise LeapSerializationError("questions of several turns are not supported", path="question")
+    if len(turns) != 1 or "function" not in row:
+        raise LeapSerializationError("only questions of one turn with their functions are supported", path="question")
     functions = row["function"] if isinstance(row["function"], list) else [row["function"]]
     tools = [{"type": "function", "function": _declared(function)} for function in functions]
     if identifier in answers:
