@@ -172,8 +172,10 @@ def _prompts(arguments: Arguments) -> tuple[str | None, dict[str, str] | None]:
 
 
 def _place(env: Environment, path: str | None) -> str | None:
-    """A path as this command's user means it, valid in any directory; "-" stays."""
-    return path if path in (None, "-") else str(env.cwd / path)
+    """A path as this command's user means it, valid in any directory; "-" and URLs stay."""
+    from leap_core.batch.input.remote_files import is_url
+
+    return path if path is None or path == "-" or is_url(path) else str(env.cwd / path)
 
 
 def _read_tools(path: Path, name: str) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ from ..storage.atomic_files import descriptor_of
 from .input.compressed import ZSTD, compression_of, pyarrow
 from .input.line_template import LineTemplate
 from .input.lines import RequestReader
+from .input.remote_files import is_url
 from .input.row_formats import DELIMITERS, INPUT_FORMATS, JSON_ARRAY, JSONL, PARQUET, TABLES, format_of
 from .journal.journal import Journal, is_journal_of, journal_path
 from .journal.line_result import AUTO, FORMATS, NPY, OPENAI, PLAIN, TEXT
@@ -118,8 +119,8 @@ class BatchSettings:
         if output.startswith(OF_ONE_PROCESS) and output != "/dev/null" and not output.startswith("/dev/shm/"):
             raise LeapSerializationError(f"{output} is not the same for the worker", path="output", hint="give a file")
         journal = None if self.journal is None else str(cwd / self.journal)
-        source = cwd / self.source
-        if source.is_file():
+        source = self.source if is_url(self.source) else cwd / self.source
+        if isinstance(source, Path) and source.is_file():
             source = source.resolve()  # /dev/stdin may lead to a file, and to another one for the worker
         return replace(
             self,
@@ -191,6 +192,9 @@ class BatchSettings:
             raise LeapSerializationError(
                 f"{self.output} gets a line for each line of the input: leave --errors and --format text out"
             )
+        for place in (self.output, self.journal, self.errors):
+            if place is not None and is_url(place):
+                raise LeapSerializationError(f"{place} cannot be written to", hint="give a file of this machine")
         if self.output != STANDARD:
             self._check_output(Path(self.output))
         if self.errors is not None:

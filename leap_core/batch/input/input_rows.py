@@ -14,6 +14,7 @@ from typing import IO
 from ...errors import LeapSerializationError
 from ...storage.positioned import read_at
 from .compressed import compression_of, decompressed
+from .remote_files import fetched, is_url
 from .row_formats import JSONL, TABLES, as_json_lines, columns_of
 
 LONGEST_ROW = 16 * 1024 * 1024
@@ -32,7 +33,7 @@ class InputRows:
         self.form = form
         self.columns: list[str] = []
         try:
-            file: IO[bytes] = open(source, "rb") if stdin is None else _spooled(stdin)  # noqa: SIM115 - closed below
+            file = _opened(source) if stdin is None else _spooled(stdin)
             if stdin is None and not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 with file:  # a pipe can be read once
                     file = _spooled(file)
@@ -100,6 +101,10 @@ class InputRows:
             rows.close()
             raise
         return rows
+
+
+def _opened(source: str) -> IO[bytes]:
+    return fetched(source) if is_url(source) else open(source, "rb")
 
 
 def _spooled(stream: IO[bytes]) -> IO[bytes]:
