@@ -220,6 +220,28 @@ def write_checkpoint(directory: Path, family: str, tokenizer: Path, *, shards: i
     return directory
 
 
+def write_adapter(directory: Path, family: str, base: str, *, rank: int = 4, seed: int = 11) -> Path:
+    """An adapter as PEFT saves one, over every matrix of the family's blocks."""
+    directory.mkdir(parents=True, exist_ok=True)
+    random = np.random.default_rng(seed)
+    made = {}
+    for name, values in tensors_of(family, 8, seed).items():
+        if values.ndim == 2 and ".layers." in name and "gate.weight" not in name.replace("gate_proj", ""):
+            module = f"base_model.model.{name.removesuffix('.weight')}"
+            made[f"{module}.lora_A.weight"] = random.standard_normal((rank, values.shape[1])) * 0.1
+            made[f"{module}.lora_B.weight"] = random.standard_normal((values.shape[0], rank)) * 0.1
+    write_safetensors(directory / "adapter_model.safetensors", made, "F32")
+    settings = {
+        "peft_type": "LORA",
+        "r": rank,
+        "lora_alpha": 8,
+        "base_model_name_or_path": base,
+        "task_type": "CAUSAL_LM",
+    }
+    (directory / "adapter_config.json").write_text(json.dumps(settings))
+    return directory
+
+
 def write_shards(directory: Path, tensors: dict[str, np.ndarray], shards: int) -> None:
     names = list(tensors)
     if shards == 1:

@@ -77,6 +77,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "models import": ("leap models import model.gguf --name Mine --quant Q8_0",),
     "models convert": ("leap models convert ./my-checkpoint --to Q8_0 --name Mine",),
+    "models merge": ("leap models merge Mine --lora style-lora.gguf=0.8 --name Mine-merged",),
     "models quantize": ("leap models quantize builtin --to Q8_0,Q4_0 --allow-requantize --name Small",),
     "models list": ("leap models list", "leap models list --sort size"),
     "models catalogue": ("leap models catalogue --format quiet",),

@@ -23,6 +23,7 @@ ELSEWHERE = {
     "serve": "runs until Ctrl-C; test_host.py starts and ends it",
     "say": "needs a model that speaks; test_speech.py brings one along",
     "models convert": "needs a checkpoint; test_convert.py makes one of each family",
+    "models merge": "needs an adapter; test_adapters.py makes one",
     "download": "needs a hub; test_download.py brings one along",
 }
 REAL_MODEL = "-m LFM2.5-"

@@ -17,7 +17,7 @@ from ...framework.environment import Environment
 from ...framework.output import Format, Output
 from ...framework.output_format import format_option
 from ...framework.sizes import in_bytes
-from .convert import convert
+from .convert import convert, merge
 from .fit import fit
 from .maintenance import check_models, gc, import_file, remove, verify
 from .manifests import manifest
@@ -157,6 +157,7 @@ def info(env: Environment, /, model: str, quant: str | None, format: str) -> Non
         "runs": _runs(header),
         "source": installed.source if installed else None,
         "in_use": installed.in_use if installed else False,
+        "adapter": _adapter(header),
         "sampling": sampling,
         "parser": local.parser_name,
         "takes": media_taken(local),
@@ -185,7 +186,7 @@ def path(env: Environment, /, model: str, quant: str | None) -> None:
     Output(env).text(f"{local.path}\n")
 
 
-for each in (verify, check_models, remove, gc, import_file, convert, quantize, manifest, alias, fit):
+for each in (verify, check_models, remove, gc, import_file, convert, quantize, merge, manifest, alias, fit):
     command.add_command(each)
 
 
@@ -239,6 +240,16 @@ def _given(header: GGUFHeader) -> str:
     """What comes of what a model takes."""
     given = {None: "text", "none": "a vector for each token (late interaction)", "rank": "scores of pairs of texts"}
     return given.get(header.pooling, f"a vector for each text ({header.pooling})")
+
+
+def _adapter(header: GGUFHeader) -> dict[str, Any] | None:
+    """Base, rank and alpha of a LoRA adapter; None for a model."""
+    if header.metadata.get("general.type") != "adapter":
+        return None
+    ranks = sorted({tensor.shape[0] for tensor in header.tensors if tensor.name.endswith(".lora_b")})
+    rank = ranks[0] if len(ranks) == 1 else ranks
+    base = header.metadata.get("general.base_model.0.name")
+    return {"base": base, "rank": rank, "alpha": header.metadata.get("adapter.lora.alpha")}
 
 
 def _of_header(header: GGUFHeader) -> dict[str, Any]:

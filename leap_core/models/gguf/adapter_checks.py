@@ -68,9 +68,11 @@ def _problem_of_pair(name: str, tensors: dict[str, TensorInfo], targets: dict[st
     for tensor in (first, second):
         if tensor.type not in TYPES:
             return f"its tensor {tensor.name} is of type {tensor.type}"
-        if len(tensor.shape) != 2 or len(target.shape) != 2:
+        if len(tensor.shape) != len(target.shape) or len(target.shape) not in (2, 3):
             return f"its tensor {tensor.name} is no matrix"
-    inner, outer = target.shape
+        if tensor.shape[2:] != target.shape[2:]:
+            return f"its tensor {tensor.name} is of another count of experts"
+    inner, outer = target.shape[:2]
     if name == TRANSPOSED:
         fits = (second.shape[1], first.shape[1]) == (inner, outer) and first.shape[0] == second.shape[0]
     else:
