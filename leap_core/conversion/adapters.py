@@ -50,7 +50,7 @@ def convert_adapter(directory: Path, base: Path, target: Path) -> None:
 
 
 def alpha_of(settings: Mapping[str, Any], where: Path) -> float:
-    """The factor that llama.cpp divides by the rank. Raises LeapModelLoadingError for kinds of LoRA it does not have."""
+    """The factor that llama.cpp divides by the rank. Raises LeapModelLoadingError for kinds that it does not have."""
     for key, what in (("use_dora", "DoRA"), ("alpha_pattern", "an alpha for each module"), ("use_qalora", "QALoRA")):
         if settings.get(key):
             raise LeapModelLoadingError(

@@ -41,13 +41,12 @@ def convert(env: Environment, /, directory: Path, to: str, base: str | None, des
     LFM2 and LFM2.5 (dense, MoE, VL with its projector, embedding, ColBERT) and the plain Llama shape are converted. The
     result is NAME:TYPE in the store, or one file with -o. Ctrl-C leaves nothing behind.
 
-    A directory of PEFT's (adapter_config.json) becomes a LoRA adapter for the model that --base names: a file beside it,
-    or the one of -o.
+    A directory of PEFT's (adapter_config.json) becomes a LoRA adapter for the model that --base names: a file
+    beside it, or the one of -o.
     """
+    from leap_core.conversion.adapters import is_adapter
     from leap_core.conversion.child import Stopped
     from leap_core.conversion.quantizing import Making
-
-    from leap_core.conversion.adapters import is_adapter
 
     output = Output(env)
     place = env.cwd / os.path.expanduser(directory)
