@@ -12,6 +12,7 @@ from leap_core import Leap
 from leap_core.decisions.deciding import Settings, decide, prompts_of
 from leap_core.decisions.questions import Decision, Option, Question
 from leap_core.errors import LeapModelLoadingError, LeapOptionsError
+from leap_core.models.references.catalogue import Catalogue
 from leap_core.testing.random_models import DECISION_TEMPLATE
 
 from ..bare_llama import BareLlama
@@ -146,3 +147,10 @@ def test_a_kind_that_leap_does_not_know_is_not_guessed_at(tmp_path):
     path = write_d1(tmp_path / "lev.gguf", kind="lev")
     with Leap.load(str(path), host="never") as runner, pytest.raises(LeapOptionsError, match="'lev'"):
         decide(runner, Decision("s", (Question.predicate("Late?"),)))
+
+
+@pytest.mark.parametrize(("name", "needs"), [("d1-omni-600M", "b11524"), ("d1-2B", "b11960")])
+def test_what_this_llama_cpp_cannot_ask_is_refused_before_it_is_fetched(name, needs):
+    with pytest.raises(LeapModelLoadingError, match=needs):
+        Catalogue.load().find(name).check_runs()
+    Catalogue.load().find("d1-3B").check_runs()
