@@ -88,7 +88,7 @@ def print_case(
                 last = each.case
             output.text(_in_words(each))
         if not found:
-            output.note("no such case")
+            output.note("there is no such case")
     return ExitCode.DONE
 
 

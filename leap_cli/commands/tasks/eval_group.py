@@ -165,7 +165,7 @@ def make(env: Environment, /, source: str, names: tuple[str, ...], target: str |
         output.text(text)
     else:
         replace_text(env.cwd / target, text)
-    output.note(f"{len(lines)} cases: each expects the answer that was given")
+    output.note(f"{'1 case' if len(lines) == 1 else f'{len(lines)} cases'}: each expects the answer that was given")
     return ExitCode.DONE
 
 
