@@ -38,7 +38,12 @@ class OllamaReply:
         self._model, self._chat = model, chat
         self.id = f"ollama_{secrets.token_hex(12)}"
         self.stores = False
-        self._begun = time.monotonic()
+        self._begun = self._loaded = time.monotonic()
+
+    def begun(self) -> OllamaReply:
+        """This, once the model is there and the answer begins."""
+        self._loaded = time.monotonic()
+        return self
 
     def whole(self, complete: Complete) -> JsonObject:
         """The answer in one piece."""
@@ -97,16 +102,17 @@ class OllamaReply:
 
     def _end(self, complete: Complete) -> JsonObject:
         end: JsonObject = {"done": True, "done_reason": "length" if finish_reason(complete) == "length" else "stop"}
-        total = time.monotonic() - self._begun
-        end |= {"total_duration": int(total * NANOSECONDS), "load_duration": 0}
+        total, loading = time.monotonic() - self._begun, self._loaded - self._begun
+        end |= {"total_duration": int(total * NANOSECONDS), "load_duration": int(loading * NANOSECONDS)}
         if complete.stats is not None:
             stats = complete.stats
-            reading = min(stats.time_to_first_token, total)
+            answering = total - loading
+            reading = min(stats.time_to_first_token, answering)
             end |= {
                 "prompt_eval_count": stats.prompt_tokens + stats.cached_prompt_tokens,
                 "prompt_eval_duration": int(reading * NANOSECONDS),
                 "eval_count": stats.completion_tokens,
-                "eval_duration": int((total - reading) * NANOSECONDS),
+                "eval_duration": int((answering - reading) * NANOSECONDS),
             }
         return end
 

@@ -61,6 +61,7 @@ def test_chat_generate_and_what_there_is(leap_home: Path) -> None:
         greedy = {"temperature": 0, "num_predict": 30, "num_ctx": 2048, "mirostat": 0}
         whole = await client.chat("builtin:latest", messages, options=greedy, keep_alive="3m")
         assert "Paris" in (whole.message.content or "") and whole.done and whole.done_reason == "stop"
+        assert (whole.load_duration or 0) > (whole.eval_duration or 0) // 100, "it was loaded for this"
         assert whole.model == "builtin" and whole.eval_count and whole.prompt_eval_count and whole.total_duration
         pieces = [piece async for piece in await client.chat("builtin", messages, stream=True, options=greedy)]
         assert "".join(piece.message.content or "" for piece in pieces) == whole.message.content
