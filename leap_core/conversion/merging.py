@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..errors import LeapError
 from ..models.gguf.adapter_checks import check_adapter
 from ..models.gguf.header import TensorInfo, read_gguf_header
 from ..models.installed.model_store import Store
@@ -27,11 +28,19 @@ ROOM = 64 * 1024**2
 
 
 def merge_into_store(
-    model: LocalModel, name: str, adapters: Sequence[tuple[Path, float]], store: Store, making: Making
+    model: LocalModel,
+    name: str,
+    adapters: Sequence[tuple[Path, float]],
+    store: Store,
+    making: Making,
+    *,
+    replace: bool = False,
 ) -> Quantized:
     """Make ``name:F16`` of a model and adapters with their scales. Raises LeapModelLoadingError for adapters of another
     model, and Stopped; then nothing is left."""
     home = store.root / directory_name(name, "F16")
+    if store.at(home) is not None and not replace:
+        raise LeapError(f"there is a model {home.name} already", hint="choose another with --name, or use --replace")
     companions = [(role, path) for role, path in files_of(model) if role not in ("model", "part")]
     with making_directory(store, home, f"merge {home.name}") as unfinished:
         merge(model.path, adapters, unfinished / f"{home.name}.gguf", making)
@@ -44,6 +53,16 @@ def merge_into_store(
 
 
 def merge(model: Path, adapters: Sequence[tuple[Path, float]], target: Path, making: Making) -> None:
+    """Write the model with the adapters added, whole or not at all; see ``_merge``."""
+    unfinished = target.with_name(f".{target.name}.unfinished")
+    try:
+        _merge(model, adapters, unfinished, making)
+        unfinished.replace(target)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _merge(model: Path, adapters: Sequence[tuple[Path, float]], target: Path, making: Making) -> None:
     """Write the model with the adapters added: changed matrices in F16 (F32 where they were), others as they are."""
     from gguf import GGMLQuantizationType, GGUFReader, GGUFWriter
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 from leap_core.builtin import model_path
 from leap_core.conversion.adapters import convert_adapter
+from leap_core.conversion.child import Stopped
 from leap_core.conversion.converting import convert_text
 from leap_core.conversion.merging import merge
 from leap_core.conversion.quantizing import Making
@@ -99,3 +101,15 @@ def test_merging_adds_scaled_products(pairs, tmp_path, leap, leap_home):
     first, second = (values_of(tmp_path / "style.gguf", f"{name}.lora_{side}") for side in "ab")
     wanted = values_of(base, name) + 0.25 * 8 / 4 * (second @ first)
     assert np.allclose(values_of(Path(done.stdout.strip()), name), wanted, atol=1e-6)
+    again = leap("models", "merge", str(base), "--lora", str(tmp_path / "style.gguf"), "--name", "Both")
+    assert again.code != 0 and "there is a model Both-F16 already" in again.stderr
+
+
+def test_a_merge_that_is_given_up_leaves_nothing(pairs, tmp_path):
+    base, directory = pairs["lfm2"]
+    convert_adapter(directory, base, tmp_path / "style.gguf")
+    stop = threading.Event()
+    with pytest.raises(Stopped):
+        making = Making(lambda *step: stop.set(), stop)
+        merge(base, [(tmp_path / "style.gguf", 1.0)], tmp_path / "merged.gguf", making)
+    assert [path.name for path in tmp_path.glob("*merged*")] == [] and not list(tmp_path.glob(".*unfinished"))

@@ -126,7 +126,8 @@ def merge(env: Environment, /, model: str, lora: tuple[str, ...], destination: D
                 output.text(f"{destination.output}\n")
                 return ExitCode.DONE
             store = Store.of(env.directories)
-            made = merging.merge_into_store(local, str(destination.name), adapters, store, making)
+            name, replace = str(destination.name), destination.replace
+            made = merging.merge_into_store(local, name, adapters, store, making, replace=replace)
         except Stopped:
             output.note("stopped; nothing half is left")
             return ExitCode.INTERRUPTED
