@@ -48,7 +48,7 @@ def _take(browser: Browser, url: str, directory: Path) -> None:
     browser.wait(lambda: browser.text("#state") == "ready")
     browser.type("#prompt", QUESTION)
     browser.click("#send")
-    browser.wait(lambda: " tokens, " in browser.text("#counts"))
+    browser.wait(lambda: " tokens, " in browser.text("#turns li:last-child .counts"))
     browser.wait(lambda: "succeeded" in browser.text("#jobs"))
     time.sleep(SETTLE_SECONDS)
     for scheme in ("light", "dark"):

@@ -1,0 +1,64 @@
+// Requests to the server that this page came from, and the key that it may want.
+export const byId = (id) => document.getElementById(id);
+const fromAddress = new URLSearchParams(location.hash.slice(1)).get("key"); // never sent to a server
+if (fromAddress) {
+  sessionStorage.setItem("leap-key", fromAddress);
+  history.replaceState(null, "", location.pathname);
+}
+let key = sessionStorage.getItem("leap-key") || "";
+
+export async function ask(path, body, signal) {
+  const headers = { "Content-Type": "application/json", ...(key ? { Authorization: `Bearer ${key}` } : {}) };
+  const options = body === undefined ? {} : { method: "POST", body: JSON.stringify(body) };
+  let answer;
+  try {
+    answer = await fetch(path, { ...options, headers, signal });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Error("the server does not answer");
+  }
+  if (answer.status === 401) { askForKey(); throw new Error("an API key is needed"); }
+  if (!answer.ok) {
+    const { error } = await answer.json().catch(() => ({}));
+    throw new Error(error?.message || (typeof error === "string" && error) || `${answer.status} ${answer.statusText}`);
+  }
+  return answer;
+}
+
+export const read = async (path, body) => (await ask(path, body)).json();
+
+// The JSON of each event of a stream. One without an end is an error.
+export async function* events(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    let piece;
+    try {
+      piece = await reader.read();
+    } catch (error) {
+      throw error.name === "AbortError" ? error : new Error("the connection broke off");
+    }
+    if (piece.done) throw new Error("the answer broke off");
+    const frames = (rest + piece.value).split("\n\n");
+    rest = frames.pop();
+    for (const frame of frames) {
+      if (frame === "data: [DONE]") return;
+      if (!frame.startsWith("data: {")) continue;
+      const event = JSON.parse(frame.slice(6));
+      if (event.error) throw new Error(event.error.message);
+      yield event;
+    }
+  }
+}
+
+function askForKey() {
+  const dialog = byId("key-dialog");
+  if (dialog.open) return;
+  byId("key-refused").hidden = !key;
+  dialog.showModal();
+  dialog.onclose = () => {
+    key = byId("key").value;
+    sessionStorage.setItem("leap-key", key);
+    document.dispatchEvent(new Event("key"));
+  };
+}
