@@ -107,12 +107,8 @@ def _form(name: str) -> str:
 
 
 def _yaml(text: str) -> Any:
-    from importlib import import_module
+    import yaml
 
-    try:
-        yaml = import_module("yaml")
-    except ImportError:
-        raise click.UsageError("YAML needs PyYAML: pip install 'leap-edge[yaml]'; JSON works without") from None
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:

@@ -133,4 +133,6 @@ def _at(path: str, make: Callable[[], Question]) -> Question:
 def _only_known(fields: Mapping[str, Any], names: Sequence[str], path: str) -> None:
     for name in fields:
         if name not in names:
-            raise LeapSerializationError("there is no such field", path=f"{path}.{name}")
+            raise LeapSerializationError(
+                f"there is no such field (there are {', '.join(names)})", path=f"{path}.{name}"
+            )
