@@ -24,6 +24,7 @@ _MODULES = {
     "runner.response_stream": ("ResponseStream",),
     "errors": (
         "LeapConstraintError",
+        "LeapEndpointError",
         "LeapError",
         "LeapGeneratableDeserializationError",
         "LeapGeneratableSchematizationError",
@@ -129,6 +130,7 @@ if TYPE_CHECKING:
     from .runner.response_stream import ResponseStream as ResponseStream
     from .errors import (
         LeapConstraintError as LeapConstraintError,
+        LeapEndpointError as LeapEndpointError,
         LeapError as LeapError,
         LeapGeneratableDeserializationError as LeapGeneratableDeserializationError,
         LeapGeneratableSchematizationError as LeapGeneratableSchematizationError,

@@ -67,6 +67,7 @@ class Setting:
 SETTINGS = (
     Setting("default_model", str, "The model that is used when a command names none.", "builtin", "LEAP_MODEL"),
     Setting("keep_alive", str, "How long `leap load` keeps a model without use, such as 10m.", "10m", is_time=True),
+    Setting("offline", bool, "Refuse models elsewhere: no prompt leaves this machine.", False, "LEAP_OFFLINE"),
     Setting("log", bool, "Keep prompts and answers for `leap log`.", False, "LEAP_LOG"),
     Setting(
         "queue_url",
@@ -97,7 +98,7 @@ SETTINGS = (
 )
 """The settings that stand for themselves; the options of commands are settings too."""
 _BY_KEY = {each.key: each for each in SETTINGS}
-KEYS = tuple(dict.fromkeys([*(key.partition(".")[0] for key in _BY_KEY), "aliases", "options"]))
+KEYS = tuple(dict.fromkeys([*(key.partition(".")[0] for key in _BY_KEY), "aliases", "endpoints", "options"]))
 """What may stand at the top of the file."""
 TOOL_SETTINGS = tuple(
     replace(_BY_KEY[f"tools.{name}"], key=name, meaning=meaning, default=None)
@@ -153,6 +154,14 @@ class Configuration:
 def read_configuration(path: Path) -> Configuration:
     """The settings about models. Raises LeapSerializationError that names the file and the setting."""
     return Configuration(**_given(path, "default_model", "keep_alive"))
+
+
+def offline(path: Path, variables: Mapping[str, str]) -> str | None:
+    """What says that models elsewhere are refused, for people; None where nothing does."""
+    variable = variables.get("LEAP_OFFLINE")
+    if variable:
+        return "$LEAP_OFFLINE" if variable.lower() not in ("0", "false", "no", "off") else None
+    return f"offline = true in {path}" if _given(path, "offline").get("offline") else None
 
 
 def read_job_settings(path: Path) -> JobSettings:

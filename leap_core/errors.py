@@ -23,6 +23,7 @@ LeapError
 │   └── LeapJobNotFoundError
 ├── LeapSessionError                   no session answers to this name or id, or the name cannot be given
 └── LeapUnavailableError               the warm host or the worker cannot be reached
+    └── LeapEndpointError              a model elsewhere cannot be reached, refuses, or breaks off
 
 Each has a message (what and where) and may have a hint (what to do about it).
 """
@@ -219,3 +220,22 @@ class LeapSessionError(LeapError):
 
 class LeapUnavailableError(LeapError):
     """The warm host or the job worker cannot be reached."""
+
+
+class LeapEndpointError(LeapUnavailableError):
+    """A model elsewhere cannot be reached, refuses, or breaks off. ``status``: of HTTP, where there was one.
+    ``of_request``: this request failed, and others may be answered. ``may_pass``: asked again, so may this one."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        status: int | None = None,
+        of_request: bool = False,
+        may_pass: bool = False,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+        self.of_request = of_request
+        self.may_pass = may_pass

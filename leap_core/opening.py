@@ -18,8 +18,10 @@ from .runner.contract import ModelRunner
 from .runner.embedding import EmbeddingRunner
 
 if TYPE_CHECKING:
+    from .endpoint.retries import Patience
     from .models.download.downloading import DownloadOptions
     from .models.download.events import Event
+    from .models.references.endpoints import Endpoint
 
 Value = TypeVar("Value")
 
@@ -45,7 +47,7 @@ def open_runner(
     on_warning: Callable[[str], object] | None = None,
     load: Callable[[str, ModelLoadingOptions], ModelRunner] | None = None,
 ) -> ModelRunner:
-    """The runner of a model that is on this machine.
+    """The runner of a model that is on this machine, or at an endpoint.
 
     ``variables``: the environment that says where models and the host are, by default this process's. ``cwd``: where
     a relative path begins. ``on_warning`` gets a sentence when there is a host that cannot be used. ``load`` loads the
@@ -53,6 +55,9 @@ def open_runner(
     cannot answer.
     """
     options, host = _checked(options, host)
+    endpoint = _endpoint_of(reference, variables)
+    if endpoint is not None:
+        return _open_endpoint(endpoint, options, host, variables, on_warning)
     if _may_ask_host(host, options, variables):
         from .host.client import lookup
 
@@ -100,6 +105,35 @@ def _checked(options: ModelLoadingOptions | None, host: HostUse | str) -> tuple[
     if options is not None and not isinstance(options, ModelLoadingOptions):
         raise LeapOptionsError("options", f"ModelLoadingOptions are needed, not {type(options).__name__}")
     return options or ModelLoadingOptions(), HostUse(host)
+
+
+def _endpoint_of(reference: str, variables: Mapping[str, str] | None) -> Endpoint | None:
+    from .models.references.endpoints import find_endpoint
+
+    return find_endpoint(reference, variables)
+
+
+def _open_endpoint(
+    endpoint: Endpoint,
+    options: ModelLoadingOptions,
+    host: HostUse,
+    variables: Mapping[str, str] | None,
+    on_warning: Callable[[str], object] | None,
+) -> ModelRunner:
+    """A model elsewhere is loaded already: what the options ask of its loading has no effect, which is said."""
+    from .endpoint.runner import open_endpoint
+
+    if host is HostUse.DEMAND:
+        raise LeapUnavailableError(f"{endpoint.label} is an endpoint: no model host on this machine holds it")
+    plain = ModelLoadingOptions()
+    own = ("slots", "cache_options", "n_gpu_layers")
+    names = (
+        f.name for f in fields(options) if f.name not in own and getattr(options, f.name) != getattr(plain, f.name)
+    )
+    without_effect = ", ".join(names)
+    if without_effect and on_warning is not None:
+        on_warning(f"{endpoint.label} is loaded elsewhere: {without_effect} has no effect")
+    return open_endpoint(endpoint, variables)
 
 
 def _may_ask_host(host: HostUse, options: ModelLoadingOptions, variables: Mapping[str, str] | None) -> bool:
@@ -191,6 +225,22 @@ class Leap:
         file is damaged or not runnable, and LeapUnavailableError when a host is demanded that cannot answer.
         """
         return open_runner(fspath(reference), options, host=host)
+
+    @staticmethod
+    def connect(
+        url: str, *, model: str | None = None, api_key: str | None = None, patience: Patience | None = None
+    ) -> ModelRunner:
+        """A model elsewhere, asked over OpenAI's protocol: ``Leap.connect("https://host/v1", model="name")``.
+
+        ``url``: the base of the protocol. ``model``: None takes the endpoint's only one. ``patience``: how long is
+        waited, and how often asked again. Nothing is sent before the first question. Raises LeapOptionsError for an
+        address that cannot be used, LeapEndpointError for a key that cannot be one, and where the user's configuration
+        says ``offline``.
+        """
+        from .endpoint.runner import open_endpoint
+        from .models.references.endpoints import Endpoint, base_url
+
+        return open_endpoint(Endpoint(base_url(url), model, key=api_key), patience=patience)
 
     @staticmethod
     async def load_async(

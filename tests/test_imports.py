@@ -41,7 +41,7 @@ LEVELS = {
         in_process models.maintenance models.download
         load_check
         in_process.modalities evaluation
-        batch engine search speech
+        batch engine search speech endpoint
         batch.output
         batch.journal
         batch.input

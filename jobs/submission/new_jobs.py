@@ -73,9 +73,9 @@ def transcription_job(request: TranscriptRequest, submitter: Submitter) -> NewJo
 
 def _model_parameters(request: AnswerRequest | TranscriptRequest, submitter: Submitter) -> JsonObject:
     """How the model of an answer is found and loaded."""
-    from leap_core.models.references.resolving import resolve_local
+    from leap_core.models.references.presence import check_reference
 
-    resolve_local(request.model, variables=submitter.variables, cwd=request.cwd)
+    check_reference(request.model, variables=submitter.variables, cwd=request.cwd)
     slots = submitter.configuration.concurrency[GENERATE]
     loading = {name: value for name, value in (request.loading or {}).items() if value is not None}
     settings = {"slots": slots, **loading}

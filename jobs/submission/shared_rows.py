@@ -76,12 +76,16 @@ def _confined_batch(batch: Mapping[str, Any]) -> JsonObject:
 
 def _check_model(reference: str, configuration: JobsConfiguration) -> None:
     """Refuse a path that leads out of the directory of models."""
+    from leap_core.models.references.endpoints import find_endpoint
     from leap_core.models.references.resolving import path_of
 
     data = configuration.directories.data
     path = None
     with suppress(LeapError):  # an unknown name: the attempt says so
         path = path_of(reference, variables=os.environ, cwd=data)
+        endpoint = find_endpoint(reference)
+        if endpoint is not None and endpoint.name is None:  # a row may not send this worker anywhere
+            raise _forbidden("the endpoint", reference)
     if path is not None and not path.resolve().is_relative_to(configuration.directories.models.resolve()):
         raise _forbidden("the model", reference)
 

@@ -26,7 +26,10 @@ from .environment import Environment
 from .options import former_names
 
 TABLE = "options"
-VARIABLES = ("LEAP_API_KEY", "LEAP_HOME", "LEAP_JOBS_URL", "LEAP_LOG", "LEAP_MODEL", "LEAP_REGISTRY", "LEAP_TRY_MODELS")
+VARIABLES = (
+    *("LEAP_API_KEY", "LEAP_HOME", "LEAP_JOBS_URL", "LEAP_LOG", "LEAP_MODEL", "LEAP_OFFLINE", "LEAP_REGISTRY"),
+    "LEAP_TRY_MODELS",
+)
 """Those that belong to no option of a command."""
 
 

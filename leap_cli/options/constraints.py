@@ -77,6 +77,13 @@ FINISH_SHAPE = option(
     default=None,
     help="End JSON the shortest way before its tokens are used up; default for batches and tasks.",
 )
+REPAIR = option(
+    "--repair",
+    "repairs",
+    type=click.IntRange(0, 10),
+    metavar="N",
+    help="Ask again at most N times where an answer does not fit its shape; 1 by default at an endpoint, 2 here.",
+)
 _OPTIONS = (
     option(
         "--json-schema",
@@ -117,6 +124,7 @@ _OPTIONS = (
         help="Let the model lay JSON out over several lines; by default it writes one line.",
     ),
     FINISH_SHAPE,
+    REPAIR,
 )
 LIBERTIES = ("open_objects", "free_white_space", "finish_shape")
 """Options that are fields of GenerationOptions as they stand."""
@@ -134,6 +142,8 @@ def _build(arguments: Arguments) -> Constraint:
         raise click.UsageError(f"{SHAPES[second]} cannot be combined with {SHAPES[first]}")
     fields: dict[str, Any] = {"inject_schema_into_prompt": arguments["schema_in_prompt"]}
     fields |= {name: value for name in LIBERTIES if (value := arguments[name]) not in (None, False)}
+    if arguments["repairs"] is not None:
+        fields["repairs"] = arguments["repairs"]
     if arguments["finish_shape"] is False:
         fields["finish_shape"] = False
     for name, value in values.items():

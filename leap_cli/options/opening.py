@@ -56,7 +56,26 @@ def warm_or_load(env: Environment, reference: str, options: ModelLoadingOptions,
         on_warning=Output(env).warning,
         load=env.load_model,
     )
+    note_endpoint(env, reference)
     return _logged(env, runner, model.command)
+
+
+def note_endpoint(env: Environment, reference: str) -> None:
+    """Say at a terminal where prompts go, when that server is asked for the first time."""
+    from leap_core.models.references.endpoints import find_endpoint
+
+    endpoint = find_endpoint(reference, env.variables) if env.stderr_is_terminal else None
+    if endpoint is None:
+        return
+    from leap_core.storage.atomic_files import changing, replace_text
+
+    noted = env.directories.data / "endpoints-noted"
+    noted.parent.mkdir(parents=True, exist_ok=True)
+    with changing(noted):
+        hosts = noted.read_text("utf-8").splitlines() if noted.exists() else []
+        if endpoint.host not in hosts:
+            replace_text(noted, "\n".join([*hosts, endpoint.host]) + "\n")
+            Output(env).note(f"prompts go to {endpoint.host} and are answered there; `offline = true` forbids that")
 
 
 def host_use(demand: bool | None, *, quiet: bool = False) -> HostUse:

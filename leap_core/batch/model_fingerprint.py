@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from ..models.references.endpoints import find_endpoint
 from ..models.references.resolving import resolve_local
 from ..options import ModelLoadingOptions
 
@@ -18,6 +19,9 @@ SAMPLE_BYTES = 64 * 1024
 
 def fingerprint_of(reference: str, loading: ModelLoadingOptions, *, variables: Mapping[str, str], cwd: Path) -> str:
     """A text that is equal when model and loading are. Raises LeapModelLoadingError when there is no such model."""
+    endpoint = find_endpoint(reference, variables)
+    if endpoint is not None:
+        return json.dumps({"endpoint": endpoint.url, "model": endpoint.model}, sort_keys=True)
     model = resolve_local(reference, variables=variables, cwd=cwd)
     value: dict[str, object] = {
         "model": _sampled(model.path),

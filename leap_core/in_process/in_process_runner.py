@@ -20,6 +20,7 @@ from ..messages import ChatMessage, ChatMessageRole
 from ..options import AUTO, FunctionCallParser, GenerationOptions, ModelLoadingOptions, SamplingDefaults
 from ..options.adapters import LoraAdapter, adapters_of
 from ..options.generation import check_options
+from ..runner.checked_generation import CheckedGeneration
 from ..runner.contract import Generation, ModelRunner, RenderedPrompt
 from ..runner.conversation import messages_of
 from ..runner.generator import DecisionModel, TokenizerInfo
@@ -32,7 +33,6 @@ from .modalities.spoken_history import SpokenHistory
 from .model_adapters import ModelAdapters
 from .prompt_maker import MadePrompt, PromptMaker
 from .token_responses import InProcessGeneration
-from .validated_generation import CheckedGeneration
 
 if TYPE_CHECKING:
     from ..constraints import CompiledConstraint
@@ -172,7 +172,7 @@ class InProcessRunner(ModelRunner):
         generation, constraint = begin()
         if constraint is None:
             return generation
-        return CheckedGeneration(generation, constraint, lambda more: begin(more)[0])
+        return CheckedGeneration(generation, constraint, lambda more: begin(more)[0], options.repairs)
 
     def _submit(
         self,

@@ -70,7 +70,8 @@ class GenerationOptions:
     schema is generated, its objects have the keys that the schema lists and no others, unless ``open_objects`` leaves
     more to the model where the schema allows them, and it is written on one line, unless ``free_white_space`` allows
     any usual layout. ``finish_shape`` ends the answer the shortest way before its tokens are used up, and says so; None
-    is false for one answer and true for a line of a batch and for a task.
+    is false for one answer and true for a line of a batch and for a task. ``repairs``: how often an answer that does
+    not fit its shape is generated anew (None: twice, and once at an endpoint).
 
     Probabilities: ``logprobs`` says in Complete how likely each token was, ``top_logprobs`` (0 to 20) also which were
     the likeliest at its place, or with ``logprob_tokens`` what these tokens had there, in this order; see
@@ -132,6 +133,7 @@ class GenerationOptions:
     open_objects: bool = False
     free_white_space: bool = False
     finish_shape: bool | None = None
+    repairs: int | None = None
     loop_stop: bool = True
 
     def __post_init__(self) -> None:
@@ -248,6 +250,7 @@ _INTEGERS = {
     "max_tokens": 1,
     "repeat_last_n": -1,
     "rng_seed": 0,
+    "repairs": 0,
     "image_tokens": LEAST_IMAGE_TOKENS,
 }
 _CONSTRAINTS = ("json_schema_constraint", "regex_constraint", "grammar_constraint", "choices_constraint")

@@ -1,4 +1,5 @@
-"""The runners that must all keep one contract: the fake, llama.cpp in this process, and the warm host's client."""
+"""The runners that must all keep one contract: the fake, llama.cpp in this process, the warm host's client, and the
+client of an endpoint."""
 
 from __future__ import annotations
 
@@ -19,7 +20,10 @@ LONG = 300
 
 
 class Subject(ABC):
-    """A way to get runners, and prompts whose answers are known to be short or long."""
+    """A way to get runners, and prompts whose answers are known to be short or long. ``shows_prompts``: its runners
+    know the prompt that messages make, and its length."""
+
+    shows_prompts = True
 
     def __init__(self) -> None:
         self._open = ExitStack()
@@ -95,10 +99,22 @@ class Warm(BuiltIn):
         return runner_of(host, held)
 
 
+class Elsewhere(Warm):
+    """The built-in model at an endpoint: the host's, asked as any client of OpenAI's protocol asks it."""
+
+    shows_prompts = False
+
+    def load(self, context_size: int | None = None) -> ModelRunner:
+        super().load(context_size).unload()
+        host = ModelHost.running(self._variables)
+        assert host is not None
+        return Leap.connect(f"http://127.0.0.1:{host.state.port}/v1", model="builtin", api_key=host.files.read_token())
+
+
 SMALL = 64
 """The context that tests of its end ask for."""
 
-SUBJECTS: dict[str, type[Subject]] = {"scripted": Scripted, "built-in": BuiltIn, "host": Warm}
+SUBJECTS: dict[str, type[Subject]] = {"scripted": Scripted, "built-in": BuiltIn, "host": Warm, "endpoint": Elsewhere}
 
 
 @pytest.fixture(scope="session")
@@ -114,7 +130,7 @@ def host_variables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[st
 @pytest.fixture(params=SUBJECTS)
 def subject(request: pytest.FixtureRequest) -> Iterator[Subject]:
     kind = SUBJECTS[request.param]
-    made = Warm(request.getfixturevalue("host_variables")) if kind is Warm else kind()
+    made = kind(request.getfixturevalue("host_variables")) if issubclass(kind, Warm) else kind()
     yield made
     made.close()
 

@@ -56,7 +56,10 @@ def test_statistics_add_up(subject, runner):
     expected = runner.get_prompt_tokens_size([*conversation.history, ChatMessage("user", prompt)])
     *_, end = conversation.generate_response(prompt)
     stats = end.stats
-    assert stats.prompt_tokens + stats.cached_prompt_tokens == expected
+    if subject.shows_prompts:  # elsewhere they are estimated before, and counted by the answer
+        assert stats.prompt_tokens + stats.cached_prompt_tokens == expected
+    else:
+        assert 0 < expected < 4 * (stats.prompt_tokens + stats.cached_prompt_tokens)
     assert stats.total_tokens == stats.prompt_tokens + stats.completion_tokens
     assert stats.completion_tokens >= 2 and stats.token_per_second > 0
     assert 0 <= stats.time_to_first_token < 60

@@ -18,6 +18,7 @@ from ...framework.output import Format, Output
 from ...framework.output_format import format_option
 from ...framework.sizes import in_bytes
 from .convert import convert, merge
+from .endpoints import add_endpoint, endpoints
 from .fit import fit
 from .maintenance import check_models, gc, import_file, remove, verify
 from .manifests import manifest
@@ -73,11 +74,11 @@ def default(env: Environment, /, model: str | None) -> None:
 
         output.text(f"{model_reference(env, None)}\n")
         return
-    from leap_core.models.references.resolving import resolve_local
+    from leap_core.models.references.presence import check_reference
 
     from ...config.writing import set_value
 
-    resolve_local(model, variables=env.variables, cwd=env.cwd)
+    check_reference(model, variables=env.variables, cwd=env.cwd)
     reference = str((env.cwd / model).absolute()) if os.path.exists(env.cwd / model) else model
     set_value(env.directories.config_file, "default_model", reference)
     output.note(f"{reference} answers from now on where no model is named")
@@ -187,6 +188,8 @@ def path(env: Environment, /, model: str, quant: str | None) -> None:
 
 
 for each in (verify, check_models, remove, gc, import_file, convert, quantize, merge, manifest, alias, fit):
+    command.add_command(each)
+for each in (add_endpoint, endpoints):
     command.add_command(each)
 
 

@@ -29,6 +29,7 @@ from ..names.file_names import (
     role_of,
 )
 from .alias_file import BUILTINS, expand, read_aliases
+from .endpoints import find_endpoint
 from .reference_syntax import (
     Builtin,
     CatalogueName,
@@ -82,7 +83,13 @@ def resolve_local(
     Raises LeapModelNotFoundError when they are not on this machine, LeapModelLoadingError when a manifest is damaged
     or the reference is of a kind that leap cannot run.
     """
-    return _Resolver(os.environ if variables is None else variables, cwd).resolve(reference, quantization)
+    variables = os.environ if variables is None else variables
+    if (endpoint := find_endpoint(reference, variables)) is not None:
+        raise LeapModelLoadingError(
+            f"{endpoint.label} is an endpoint, and this needs a model on this machine",
+            hint="leap models list names those that are here",
+        )
+    return _Resolver(variables, cwd).resolve(reference, quantization)
 
 
 def find_local(
@@ -97,6 +104,8 @@ def find_local(
 
 def path_of(reference: str, *, variables: Mapping[str, str], cwd: Path) -> Path | None:
     """The file or directory that ``reference`` names; None when it means something else."""
+    if find_endpoint(reference, variables) is not None:
+        return None
     named = _Resolver(variables, cwd).named(reference, None)
     return cwd / named.path if isinstance(named, LocalPath) else None
 

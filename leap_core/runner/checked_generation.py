@@ -6,15 +6,12 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ..errors import LeapConstraintError, LeapGenerationPromptExceedContextLengthError
 from ..messages import ChatMessage, ChatMessageRole
 from ..responses import Chunk, Complete, GenerationFinishReason, MessageResponse
-from ..runner.contract import Generation
-
-if TYPE_CHECKING:
-    from ..constraints import CompiledConstraint
+from .generator import Generation
 
 MOST_REPAIRS = 2
 """Times that an answer which does not fit is generated anew, with what is wrong with it shown to the model."""
@@ -28,26 +25,43 @@ CUT = {
 UNCHECKED = {GenerationFinishReason.INTERRUPTED, GenerationFinishReason.ERROR}
 
 
+class TextCheck(Protocol):
+    """What a finished text is held to; see ``CompiledConstraint``, which is one."""
+
+    @property
+    def exact(self) -> bool: ...
+
+    @property
+    def calls(self) -> bool: ...
+
+    @property
+    def validate(self) -> Callable[[str], list[str]]: ...
+
+    def problems_of_cut(self, text: str, called: bool) -> list[str]: ...
+
+
 class CheckedGeneration(Generation):
     """Passes a generation on and checks its text at the end.
 
     Where the constraint is exact, the text is passed on as it comes, and only one that was cut short can be wrong.
     Otherwise it is held back until it was found right; ``again`` starts a generation with more messages for another
-    try. When the last try is wrong, LeapConstraintError has the text and what is wrong with it. A reply that the user
-    stopped, or that calls functions instead of answering, is not checked.
+    try, ``repairs`` times at most. When the last try is wrong, LeapConstraintError has the text and what is wrong with
+    it. A reply that the user stopped, or that calls functions instead of answering, is not checked.
     """
 
     def __init__(
         self,
         generation: Generation,
-        constraint: CompiledConstraint,
+        constraint: TextCheck,
         again: Callable[[Sequence[ChatMessage]], Generation],
+        repairs: int | None = None,
     ) -> None:
         self._current = generation
         self.prompt_tokens = generation.prompt_tokens
         self._constraint = constraint
         self._passes = constraint.exact and not constraint.calls
         self._again = again
+        self._most = MOST_REPAIRS if repairs is None else repairs
         self._repairs = 0
         self._ready: deque[MessageResponse] = deque()
         self._guard = threading.Lock()
@@ -85,7 +99,7 @@ class CheckedGeneration(Generation):
                 complete = replace(complete, warnings=(*complete.warnings, note))
             self._ready.extend([*held, complete])
             return
-        if cut is not None or self._constraint.exact or self._repairs >= MOST_REPAIRS:
+        if cut is not None or self._constraint.exact or self._repairs >= self._most:
             raise self._error(complete, problems, cut)
         self._current.close()
         with self._guard:

@@ -10,7 +10,6 @@ import pytest
 from leap_core.constraints import inject_schema
 from leap_core.constraints.contract import CompiledConstraint
 from leap_core.errors import LeapConstraintError, LeapGenerationPromptExceedContextLengthError, LeapSchemaError
-from leap_core.in_process.validated_generation import CheckedGeneration
 from leap_core.messages import ChatMessage, LeapFunctionCall
 from leap_core.responses import (
     Chunk,
@@ -20,6 +19,7 @@ from leap_core.responses import (
     MessageResponse,
     ReasoningChunk,
 )
+from leap_core.runner.checked_generation import CheckedGeneration
 from leap_core.testing import ScriptedModelRunner
 
 

@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from leap_core import Leap
+from leap_core.endpoint.retries import Patience
+from leap_core.runner.contract import ModelRunner
+
+from .fake_server import FakeEndpoint, fake_endpoint
+
+KEY = "sk-test-1234567890"
+QUICK = Patience(retries=2, first_wait=0.01, held_back=2.0, connect=2.0, silence=0.3)
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeEndpoint]:
+    with fake_endpoint() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def runner(fake: FakeEndpoint, leap_home: object) -> Iterator[ModelRunner]:
+    with Leap.connect(fake.url, model="m", api_key=KEY, patience=QUICK) as made:
+        yield made
