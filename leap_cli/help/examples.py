@@ -86,7 +86,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "models default": ("leap models default builtin",),
     "models alias": ("leap models alias mine Mine-Q8_0 && leap models alias", "leap models alias mine --remove"),
     "models add-endpoint": ("leap models add-endpoint far http://127.0.0.1:8080/v1 --model builtin --key-file ~/.far",),
-    "models endpoints": ("leap models endpoints", "leap models endpoints --remove far"),
+    "models endpoints": ("leap models endpoints", "leap models endpoints far --remove"),
     "models info": ("leap models info Mine-Q8_0 --format json",),
     "models path": ("leap models path Mine-Q8_0",),
     "models verify": ("leap models verify Mine-Q8_0",),

@@ -21,6 +21,7 @@ TOPICS = {
     "tools": "Functions and commands that a model may call",
     "pictures-and-sound": "Models that see and hear; speech to text",
     "batches": "Thousands of prompts, resumed after a crash",
+    "endpoints": "models elsewhere: OpenAI's protocol, keys, privacy",
     "clusters": "Slurm, Kubernetes: batches beyond one machine",
     "jobs": "Work in the background",
     "search": "Finding and asking in one's own files; vectors",

@@ -91,6 +91,8 @@ WORDS: dict[str, str] = {
     "--quiet": "no summary",
     "--raw": "go on from the prompt as it stands",
     "--regex": "the regular expression that the answer matches",
+    "--remove": "take a name away",
+    "--repair": "ask again where an answer does not fit its shape",
     "--replace": "take the place of what is there",
     "--retries": "failures of a download in a row",
     "--revision": "the branch, tag or commit of a repository",

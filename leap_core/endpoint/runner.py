@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 JsonObject = dict[str, Any]
 
-REFUSAL_SECONDS = 2.0
+REFUSAL_SECONDS = 1.0
 """This long ``start`` waits for an answer to begin, so that a refusal is raised by it; then the stream raises it."""
 REPAIRS = 1
 UNKNOWN_CONTEXT = 128 * 1024

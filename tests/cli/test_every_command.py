@@ -35,6 +35,7 @@ WITHOUT_FORMAT = {
     "eval make": "cases, a line each",
     "recipes edit": "nothing",
     "recipes remove": "nothing",
+    "models add-endpoint": "nothing",
     "index make": "its name",
     "index update": "names, a line each",
     "index remove": "names, a line each",

@@ -170,13 +170,11 @@ def test_what_an_endpoint_cannot_hold_is_refused_by_name(fake, runner):
     assert fake.requests == []
 
 
-def test_stop_before_the_first_piece_ends_at_once(fake, runner):
-    fake.always = sleeps(5)
-    stream = runner.create_conversation().generate_response("Hello")
-    threading.Timer(0.1, stream.stop).start()
-    began = time.monotonic()
-    try:
+def test_stop_before_the_first_piece_ends_at_once(fake, leap_home):
+    fake.always = sleeps(8)
+    with Leap.connect(fake.url, model="m") as runner:
+        stream = runner.create_conversation().generate_response("Hello")
+        threading.Timer(0.1, stream.stop).start()
+        began = time.monotonic()
         *_, end = stream
-    except LeapEndpointError:
-        pytest.fail("it was stopped")
-    assert end.finish_reason.value == "interrupted" and time.monotonic() - began < 4
+    assert end.finish_reason.value == "interrupted" and time.monotonic() - began < 6

@@ -6,6 +6,7 @@ import re
 
 import click
 
+from ...completion.value_types import ModelName
 from ...config.writing import set_value, unset_value
 from ...exit_codes import ExitCode
 from ...framework.click_classes import leap_command
@@ -20,7 +21,7 @@ VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 @leap_command("add-endpoint", short_help="Give a model elsewhere a name.")
 @click.argument("name")
 @click.argument("url")
-@click.option("--model", metavar="MODEL", help="Ask for this model; by default the only one that the endpoint has.")
+@click.option("--model", type=ModelName(), metavar="MODEL", help="Ask for this model; by default the only one that the endpoint has.")
 @click.option("--key-variable", metavar="VARIABLE", help="Take the key from this variable, whenever it is needed.")
 @click.option("--key-file", type=FileName(), metavar="FILE", help="Take the key from this file, whenever it is needed.")
 @click.pass_obj
@@ -60,29 +61,33 @@ def add_endpoint(
 
 
 @leap_command("endpoints", short_help="List and remove names of models elsewhere.")
-@click.option("--remove", metavar="NAME", help="Take this name away.")
+@click.argument("name", required=False)
+@click.option("--remove", is_flag=True, help="Take NAME away.")
 @format_flag
 @click.pass_obj
-def endpoints(env: Environment, /, remove: str | None, format: str) -> ExitCode:
-    """List the names that leap models add-endpoint gave, and where their keys are. With --remove take one away."""
+def endpoints(env: Environment, /, name: str | None, remove: bool, format: str) -> ExitCode:
+    """List the names that leap models add-endpoint gave, or NAME alone, and where their keys are."""
     from leap_core.models.references.endpoints import TABLE, known_endpoints
 
     output, file = Output(env, format), env.directories.config_file
     known = known_endpoints(file)
-    if remove is not None:
-        if remove not in known:
-            raise click.UsageError(f"there is no endpoint {remove!r}; leap models endpoints lists those there are")
-        unset_value(file, f"{TABLE}.{remove}")
-        output.note(f"{remove} stands for nothing from now on")
+    if remove and name is None:
+        raise click.UsageError("--remove needs the NAME that is to go")
+    if name is not None and name not in known:
+        raise click.UsageError(f"there is no endpoint {name!r}; leap models endpoints lists those there are")
+    if remove:
+        unset_value(file, f"{TABLE}.{name}")
+        output.note(f"{name} stands for nothing from now on")
         return ExitCode.DONE
     rows = [
         {
-            "name": name,
+            "name": own_name,
             "url": each.url,
             "model": each.model,
             "key": f"${each.key_variable}" if each.key_variable else each.key_file,
         }
-        for name, each in sorted(known.items())
+        for own_name, each in sorted(known.items())
+        if name in (None, own_name)
     ]
     output.records(rows, ["name", "url", "model", "key"], name="name")
     if not rows and output.format is Format.TEXT:
