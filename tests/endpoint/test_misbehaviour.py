@@ -93,16 +93,18 @@ def test_silence_in_the_middle_ends_an_answer(fake, runner):
 
 
 def test_retry_after_is_kept_by_all_requests(fake, runner):
-    fake.behaviours.append(fails(429, Retry_After="0.5"))
+    fake.behaviours.append(fails(429, Retry_After="1"))
     began = time.monotonic()
     threads = [threading.Thread(target=ask, args=(runner,)) for _ in range(3)]
     threads[0].start()
-    time.sleep(0.15)
+    while not fake.times:
+        time.sleep(0.01)
+    time.sleep(0.1)
     for thread in threads[1:]:
         thread.start()
     for thread in threads:
         thread.join(20)
-    assert len(fake.requests) == 4 and all(at - began > 0.45 for at in fake.times[1:])
+    assert len(fake.requests) == 4 and all(at - began > 0.95 for at in fake.times[1:])
 
 
 def test_a_wait_that_is_too_long_is_an_error(fake, runner):

@@ -21,7 +21,7 @@ VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 @leap_command("add-endpoint", short_help="Give a model elsewhere a name.")
 @click.argument("name")
 @click.argument("url")
-@click.option("--model", type=ModelName(), metavar="MODEL", help="Ask for this model; by default the only one that the endpoint has.")
+@click.option("--model", type=ModelName(), metavar="MODEL", help="Ask for this model; by default the only one there.")
 @click.option("--key-variable", metavar="VARIABLE", help="Take the key from this variable, whenever it is needed.")
 @click.option("--key-file", type=FileName(), metavar="FILE", help="Take the key from this file, whenever it is needed.")
 @click.pass_obj
@@ -62,7 +62,7 @@ def add_endpoint(
 
 @leap_command("endpoints", short_help="List and remove names of models elsewhere.")
 @click.argument("name", required=False)
-@click.option("--remove", is_flag=True, help="Take NAME away.")
+@click.option("--remove", is_flag=True, help="Take NAME away from the list.")
 @format_flag
 @click.pass_obj
 def endpoints(env: Environment, /, name: str | None, remove: bool, format: str) -> ExitCode:
