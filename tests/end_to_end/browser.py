@@ -44,8 +44,15 @@ class Browser:
     def open(self, url: str) -> None:
         self._post(f"{self._session}/url", {"url": url})
 
-    def run(self, script: str) -> Any:
-        return self._post(f"{self._session}/execute/sync", {"script": script, "args": []})
+    def run(self, script: str, *arguments: object) -> Any:
+        return self._post(f"{self._session}/execute/sync", {"script": script, "args": arguments})
+
+    def press(self, *keys: str) -> None:
+        """Press keys together, wherever the focus is."""
+        downs = [{"type": "keyDown", "value": key} for key in keys]
+        ups = [{"type": "keyUp", "value": key} for key in reversed(keys)]
+        source = {"type": "key", "id": "keyboard", "actions": [*downs, *ups]}
+        self._post(f"{self._session}/actions", {"actions": [source]})
 
     def type(self, selector: str, text: str) -> None:
         self._post(f"{self._session}/element/{self._find(selector)}/value", {"text": text})

@@ -33,6 +33,10 @@ def test_a_prompt_is_answered_and_a_job_is_cancelled(browser, start, program, tm
 
     browser.open(url)
     browser.wait(lambda: browser.run("return document.querySelector('#key-dialog').open"))
+    assert browser.run("return document.querySelector('#key-refused').hidden")
+    browser.type("#key", "wrong\n")
+    browser.wait(lambda: browser.run("return document.querySelector('#key-refused').checkVisibility()"))
+    browser.run("document.querySelector('#key').value = ''")
     browser.type("#key", "s3cret\n")
     browser.wait(lambda: browser.text("#state") == "ready")
     assert "builtin" in browser.text("#models") and browser.text("#model") == "builtin"

@@ -27,6 +27,7 @@ from leap_core.host.server.process.uvicorn_server import Server, listen
 from leap_core.host.server.protocols.generation_endpoints import GenerationEndpoints
 from leap_core.host.server.protocols.kept_responses import KeptResponses
 from leap_core.host.server.protocols.management_endpoints import ManagementEndpoints
+from leap_core.host.server.protocols.page import page_routes
 from leap_core.models.references.resolving import LocalModel
 from leap_core.storage.directories import Directories
 from leap_core.testing import ScriptedModelRunner
@@ -129,6 +130,7 @@ class _Running:
         listener = listen("127.0.0.1", 0)
         endpoints = GenerationEndpoints(models, kept=self._kept, own_clients=self._private)
         routes = ManagementEndpoints(models, endpoints, self._ending.set).routes() if self._private else []
+        routes += page_routes() if self._pages else []
         app = build_app(models, endpoints, routes)
         guard = AccessCheck(app, token=self._token, pages=self._pages, stamp=INSTANCE)
         logged = RequestLog(for_local_pages(guard) if self._pages else guard, endpoints.metrics)
