@@ -66,6 +66,7 @@ class Setting:
 
 SETTINGS = (
     Setting("default_model", str, "The model that is used when a command names none.", "builtin", "LEAP_MODEL"),
+    Setting("default_index", str, "The index that `leap search` and `leap ask` read where none is named."),
     Setting("keep_alive", str, "How long `leap load` keeps a model without use, such as 10m.", "10m", is_time=True),
     Setting("offline", bool, "Refuse models elsewhere: no prompt leaves this machine.", False, "LEAP_OFFLINE"),
     Setting("log", bool, "Keep prompts and answers for `leap log`.", False, "LEAP_LOG"),
@@ -145,15 +146,17 @@ class JobSettings:
 @dataclass(frozen=True)
 class Configuration:
     """``default_model``: the reference that is loaded when a command names none, or None. ``keep_alive``: how long
-    ``leap load`` keeps a model without use, such as "10m", or None."""
+    ``leap load`` keeps a model without use, such as "10m", or None. ``default_index``: the index that is searched when
+    a command names none, or None."""
 
     default_model: str | None = None
     keep_alive: str | None = None
+    default_index: str | None = None
 
 
 def read_configuration(path: Path) -> Configuration:
     """The settings about models. Raises LeapSerializationError that names the file and the setting."""
-    return Configuration(**_given(path, "default_model", "keep_alive"))
+    return Configuration(**_given(path, "default_model", "keep_alive", "default_index"))
 
 
 def offline(path: Path, variables: Mapping[str, str]) -> str | None:

@@ -88,19 +88,25 @@ PASSAGES = OptionGroup(
 
 
 def named_index(env: Environment, words: Sequence[str]) -> tuple[str, str]:
-    """The index and the question: the only index need not be named. Raises UsageError where either is missing."""
+    """The index and the question: the only index, and the default one, need not be named. Raises UsageError where
+    either is missing."""
+    from leap_core.configuration import read_configuration
     from leap_core.search.indexes import Indexes
 
     names = Indexes.of(env.directories).names()
+    default = read_configuration(env.directories.config_file).default_index
+    unnamed = default or (names[0] if len(names) == 1 else None)
     first, *others = words
-    if first in names or (len(names) != 1 and others):  # a name that is not there is reported by whoever opens it
+    if first in names or (unnamed is None and others):  # a name that is not there is reported by whoever opens it
         if not others:
             raise click.UsageError(f"the question is missing: what is asked of the index {first}?")
         name, question = first, " ".join(others)
-    elif len(names) == 1:
-        name, question = names[0], " ".join(words)
+    elif unnamed is not None:
+        name, question = unnamed, " ".join(words)
     elif names:
-        raise click.UsageError(f"there are several indexes ({', '.join(names)}); name one before the question")
+        raise click.UsageError(
+            f"there are several indexes ({', '.join(names)}); name one before the question, or set default_index"
+        )
     else:
         raise click.UsageError("there is no index yet; `leap index NAME PATH` makes one")
     if not question.strip():

@@ -6,7 +6,7 @@ import threading
 import time
 from array import array
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import replace
 
 from ..errors import LeapError
@@ -33,6 +33,9 @@ class Batch(BatchDefinition):
         total = len(self.lines)
         if not total:  # perhaps the program that should have written them failed: no reason to lose anything
             self.sink.leave()
+            if self.failures is not None:
+                with closing(self.failures):
+                    ResultWriter(self, array("q")).write_problems()
             return Progress(0)
         anew = self.overwrite and self.journal is not None and not self.journal.was_begun_by(self.run_id)
         places, dropped = self._kept(anew)

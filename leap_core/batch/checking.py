@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from .batch_run import Batch
 from .batch_settings import STANDARD, BatchSettings
 from .definition import Progress
 from .input.input_rows import InputRows
-from .input.line_index import CheckedLines, LineIndex, Problem, check_lines
+from .input.line_index import MOST_PROBLEMS, CheckedLines, LineIndex, Problem, check_lines
 from .input.lines import RequestReader
 from .input.row_formats import JSONL
 from .journal.journal import Journal
@@ -29,7 +30,8 @@ MOST_TOLD = 5
 @dataclass(frozen=True)
 class CheckedBatch:
     """A batch whose lines were all read once. ``named_model``: whether the settings or the lines name the model.
-    ``problems``: the first of ``problem_count`` lines that cannot be used. ``embeds``: the lines ask for vectors. Close
+    ``problems``: the first of ``problem_count`` lines that cannot be used, all of
+    them where they go into a file. ``embeds``: the lines ask for vectors. Close
     it: the input stays open till then."""
 
     settings: BatchSettings
@@ -56,7 +58,7 @@ class CheckedBatch:
         while_waiting: Callable[[], object] | None = None,
     ) -> Batch:
         """The batch, ready to run. Runs with one ``run_id`` are attempts of the same: only the first overwrites."""
-        errors = self.settings.errors
+        errors, part = self.settings.errors, self.settings.part
         return Batch(
             self.lines,
             self.reader,
@@ -72,6 +74,7 @@ class CheckedBatch:
             failures=None if errors is None else OutputFile(Path(errors), while_waiting=while_waiting),
             spoken=SpokenLines(None if self.settings.speech is None else Path(self.settings.speech)),
             header=self.settings.header,
+            problems=self.problems if part is None or part.number == 1 else [],
         )
 
     def close(self) -> None:
@@ -109,7 +112,8 @@ def check_batch(
         raise LeapSerializationError(f"{name}: {error.message}", hint=error.hint) from None
     try:
         _check_columns(rows, reader)
-        checked = check_lines(rows, reader)
+        wants_all = settings.skip_invalid and settings.errors is not None  # the file gets every one
+        checked = check_lines(rows, reader, sys.maxsize if wants_all else MOST_PROBLEMS)
         lines = checked.index
         if checked.problem_count and not settings.skip_invalid:
             raise _unusable(name, checked)

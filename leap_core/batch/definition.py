@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from .input.line_digests import key_of
-from .input.line_index import LineIndex
+from .input.line_index import LineIndex, Problem
 from .input.lines import RequestReader
 from .journal.journal import Journal
 from .journal.line_result import OPENAI
@@ -62,7 +62,8 @@ class BatchDefinition:
     ``fingerprint`` names model and loading options; results of another one are not taken over. ``on_result`` hears of
     every new result, and may raise to end the batch. ``overwrite``: earlier results are given up as soon as the model
     is loaded, unless they are of an earlier attempt of the run ``run_id``. ``failures`` takes the failed lines, which
-    are then left out of ``sink``. ``header`` is the first line of the output.
+    are then left out of ``sink``. ``header`` is the first line of the output. ``problems`` of lines that are left out
+    are written to ``failures``.
     """
 
     lines: LineIndex
@@ -79,6 +80,7 @@ class BatchDefinition:
     failures: Sink | None = None
     spoken: SpokenLines = SpokenLines()
     header: str | None = None
+    problems: Sequence[Problem] = ()
 
     def key(self, n: int) -> str:
         """The name of what a line asks of this model."""

@@ -29,13 +29,27 @@ class ResultWriter:
         """Write what is known already."""
         self._batch.sink.open(self._known)
         if self._batch.failures is not None:
-            self._batch.failures.open(lambda: iter(()))
+            self._batch.failures.open(self._problems)
 
     def write_known(self) -> None:
         """Write what is known in the order of the lines, and pass over the others. ``add`` is not called then."""
         self._batch.sink.open(lambda: chain(self._header(), self._each(self._line)))
         if self._batch.failures is not None:
-            self._batch.failures.open(lambda: self._each(self._failure))
+            self._batch.failures.open(lambda: chain(self._problems(), self._each(self._failure)))
+
+    def write_problems(self) -> None:
+        """Write the file of failed lines alone, where no line can be used."""
+        if self._batch.failures is not None and self._batch.problems:
+            self._batch.failures.open(self._problems)
+
+    def _problems(self) -> Iterator[str]:
+        """The lines that are left out, for the file of failed lines."""
+        for problem in self._batch.problems:
+            line: dict[str, object] = {"custom_id": None}  # it may be what cannot be read
+            if self._batch.format == OPENAI:
+                line["response"] = None
+            line |= {"error": {"code": "invalid_line", "message": problem.message}, "line": problem.number}
+            yield json.dumps(line, ensure_ascii=False)
 
     def _each(self, written: Callable[[int, Result], str | None]) -> Iterator[str]:
         assert self._batch.journal is not None

@@ -140,3 +140,17 @@ def test_failed_lines_have_a_file_of_their_own(answered, tmp_path):
     assert (tmp_path / "bad.jsonl").read_text() == ""
     done, _, _ = answered("in.jsonl", lines, "--errors", "out.jsonl")
     assert done.code == 2 and "cannot take the failed lines" in done.stderr
+
+
+def test_lines_that_are_left_out_are_in_the_file_of_failed_lines(answered, tmp_path):
+    bad = tmp_path / "bad.jsonl"
+    args = ("--skip-invalid", "--errors", "bad.jsonl")
+    done, _, text = answered("in.jsonl", '{"prompt": "a"}\n{\n{"prompt": "b"}\n{"prompt": 1}\n', *args)
+    assert done.code == 0 and [r["response"]["status_code"] for r in records(text)] == [200, 200]
+    assert [(r["line"], r["error"]["code"], r["response"]) for r in records(bad.read_text())] == [
+        (2, "invalid_line", None),
+        (4, "invalid_line", None),
+    ]
+    assert records(bad.read_text())[0]["error"]["message"].startswith("not JSON")
+    answered("in.jsonl", "{\n" * 1200, *args)
+    assert [r["line"] for r in records(bad.read_text())] == list(range(1, 1201)), "all, though no line can be used"

@@ -115,6 +115,16 @@ def test_of_several_indexes_one_is_named(leap, notes):
     assert "there is no index 'thrid'" in leap("search", "thrid", "hammer").stderr
 
 
+def test_a_default_index_need_not_be_named(leap, notes):
+    assert leap("index", "other", "pages", "--words-only", "--files", "*.md").code == 0
+    assert leap("config", "set", "default_index", "notes").code == 0
+    assert leap("search", "hammer").stdout.startswith("pages/tools.txt")
+    assert leap("search", "Which", "tool", "drives", "nails?", "--limit", "1").stdout.startswith("pages/tools.txt")
+    assert "nothing fits" in leap("search", "other", "hammer").stderr, "a name goes before it"
+    leap("config", "set", "default_index", "gone")
+    assert "there is no index 'gone'" in leap("search", "hammer").stderr
+
+
 def test_without_an_index_it_says_how_to_make_one(leap, leap_home):
     done = leap("search", "hammer")
     assert done.code == 2 and "leap index NAME PATH" in done.stderr

@@ -10,6 +10,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -110,6 +111,40 @@ def test_every_statement_finds_its_rows_by_an_index(large, scans):
     assert scans == []
 
 
+def test_progress_and_ends_of_shards_are_counters_on_rows(large, monkeypatch):
+    """No result is counted while a batch runs, and no sibling of a shard that ends."""
+    id = add_batch(large, replace(lines(96, "counted"), max_workers=2))
+    statements: list[str] = []
+    execute = PostgresDatabase._execute
+    monkeypatch.setattr(PostgresDatabase, "_execute", lambda *of: statements.append(of[1]) or execute(*of))
+    shards = int(large.database.rows("SELECT open_shards FROM jobs WHERE id=:id", {"id": id})[0]["open_shards"])
+    assert shards > 2
+    for ended in range(1, shards):
+        job = large.claim_next("shard", ME)
+        claim, rows = Claim(job.id, job.attempt, "me"), BatchRows(large.database)
+        missing = rows.missing(id, job.parameters["first"], job.parameters["last"])
+        rows.write(claim, id, [StoredResult(each.number, each.key, each.number != 2, 5, {}) for each in missing], {})
+        statements.clear()
+        large.finish(claim, Ending(State.SUCCEEDED))
+        progress = large.with_progress(large.get(id)).progress
+        assert statements and not [each for each in statements if "batch_results" in each or "COUNT(" in each]
+        counted = large.database.rows(
+            "SELECT COUNT(*) AS done, SUM(succeeded) AS good FROM batch_results WHERE job=:id", {"id": id}
+        )[0]
+        assert (progress["done"], progress["succeeded"]) == (counted["done"], counted["good"])
+        row = large.database.rows("SELECT open_shards FROM jobs WHERE id=:id", {"id": id})[0]
+        assert row["open_shards"] == shards - ended
+
+
+def test_output_is_forgotten_once(large):
+    statements = []
+    execute = PostgresDatabase._execute
+    assert large.forget_output(-1.0) == ROWS
+    large.database._execute = lambda *of: statements.append(of[0]) or execute(large.database, *of)
+    assert large.forget_output(-1.0) == 0
+    assert len([each for each in statements if "FROM events" in each]) == 1, "nothing but old attempts is looked for"
+
+
 def test_a_batch_submitted_again_takes_its_results_over_in_time_that_grows_with_its_lines(large):
     def seconds(count: int) -> float:
         begun = time.perf_counter()
@@ -183,8 +218,6 @@ def test_messages_that_came_together_are_one_look(table):
 
 
 def test_no_more_shards_of_a_batch_run_than_may(table):
-    from dataclasses import replace
-
     id = add_batch(table, replace(lines(96), max_workers=2))
     claimants = [Claimant(f"w{n}", f"w{n}", "here", frozenset({"aaa"})) for n in range(6)]
     done = most = 0

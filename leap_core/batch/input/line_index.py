@@ -124,7 +124,7 @@ def read_again(reader: RequestReader, lines: LineIndex, n: int) -> tuple[str, Li
 
 @dataclass
 class CheckedLines:
-    """The sound lines, what is wrong with the others (the first thousand of ``problem_count``), the models that the
+    """The sound lines, what is wrong with the others (the first ``most_problems`` of ``problem_count``), the models that the
     sound ones name (None: none), and whether they ask for vectors (``embeds``: the answers that there are)."""
 
     index: LineIndex
@@ -132,18 +132,19 @@ class CheckedLines:
     problem_count: int = 0
     models: set[str | None] = field(default_factory=set)
     embeds: set[bool] = field(default_factory=set)
+    most_problems: int = MOST_PROBLEMS
 
     def note(self, number: int, message: str) -> None:
         """Note a line that cannot be used."""
         self.problem_count += 1
-        if len(self.problems) < MOST_PROBLEMS:
+        if len(self.problems) < self.most_problems:
             self.problems.append(Problem(number, message))
 
 
-def check_lines(rows: InputRows, reader: RequestReader) -> CheckedLines:
+def check_lines(rows: InputRows, reader: RequestReader, most_problems: int = MOST_PROBLEMS) -> CheckedLines:
     """Read every row once. Blank lines are passed over, and counted."""
     index = LineIndex(rows)
-    checked = CheckedLines(index)
+    checked = CheckedLines(index, most_problems=most_problems)
     checker = LineChecker(reader)
     for number, offset, length, raw in rows:
         if not raw:
