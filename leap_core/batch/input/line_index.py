@@ -124,8 +124,8 @@ def read_again(reader: RequestReader, lines: LineIndex, n: int) -> tuple[str, Li
 
 @dataclass
 class CheckedLines:
-    """The sound lines, what is wrong with the others (the first ``most_problems`` of ``problem_count``), the models that the
-    sound ones name (None: none), and whether they ask for vectors (``embeds``: the answers that there are)."""
+    """The sound lines, what is wrong with the others (the first ``most_problems`` of ``problem_count``), the models
+    that the sound ones name (None: none), and whether they ask for vectors (``embeds``: the answers that there are)."""
 
     index: LineIndex
     problems: list[Problem] = field(default_factory=list)
