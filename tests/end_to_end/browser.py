@@ -61,7 +61,7 @@ class Browser:
         self._post(f"{self._session}/element/{self._find(selector)}/click", {})
 
     def text(self, selector: str) -> str:
-        return str(self.run(f"return document.querySelector('{selector}')?.textContent || ''"))
+        return str(self.run("return document.querySelector(arguments[0])?.textContent || ''", selector))
 
     def wait(self, is_so: Callable[[], object]) -> None:
         deadline = time.monotonic() + SOON

@@ -24,7 +24,19 @@ def browser() -> Iterator[Browser]:
 
 
 def test_a_prompt_is_answered_and_a_job_is_cancelled(browser, start, program, tmp_path):
-    process = start("serve", "builtin", "--port", "0", "--threads", "1", "--page", "--api-key", "s3cret")
+    process = start(
+        "serve",
+        "builtin",
+        "--port",
+        "0",
+        "--threads",
+        "1",
+        "--page",
+        "--api-key",
+        "s3cret",
+        "--models",
+        "builtin-embed",
+    )
     url = process.stdout.readline().decode().strip().removesuffix("/v1")
     process.stderr.readline()
     home = httpx.get(url + "/")
@@ -39,7 +51,14 @@ def test_a_prompt_is_answered_and_a_job_is_cancelled(browser, start, program, tm
     browser.run("document.querySelector('#key').value = ''")
     browser.type("#key", "s3cret\n")
     browser.wait(lambda: browser.text("#state") == "ready")
-    assert "builtin" in browser.text("#models") and browser.text("#model") == "builtin"
+    assert (
+        "builtin" in browser.text("#models")
+        and browser.run("return document.querySelector('#model').value") == "builtin"
+    )
+    browser.click("button[aria-label='Load builtin-embed']")
+    browser.wait(lambda: browser.text("button[aria-label='Unload builtin-embed']"))
+    browser.click("button[aria-label='Unload builtin-embed']")
+    browser.wait(lambda: browser.text("button[aria-label='Load builtin-embed']"))
 
     browser.type("#prompt", "What is the capital of France?\n")
     browser.wait(lambda: " tokens, " in browser.text("#turns li:last-child .counts"))

@@ -245,6 +245,7 @@ export async function learn() { // what the chosen model takes
   const shown = await read("api/show", { model }).catch(() => ({}));
   if (model !== byId("model").value) return;
   abilities = shown.capabilities || [];
+  tell(abilities.includes("embedding") ? `${model} makes vectors and answers nothing.` : "");
   const kinds = [abilities.includes("vision") && "image/*", abilities.includes("audio") && "audio/*"].filter(Boolean);
   byId("attach").hidden = !kinds.length;
   byId("file").accept = kinds.join();

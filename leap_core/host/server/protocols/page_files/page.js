@@ -9,7 +9,7 @@ const speeds = [];
 let served = false; // whether a model was ever seen: what was asked and answered stays while a server is away
 let shownAt = -Infinity; // when an error was shown
 let counted = null; // tokens of all answers, and when they were counted
-let offered = [], refreshes = 0;
+let offered = [], refreshes = 0, loaded = ""; // models that could be, and those that were at the last look
 
 function row(cells) {
   const line = document.createElement("tr");
@@ -65,7 +65,7 @@ function showModels(models) {
     const verb = model.unloaded ? "Load" : model.on_demand ? "Unload" : "", cell = line.cells[6];
     if (cell.textContent === verb) return;
     const held = cell.contains(document.activeElement), body = { model: model.model, ...(model.unloaded ? {} : { keep_alive: 0 }) };
-    cell.replaceChildren(...(verb ? [textButton(verb, `${verb} ${model.model}`, async () => { await ask("api/generate", body); refreshes = 0; })] : []));
+    cell.replaceChildren(...(verb ? [textButton(verb, `${verb} ${model.model}`, () => ask("api/generate", body))] : []));
     if (held) cell.firstElementChild?.focus();
   });
   choose([...models.filter((model) => !model.embedding).map((model) => [model.model, model.model]),
@@ -139,7 +139,9 @@ function tell(error) {
 async function refresh() {
   try {
     const props = await read("props");
-    if (refreshes++ % LISTED_EVERY === 0) offered = (await read("v1/models")).data;
+    const names = props.models.map((model) => model.model).join();
+    if (refreshes++ % LISTED_EVERY === 0 || names !== loaded) offered = (await read("v1/models")).data;
+    loaded = names;
     showModels(props.models);
     showSpeed(props.models);
     const states = new Set(props.models.map((model) => model.state));
