@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
-from ..display.batches import ProgressLine, missing_lines, show_nothing, summary, warn_of_problems
+from ..display.batches import ProgressLine, escalation_summary, missing_lines, show_nothing, summary, warn_of_problems
 from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
@@ -21,7 +22,7 @@ from ..options.constraints import SHAPE, Constraint
 from ..options.embedding import open_embedder
 from ..options.loading import MODEL, ModelChoice
 from ..options.machines import MACHINES, Machines
-from ..options.opening import builtin_note, default_model, telling_the_default, warm_or_load
+from ..options.opening import builtin_note, default_model, load_model, telling_the_default, warm_or_load
 from ..options.sampling import SAMPLING, Sampling
 from ..options.tasks import own_recipes
 
@@ -78,6 +79,8 @@ def command(
         settings = settings.of_part(machines.part)
     with telling_the_default(env, model.name):
         if background:
+            if settings.escalate_to is not None:
+                raise click.UsageError("--escalate-to cannot be combined with --background")
             if settings.output == STANDARD:
                 raise click.UsageError("--background needs -o FILE for the results")
             from jobs.client import JobsClient
@@ -106,6 +109,7 @@ def _run(
     env: Environment, output: Output, settings: BatchSettings, checked: CheckedBatch, model: ModelChoice, *, quiet: bool
 ) -> ExitCode:
     from leap_core.batch.batch_settings import STANDARD
+    from leap_core.batch.escalation import EscalatingRunner, When
 
     warn_of_problems(output, checked)
 
@@ -124,7 +128,13 @@ def _run(
         runner = warm_or_load(env, checked.model, settings.loading_options(), model)
         if not checked.named_model:
             output.note(builtin_note())
+        if settings.escalate_to is not None:
+            far = load_model(env, replace(model, name=settings.escalate_to, fields={}))
+            runner = escalating = EscalatingRunner(runner, far, When.parse(settings.when))
+            escalations.append(escalating)
         return runner
+
+    escalations: list[EscalatingRunner] = []
 
     stop = threading.Event()
     journal = settings.open_journal()
@@ -148,6 +158,8 @@ def _run(
         output.note(summary(progress, skipped=checked.problem_count))
         if progress.remark:
             output.note(progress.remark)
+        for each in escalations:
+            output.note(escalation_summary(each, str(settings.escalate_to)))
     if progress.stopped:
         if not quiet and journal is not None:
             output.note("stopped; the same command goes on from here")

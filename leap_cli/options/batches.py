@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from ..completion.value_types import ModelName
 from ..framework.environment import Environment
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option
@@ -63,6 +64,29 @@ _OPTIONS = (
         show_default=True,
         metavar="N",
         help="Answer this many lines at once.",
+    ),
+    option(
+        "--requests-per-minute",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Send at most this many requests in any minute.",
+    ),
+    option(
+        "--tokens-per-minute",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Send nothing while prompts and answers of the last minute have this many tokens.",
+    ),
+    option(
+        "--escalate-to",
+        type=ModelName(),
+        metavar="MODEL",
+        help="Let this model answer the lines that the first one answers badly.",
+    ),
+    option(
+        "--when",
+        metavar="REASONS",
+        help="Call an answer bad that is invalid (default), refused, or uncertain<0.8; several with commas.",
     ),
     option(
         "--input-format",
@@ -134,7 +158,10 @@ _OPTIONS = (
         help="Let the model reason, and keep that in the results.",
     ),
 )
-PLAIN = ("ordered", "concurrency", "skip_invalid", "overwrite", "input_format", "keep_fields")
+PLAIN = (
+    *("ordered", "concurrency", "skip_invalid", "overwrite", "input_format", "keep_fields"),
+    *("requests_per_minute", "tokens_per_minute", "escalate_to"),
+)
 """Options that are fields of BatchSettings as they stand."""
 
 
@@ -154,6 +181,10 @@ def _build(arguments: Arguments) -> BatchWish:
         "speech": None if speech is None else str(env.cwd / speech),
         "directory": str(env.cwd),
     }
+    if arguments["when"] is not None:
+        if arguments["escalate_to"] is None:
+            raise click.UsageError("--when needs --escalate-to MODEL, which answers then")
+        fields["when"] = arguments["when"]
     return BatchWish(fields, arguments["show_thinking"], arguments["quiet"], arguments["max_workers"])
 
 

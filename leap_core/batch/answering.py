@@ -16,6 +16,7 @@ from .embedding_answers import EmbeddingAnswers
 from .input.line_index import LineIndex
 from .input.lines import RequestReader
 from .journal.line_result import Embedded
+from .pace import Pace
 
 Answer: TypeAlias = "Answers | Embedded"
 
@@ -51,11 +52,11 @@ Runner = ModelRunner | EmbeddingRunner | RemoteRunner
 
 
 def answering(
-    runner: Runner, reader: RequestReader, concurrency: int, stop: threading.Event
+    runner: Runner, reader: RequestReader, concurrency: int, stop: threading.Event, pace: Pace | None = None
 ) -> AbstractContextManager[LineAnswers]:
     """A context manager whose ``answers`` gives the outcomes of lines. All lines are of the runner's kind."""
     if isinstance(runner, RemoteRunner):
         return runner.answering(stop)
     if isinstance(runner, EmbeddingRunner):
         return EmbeddingAnswers(runner, reader, stop)
-    return AnsweringThreads(runner, reader, concurrency, stop)
+    return AnsweringThreads(runner, reader, concurrency, stop, pace)

@@ -75,7 +75,7 @@ class Batch(BatchDefinition):
         started = time.monotonic()
         missing = places.count(NOWHERE)
         work = ((n, self.lines) for n in range(len(places)) if places[n] == NOWHERE)
-        with answering(runner, self.reader, self.concurrency, stop) as answers:
+        with answering(runner, self.reader, self.concurrency, stop, self.pace) as answers:
             for n, custom_id, outcome in answers.answers(work, missing):
                 result = self._result(runner, self.key(n), custom_id, outcome)
                 place = NOWHERE if self.journal is None else self.journal.append(result)

@@ -82,6 +82,11 @@ class BatchSettings:
     """Whether lines may name files of this machine as adapters."""
     answers_to: tuple[str, ...] | None = None
     """The names of the model; lines that name another fail. None: it answers whatever they name."""
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    escalate_to: str | None = None
+    """The model that answers what the first one answers badly: see ``when``."""
+    when: str = "invalid"
     part: Part | None = None
     """The part of the lines that is answered; the files are that part's own."""
     on: str | None = None

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import IO
 
 from ..errors import LeapModelNotFoundError, LeapSerializationError
+from ..options import ModelLoadingOptions
 from .batch_run import Batch
 from .batch_settings import STANDARD, BatchSettings
 from .definition import Progress
+from .escalation import When
 from .input.input_rows import InputRows
 from .input.line_index import MOST_PROBLEMS, CheckedLines, LineIndex, Problem, check_lines
 from .input.lines import RequestReader
@@ -21,6 +23,7 @@ from .journal.line_result import NPY, TEXT
 from .model_fingerprint import fingerprint_of
 from .output.output_file import OutputFile
 from .output.spoken_lines import SpokenLines
+from .pace import Pace
 
 BUILTIN, BUILTIN_EMBED = "builtin", "builtin-embed"
 MOST_TOLD = 5
@@ -75,6 +78,7 @@ class CheckedBatch:
             spoken=SpokenLines(None if self.settings.speech is None else Path(self.settings.speech)),
             header=self.settings.header,
             problems=self.problems if part is None or part.number == 1 else [],
+            pace=Pace(self.settings.requests_per_minute, self.settings.tokens_per_minute),
         )
 
     def close(self) -> None:
@@ -130,6 +134,10 @@ def check_batch(
         named = settings.model or default_model or _named_by(checked.models)
         model = named or (BUILTIN_EMBED if embeds else BUILTIN)
         fingerprint = _fingerprint(settings, model, default_model, variables, cwd) if len(lines) else ""
+        if settings.escalate_to is not None and len(lines):
+            When.parse(settings.when)
+            far = fingerprint_of(settings.escalate_to, ModelLoadingOptions(), variables=variables, cwd=cwd)
+            fingerprint += f" else {far} when {settings.when}"
         if settings.speech is not None:  # a result without sound does not stand for one with it
             fingerprint += " aloud"
     except BaseException:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from ..errors import LeapError, LeapQueueFullError, LeapUnavailableError
+from ..errors import LeapEndpointError, LeapError, LeapQueueFullError, LeapUnavailableError
 from ..functions import LeapFunction
 from ..messages import ChatMessage
 from ..openai.replies import with_one_call
@@ -20,10 +20,13 @@ from ..runner.streams import last_of
 from ..tasks.task import RecipeTask
 from .input.line_index import InputChangedError, LineIndex, read_again
 from .input.lines import Request, RequestReader
+from .pace import Pace
 
 Answers: TypeAlias = "list[Complete]"
 AHEAD = 2
 """Requests that wait, tokenized, for the next free slot: none of the slots idles while a prompt is made."""
+TRIES = 3
+"""An answer that an endpoint broke off is asked for so often."""
 QUEUE_SECONDS = 0.1
 """This long a line waits before it tries a warm model again whose queue is full."""
 
@@ -35,9 +38,17 @@ class _StoppedError(Exception):
 class AnsweringThreads:
     """Threads that each answer one line at a time over the same runner. A context manager: leaving it stops them."""
 
-    def __init__(self, runner: ModelRunner, reader: RequestReader, concurrency: int, stop: threading.Event) -> None:
+    def __init__(
+        self,
+        runner: ModelRunner,
+        reader: RequestReader,
+        concurrency: int,
+        stop: threading.Event,
+        pace: Pace | None = None,
+    ) -> None:
         self._runner, self._reader, self._stop = runner, reader, stop
-        self._size = concurrency + AHEAD
+        self._pace = pace or Pace()
+        self._size = concurrency + (AHEAD if runner.reads_ahead else 0)
         self._guard = threading.Lock()
         self._running: set[Generation] = set()
         self._leaving = threading.Event()
@@ -64,7 +75,8 @@ class AnsweringThreads:
                 size -= 1
                 continue
             n, custom_id, answer = outcome
-            if isinstance(answer, (LeapUnavailableError, InputChangedError)):
+            of_line = isinstance(answer, LeapEndpointError) and answer.of_request
+            if isinstance(answer, (LeapUnavailableError, InputChangedError)) and not of_line:
                 raise answer
             if not isinstance(answer, (list, LeapError)):
                 raise answer
@@ -139,7 +151,18 @@ class AnsweringThreads:
     def _answer(
         self, messages: Sequence[ChatMessage], functions: Sequence[LeapFunction], options: GenerationOptions
     ) -> Complete | None:
-        """One reply; None when it was stopped on the way."""
+        """One reply; None when it was stopped on the way. One that an endpoint broke off is asked for again."""
+        for left in reversed(range(TRIES)):
+            try:
+                return self._answer_once(messages, functions, options)
+            except LeapEndpointError as error:
+                if not (error.of_request and error.may_pass and error.status is None and left) or self._ending():
+                    raise
+        return None
+
+    def _answer_once(
+        self, messages: Sequence[ChatMessage], functions: Sequence[LeapFunction], options: GenerationOptions
+    ) -> Complete | None:
         generation = self._start(messages, functions, options)
         if generation is None:
             return None
@@ -149,6 +172,8 @@ class AnsweringThreads:
             if self._ending():
                 return None
             complete = last_of(generation)
+            if complete.stats is not None:
+                self._pace.spend(complete.stats.total_tokens)
             return None if complete.finish_reason is GenerationFinishReason.INTERRUPTED else complete
         finally:
             with self._guard:
@@ -160,6 +185,8 @@ class AnsweringThreads:
     ) -> Generation | None:
         """Waits while others fill the queue of a warm model; None when stopped meanwhile."""
         while True:
+            if not self._pace.wait(self._leaving) or self._ending():
+                return None
             try:
                 return self._runner.start(messages, functions, options)
             except LeapQueueFullError:

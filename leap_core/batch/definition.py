@@ -12,6 +12,7 @@ from .journal.journal import Journal
 from .journal.line_result import OPENAI
 from .output.output_file import Sink
 from .output.spoken_lines import SpokenLines
+from .pace import Pace
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,7 @@ class BatchDefinition:
     spoken: SpokenLines = SpokenLines()
     header: str | None = None
     problems: Sequence[Problem] = ()
+    pace: Pace | None = None
 
     def key(self, n: int) -> str:
         """The name of what a line asks of this model."""

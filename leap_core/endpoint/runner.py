@@ -64,6 +64,10 @@ class EndpointRunner(ModelRunner):
         return self._model or self._endpoint.label
 
     @property
+    def reads_ahead(self) -> bool:
+        return False
+
+    @property
     def context_size(self) -> int:
         if self._context_size is None:
             self._check_loaded()

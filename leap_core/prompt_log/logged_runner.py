@@ -68,6 +68,10 @@ class LoggedRunner(ModelRunner):
         return self._runner.context_size
 
     @property
+    def reads_ahead(self) -> bool:
+        return self._runner.reads_ahead
+
+    @property
     def speaks(self) -> bool:
         return self._runner.speaks
 

@@ -90,6 +90,11 @@ class Generator(ABC):
         return False
 
     @property
+    def reads_ahead(self) -> bool:
+        """Whether requests beyond those that are answered at once are better sent early, to be made ready."""
+        return True
+
+    @property
     def decision_model(self) -> DecisionModel:
         """What the model is for decisions."""
         return DecisionModel()

@@ -1,0 +1,215 @@
+"""Near first: a line that one model fails, refuses or is unsure of goes to a second model."""
+
+from __future__ import annotations
+
+import math
+import re
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ..errors import (
+    LeapConstraintError,
+    LeapGenerationError,
+    LeapGenerationPromptExceedContextLengthError,
+    LeapOptionsError,
+)
+from ..messages import ChatMessage
+from ..options import GenerationOptions
+from ..responses import Complete, GenerationFinishReason, MessageResponse
+from ..runner.contract import Generation, ModelRunner, RenderedPrompt
+from ..runner.streams import last_of
+from ..tasks.task import TaskReply
+
+if TYPE_CHECKING:
+    from ..functions import LeapFunction
+
+INVALID, UNCERTAIN, REFUSED = "invalid", "uncertain", "refused"
+REFUSAL = re.compile(r"\s*(I'?m|I am) (very |so )?sorry\b|\s*(Sorry|I can'?t|I cannot|I'm unable|I am unable)\b", re.I)
+"""How models begin to decline, in English."""
+
+
+@dataclass(frozen=True)
+class When:
+    """``invalid``: no answer of its shape, or none that the context has room for. ``certainty``: an answer that is less
+    probable is uncertain. ``refused``: the model declines."""
+
+    invalid: bool = False
+    certainty: float | None = None
+    refused: bool = False
+
+    @staticmethod
+    def parse(text: str) -> When:
+        """``invalid,uncertain<0.8,refused``, or some of these. Raises LeapOptionsError."""
+        when = When()
+        for word in filter(None, re.split(r"[,|\s]+", text)):
+            name, less, number = word.partition("<")
+            if name in (INVALID, REFUSED) and not less:
+                when = replace(when, **{name: True})
+            elif name == UNCERTAIN and re.fullmatch(r"0?\.\d+|1|1\.0*", number):
+                when = replace(when, certainty=float(number))
+            else:
+                raise LeapOptionsError("when", f"{word!r} is none of invalid, uncertain<0.8, refused")
+        if when == When():
+            raise LeapOptionsError("when", "say when: invalid, uncertain<0.8, refused")
+        return when
+
+    def reason(self, complete: Complete) -> str | None:
+        """Why an answer is not good enough; None where it is."""
+        if complete.finish_reason is GenerationFinishReason.INTERRUPTED:
+            return None
+        text = complete.full_message.text
+        if self.refused and ("the model refused" in complete.warnings or REFUSAL.match(text)):
+            return REFUSED
+        if self.certainty is not None and probability(complete) < self.certainty:
+            return UNCERTAIN
+        return None
+
+
+def probability(complete: Complete) -> float:
+    """How sure the model was: of a shape, what its tokens together had among the allowed ones; of a free text,
+    the mean of its tokens. 1 where nothing is known."""
+    scores = complete.logprobs
+    if not scores:
+        return 1.0
+    allowed = [each.allowed_logprob for each in scores if each.allowed_logprob is not None]
+    if len(allowed) == len(scores):
+        return math.exp(sum(allowed))
+    return math.exp(sum(each.logprob for each in scores) / len(scores))
+
+
+class EscalatingRunner(ModelRunner):
+    """``near`` answers, and where that is not good enough, ``far``. ``escalated`` answers of ``answers`` went there,
+    and took ``prompt_tokens`` and ``completion_tokens`` of it."""
+
+    def __init__(self, near: ModelRunner, far: ModelRunner, when: When) -> None:
+        self._near, self._far, self._when = near, far, when
+        self._guard = threading.Lock()
+        self.answers = self.escalated = self.prompt_tokens = self.completion_tokens = 0
+
+    @property
+    def model_id(self) -> str:
+        return self._near.model_id
+
+    @property
+    def context_size(self) -> int:
+        return self._near.context_size
+
+    def start(
+        self,
+        messages: Sequence[ChatMessage],
+        functions: Sequence[LeapFunction] = (),
+        options: GenerationOptions | None = None,
+    ) -> Generation:
+        options = options or GenerationOptions()
+        asked = options
+        if self._when.certainty is not None and not options.wants_logprobs:
+            asked = replace(options, logprobs=True, forced_logprobs=False)
+
+        def far() -> Generation:
+            return self._far.start(messages, functions, options)
+
+        try:
+            near: Generation | None = self._near.start(messages, functions, asked)
+        except LeapGenerationPromptExceedContextLengthError:
+            if not self._when.invalid:
+                raise
+            near = None
+        return _EscalatingGeneration(self, near, far, keep_logprobs=asked is options)
+
+    def start_text(self, text: str | Sequence[int], options: GenerationOptions | None = None) -> Generation:
+        return self._near.start_text(text, options)
+
+    def render(
+        self,
+        prompt: Sequence[ChatMessage] | str,
+        functions: Sequence[LeapFunction] = (),
+        options: GenerationOptions | None = None,
+    ) -> RenderedPrompt:
+        return self._near.render(prompt, functions, options)
+
+    def get_prompt_tokens_size(
+        self,
+        messages: Sequence[ChatMessage],
+        add_bos_token: bool = True,
+        functions: Sequence[LeapFunction] = (),
+        options: GenerationOptions | None = None,
+    ) -> int:
+        return self._near.get_prompt_tokens_size(messages, add_bos_token, functions, options)
+
+    def unload(self) -> None:
+        self._near.unload()
+        self._far.unload()
+
+    def judge(self, complete: Complete) -> str | None:
+        """Why the near answer is not good enough; None where it is. Counts it."""
+        with self._guard:
+            self.answers += 1
+        return self._when.reason(complete)
+
+    def fails(self) -> bool:
+        """Count an answer that the near model could not give; whether the far one is asked."""
+        with self._guard:
+            self.answers += 1
+        return self._when.invalid
+
+    def answered_by_far(self, complete: Complete, reason: str) -> Complete:
+        """The far answer, with who gave it and why."""
+        with self._guard:
+            self.escalated += 1
+            if complete.stats is not None:
+                self.prompt_tokens += complete.stats.prompt_tokens + complete.stats.cached_prompt_tokens
+                self.completion_tokens += complete.stats.completion_tokens
+        note = f"answered by {self._far.model_id}: the answer of {self._near.model_id} was {reason}"
+        details = {"answered_by": self._far.model_id, "escalated": reason}
+        return TaskReply(**{**vars(complete), "warnings": (*complete.warnings, note), "details": details})
+
+
+class _EscalatingGeneration(Generation):
+    """Reads the near answer to its end before anything of it is passed on."""
+
+    def __init__(
+        self, runner: EscalatingRunner, near: Generation | None, far: Callable[[], Generation], *, keep_logprobs: bool
+    ) -> None:
+        self._runner, self._current, self._begin_far, self._keep = runner, near, far, keep_logprobs
+        self._guard = threading.Lock()
+        self._stopped = self._ended = False
+
+    def __next__(self) -> MessageResponse:
+        if self._ended:
+            raise StopIteration
+        self._ended = True
+        complete, reason = self._near_answer()
+        if reason is None:
+            assert complete is not None
+            return complete if self._keep else replace(complete, logprobs=())
+        with self._guard:
+            if self._stopped:
+                raise LeapGenerationError("stopped before a second model was asked")
+            self._current = self._begin_far()
+        assert self._current is not None
+        return self._runner.answered_by_far(last_of(self._current), reason)
+
+    def _near_answer(self) -> tuple[Complete | None, str | None]:
+        if self._current is None:
+            self._runner.fails()
+            return None, INVALID
+        try:
+            complete = last_of(self._current)
+        except LeapConstraintError:
+            if self._runner.fails():
+                return None, INVALID
+            raise
+        return complete, self._runner.judge(complete)
+
+    def stop(self) -> None:
+        with self._guard:
+            self._stopped = True
+            if self._current is not None:
+                self._current.stop()
+
+    def close(self) -> None:
+        self._ended = True
+        if self._current is not None:
+            self._current.close()
