@@ -13,6 +13,7 @@ from leap_core.messages import Audio, AudioPcmF32, ChatMessageContent, Image, Te
 
 from ..framework.environment import Environment
 from ..framework.output import Output
+from ..framework.sizes import in_bytes
 from ..input.media_files import read_audio, read_image
 from ..input.text_files import attach
 
@@ -62,7 +63,7 @@ def describe_part(part: ChatMessageContent) -> str:
     if isinstance(part, Text):
         return f"text {part.text.partition(':')[0]}, {len(part.text)} characters"
     if isinstance(part, Image):
-        return f"picture, {len(part.data)} bytes"
+        return f"picture, {in_bytes(len(part.data))}"
     if isinstance(part, Audio):
         return f"sound, {part.format.seconds:.1f} s"
     assert isinstance(part, AudioPcmF32)

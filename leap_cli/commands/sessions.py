@@ -14,6 +14,7 @@ from ..framework.environment import Environment
 from ..framework.options import option
 from ..framework.output import Format, Output
 from ..framework.output_format import format_flag
+from ..framework.sizes import in_bytes
 
 if TYPE_CHECKING:
     from leap_core.sessions.store import SessionStore
@@ -156,4 +157,4 @@ def _store(env: Environment) -> SessionStore:
 
 def _only_size(data: bytes, suffix: str) -> str:
     """What stands for pictures and sound where only text is shown."""
-    return f"{len(data)} bytes of {suffix[1:]}"
+    return f"{in_bytes(len(data))} of {suffix[1:]}"

@@ -155,6 +155,18 @@ def _response_format(value: object) -> JsonObject:
     return {"json_schema_constraint": schema_text(schema, "response_format.json_schema.schema")}
 
 
+def _grammar(value: object) -> JsonObject:
+    """A grammar as llama.cpp's server takes it (GBNF), or Lark's."""
+    from llguidance.gbnf_to_lark import any_to_lark
+
+    if not isinstance(value, str):
+        raise LeapSerializationError("expected a grammar, in GBNF or Lark", path="grammar")
+    try:
+        return {"grammar_constraint": any_to_lark(value)} if value.strip() else {}
+    except Exception as error:  # the package has no class for all of them
+        raise LeapSerializationError(f"no grammar: {error}", path="grammar") from None
+
+
 READERS: Mapping[str, Callable[[Any], JsonObject]] = {
     "logprobs": lambda value: _logprobs(value),
     "max_completion_tokens": lambda value: {"max_tokens": value},
@@ -163,6 +175,7 @@ READERS: Mapping[str, Callable[[Any], JsonObject]] = {
     "stop": _stop,
     "logit_bias": _logit_bias,
     "response_format": _response_format,
+    "grammar": _grammar,
 }
 """Fields whose values are written in another way than the option's."""
 

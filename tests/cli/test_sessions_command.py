@@ -59,7 +59,7 @@ def test_show_prints_what_was_said(leap, kept):
         "# What is the capital of France?\n\n## System\n\nBe brief.\n\n"
         "## User\n\nWhat is the capital of France?\n\n## Assistant\n\nParis.\n"
     )
-    assert "![picture](<6 bytes of jpg>)\n\nWho?" in leap("sessions", "show", "picture").stdout
+    assert "![picture](<6 B of jpg>)\n\nWho?" in leap("sessions", "show", "picture").stdout
     document = json.loads(leap("sessions", "show", kept[0], "--format", "json").stdout)
     assert document["model"] == "builtin" and document["messages"] == [each.to_json() for each in FRANCE]
     lines = leap("sessions", "show", kept[0], "--format", "jsonl").stdout.splitlines()
