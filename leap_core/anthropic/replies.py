@@ -9,10 +9,11 @@ from typing import Any
 
 from ..errors import LeapError, LeapGenerationPromptExceedContextLengthError
 from ..messages import LeapFunctionCall
-from ..openai.errors import status_of
+from ..openai.errors import STATUSES, status_of
 from ..openai.replies import EVENT_STREAM, finish_reason, leap_fields, with_id, with_one_call
 from ..openai.requests import GenerationRequest
 from ..openai.responses_replies import typed_event
+from ..options import GenerationOptions
 from ..responses import Chunk, Complete, FunctionCalls, MessageResponse, ReasoningChunk
 from ..statistics import GenerationStats
 
@@ -41,14 +42,27 @@ def error_body(status: int, error: LeapError) -> JsonObject:
     return {"type": "error", "error": {"type": ERROR_TYPES.get(status, "api_error"), "message": message}}
 
 
+def batch_error(custom_id: str, code: str, message: str) -> JsonObject:
+    """A line of a message batch's results for a request that failed; ``code`` as in OpenAI's error object."""
+    status = next((row[1] for row in STATUSES if row[3] == code), 500)
+    error = {"type": ERROR_TYPES.get(status, "api_error"), "message": message}
+    return {"custom_id": custom_id, "result": {"type": "errored", "error": {"type": "error", "error": error}}}
+
+
+def batch_answer(custom_id: str, complete: Complete, model: str, id: str) -> JsonObject:
+    """A line of a message batch's results. The same answer becomes the same line."""
+    reply = MessagesReply(GenerationRequest(None, GenerationOptions()), model, id=id)
+    return {"custom_id": custom_id, "result": {"type": "succeeded", "message": reply.whole(complete)}}
+
+
 class MessagesReply:
     """The answer to one request; ``model`` is how the request named it."""
 
     media_type = EVENT_STREAM
 
-    def __init__(self, request: GenerationRequest, model: str) -> None:
+    def __init__(self, request: GenerationRequest, model: str, *, id: str | None = None) -> None:
         self._request, self._model = request, model
-        self.id = f"msg_{secrets.token_hex(12)}"
+        self.id = id or f"msg_{secrets.token_hex(12)}"
         self.stores = False
         self.prompt_tokens: int | None = None
         """The tokens of the prompt, as far as they are known when the answer begins."""

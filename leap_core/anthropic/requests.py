@@ -13,7 +13,7 @@ from ..openai.requests import GenerationRequest, read_chat
 
 JsonObject = dict[str, Any]
 
-SAME_NAME = ("model", "temperature", "top_p", "top_k", "stream", "max_tokens", "leap")
+SAME_NAME = ("model", "temperature", "top_p", "top_k", "stream", "max_tokens", "leap", "keep_alive")
 HARMLESS = ("metadata", "service_tier", "container", "inference_geo", "context_management", "cache_control", "speed")
 CHOICES = {"auto": "auto", "none": "none", "any": "required"}
 
@@ -25,6 +25,14 @@ def read_messages(
 
     Raises LeapSerializationError or LeapOptionsError.
     """
+    chat, notes = chat_body(body, counts=counts, unknown=unknown)
+    request = read_chat(chat, unknown=unknown, urls=urls)
+    return GenerationRequest(**{**vars(request), "notes": (*notes, *request.notes)})
+
+
+def chat_body(body: object, *, counts: bool = False, unknown: Unknown = NOTE) -> tuple[JsonObject, tuple[str, ...]]:
+    """The same request as a body of /v1/chat/completions, and which fields were ignored. Raises
+    LeapSerializationError."""
     fields = BodyFields(body)
     chat: JsonObject = {name: value for name in SAME_NAME if (value := fields.take(name)) is not None}
     for name in HARMLESS:
@@ -64,9 +72,7 @@ def read_messages(
     if form is not None:
         schema = object_at(form, "output_config.format").get("schema")
         chat["response_format"] = {"type": "json_schema", "json_schema": {"schema": schema}}
-    notes = (*notes, *fields.finish(unknown))
-    request = read_chat(chat, unknown=unknown, urls=urls)
-    return GenerationRequest(**{**vars(request), "notes": (*notes, *request.notes)})
+    return chat, (*notes, *fields.finish(unknown))
 
 
 def _messages(message: JsonObject, path: str) -> list[JsonObject]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ...anthropic.replies import batch_answer, batch_error
 from ...openai.embeddings import decoded, embedding_reply, encoded, numbers_of
 from ...openai.replies import finish_reason, joined, message_body, usage, whole_chat
 from ...responses import Complete
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 
 JsonObject = dict[str, Any]
 
-OPENAI, PLAIN, TEXT, NPY = "openai", "plain", "text", "npy"
+OPENAI, PLAIN, TEXT, NPY, ANTHROPIC = "openai", "plain", "text", "npy", "anthropic"
 AUTO = "auto"
-FORMATS = (AUTO, OPENAI, PLAIN, TEXT, *DELIMITERS, PARQUET, NPY)
+FORMATS = (AUTO, OPENAI, PLAIN, TEXT, *DELIMITERS, PARQUET, NPY, ANTHROPIC)
 OWN_NAMES = {
     "custom_id",
     "answer",
@@ -133,7 +134,8 @@ class Result:
             return self._table_row(form, row)
         if form == PARQUET:
             return json.dumps(self._row_of_table(row), ensure_ascii=False, separators=(",", ":"))
-        value = self._openai() if form == OPENAI else self._plain(row)
+        shapes = {OPENAI: self._openai, ANTHROPIC: self._anthropic}
+        value = shapes[form]() if form in shapes else self._plain(row)
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
     def _plain(self, row: Row) -> JsonObject:
@@ -202,6 +204,11 @@ class Result:
         if self.details:
             body["leap"] = self.details
         return {**head, "response": {"status_code": 200, "request_id": self.key, "body": body}, "error": None}
+
+    def _anthropic(self) -> JsonObject:
+        if self.error is not None:
+            return batch_error(self.custom_id, str(self.error.get("code")), str(self.error.get("message")))
+        return batch_answer(self.custom_id, self._completes[0], self.model, f"msg_{self.key}")
 
     @property
     def _texts(self) -> list[str]:

@@ -28,6 +28,7 @@ from ..protocols.batch_endpoints import BatchEndpoints, BatchQueue
 from ..protocols.generation_endpoints import GenerationEndpoints
 from ..protocols.kept_files import owner_of
 from ..protocols.kept_responses import KeptResponses
+from ..protocols.message_batches import MessageBatches
 from ..protocols.model_endpoints import status_route
 from ..protocols.ollama_endpoints import OllamaEndpoints, alive_route
 from ..protocols.page import PAGE_PATHS, page_routes
@@ -117,9 +118,10 @@ def application(models: LoadedModels, settings: ServerSettings, state: ServerSta
     generation = GenerationEndpoints(models, Metrics(models, counts), settings.responses, urls=settings.urls)
     routes: list[Route] = [] if state is None else [status_route(models, state.token)]
     if settings.batches is not None and settings.files is not None:
-        routes += BatchEndpoints(
-            models, settings.batches, settings.files, urls=settings.urls, owner=owner_of(settings.api_key)
-        ).routes()
+        for endpoints in (BatchEndpoints, MessageBatches):
+            routes += endpoints(
+                models, settings.batches, settings.files, urls=settings.urls, owner=owner_of(settings.api_key)
+            ).routes()
     if settings.answers is not None and settings.responses is not None:
         generation.stored = StoredResponses(models, settings.responses, settings.answers)
         routes += generation.stored.routes()

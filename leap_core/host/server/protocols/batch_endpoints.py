@@ -199,7 +199,7 @@ class BatchEndpoints:
             name = None if name is None else text_at(name, "model")
             single = len(self._models.served) == 1 and self._models.offer is None
             model = await self._models.described(None if single else name)
-            settings, cwd = _answered_by(model, name, settings), model.load_request.cwd or cwd
+            settings, cwd = answered_by(model, name, settings), model.load_request.cwd or cwd
         try:
             record["job"] = await asyncio.to_thread(self._queue.submit, settings, cwd)
         except LeapSerializationError as error:
@@ -272,7 +272,7 @@ def loading_of(model: LoadedModel) -> JsonObject:
     return {**loading, **(model.load_request.details or {})}
 
 
-def _answered_by(model: LoadedModel, name: str | None, settings: BatchSettings) -> BatchSettings:
+def answered_by(model: LoadedModel, name: str | None, settings: BatchSettings) -> BatchSettings:
     """The settings with a model as the server holds it, and with the adapters behind its ``name``."""
     loading = loading_of(model)
     adapters = model.named_adapters(name)

@@ -21,7 +21,7 @@ JsonObject = dict[str, Any]
 
 LARGEST_FILE = 1024**3
 PIECE = 1 << 20
-ID = re.compile(r"(file|batch)[-_][0-9a-f]{24}|resp_[0-9a-f]{48}")
+ID = re.compile(r"(file|batch|msgbatch)[-_][0-9a-f]{24}|(resp|conv)_[0-9a-f]{48}")
 
 
 def not_found(what: str, id: str) -> Refused:
