@@ -82,6 +82,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "models list": ("leap models list", "leap models list --sort size"),
     "models catalogue": ("leap models catalogue --format quiet",),
     "bench": ("leap bench builtin --repeat 1 --format json > before.json", "leap bench builtin --against before.json"),
+    "models search": ("leap models search LFM2 Extract", "leap models search qwen3 --memory 8GB --format json"),
     "models fit": ("leap models fit --memory 8GB", "leap models fit LFM2.5-1.2B-Instruct --context-size 32768"),
     "models default": ("leap models default builtin",),
     "models alias": ("leap models alias mine Mine-Q8_0 && leap models alias", "leap models alias mine --remove"),

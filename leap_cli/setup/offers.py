@@ -56,7 +56,7 @@ def offers(env: Environment, machine: Machine) -> list[Offer]:
 
     catalogue = Catalogue.load(env.directories.config)
     here = {model.model.lower() for model in Store.of(env.directories).installed() if model.state == "ready"}
-    entries = [entry for name in OFFERED if (entry := catalogue.exact(name)) is not None and entry.needs is None]
+    entries = [entry for name in OFFERED if (entry := catalogue.exact(name)) is not None and entry.runs]
     return [
         Offer(entry.name, size, memory, entry.about, installed, obstacle_to(size, memory, machine, installed=installed))
         for entry in entries

@@ -6,8 +6,9 @@
         subprocess.run(["leap", "download", "LFM2-350M"], env={**os.environ, **hub.environment})
         assert hub.bytes_served("LFM2-350M-Q4_0.gguf") < 1.05 * size
 
-It serves the tree and revision API, ``resolve`` with a redirect to a second host (another port: the storage), Range,
-If-Range, ETag, the headers of LFS files, gated repositories, plain files by URL, and the LEAP registry's end point.
+It serves searches, the tree and revision API, ``resolve`` with a redirect to a second host (another port: the storage),
+Range, If-Range, ETag, the headers of LFS files, gated repositories, plain files by URL, and the LEAP registry's end
+point.
 Every request is logged with its headers and the bytes that were sent in answer.
 """
 

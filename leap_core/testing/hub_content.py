@@ -79,6 +79,8 @@ class HubContent(ABC):
         self.log: list[LoggedRequest] = []
         self.registry: dict[tuple[str, str], str] = {}
         """The LEAP registry: (model, quantization) -> the URL of a manifest."""
+        self.described: dict[str, dict[str, Any]] = {}
+        """What a search says of a repository: repository -> architecture, total and context_length of its GGUF."""
         self._commits: dict[str, dict[str, dict[str, HubFile]]] = {}
         self._heads: dict[str, str] = {}
         self._plain: dict[str, HubFile] = {}
@@ -144,6 +146,16 @@ class HubContent(ABC):
         with self._guard:
             self.log.append(request)
         return request
+
+    def repositories(self, words: str) -> list[str]:
+        """Those with a GGUF file and all these words in their names."""
+        with self._guard:
+            return [
+                repo
+                for repo, commit in self._heads.items()
+                if all(word in repo.lower() for word in words.lower().split())
+                and any(name.endswith(".gguf") for name in self._commits[repo][commit])
+            ]
 
     def files_of(self, repo: str, revision: str) -> tuple[str, dict[str, HubFile]] | None:
         """A commit and its files; the revision is main, or a commit's hash."""

@@ -96,6 +96,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self._answer(fault.status, {"error": "as told"}, extra | fault.headers)
         if self.server.host == STORAGE:
             return self._storage(path)
+        if path == "/api/models":
+            return self._search()
         if path.startswith("/api/models/"):
             return self._api(path)
         if path == "/api/edge-sdk/model-manifest":
@@ -103,6 +105,15 @@ class _Handler(BaseHTTPRequestHandler):
         return self._resolve(path)
 
     do_HEAD = do_GET
+
+    def _search(self) -> None:
+        query, hub = parse_qs(urlsplit(self.path).query), self.server.hub
+        expanded, most = query.get("expand[]", []), int(query.get("limit", ["1000"])[0])
+        entries: list[dict[str, Any]] = []
+        for repo in hub.repositories(query.get("search", [""])[0])[:most]:
+            about = {"gguf": hub.described.get(repo), "downloads": 7}
+            entries.append({"id": repo, **{key: about[key] for key in expanded if about.get(key) is not None}})
+        return self._answer(200, entries)
 
     def _api(self, path: str) -> None:
         match = re.fullmatch(r"/api/models/([^/]+/[^/]+)(?:/(tree|revision)/([^/]+))?", path)

@@ -25,6 +25,7 @@ ELSEWHERE = {
     "models convert": "needs a checkpoint; test_convert.py makes one of each family",
     "models merge": "needs an adapter; test_adapters.py makes one",
     "download": "needs a hub; test_download.py brings one along",
+    "models search": "needs a hub; test_hub_search.py brings one along",
 }
 REAL_MODEL = "-m LFM2.5-"
 """What no test has; the first example of each command runs on the built-in model."""

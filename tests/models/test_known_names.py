@@ -88,7 +88,9 @@ def test_the_listed_architectures_are_those_of_the_library() -> None:
     assert len(KNOWN) > 120 and missing == []
 
 
-@pytest.mark.parametrize(("architecture", "hint"), [("lfm3", "b11960"), ("lfm2-bidir", "again"), ("lfm9", "newer")])
+@pytest.mark.parametrize(
+    ("architecture", "hint"), [("lfm3", "b11960"), ("lfm2-bidir", "again"), ("lfm9", "newer"), ("dflash", "without it")]
+)
 def test_an_unknown_architecture_is_refused_before_it_is_fetched(
     download: Downloads, hub: FakeHub, tmp_path: Path, architecture: str, hint: str
 ) -> None:
@@ -96,7 +98,7 @@ def test_an_unknown_architecture_is_refused_before_it_is_fetched(
     hub.add_file("me/New-GGUF", "New-F16.gguf", path)
     with pytest.raises(LeapModelLoadingError) as caught:
         download("me/New-GGUF")
-    assert repr(architecture) in caught.value.message and hint in caught.value.hint
+    assert architecture in caught.value.message and hint in caught.value.hint
     assert hub.bytes_served() < 300_000 < path.stat().st_size
     assert Store(Path()).installed() == []
 
@@ -132,7 +134,33 @@ def test_the_catalogue_says_what_it_cannot_run_and_what_is_replaced(leap) -> Non
     with pytest.raises(LeapModelLoadingError, match="LFM3-1.7B needs llama.cpp b11960"):
         resolve_local("LFM3-1.7B")
     shown = leap("models", "catalogue").stdout
-    assert "needs llama.cpp b11960" in shown and "replaced by LFM2.5-350M" in shown
+    assert "needs llama.cpp b11960" in shown and "cannot run: no GGUF" in shown and "replaced by LFM2.5-350M" in shown
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("LFM2.5-Encoder-230M", "no GGUF"),
+        ("LFM2.5-Encoder-350M", "no GGUF"),
+        ("LFM2.5-2.6B-DSpark", "no draft models"),
+        ("LFM2.5-8B-A1B-DSpark", "no draft models"),
+        ("LFM2.5-1.2B-Instruct-DSpark", "no draft models"),
+        ("LFM2.5-230M-Base", "leap models convert"),
+        ("LFM2.5-350M-Base", "leap models convert"),
+    ],
+)
+def test_what_leap_cannot_run_is_refused_before_the_hub_is_asked(
+    download: Downloads, hub: FakeHub, name: str, reason: str
+) -> None:
+    with pytest.raises(LeapModelLoadingError, match=f"{name} cannot run: .*{reason}"):
+        download(name)
+    assert hub.log == []
+
+
+def test_a_beginning_that_is_most_of_a_name_means_the_shortest() -> None:
+    assert Catalogue.load().find("LFM2.5-8B").name == "LFM2.5-8B-A1B"
+    with pytest.raises(LeapModelNotFoundError, match="could be LFM2.5-Encoder-230M"):
+        Catalogue.load().find("LFM2.5-Enc")
 
 
 def test_the_catalogue_marks_what_is_installed(leap, make_gguf) -> None:

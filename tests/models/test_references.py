@@ -228,6 +228,6 @@ def test_the_shipped_catalogue_is_sound():
     entries = list(CATALOGUE)
     assert len(entries) > 30
     assert {entry.kind for entry in entries} == {"text", "vision", "audio", "embedding"}
-    assert all(entry.default in entry.quantizations for entry in entries)
+    assert all(entry.default in entry.quantizations for entry in entries if entry.runs)
     assert CATALOGUE.completions("lfm2.5-a") == ["LFM2.5-Audio-1.5B", "LFM2.5-Audio-1.5B-JP"]
     assert CATALOGUE.completions("LFM2-350M:Q4") == ["LFM2-350M:Q4_0", "LFM2-350M:Q4_K_M"]

@@ -173,7 +173,7 @@ def test_leap_is_a_server_itself(leap_home):
         async with Client(parameters) as client:
             names = {tool.name for tool in (await client.list_tools()).tools}
             assert names == {
-                *("generate", "extract", "count_tokens", "transcribe", "list_indexes", "search"),
+                *("generate", "extract", "decide", "count_tokens", "transcribe", "list_indexes", "search"),
                 *("list_jobs", "job_result", "cancel_job"),
             }
             asked = {"prompt": "What is the capital of France?", "temperature": 0, "max_tokens": 40}
@@ -182,6 +182,14 @@ def test_leap_is_a_server_itself(leap_home):
             schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
             found = await client.call_tool("extract", {"text": "There are 7 apples.", "schema": schema})
             assert isinstance(json.loads(found.content[0].text)["n"], int)
+            late = {"name": "late", "instructions": "Is it late?", "type": "predicate"}
+            mood = {"name": "mood", "instructions": "How do they feel?", "type": "choice", "choices": ["calm", "angry"]}
+            decided = await client.call_tool("decide", {"state": "I waited for weeks!", "questions": [late, mood]})
+            answers = json.loads(decided.content[0].text)
+            assert list(answers) == ["late", "mood"] and not decided.is_error
+            assert sum(answers["mood"]["probabilities"].values()) == pytest.approx(1, abs=1e-3)
+            refused = await client.call_tool("decide", {"state": "s", "questions": [late | {"type": "guess"}]})
+            assert refused.is_error and "guess" in refused.content[0].text
             assert int((await client.call_tool("count_tokens", {"text": "Hello"})).content[0].text) > 3
             assert not (await client.call_tool("list_jobs", {})).is_error
             nothing = await client.call_tool("job_result", {"id": "nothing"})

@@ -67,7 +67,7 @@ def fit(
     machine = this_machine(env)
     if memory is not None:
         machine = replace(machine, memory=memory)
-    found = [_record(each, machine, context_size, slots) for each in _candidates(env, names)]
+    found = [record_of(each, machine, context_size, slots) for each in _candidates(env, names)]
     if output.format is Format.QUIET:
         found = [each for each in found if each["fits"]]
     if output.format is not Format.TEXT:
@@ -83,7 +83,8 @@ def fit(
         output.note(f"{usable} of {in_bytes(machine.memory)} of memory for a model")
 
 
-def _record(candidate: Candidate, machine: Machine, context_size: int | None, slots: int) -> dict[str, Any]:
+def record_of(candidate: Candidate, machine: Machine, context_size: int | None, slots: int) -> dict[str, Any]:
+    """What a model takes, and whether the machine has it, as JSON has it."""
     from leap_core.models.gguf.memory import largest_context
 
     context = min(context_size or LARGEST_DEFAULT_CONTEXT, candidate.trained)
@@ -122,7 +123,7 @@ def _candidates(env: Environment, names: tuple[str, ...]) -> Iterator[Candidate]
             local = find_local(name, variables=env.variables, cwd=env.cwd)
             yield from [] if local is None else [_of_file(local)]
         for entry in catalogue:
-            yield from [] if entry.needs or entry.replaced_by else _of_entry(entry)
+            yield from [] if entry.replaced_by or not entry.runs else _of_entry(entry)
     for name in names:
         local = find_local(name, variables=env.variables, cwd=env.cwd)
         if local is not None:

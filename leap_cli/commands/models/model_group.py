@@ -20,6 +20,7 @@ from ...framework.sizes import in_bytes
 from .convert import convert, merge
 from .endpoints import add_endpoint, endpoints
 from .fit import fit
+from .hub_search import search
 from .maintenance import check_models, gc, import_file, remove, verify
 from .manifests import manifest
 from .model_aliases import alias
@@ -107,13 +108,10 @@ def catalogue(env: Environment, /, words: tuple[str, ...], only_installed: bool,
         size = entry.bytes_in()
         record = entry.to_json() | {"installed": own}
         if format == Format.TEXT.value:
-            remarks = [entry.about]
-            remarks += [f"replaced by {entry.replaced_by}"] if entry.replaced_by else []
-            remarks += [f"needs llama.cpp {entry.needs}"] if entry.needs else []
             record |= {
                 "size": f"~{in_bytes(size)}" if size else None,
                 "installed": ", ".join(name[len(entry.name) :].lstrip("-") or name for name in own) or None,
-                "about": "; ".join(remark for remark in remarks if remark),
+                "about": "; ".join(remark for remark in (entry.about, *entry.remarks) if remark),
             }
         records.append(record)
     Output(env, format).records(records, ["name", "kind", "size", "installed", "about"], name="name")
@@ -187,7 +185,7 @@ def path(env: Environment, /, model: str, quant: str | None) -> None:
     Output(env).text(f"{local.path}\n")
 
 
-for each in (verify, check_models, remove, gc, import_file, convert, quantize, merge, manifest, alias, fit):
+for each in (verify, check_models, remove, gc, import_file, convert, quantize, merge, manifest, alias, fit, search):
     command.add_command(each)
 for each in (add_endpoint, endpoints):
     command.add_command(each)

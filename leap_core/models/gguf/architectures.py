@@ -39,6 +39,8 @@ SINCE = {"lfm3": "b11960 (v0.8.0)"}
 DECISIONS_SINCE = {"lfm2-d1-omni": "b11524"}
 """The first llama.cpp that computes a kind of model for decisions which this one does not."""
 RENAMED = {"lfm2-bidir": "files of June 2026 with this name load nowhere; download the model again"}
+DRAFTS = frozenset({"dflash", "eagle3"})
+"""Models that only draft for a larger one, whose inner values they read: LFM2.5-DSpark is dflash."""
 KEY = b"general.architecture"
 STRING = 8
 MOST_BYTES_BEFORE = 4096
@@ -46,7 +48,13 @@ MOST_BYTES_BEFORE = 4096
 
 
 def check_architecture(architecture: str, where: str) -> None:
-    """Raises LeapModelLoadingError for one that this llama.cpp does not know; ``where`` names the model."""
+    """Raises LeapModelLoadingError for one that this llama.cpp does not know, or of drafts, which leap does not run;
+    ``where`` names the model."""
+    if architecture in DRAFTS:
+        raise LeapModelLoadingError(
+            f"{where} is a draft for a larger model ({architecture}), and leap runs no draft models",
+            hint="run the larger model without it",
+        )
     if architecture in KNOWN or not architecture:
         return
     if architecture in RENAMED:

@@ -1,6 +1,7 @@
 """Questions to the Hugging Face hub: a repository's commit and files, with their sizes and SHA-256.
 
-End points: ``/api/models/<repo>/revision/<rev>?blobs=true``, ``/api/models/<repo>/tree/<rev>?recursive=true`` (pages by
+End points: ``/api/models?search=…&filter=gguf``,
+``/api/models/<repo>/revision/<rev>?blobs=true``, ``/api/models/<repo>/tree/<rev>?recursive=true`` (pages by
 the Link header) and ``/<repo>/resolve/<rev>/<path>``.
 """
 
@@ -10,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
-from urllib.parse import quote, urljoin
+from urllib.parse import quote, urlencode, urljoin
 
 from ...errors import LeapModelDownloadError
 from .http_client import Web
@@ -42,6 +43,18 @@ class RepositoryListing:
     files: dict[str, RemoteFile]
 
 
+@dataclass(frozen=True)
+class Found:
+    """A repository of GGUF files that a search found. ``architecture``, ``parameters`` and ``context`` are of the file
+    that the hub has read, None where it does not say; ``downloads`` in the last month."""
+
+    repo: str
+    architecture: str | None
+    parameters: int | None
+    context: int | None
+    downloads: int
+
+
 class Hub:
     """The API over one Web; ``retrying`` runs a question again while failures may pass."""
 
@@ -69,6 +82,17 @@ class Hub:
                 path, size, sha256 = entry
                 files[path] = RemoteFile(path, self.file_url(repo, commit, path), size, sha256)
         return RepositoryListing(repo, commit, files)
+
+    def search(self, words: str, most: int = 100) -> list[Found]:
+        """The repositories of GGUF files that answer to these words, the most downloaded first. Raises
+        LeapModelDownloadError."""
+        parts = [("search", words), ("filter", "gguf"), ("sort", "downloads"), ("direction", "-1"), ("limit", most)]
+        query = urlencode([*parts, ("expand[]", "gguf"), ("expand[]", "downloads")])
+        what = f"a search for {words!r}"
+        answer, _ = self.retrying(lambda: self.web.json(f"{self.endpoint}/api/models?{query}", what))
+        if not isinstance(answer, list):
+            raise LeapModelDownloadError(f"the hub's answer to {what} is not a list")
+        return [found for each in answer if (found := _found(each)) is not None]
 
     def file_url(self, repo: str, revision: str, path: str) -> str:
         """Where a file of a repository is fetched from."""
@@ -116,6 +140,27 @@ def strong_etag(headers: Mapping[str, str]) -> str | None:
     """The ETag if it promises identical bytes; weak ones do not (RFC 9110, 8.8.1)."""
     etag = headers.get("etag", "").strip()
     return etag if len(etag) > 2 and etag.startswith('"') and etag.endswith('"') else None
+
+
+def _found(entry: Any) -> Found | None:
+    """None for what names no repository."""
+    repo = entry.get("id") if isinstance(entry, dict) else None
+    if not isinstance(repo, str):
+        return None
+    gguf = entry.get("gguf")
+    gguf = gguf if isinstance(gguf, dict) else {}
+    architecture = gguf.get("architecture")
+    return Found(
+        repo,
+        architecture if isinstance(architecture, str) else None,
+        _count(gguf.get("total")),
+        _count(gguf.get("context_length")),
+        _count(entry.get("downloads")) or 0,
+    )
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
 def _of_sibling(entry: Any) -> tuple[str, int, str | None] | None:

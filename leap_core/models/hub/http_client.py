@@ -180,9 +180,11 @@ class Web:
             missing.status = answer.status
             return missing
         if answer.status in (401, 403):
-            return LeapModelDownloadError(
+            refused = LeapModelDownloadError(
                 f"{_host(url)} refuses {what} ({answer.status})", hint=self._of_refused(code, url)
             )
+            refused.status = answer.status
+            return refused
         return LeapModelDownloadError(f"{_host(url)} answered {_status_line(answer.response)} for {what}")
 
     def _of_refused(self, code: str, url: str) -> str:

@@ -43,6 +43,7 @@ class RetryPolicy:
     """Allows ``retries`` failures in a row, each after twice the delay of the one before; progress resets the count.
 
     ``stop`` ends every wait with DownloadStopped. ``on_wait(reason, seconds)`` hears of each.
+    ``hint``: what to do when it gives up.
     """
 
     def __init__(
@@ -52,8 +53,10 @@ class RetryPolicy:
         retries: int = RETRIES,
         first_delay: float = FIRST_DELAY,
         on_wait: Callable[[str, float], object] | None = None,
+        hint: str = "what has arrived is kept; run the same command again later",
     ) -> None:
         self.stop = stop
+        self.hint = hint
         self.retries = retries
         self.first_delay = first_delay
         self._on_wait = on_wait
@@ -81,9 +84,7 @@ class RetryPolicy:
                 f", and wants us to wait {after:.0f} s" if after is not None and after > LONGEST_RETRY_AFTER else ""
             )
             tries = f" ({failures} attempts)" if failures > 1 else ""
-            raise LeapModelDownloadError(
-                f"{error}{instructions}{tries}", hint="what has arrived is kept; run the same command again later"
-            )
+            raise LeapModelDownloadError(f"{error}{instructions}{tries}", hint=self.hint)
         backoff = min(self.first_delay * 2 ** (failures - 1), LONGEST_DELAY)
         delay = after if after is not None else backoff * random.uniform(0.8, 1.2)
         if self._on_wait is not None:

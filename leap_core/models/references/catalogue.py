@@ -24,7 +24,7 @@ from ..names.safe_names import REPOSITORY
 
 KEYS = (
     *("name", "repo", "kind", "parameters", "context", "quantizations", "default", "sampling", "parser", "about"),
-    *("replaced_by", "needs"),
+    *("replaced_by", "needs", "obstacle"),
 )
 KINDS = (*INFERENCE_TYPES, "embedding")
 BITS = {"Q4_0": 4.95, "Q4_K_M": 5.15, "Q5_K_M": 5.85, "Q6_K": 6.6, "Q8_0": 8.55, "F16": 16.1, "BF16": 16.1}
@@ -37,7 +37,8 @@ class CatalogueEntry:
     """``repo`` is owner/name on the hub; ``kind`` text, vision, audio or embedding; ``parameters`` in millions, without
     those of companions; ``context`` in tokens; ``default`` the quantization that is taken when none is named;
     ``parser`` how the model writes calls (auto, lfm, hermes); ``replaced_by`` the model that its maker recommends
-    instead; ``needs`` the first llama.cpp that runs it, where leap's does not."""
+    instead; ``needs`` the first llama.cpp that runs it, where leap's does not; ``obstacle`` why leap cannot run
+    it, where no newer llama.cpp helps."""
 
     name: str
     repo: str
@@ -51,6 +52,18 @@ class CatalogueEntry:
     about: str = ""
     replaced_by: str | None = None
     needs: str | None = None
+    obstacle: str | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Whether leap can run it."""
+        return self.needs is None and self.obstacle is None
+
+    @property
+    def remarks(self) -> list[str]:
+        """What there is to say against it."""
+        values = (("replaced by", self.replaced_by), ("needs llama.cpp", self.needs), ("cannot run:", self.obstacle))
+        return [f"{words} {value}" for words, value in values if value]
 
     def bytes_in(self, quantization: str | None = None) -> int | None:
         """About how large the model's file is, in this quantization or the default one; None where it is not known."""
@@ -63,6 +76,10 @@ class CatalogueEntry:
             raise LeapModelLoadingError(
                 f"{self.name} needs llama.cpp {self.needs} or newer, and this leap has {ENGINE}",
                 hint="a newer leap may run it; `leap models catalogue` lists what this one runs",
+            )
+        if self.obstacle is not None:
+            raise LeapModelLoadingError(
+                f"{self.name} cannot run: {self.obstacle}", hint="`leap models catalogue` lists what does"
             )
 
     def to_json(self) -> JsonObject:
@@ -101,7 +118,7 @@ class Catalogue:
         return next((entry for entry in self._entries.values() if entry.repo.lower() == repo.lower()), None)
 
     def find(self, name: str) -> CatalogueEntry:
-        """The entry of this name, or the only one that begins with it.
+        """The entry of this name, or the only one that begins with it; of several the one with which all others begin.
 
         Raises LeapModelNotFoundError with what was probably meant.
         """
@@ -109,8 +126,9 @@ class Catalogue:
         if same_name is not None:
             return same_name
         names = [entry.name for key, entry in self._entries.items() if key.startswith(name.lower())]
-        if len(names) == 1:
-            return self._entries[names[0].lower()]
+        shortest = min(names, key=len, default="")
+        if names and all(other.startswith(shortest) for other in names):
+            return self._entries[shortest.lower()]
         if names:
             raise LeapModelNotFoundError(f"{name!r} could be {_some(names)}", hint="write the whole name")
         near = self.suggestions(name)
@@ -188,6 +206,7 @@ _TYPES: dict[str, type] = {
     "parameters": int,
     "replaced_by": str,
     "needs": str,
+    "obstacle": str,
 }
 
 
