@@ -36,7 +36,7 @@ LEVELS = {
     "leap_core": """
         clusters
         opening
-        host.server conversion
+        host.server conversion training
         loading
         in_process models.maintenance models.download
         load_check

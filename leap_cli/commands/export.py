@@ -15,6 +15,7 @@ from ..framework.environment import Environment
 from ..framework.output import Output
 from ..framework.text_arguments import FileName
 from ..input.prompt import read_text
+from ..options.training import TRAINING, Training
 
 if TYPE_CHECKING:
     from jobs.table.job import Job
@@ -34,7 +35,7 @@ class Exported(NamedTuple):
 
 
 @leap_command("export")
-@click.argument("sources", metavar="SESSION|JOB|-...", nargs=-1, required=True)
+@click.argument("sources", metavar="SESSION|JOB|-...", nargs=-1)
 @click.option(
     "--format",
     type=click.Choice([OPENAI, JSONL, MARKDOWN]),
@@ -48,16 +49,32 @@ class Exported(NamedTuple):
     metavar="DIR",
     help="Put pictures and sound there as files, and their paths into the text; otherwise they are data in it.",
 )
+@TRAINING
 @click.pass_obj
 def command(
-    env: Environment, /, sources: tuple[str, ...], format: str, output: str | None, media_dir: str | None
+    env: Environment,
+    /,
+    sources: tuple[str, ...],
+    format: str,
+    output: str | None,
+    media_dir: str | None,
+    training: Training | None,
 ) -> None:
     """Export conversations: of sessions, of jobs of leap generate, or JSON from standard input (-).
 
-    leap chat --load reads openai and jsonl back, and leap batch reads jsonl.
+    leap chat --load reads openai and jsonl back, and leap batch reads jsonl. With --for-training a line is what a model
+    is trained on, and without any SESSION all of them are exported; see leap help fine-tuning.
     """
     if sources.count(STANDARD) > 1:
         raise click.UsageError("'-' stands for standard input and can be given only once")
+    if training is not None:
+        from ..answers.training import write_training_data
+
+        histories = [each.history for source in sources for each in _conversations(source, env)]
+        write_training_data(env, training, histories if sources or training.log else None, output)
+        return
+    if not sources:
+        raise click.UsageError("give a session, a job, or - for standard input")
     with writing_to(output, env) as target:
         exported = [each for source in sources for each in _conversations(source, env)]
         if format == OPENAI and len(exported) > 1:

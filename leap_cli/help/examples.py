@@ -136,6 +136,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "export": (
         "leap export ada --format markdown",
         "leap export ada -o ada.md",
+        "leap export --for-training -m builtin --rendered",
     ),
     "sessions remove": ("leap sessions remove ada",),
     "sessions prune": ("leap sessions prune --older-than 30d --dry-run",),

@@ -26,7 +26,7 @@ TOPICS = {
     "jobs": "Work in the background",
     "search": "Finding and asking in one's own files; vectors",
     "models": "Names, downloads, imports, checks",
-    "fine-tuning": "Your own models: converted, quantized, measured",
+    "fine-tuning": "Your own models: training data, converted, quantized, measured",
     "host": "Warm models, and serving them to other programs",
     "pipes": "leap among other programs",
     "configuration": "config.toml, variables, defaults",

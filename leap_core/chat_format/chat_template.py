@@ -58,10 +58,11 @@ class ChatTemplate:
         *,
         parser: FunctionCallParser | None = None,
         enable_thinking: bool = False,
+        ended: bool = False,
     ) -> list[str | ChatMessageContent]:
         """The prompt, opening of the reply included, in pieces: tokenize each text with its special tokens and join;
         pictures and sounds are between the texts, where their messages have them. An assistant's text at the end of
-        the messages opens the reply, which goes on from it.
+        the messages opens the reply, which goes on from it. With ``ended`` the messages are whole and none is opened.
 
         Raises LeapGenerationError when the template refuses the messages or its output grows beyond bounds.
         """
@@ -74,27 +75,30 @@ class ChatTemplate:
             return f"{media_mark}{len(media) - 1}{media_mark}"
 
         template_messages = [self._message(message, parser, protect, place) for message in messages]
-        continues = bool(messages) and messages[-1].opens_reply
+        continues = bool(messages) and messages[-1].opens_reply and not ended
         if continues:  # what the template writes after it, such as the end of the turn, is cut off
             _append_text(template_messages[-1], cut)
-        values: JsonObject = {
-            "tools": [_deeply(function.to_json_object(), protect) for function in functions] or None,
-            "add_generation_prompt": not continues,
-            "bos_token": self._bos_text,
-            "eos_token": self._eos_text,
-        }
-        if self.has_thinking_switch:
-            values["enable_thinking"] = enable_thinking
-        if self._names_functions:  # as firefunction's template wants them
-            values["functions"] = json.dumps(values["tools"], ensure_ascii=False, indent=4) if functions else None
-            values["datetime"] = datetime.now().strftime("%Y-%m-%d %H:%M")
-        characters = sum(len(part.text) for message in messages for part in message.content if isinstance(part, Text))
-        text = self._text(template_messages, values, MOST_CHARACTERS + 2 * characters)
+        values = self._values(functions, protect, enable_thinking) | {"add_generation_prompt": not (continues or ended)}
+        text, _ = self._text(template_messages, values, _most_characters(messages))
         if continues:
             if text.count(cut) != 1:
                 raise LeapGenerationError("the chat template cannot show an answer that is to go on")
             text = text.partition(cut)[0]
         return [part for piece in text.split(seam) for part in _with_media(piece, media_mark, media, text) if part]
+
+    def variables(
+        self, messages: Sequence[ChatMessage], functions: Sequence[LeapFunction], parser: FunctionCallParser | None
+    ) -> JsonObject:
+        """``messages`` and ``tools`` as the template takes them, in the first spelling that it does not refuse, for
+        other programs that render it. Raises what ``render`` raises; pictures and sound have no such form."""
+
+        def no_place(part: ChatMessageContent) -> str:
+            raise LeapGenerationError("pictures and sound cannot be given to a chat template as text")
+
+        shaped = [self._message(message, parser, str, no_place) for message in messages]
+        values = self._values(functions, str, False) | {"add_generation_prompt": False}
+        _, accepted = self._text(shaped, values, _most_characters(messages))
+        return {"messages": accepted["messages"], "tools": accepted["tools"]}
 
     def render_values(
         self, values: JsonObject, pictures: Sequence[ChatMessageContent]
@@ -108,9 +112,23 @@ class ChatTemplate:
         text = render_template(self._template, protected, Budget(MOST_CHARACTERS + 4 * len(everything)))
         return [part for piece in text.split(seam) for part in _with_media(piece, mark, pictures, text) if part]
 
-    def _text(self, messages: list[JsonObject], values: JsonObject, most: int) -> str:
+    def _values(self, functions: Sequence[LeapFunction], protect: Callable[[str], str], thinking: bool) -> JsonObject:
+        """The template's variables beside the messages."""
+        values: JsonObject = {
+            "tools": [_deeply(function.to_json_object(), protect) for function in functions] or None,
+            "bos_token": self._bos_text,
+            "eos_token": self._eos_text,
+        }
+        if self.has_thinking_switch:
+            values["enable_thinking"] = thinking
+        if self._names_functions:  # as firefunction's template wants them
+            values["functions"] = json.dumps(values["tools"], ensure_ascii=False, indent=4) if functions else None
+            values["datetime"] = datetime.now().strftime("%Y-%m-%d %H:%M")
+        return values
+
+    def _text(self, messages: list[JsonObject], values: JsonObject, most: int) -> tuple[str, JsonObject]:
         """The template's output for the messages, or where it refuses them, for the first of their other spellings
-        that it takes. All of them together have one budget."""
+        that it takes, and the variables so spelled. All of them together have one budget."""
         budget, refusal = Budget(most), None
         for spell_tools in TOOL_SPELLINGS:
             spelled = spell_tools(values)
@@ -118,7 +136,8 @@ class ChatTemplate:
                 continue
             for each in spellings_of(messages):
                 try:
-                    return render_template(self._template, {**spelled, "messages": each}, budget)
+                    accepted = {**spelled, "messages": each}
+                    return render_template(self._template, accepted, budget), accepted
                 except TemplateTooCostly:
                     raise
                 except LeapGenerationError as error:
@@ -212,6 +231,12 @@ class ChatTemplate:
             value["reasoning_content"] = value["thinking"] = protect(reasoning)
             return content
         return f"{THINK_START}{protect(reasoning)}{THINK_END}{content}"
+
+
+def _most_characters(messages: Sequence[ChatMessage]) -> int:
+    """How long the rendered text may become."""
+    texts = (part.text for message in messages for part in message.content if isinstance(part, Text))
+    return MOST_CHARACTERS + 2 * sum(map(len, texts))
 
 
 def _content_of(message: ChatMessage, protect: Callable[[str], str], place: Callable[[ChatMessageContent], str]) -> str:

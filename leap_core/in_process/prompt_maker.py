@@ -50,8 +50,8 @@ class PromptMaker:
     ) -> None:
         self._model = model
         self._media = media
-        self._template = _read_template(model, template)
-        self._parser = _parser_of_model(model, parser_name)
+        self._template = read_template(model, template)
+        self._parser = parser_of_model(model, parser_name)
         self._decisions = DecisionPrompts(model)
         self._replies = ReplyMemory(model.special_tokens)
         self._special = frozenset(model.special_tokens.values())
@@ -236,14 +236,16 @@ def _shown(medium: MediaSegments, model: LlamaModel) -> str:
     )
 
 
-def _read_template(model: LlamaModel, override: str | None) -> ChatTemplate | None:
+def read_template(model: LlamaModel, override: str | None) -> ChatTemplate | None:
+    """The model's chat template, or the one in its place; None for a model without any."""
     source = override or model.chat_template
     if not source:
         return None
     return ChatTemplate(source, bos_text=model.bos_text, eos_text=model.eos_text, special_texts=model.special_tokens)
 
 
-def _parser_of_model(model: LlamaModel, name: str) -> FunctionCallParser:
+def parser_of_model(model: LlamaModel, name: str) -> FunctionCallParser:
+    """How the model writes calls: as ``name`` says, or with "auto" as its vocabulary shows."""
     from ..functions import parser_named
 
     if name != AUTO:

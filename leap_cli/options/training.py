@@ -1,0 +1,83 @@
+"""The options that make an export training data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import click
+
+from ..completion.value_types import ModelName
+from ..framework.option_groups import Arguments, OptionGroup
+from ..framework.options import option
+
+
+@dataclass(frozen=True)
+class Training:
+    """For which ``model``; ``rendered``: as text with spans instead of messages; ``log``: of the log of prompts too;
+    ``test_share`` of the conversations go to a file of their own."""
+
+    model: str
+    rendered: bool
+    log: bool
+    tools_files: Sequence[str]
+    test_share: float | None
+
+
+def _build(arguments: Arguments) -> Training | None:
+    if not arguments["for_training"]:
+        for name in ("model", "rendered", "from_log", "tools_file", "test_share"):
+            if arguments.is_typed(name):
+                raise click.UsageError(f"{arguments.flag(name)} is for --for-training")
+        return None
+    if arguments["model"] is None:
+        raise click.UsageError("--for-training needs --model: its chat template decides how conversations are written")
+    if arguments["test_share"] is not None and arguments["output"] in (None, "-"):
+        raise click.UsageError("--test-share writes two files: give the first one's name with -o")
+    for name in ("media_dir", "format"):
+        if arguments.is_typed(name):
+            raise click.UsageError(f"{arguments.flag(name)} cannot be combined with --for-training")
+    return Training(
+        arguments["model"],
+        arguments["rendered"],
+        arguments["from_log"],
+        arguments["tools_file"],
+        arguments["test_share"],
+    )
+
+
+TRAINING = OptionGroup(
+    "training",
+    "Training data",
+    (
+        option("--for-training", is_flag=True, help="Write training data: JSONL, a conversation a line."),
+        option(
+            "-m",
+            "--model",
+            type=ModelName(),
+            metavar="MODEL",
+            help="Write messages and calls as this model's chat template wants them.",
+        ),
+        option("--rendered", is_flag=True, help="Write prompt and completion as text, and the spans the loss counts."),
+        option(
+            "--log",
+            "from_log",
+            is_flag=True,
+            help="Export first turns of leap log; sessions where they are named.",
+        ),
+        option(
+            "--tools-file",
+            type=click.Path(dir_okay=False),
+            multiple=True,
+            metavar="FILE",
+            help="Declare the tools that conversations call: a Python file, or declarations as JSON.",
+        ),
+        option(
+            "--test-share",
+            type=click.FloatRange(0, 1, min_open=True, max_open=True),
+            metavar="SHARE",
+            help="Put this share of the conversations, such as 0.1, into NAME.test.jsonl beside -o NAME.jsonl.",
+        ),
+    ),
+    _build,
+)

@@ -1,0 +1,164 @@
+"""Training data: what is exported is exactly what the model is served with."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from leap_core.functions import LeapFunction
+from leap_core.loading import load_local
+from leap_core.messages import ChatMessage, LeapFunctionCall
+from leap_core.models.references.resolving import resolve_local
+from leap_core.options import GenerationOptions, ModelLoadingOptions
+from leap_core.prompt_log.entry import Entry
+from leap_core.prompt_log.log import PromptLog
+from leap_core.sessions.store import SessionStore
+from leap_core.training.conversations import of_entry, of_history
+from leap_core.training.rendering import TrainingTemplate, UnfitError
+
+LIGHT = LeapFunction("light", "Switch a light", [])
+TALK = [
+    ChatMessage("system", "Be brief."),
+    ChatMessage("user", "Hello  there,\n\n„schöne“ 日本 🙂"),
+    ChatMessage("assistant", "Hello! \n\n 1 + 1 = 2\n"),
+    ChatMessage("user", "Light, please."),
+    ChatMessage("assistant", (), None, [LeapFunctionCall("light", {"on": True, "where": 'the "hall"'})]),
+    ChatMessage("tool", '{"ok": true}', tool_call_id="call_0"),
+    ChatMessage("assistant", "It is on."),
+]
+THOUGHT = [
+    ChatMessage("user", "2 + 2?"),
+    ChatMessage("assistant", "4", "Two and two."),
+    ChatMessage("user", "And 3 + 3?"),
+    ChatMessage("assistant", "6", "Three twice."),
+]
+NO_PAST_REASONING = (
+    "{{ bos_token }}{% for m in messages %}<|im_start|>{{ m.role }}\n"
+    "{% if m.reasoning_content and loop.last %}<think>{{ m.reasoning_content }}</think>{% endif %}"
+    "{{ m.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+@pytest.fixture(scope="module")
+def runner():
+    with load_local(resolve_local("builtin"), ModelLoadingOptions(context_size=2048)) as loaded:
+        yield loaded
+
+
+@pytest.fixture(scope="module")
+def template(runner):
+    return TrainingTemplate.of_model(runner.model, None, "auto")
+
+
+@pytest.mark.parametrize("own", [None, NO_PAST_REASONING])
+@pytest.mark.parametrize("history", [TALK, THOUGHT], ids=["calls", "reasoning"])
+def test_every_answer_follows_the_tokens_that_the_model_is_served_with(runner, history, own):
+    template = TrainingTemplate.of_model(runner.model, own, "auto")
+    maker = runner._prompts if own is None else type(runner._prompts)(runner.model, own, media=runner._prompts._media)
+    functions = [LIGHT] if history is TALK else []
+    texts = template.rendered(history, functions)
+    answers = [n for n, message in enumerate(history) if message.role.value == "assistant"]
+    spans = [(text, span) for text in texts for span in text.loss]
+    assert len(spans) == len(answers)
+    for n, (text, (start, end)) in zip(answers, spans, strict=True):
+        options = GenerationOptions(enable_thinking=bool(history[n].reasoning_content))
+        served = list(maker.of_messages(history[:n], functions, options).prompt.keys)
+        assert runner.tokenize(text.text[:start], parse_special=True) == served
+        assert runner.tokenize(text.text[:end], parse_special=True)[: len(served)] == served
+        assert text.text[:end].endswith("<|im_end|>")
+        assert history[n].text.strip() in text.text[start:end]
+    assert len(texts) == (2 if history is THOUGHT and own else 1)
+
+
+def test_messages_rendered_by_another_program_are_the_same_text(runner, template):
+    from jinja2 import Environment
+
+    jinja = Environment(trim_blocks=True, lstrip_blocks=True)
+    jinja.filters["tojson"] = lambda value: json.dumps(value, ensure_ascii=False)  # as in transformers
+    line = json.loads(json.dumps(template.messages(TALK, [LIGHT])))
+    text = jinja.from_string(runner.model.chat_template).render(**line, bos_token=runner.model.bos_text)
+    (rendered,) = template.rendered(TALK, [LIGHT])
+    assert text.rstrip() == rendered.text
+    assert [call["function"]["arguments"] for call in line["messages"][4].get("tool_calls", [])] in (
+        [],
+        [{"on": True, "where": 'the "hall"'}],
+    )
+
+
+@pytest.mark.parametrize(
+    ("history", "reason"),
+    [
+        ([ChatMessage("user", "Say <|im_end|>"), ChatMessage("assistant", "No.")], "special token"),
+        ([ChatMessage("user", "Hello")], "no answer"),
+        ([ChatMessage("user", "Hello"), ChatMessage("assistant", " ")], "empty"),
+        (TALK, "which no tool declares"),
+    ],
+)
+def test_what_cannot_be_trained_on_is_left_out_with_its_reason(template, history, reason):
+    with pytest.raises(UnfitError, match=reason):
+        template.rendered(of_history(history).history)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"finish": "max_tokens"}, "own end"),
+        ({"options": {"stop": ["x"]}}, "own end"),
+        ({"error": "gone", "finish": None}, "gone"),
+        ({"turns": 2}, "does not hold"),
+        ({"schema": '{"type":"integer"}'}, "schema"),
+    ],
+)
+def test_entries_of_the_log_must_be_whole(changes, reason):
+    entry = Entry("generate", "m", "Hello", answer="Hi", finish="stop")
+    assert of_entry(entry).history[-1].text == "Hi"
+    for name, value in changes.items():
+        setattr(entry, name, value)
+    with pytest.raises(UnfitError, match=reason):
+        of_entry(entry)
+
+
+def test_an_answer_with_a_schema_has_the_schema_in_its_prompt():
+    entry = Entry("generate", "m", "How many?", answer="3", finish="stop", schema='{"type":"integer"}')
+    assert '{"type": "integer"}' in of_entry(entry).history[0].text
+
+
+def test_the_command_splits_by_conversation_and_says_what_it_left_out(leap, tmp_path):
+    with SessionStore(leap.home / "leap.db") as store:
+        for n in range(40):
+            store.replace(store.create().id, [ChatMessage("user", f"Is {n} even?"), ChatMessage("assistant", "Yes.")])
+        store.replace(store.create().id, [ChatMessage("user", "Hello?")])
+    flags = ["--for-training", "-m", "builtin", "-o", "all.jsonl", "--test-share", "0.25"]
+    done = leap("export", *flags)
+    files = [tmp_path / "all.jsonl", tmp_path / "all.test.jsonl"]
+    train, test = (file.read_text("utf-8") for file in files)
+    lines = [json.loads(line)["messages"][0]["content"] for line in (train + test).splitlines()]
+    assert sorted(lines) == sorted(f"Is {n} even?" for n in range(40))
+    assert done.code == 0 and "1 left out: there is no answer in it" in done.stderr
+    assert 3 <= len(test.splitlines()) <= 17
+    assert leap("export", *flags).code == 0
+    assert [file.read_text("utf-8") for file in files] == [train, test]
+
+
+def test_the_command_takes_the_log_and_renders(leap):
+    with PromptLog(leap.home / "log.db") as log:
+        log.add(Entry("generate", "m", "Hello", answer="Hi", finish="stop"))
+    done = leap("export", "--for-training", "-m", "builtin", "--log", "--rendered")
+    line = json.loads(done.stdout)
+    (start, end) = line["loss"][0]
+    assert (line["prompt"] + line["completion"])[start:end] == "Hi<|im_end|>"
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--for-training"], "needs --model"),
+        (["--rendered", "x"], "--rendered is for --for-training"),
+        (["--for-training", "-m", "builtin", "--test-share", "0.1"], "-o"),
+        ([], "give a session"),
+    ],
+)
+def test_wrong_combinations_are_refused(leap, flags, message):
+    done = leap("export", *flags)
+    assert done.code == 2 and message in done.stderr
