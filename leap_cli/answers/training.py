@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ def write_training_data(
 ) -> None:
     """Write those that can be trained on, and note how many were left out, and why. ``histories``: None is every
     session."""
+    from leap_core.training.redaction import redacted
     from leap_core.training.rendering import UnfitError
 
     functions = configured_tools(env).functions_of_files(training.tools_files, (), Output(env).warning)
@@ -44,7 +46,10 @@ def write_training_data(
         for read in _readings(env, training, histories, functions):
             try:
                 conversation = read()
-                lines = _lines(conversation, template, rendered=training.rendered)
+                history = conversation.history
+                if training.redact:
+                    history = redacted(history)
+                lines = _lines(replace(conversation, history=history), template, rendered=training.rendered)
             except UnfitError as error:
                 reasons[str(error)] += 1
                 continue

@@ -15,18 +15,20 @@ from ..framework.options import option
 @dataclass(frozen=True)
 class Training:
     """For which ``model``; ``rendered``: as text with spans instead of messages; ``log``: of the log of prompts too;
-    ``test_share`` of the conversations go to a file of their own."""
+    ``test_share`` of the conversations go to a file of their own; ``redact``: without
+    personal data that expressions find."""
 
     model: str
     rendered: bool
     log: bool
     tools_files: Sequence[str]
     test_share: float | None
+    redact: bool
 
 
 def _build(arguments: Arguments) -> Training | None:
     if not arguments["for_training"]:
-        for name in ("model", "rendered", "from_log", "tools_file", "test_share"):
+        for name in ("model", "rendered", "from_log", "tools_file", "test_share", "redact"):
             if arguments.is_typed(name):
                 raise click.UsageError(f"{arguments.flag(name)} is for --for-training")
         return None
@@ -43,6 +45,7 @@ def _build(arguments: Arguments) -> Training | None:
         arguments["from_log"],
         arguments["tools_file"],
         arguments["test_share"],
+        arguments["redact"],
     )
 
 
@@ -78,6 +81,7 @@ TRAINING = OptionGroup(
             metavar="SHARE",
             help="Put this share of the conversations, such as 0.1, into NAME.test.jsonl beside -o NAME.jsonl.",
         ),
+        option("--redact", is_flag=True, help="Mask mail addresses, phone numbers and the like, without a model."),
     ),
     _build,
 )

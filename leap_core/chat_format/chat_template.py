@@ -107,7 +107,7 @@ class ChatTemplate:
         variable ``images`` has a mark for each picture. Raises what ``render`` raises."""
         everything = json.dumps(values, ensure_ascii=False)
         seam, mark, _ = _unused_in(everything)
-        protected = _deeply(values, self._protector(seam))
+        protected = deeply(values, self._protector(seam))
         protected["images"] = [f"{mark}{n}{mark}" for n in range(len(pictures))]
         text = render_template(self._template, protected, Budget(MOST_CHARACTERS + 4 * len(everything)))
         return [part for piece in text.split(seam) for part in _with_media(piece, mark, pictures, text) if part]
@@ -115,7 +115,7 @@ class ChatTemplate:
     def _values(self, functions: Sequence[LeapFunction], protect: Callable[[str], str], thinking: bool) -> JsonObject:
         """The template's variables beside the messages."""
         values: JsonObject = {
-            "tools": [_deeply(function.to_json_object(), protect) for function in functions] or None,
+            "tools": [deeply(function.to_json_object(), protect) for function in functions] or None,
             "bos_token": self._bos_text,
             "eos_token": self._eos_text,
         }
@@ -207,7 +207,7 @@ class ChatTemplate:
         itself would have written them."""
         if not calls:
             return content
-        safe = [LeapFunctionCall(call.name, _deeply(dict(call.arguments), protect), call.id) for call in calls]
+        safe = [LeapFunctionCall(call.name, deeply(dict(call.arguments), protect), call.id) for call in calls]
         if self.renders_calls:
             value["tool_calls"] = [
                 {
@@ -265,14 +265,14 @@ def _with_media(
     return [media[int(part)] if n % 2 else part for n, part in enumerate(parts)]
 
 
-def _deeply(value: Any, change: Callable[[str], str]) -> Any:
+def deeply(value: Any, change: Callable[[str], str]) -> Any:
     """Apply ``change`` to every string of a JSON value, keys included."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
-        return {change(str(key)): _deeply(item, change) for key, item in value.items()}
+        return {change(str(key)): deeply(item, change) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_deeply(item, change) for item in value]
+        return [deeply(item, change) for item in value]
     return value
 
 

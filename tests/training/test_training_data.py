@@ -15,6 +15,7 @@ from leap_core.prompt_log.entry import Entry
 from leap_core.prompt_log.log import PromptLog
 from leap_core.sessions.store import SessionStore
 from leap_core.training.conversations import of_entry, of_history
+from leap_core.training.redaction import redacted
 from leap_core.training.rendering import TrainingTemplate, UnfitError
 
 LIGHT = LeapFunction("light", "Switch a light", [])
@@ -162,3 +163,28 @@ def test_the_command_takes_the_log_and_renders(leap):
 def test_wrong_combinations_are_refused(leap, flags, message):
     done = leap("export", *flags)
     assert done.code == 2 and message in done.stderr
+
+
+def test_redacted_conversations_mask_one_thing_alike_everywhere():
+    history = [
+        ChatMessage("user", "Write to ada@example.org or bob@example.org."),
+        ChatMessage(
+            "assistant",
+            "To bob@example.org",
+            "Is ada@example.org hers?",
+            [LeapFunctionCall("mail", {"to": ["\nbob@example.org"]})],
+        ),
+    ]
+    ask, answer = redacted(history)
+    assert "example.org" not in str([ask, answer])
+    ada, bob = ask.text.removeprefix("Write to ").rstrip(".").split(" or ")
+    assert ada != bob and answer.text == f"To {bob}" and answer.reasoning_content == f"Is {ada} hers?"
+    assert answer.function_calls is not None and answer.function_calls[0].arguments == {"to": [f"\n{bob}"]}
+
+
+def test_the_command_redacts(leap):
+    with PromptLog(leap.home / "log.db") as log:
+        log.add(Entry("generate", "m", "Who is ada@example.org?", answer="Ada", finish="stop"))
+    plain, masked = (leap("export", "--for-training", "-m", "builtin", "--log", *flags) for flags in ([], ["--redact"]))
+    assert "ada@example.org" in plain.stdout
+    assert masked.code == 0 and "example" not in masked.stdout and "Who is " in masked.stdout
