@@ -44,6 +44,10 @@ def test_what_runs_here_with_sizes_and_memory(leap, hub):
     }
     assert (split["size"], split["context"], split["downloads"]) == (8000, 4096, 7)
     assert 0 < small["memory"] < split["memory"] and small["fits"] and small["obstacle"] is None
+    sizes = {each["quantization"]: each["memory"] for each in small["quantizations"]}
+    between = f"{(sizes['Q4_0'] + sizes['Q4_K_M']) * 5 // 8}B"
+    narrow = leap("models", "search", "350m", "--memory", between)
+    assert "of memory; in Q4_0 yes" in narrow.stdout
     tight = json.loads(leap("models", "search", "big", "--memory", "60MB", "--format", "json").stdout)
     assert tight[0]["fits"] is False and "of memory" in tight[0]["obstacle"]
 
@@ -51,7 +55,7 @@ def test_what_runs_here_with_sizes_and_memory(leap, hub):
 def test_a_table_says_what_was_passed_over(leap, hub):
     done = leap("models", "search", "LFM2")
     assert done.code == 0 and SMALL in done.stdout and "lfm2moe" in done.stdout
-    assert "3 more are of an architecture that does not run here" in done.stderr
+    assert "passed over: 3 of architectures that do not run here" in done.stderr
     assert leap("models", "search", "LFM2", "--format", "quiet").stdout.split() == [SMALL, SPLIT]
     assert leap("models", "search", "LFM2", "--format", "quiet", "--limit", "1").stdout.split() == [SMALL]
     nothing = leap("models", "search", "no", "such")

@@ -55,9 +55,8 @@ def search(env: Environment, /, words: tuple[str, ...], limit: int, memory: int 
         if not records:
             output.note(f"the hub has no GGUF model named {' '.join(words)!r} that runs here")
         if found.others:
-            output.note(
-                f"{found.others} more are of an architecture that does not run here, or that the hub does not name"
-            )
+            why = "of architectures that do not run here, or that the hub does not name"
+            output.note(f"passed over: {found.others} {why}")
 
 
 def _record(model: FoundModel, machine: Machine) -> dict[str, Any]:
@@ -98,5 +97,5 @@ def _readable(record: dict[str, Any]) -> dict[str, Any]:
     smaller = [each["quantization"] for each in record["quantizations"] if each["fits"]]
     fits = "yes" if record["fits"] else f"no: {record['obstacle']}"
     if smaller and not record["fits"]:
-        fits += f"; {smaller[-1] if len(smaller) == 1 else ', '.join(smaller)} fits"
+        fits += f"; in {', '.join(smaller)} yes"
     return record | {"size": in_bytes(record["size"]), "memory": f"~{in_bytes(record['memory'])}", "fits": fits}
