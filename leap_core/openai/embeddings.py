@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import LeapSerializationError
 from .fields import NOTE, BodyFields, Unknown
+from .keep_alive import read_keep_alive
 
 if TYPE_CHECKING:
     from numpy import float32
@@ -41,6 +42,7 @@ class EmbeddingRequest:
     pooling: str | None = None
     prefix: str | None = None
     too_long: str = "refuse"
+    keep_alive: float | None = None
 
     @property
     def options(self) -> JsonObject:
@@ -76,6 +78,7 @@ def read_embedding_request(value: Any, unknown: Unknown = NOTE) -> EmbeddingRequ
         _one_of(body, "pooling", POOLINGS),
         body.text("prefix"),
         _one_of(body, "too_long", TOO_LONG) or "refuse",
+        read_keep_alive(body.take("keep_alive")),
     )
     body.finish(unknown)
     return request

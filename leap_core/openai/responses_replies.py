@@ -39,7 +39,7 @@ class ResponsesReply:
     ) -> None:
         self._request, self._model, self._on_complete = request, model, on_complete
         self.id = id or new_response_id()
-        self.stores = request.keep is True
+        self.stores = request.keep is True or request.echo.get("conversation") is not None
         self.finished: JsonObject | None = None
         """The whole answer, when it has come to its end."""
         self._created = created or int(time.time())

@@ -62,6 +62,17 @@ def previous_of(body: object) -> str | None:
     return None if value is None else text_at(value, "previous_response_id")
 
 
+def conversation_of(body: object) -> str | None:
+    """The id of the conversation that a request belongs to. Raises LeapSerializationError."""
+    body = object_at(body, "body")
+    value = body.get("conversation")
+    if value is None:
+        return None
+    if body.get("previous_response_id") is not None:
+        raise LeapSerializationError("cannot be combined with conversation", path="previous_response_id")
+    return text_at(value.get("id") if isinstance(value, dict) else value, "conversation")
+
+
 def read_responses(
     body: object, history: Sequence[JsonObject] = (), *, unknown: Unknown = NOTE, urls: UrlAccess = UrlAccess.DATA
 ) -> ResponsesRequest:
@@ -74,9 +85,11 @@ def read_responses(
     for name in HARMLESS:
         fields.take(name)
     background = fields.boolean("background", False)
+    conversation = conversation_of(body)
+    fields.take("conversation")
     previous, keep = fields.text("previous_response_id"), fields.take("store")
     instructions = fields.text("instructions")
-    own = _messages(fields.take("input"))
+    own = messages_of(fields.take("input"))
     opening = [] if instructions is None else [{"role": "system", "content": instructions}]
     chat["messages"] = [*opening, *history, *own]
     most = fields.take("max_output_tokens")
@@ -106,6 +119,7 @@ def read_responses(
     request = GenerationRequest(**{**vars(request), "notes": (*notes, *request.notes)})
     echo = {
         "background": background,
+        "conversation": None if conversation is None else {"id": conversation},
         "instructions": instructions,
         "max_output_tokens": most,
         "metadata": chat.get("metadata") or {},
@@ -123,7 +137,7 @@ def read_responses(
     return ResponsesRequest(request, own, previous, keep if isinstance(keep, bool) else None, echo, background)
 
 
-def _messages(value: object) -> list[JsonObject]:
+def messages_of(value: object) -> list[JsonObject]:
     """The chat messages of ``input``: a text, or a list of items."""
     if isinstance(value, str):
         return [{"role": "user", "content": value}]

@@ -124,7 +124,8 @@ def application(models: LoadedModels, settings: ServerSettings, state: ServerSta
             ).routes()
     if settings.answers is not None and settings.responses is not None:
         generation.stored = StoredResponses(models, settings.responses, settings.answers)
-        routes += generation.stored.routes()
+        generation.conversations.settle = generation.stored.settle
+        routes += generation.stored.routes() + generation.conversations.routes()
     routes += OllamaEndpoints(models, generation, urls=settings.urls).routes()
     open_paths = OPEN_PATHS
     if settings.page:

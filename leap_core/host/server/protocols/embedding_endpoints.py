@@ -53,7 +53,7 @@ class EmbeddingEndpoints:
                 rows, body.as_base64, runner.model_id, sum(min(count, runner.most_tokens) for count in counts)
             )
 
-        return await self._answer(request, body.model, work)
+        return await self._answer(request, body.model, work, body.keep_alive)
 
     async def rerank(self, request: Request) -> Response:
         """The documents by how well they answer the query."""
@@ -68,11 +68,15 @@ class EmbeddingEndpoints:
         return await self._answer(request, body.model, work)
 
     async def _answer(
-        self, request: Request, name: str | None, work: Callable[[EmbeddingRunner, threading.Event], Any]
+        self,
+        request: Request,
+        name: str | None,
+        work: Callable[[EmbeddingRunner, threading.Event], Any],
+        keep_alive: float | None = None,
     ) -> Response:
         if name is None:
             raise LeapSerializationError("expected a model's name", path="model")
         with ExitStack() as using:
-            model = await reserved(self._models, name, request, using, embeds=True)
+            model = await reserved(self._models, name, request, using, embeds=True, keep_alive=keep_alive)
             runner = using.enter_context(model.embedder_in_use())
             return AsciiJSON(await finish(request, lambda stop: work(runner, stop)))

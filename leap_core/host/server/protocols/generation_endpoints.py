@@ -19,7 +19,7 @@ from ....openai.audio import SpokenAnswers
 from ....openai.replies import OpenAIReply
 from ....openai.requests import GenerationRequest, options_of_choice, read_chat, read_completions
 from ....openai.responses_replies import ResponsesReply
-from ....openai.responses_requests import previous_of, read_responses
+from ....openai.responses_requests import conversation_of, previous_of, read_responses
 from ....options.adapters import refuse_adapters
 from ....responses import Complete
 from ....runner.contract import Generation, ModelRunner
@@ -35,6 +35,7 @@ from ..sending.json_response import AsciiJSON
 from ..sending.long_work import finish
 from ..sending.several_answers import SeveralAnswers
 from ..sending.starting import reserved, start_bridge
+from .conversations import Conversations
 from .kept_responses import KeptResponses
 from .request_bodies import Read, check_countable, read_body
 from .stored_responses import StoredResponses
@@ -67,6 +68,7 @@ class GenerationEndpoints:
         self._spoken = SpokenAnswers()
         self._kept = kept or KeptResponses()
         self.metrics = metrics or Metrics(models)
+        self.conversations = Conversations(self._kept)
         self.stored: StoredResponses | None = None
         """Those that are fetched again, and answered in the background; where it is given."""
         self.running: MutableMapping[str, Stoppable] = {}
@@ -91,36 +93,52 @@ class GenerationEndpoints:
         """The next response of OpenAI's newer protocol."""
 
         def read(body: Any) -> Any:
-            previous = previous_of(body)
-            if previous is not None and self.stored is not None:
-                self.stored.settle(previous)
-            history = [] if previous is None else self._kept.history(previous)
+            history = self._history(body)
             return read_responses(body, history, urls=self.urls), history, body
 
         # a stored one lies on the disk
         generation_request, history, body = await read_body(request, read, slow=True)
+        conversation = conversation_of(body)
+
+        def begun(id: str) -> None:
+            if conversation is not None:
+                self.conversations.expect(conversation, id)
+
         if generation_request.background:
             if self.stored is None:
                 raise LeapSerializationError("is not supported by this server", path="background")
-            return await self.stored.begin(generation_request, body, history)
+            return await self.stored.begin(generation_request, body, history, begun)
 
         def write(model: str, _: object) -> ReplyWriter:
             def keep(answer: dict[str, Any], message: dict[str, Any]) -> str | None:
                 messages = [*history, *generation_request.own, message]
                 record = {"id": answer["id"], "created_at": answer["created_at"], "model": model, "messages": messages}
                 record |= {"body": answer, "input": body.get("input")}
-                return self._kept.keep(record, durable=generation_request.keep is True)
+                problem = self._kept.keep(record, durable=generation_request.keep is True)
+                if conversation is not None:
+                    problem = self.conversations.add(conversation, body.get("input"), answer["output"]) or problem
+                return problem
 
             return ResponsesReply(generation_request, model, keep)
 
         return await self.answer(request, [generation_request.chat], write)
 
+    def _history(self, body: object) -> list[dict[str, Any]]:
+        """The chat messages that a request to ``responses`` goes on from. Waits for the disk."""
+        conversation, previous = conversation_of(body), previous_of(body)
+        if conversation is not None:
+            return self.conversations.history(conversation)
+        if previous is None:
+            return []
+        if self.stored is not None:
+            self.stored.settle(previous)
+        return self._kept.history(previous)
+
     async def input_tokens(self, request: Request) -> Response:
         """How many tokens the prompt of a request to ``responses`` has."""
 
         def read(body: Any) -> GenerationRequest:
-            previous = previous_of(body)
-            return read_responses(body, [] if previous is None else self._kept.history(previous), urls=self.urls).chat
+            return read_responses(body, self._history(body), urls=self.urls).chat
 
         count = await self._count(request, await read_body(request, read, slow=True))
         return AsciiJSON({"object": "response.input_tokens", "input_tokens": count})

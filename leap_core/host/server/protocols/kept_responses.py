@@ -66,7 +66,7 @@ class KeptResponses:
         record: JsonObject = {}
         with suppress(Refused):
             record = self.get(id)
-        if not record:
+        if not record or "items" in record:
             raise LeapSerializationError(f"there is no response {id!r}", path="previous_response_id")
         if "messages" not in record:
             raise LeapSerializationError(f"the response {id!r} has not ended", path="previous_response_id")

@@ -100,8 +100,14 @@ class StoredResponses:
             Route("/v1/responses/{id}/input_items", self.input_items),
         ]
 
-    async def begin(self, asked: ResponsesRequest, body: JsonObject, history: list[JsonObject]) -> Response:
-        """Have a request answered in the background: its response, or the stream of it."""
+    async def begin(
+        self,
+        asked: ResponsesRequest,
+        body: JsonObject,
+        history: list[JsonObject],
+        on_begun: Callable[[str], object] = lambda _: None,
+    ) -> Response:
+        """Have a request answered in the background: its response, or the stream of it. ``on_begun`` gets its id."""
         chat = asked.chat
         model = await self._models.described(chat.model)
         options = chat.options
@@ -133,6 +139,7 @@ class StoredResponses:
             "job": job,
         }
         await asyncio.to_thread(self._kept.keep, record, durable=True)
+        await asyncio.to_thread(on_begun, record["id"])
         if chat.stream:
             return StreamingResponse(self._follow(record, -1), media_type=EVENT_STREAM)
         return AsciiJSON(await asyncio.to_thread(self.settled, record))
