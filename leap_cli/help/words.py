@@ -122,6 +122,20 @@ WORDS: dict[str, str] = {
     "--top-logprobs": "how likely tokens and others were",
     "--verbose": "show llama.cpp's log",
     "--yes": "do it without asking",
+    "--against": "earlier figures to compare with",
+    "--alpha": "how unlikely chance must be for a difference to count",
+    "--from": "what something is taken from: a language, or a source of cases",
+    "--html": "write a page that needs nothing else",
+    "--junit": "write JUnit XML",
+    "--merge": "put the outputs of parts together",
+    "--min": "the pass rate that is good enough",
+    "--on": "the cluster that answers",
+    "--orders": "ask with the answers in several orders",
+    "--readout": "what is read of a decision: texts or tokens",
+    "--repeat": "how often something is done",
+    "--shard": "one of several parts of the lines",
+    "--memory": "how much memory to count with",
+    "--workers": "how many answer at once, each with the model",
 }
 """The names that several commands have, or that could be taken for others. A name that one command alone has is
 explained by that command's help."""

@@ -14,6 +14,7 @@ from ..completion.value_types import ModelName
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option
 from ..framework.output_format import format_choice
+from ..framework.text_arguments import FileName
 from .loading import ModelChoice
 from .prompt import read_system_option
 from .sampling import NUMBERS
@@ -191,7 +192,13 @@ COLUMNS = OptionGroup(
             help="Ask each case N times, with seeds that follow each other; then the model's own temperature counts.",
         ),
         option("--temperature", type=float, metavar="N", help="Randomness of sampling; 0 by default without --repeat."),
-        option("--seed", "rng_seed", type=int, metavar="N", help="The seed of the first answer; 1 by default."),
+        option(
+            "--seed",
+            "rng_seed",
+            type=int,
+            metavar="N",
+            help="Sample with this seed, --repeat with those that follow; 1 by default.",
+        ),
         option("--max-tokens", type=int, metavar="N", help="End each answer after this many tokens."),
     ),
     _columns,
@@ -205,7 +212,7 @@ ASKING = OptionGroup(
             "--output",
             "directory",
             metavar="DIR",
-            help="Keep answers and results here; by default beside the cases: CASES.eval.",
+            help="Write answers and results here; by default beside the cases: CASES.eval.",
         ),
         option(
             "--concurrency",
@@ -225,8 +232,8 @@ ASKING = OptionGroup(
             help="Compare texts for `similar` with this embedding model.",
         ),
         option("--allow-python", is_flag=True, help="Let cases run the Python files that they name."),
-        option("--replace", "overwrite", is_flag=True, help="Ask all cases anew."),
-        option("-q", "--quiet", is_flag=True, help="Leave out the notes on standard error."),
+        option("--replace", "overwrite", is_flag=True, help="Replace what was answered: ask all cases anew."),
+        option("-q", "--quiet", is_flag=True, help="Print no summary and no notes on standard error."),
     ),
     _asking,
 )
@@ -238,10 +245,13 @@ JUDGEMENT = OptionGroup(
             "Print a table, one json document, a line of json for each answer, or markdown.",
             ["text", "json", "jsonl", "markdown"],
         ),
-        option("--html", metavar="FILE", help="Write one page with the table and every case that failed."),
-        option("--junit", metavar="FILE", help="Write the results as JUnit XML, for CI."),
+        option(
+            "--html", type=FileName(), metavar="FILE", help="Write one page with the table and every case that failed."
+        ),
+        option("--junit", type=FileName(), metavar="FILE", help="Write the results as JUnit XML, for CI."),
         option(
             "--against",
+            type=FileName(),
             metavar="RESULTS",
             help="Exit with 8 where a column is worse, with significance, than in these earlier results.",
         ),

@@ -12,7 +12,7 @@ from ..options import GenerationOptions
 from ..options.adapters import LoraAdapter
 from ..responses import Chunk, Complete, MessageResponse
 from ..runner.contract import Generation, ModelRunner, RenderedPrompt
-from ..runner.generator import TokenizerInfo
+from ..runner.generator import DecisionModel, TokenizerInfo
 from .entry import Entry, entry_of, text_entry
 from .writer import LogWriter
 
@@ -66,6 +66,10 @@ class LoggedRunner(ModelRunner):
     @property
     def context_size(self) -> int:
         return self._runner.context_size
+
+    @property
+    def decision_model(self) -> DecisionModel:
+        return self._runner.decision_model
 
     @property
     def reads_ahead(self) -> bool:

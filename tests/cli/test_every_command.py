@@ -40,6 +40,8 @@ WITHOUT_FORMAT = {
     "index update": "names, a line each",
     "index remove": "names, a line each",
     "models import": "one path",
+    "models convert": "one path",
+    "models merge": "one path",
     "models path": "one path",
     "models default": "one name",
     "help": "a guide",

@@ -109,8 +109,8 @@ NOT_MEANT = {
 }
 """Pairs that share words and mean different things."""
 
-OTHER_KINDS = {"--file", "--tools-file", "--output", "--system", "--schema", "-f", "-o", "--chat-template"}
-"""Names whose values are paths or texts that click types differently; what they mean is the same."""
+OTHER_KINDS = {"--file", "--tools-file", "--output", "--system", "--schema", "-f", "-o", "--chat-template", "--from"}
+"""Names whose values are paths, texts or choices that click types differently; what they mean is the same."""
 
 
 def test_a_name_takes_the_same_kind_of_value_everywhere():

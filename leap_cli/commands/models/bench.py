@@ -33,7 +33,7 @@ SMALL = ("first_token", "memory")
 @click.argument("models", nargs=-1, metavar="[MODEL]...", type=ModelName())
 @click.option("--repeat", type=click.IntRange(1), default=3, show_default=True, help="Take the median of so many runs.")
 @click.option(
-    "--threads", type=click.IntRange(1, 512), metavar="N", help="Compute with N threads instead of all cores."
+    "--threads", type=click.IntRange(1, 512), metavar="N", help="Compute with this many threads instead of all cores."
 )
 @click.option(
     "--svg", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Draw the figures to FILE."

@@ -102,7 +102,7 @@ def _convert_adapter(
 
 @leap_command("merge")
 @click.argument("model", type=ModelName())
-@option("--lora", multiple=True, required=True, metavar="FILE[=SCALE]", help="Fold in this adapter, so strongly.")
+@option("--lora", multiple=True, required=True, metavar="FILE[=SCALE]", help="Fold in this LoRA adapter, so strongly.")
 @DESTINATION
 @click.pass_obj
 def merge(env: Environment, /, model: str, lora: tuple[str, ...], destination: Destination) -> ExitCode:

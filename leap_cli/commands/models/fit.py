@@ -44,10 +44,10 @@ class Candidate:
     "--context-size",
     type=click.IntRange(8),
     metavar="N",
-    help="Tokens of a context; by default the model's, up to 8192.",
+    help="Tokens of a context, prompt and answer together; by default the model's, up to 8192.",
 )
 @click.option(
-    "--slots", type=click.IntRange(1, 256), default=4, show_default=True, help="Count with this many requests at once."
+    "--slots", type=click.IntRange(1, 256), default=4, show_default=True, help="Count with this many answers at once."
 )
 @click.option(
     "--memory", type=Size(), metavar="SIZE", help="Count with this much memory, such as 8GB, not the machine's."

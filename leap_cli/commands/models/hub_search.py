@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 @leap_command("search", short_help="Search the hub for models that run here.")
 @click.argument("words", nargs=-1, required=True, metavar="WORD...")
 @click.option(
-    "--limit", type=click.IntRange(1, 50), default=10, show_default=True, metavar="N", help="Show this many models."
+    "--limit",
+    type=click.IntRange(1, 50),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="Show at most this many models.",
 )
 @click.option(
     "--memory", type=Size(), metavar="SIZE", help="Count with this much memory, such as 8GB, not the machine's."
