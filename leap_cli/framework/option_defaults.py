@@ -94,13 +94,15 @@ class OptionDefaults(UserDict[str, Any]):
                 self.warnings.append(f"{file}: there is no setting {key!r}{_meant(key, KEYS)}")
 
     def _warn_of_variables(self, by_name: Mapping[str, click.Option]) -> None:
-        """Variables that name this command and none of its options."""
+        """Variables that name this command and none of its options, or nothing that leap has."""
         begin = "_".join(["LEAP", *self._path.split(), ""]).upper().replace("-", "_")
         variables = {_variable(self._path, name) for name in by_name}
         short = {f"LEAP_{name.upper()}": _variable(self._path, name) for name in by_name}
         for name in self._env.variables:
             if name.startswith(begin) and name not in variables:
                 self.warnings.append(f"${name} is the variable of no option{_meant(name, variables)}")
+            elif name.startswith(_of_commands()):
+                continue
             elif name.startswith("LEAP_") and name not in VARIABLES and (near := _near(name, (*VARIABLES, *short))):
                 self.warnings.append(f"${name} is no variable of leap; did you mean {short.get(near, near)}?")
 
@@ -205,6 +207,14 @@ def _near(name: str, known: Iterable[str]) -> str | None:
     from difflib import get_close_matches
 
     return next(iter(get_close_matches(name, list(known), 1, 0.85)), None)
+
+
+def _of_commands() -> tuple[str, ...]:
+    """How the variables of all commands begin."""
+    context = click.get_current_context(silent=True)
+    root = None if context is None else context.find_root()
+    names = root.command.list_commands(root) if root and isinstance(root.command, click.Group) else []
+    return tuple(f"LEAP_{name.upper().replace('-', '_')}_" for name in names)
 
 
 def _names_of_all() -> set[str]:

@@ -349,7 +349,7 @@ def test_misspelt_keys_and_variables_are_named(leap):
 
 def test_misspelt_options_of_all_commands_and_general_variables_are_named(leap, file):
     file.write_text("[options]\ntemprature = 0.2\nlimit = 3\n")
-    leap.variables |= {"LEAP_HOM": "x", "LEAP_BATCH_FORMAT": "plain", "LEAP_OF_ANOTHER_PROGRAM": "y"}
+    leap.variables |= {"LEAP_HOM": "x", "LEAP_BATCH_FORMAT": "plain", "LEAP_CHAT_MAX_TOKENS": "9", "LEAP_OF_ANOTHER_PROGRAM": "y"}
     leap.script("a")
     done = leap("generate", "-m", "some", "x")
     assert (done.code, done.stdout) == (0, "a\n")

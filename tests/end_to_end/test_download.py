@@ -211,7 +211,7 @@ def test_a_full_disk_is_seen_before_it_is_full(program: Program, hub, content, v
     try:
         variables["LEAP_HOME"] = str(small)
         done = program("download", NAME)
-        assert done.returncode == 4 and "more bytes and" in done.stderr and "free" in done.stderr
+        assert done.returncode == 4 and "needs 3.0 MB more" in done.stderr and "MB free" in done.stderr
         assert hub.bytes_served() == 0
     finally:
         subprocess.run(["umount", small], check=True)

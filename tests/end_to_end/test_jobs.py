@@ -215,7 +215,7 @@ def test_wrong_usage_and_names_of_nothing(program, tmp_path):
         (["batch", "in.jsonl", "--background", "-m", "builtin"], 2, "needs -o FILE"),
         (["batch", "in.jsonl", "-o", "in.jsonl", "--background", "-m", "builtin"], 2, "input and output at once"),
         (["generate", "--background", "-m", "nosuch", "hi"], 2, "nosuch"),
-        (["generate", "--background", "-m", "builtin", "--top-p", "7", "hi"], 2, "top_p"),
+        (["generate", "--background", "-m", "builtin", "--top-p", "7", "hi"], 2, "--top-p: 7.0 must be"),
     ]:
         done = program(*arguments)
         assert done.returncode == code and told in done.stderr and "Traceback" not in done.stderr, arguments

@@ -52,6 +52,8 @@ def test_the_examples_in_order(variables, tmp_path):
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m leap_cli "$@"\n')
     program.chmod(0o755)
     shutil.copy(model_path(), tmp_path / "model.gguf")
+    question = {"type": "predicate", "name": "polite", "instructions": "Is it polite?"}
+    (tmp_path / "questions.json").write_text(json.dumps([question]))
     (tmp_path / "tools.py").write_text("def shout(text: str) -> str:\n    return text.upper()\n")
     (tmp_path / "person.json").write_text('{"type": "object", "properties": {"age": {"type": "integer"}}}')
     (tmp_path / "prompts.jsonl").write_text(json.dumps({"prompt": "Say hello."}) + "\n")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from ...configuration import offline, read_table
+from ...configuration import offline, read_table, table_or_error
 from ...errors import LeapEndpointError, LeapOptionsError, LeapSerializationError
 from ...storage.directories import Directories
 from .alias_file import BUILTINS, ENDINGS, NAME, expand, read_aliases
@@ -142,6 +142,8 @@ def refuse_offline(variables: Mapping[str, str] | None = None) -> None:
 
 def _known(file: Path) -> dict[str, Endpoint]:
     """By names in lower case; none where the file cannot be read, which those say who change it."""
+    if isinstance(table_or_error(file), LeapSerializationError):
+        return {}
     return {name.lower(): each for name, each in known_endpoints(file).items()}
 
 
