@@ -54,6 +54,7 @@ def test_the_examples_in_order(variables, tmp_path):
     shutil.copy(model_path(), tmp_path / "model.gguf")
     question = {"type": "predicate", "name": "polite", "instructions": "Is it polite?"}
     (tmp_path / "questions.json").write_text(json.dumps([question]))
+    (tmp_path / "letter.txt").write_text("Could you please send me the invoice?\n")
     (tmp_path / "tools.py").write_text("def shout(text: str) -> str:\n    return text.upper()\n")
     (tmp_path / "person.json").write_text('{"type": "object", "properties": {"age": {"type": "integer"}}}')
     (tmp_path / "prompts.jsonl").write_text(json.dumps({"prompt": "Say hello."}) + "\n")
