@@ -67,7 +67,7 @@ def models(context: click.Context, prefix: str) -> Iterator[Item]:
     yield from (CompletionItem(name, help="on this machine") for name in names)
     yield from (CompletionItem(name, help=f"alias of {model}") for name, model in _aliases(env).items())
     yield from (CompletionItem(name, help=about) for name, about in BUILTINS.items())
-    catalogue = _catalogue(env)
+    catalogue = {name: entry for name, entry in _catalogue(env).items() if not {"needs", "obstacle"} & entry.keys()}
     yield from (CompletionItem(name, help=str(entry.get("about", ""))) for name, entry in catalogue.items())
     if prefix and not any(name.lower().startswith(prefix.lower()) for name in (*names, *catalogue, *BUILTINS)):
         yield CompletionItem("", type="file")

@@ -25,6 +25,7 @@ RUNS = {
     "batches": f"{BUILTIN} --lines 4 --tokens 4 --repeat 1",
     "completion": "--rounds 1",
     "constraints": BUILTIN,
+    "decisions": BUILTIN,
     "decode": BUILTIN,
     "download": "--megabytes 1 --rounds 1",
     "embedding": f"{ENCODER} --tokens 512",

@@ -91,7 +91,7 @@ def test_configuration(env, leap_home):
     leap_home.mkdir()
     (leap_home / "config.toml").write_text("defualt_model = 'x'\n")
     check = diagnosis.configuration(env)
-    assert check.state == "warning" and "did you mean default_model?" in check.detail
+    assert check.state == "warning" and "did you mean default_model" in check.detail
     (leap_home / "config.toml").write_text("[")
     assert diagnosis.configuration(env).state == "problem"
 

@@ -102,6 +102,7 @@ def test_json_holds_only_what_differs_and_reads_back_equal():
         prompt_logprobs=True,
         logprob_tokens=[3, 4],
         decision="{}",
+        repairs=2,
     )
     text = json.dumps(options.to_json())
     assert GenerationOptions.from_json(json.loads(text)) == options
