@@ -170,6 +170,7 @@ def test_a_killed_worker_takes_its_processes_along_and_the_next_goes_on(jobs, le
     running_with_output(jobs, id)
     os.kill(jobs.worker()["pid"], signal.SIGKILL)
     until(lambda: not processes.of_home(leap_home))
+    until(lambda: not jobs.worker()["running"])  # a process that ends has no memory some time before it has no locks
     assert jobs.get(id).state is State.RUNNING, "nobody is there to say otherwise"
     jobs.start_worker()
     until(lambda: any(event.attempt == 2 for event in jobs.events(id)))
