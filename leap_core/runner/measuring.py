@@ -7,7 +7,6 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from ..errors import LeapGenerationError
@@ -87,14 +86,3 @@ class _Bench:
 
     def _end(self, stream: Any) -> Complete:
         return last_of(stream)
-
-
-def resident_bytes() -> int | None:
-    """Bytes of memory that this process holds; None where the system does not say."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except (OSError, ValueError, IndexError):
-        return None
-    import resource
-
-    return pages * resource.getpagesize()
