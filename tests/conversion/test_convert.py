@@ -80,13 +80,12 @@ def test_another_architecture_is_named_with_the_converter_that_does_it(made, tmp
 
 
 def test_texts_become_the_same_tokens(made, tmp_path):
-    from tokenizers import Tokenizer
-
+    tokenizers = pytest.importorskip("tokenizers", reason="the tokenizer of a checkpoint's own library")
     from leap_core.llama.model import LlamaModel
 
     convert_text(made["lfm2"], tmp_path / "m.gguf", "BF16", Making())
     model = LlamaModel(tmp_path / "m.gguf")
-    tokenizer = Tokenizer.from_file(str(made["lfm2"] / "tokenizer.json"))
+    tokenizer = tokenizers.Tokenizer.from_file(str(made["lfm2"] / "tokenizer.json"))
     random = np.random.default_rng(3)
     alphabet = list("abcdefghijklmnopqrstuvwxyz     ETAOIN.,:;!?'\n\t0123456789-_(){}[]äöüßéñ你好世界ПриветKö🙂")
     texts = ["".join(random.choice(alphabet, random.integers(1, 80))) for _ in range(2000)]
