@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -16,6 +17,7 @@ from .options import ModelLoadingOptions, SamplingDefaults
 from .options.loading import DETAILS
 from .runner.contract import ModelRunner
 from .runner.embedding import EmbeddingRunner
+from .storage.directories import Directories
 
 if TYPE_CHECKING:
     from .endpoint.retries import Patience
@@ -44,33 +46,38 @@ def open_runner(
     host: HostUse | str = HostUse.USE,
     variables: Mapping[str, str] | None = None,
     cwd: Path | None = None,
+    directories: Directories | None = None,
     on_warning: Callable[[str], object] | None = None,
     load: Callable[[str, ModelLoadingOptions], ModelRunner] | None = None,
 ) -> ModelRunner:
     """The runner of a model that is on this machine, or at an endpoint.
 
-    ``variables``: the environment that says where models and the host are, by default this process's. ``cwd``: where
-    a relative path begins. ``on_warning`` gets a sentence when there is a host that cannot be used. ``load`` loads the
-    model here in another way. Raises what ``Leap.load`` raises, and LeapUnavailableError when the host is demanded and
-    cannot answer.
+    ``variables``: the environment that says where models and the host are, by default this process's; ``directories``
+    are those that it names. ``cwd``: where a relative path begins. ``on_warning`` gets a sentence when there is a host
+    that cannot be used. ``load`` loads the model here in another way. Raises what ``Leap.load`` raises, and
+    LeapUnavailableError when the host is demanded and cannot answer.
     """
+    from .models.references.endpoints import find_endpoint
+
     options, host = _checked(options, host)
-    endpoint = _endpoint_of(reference, variables)
+    variables = os.environ if variables is None else variables
+    directories = directories or Directories.from_environment(variables)
+    endpoint = find_endpoint(reference, directories)
     if endpoint is not None:
         return _open_endpoint(endpoint, options, host, variables, on_warning)
-    if _may_ask_host(host, options, variables):
-        from .host.client import lookup
+    if _may_ask_host(host, options, directories):
+        from .host.client.lookup import warm_runner
 
-        find = lookup.demanded_runner if host is HostUse.DEMAND else lookup.warm_runner
-        warm = _from_host(partial(find, reference, options, variables=variables, cwd=cwd), host, on_warning)
+        find = partial(warm_runner, reference, options, variables=variables, cwd=cwd)
+        warm = _from_host(find, host, on_warning)
         if warm is not None:
             return warm
     if load is not None:
         return load(reference, options)
     from .loading import load_local
-    from .models.references.resolving import resolve_local
+    from .models.references.resolving import Resolver
 
-    return load_local(resolve_local(reference, variables=variables, cwd=cwd), options, variables)
+    return load_local(Resolver(directories, variables, cwd).resolve(reference), options, variables)
 
 
 def open_embedding_runner(
@@ -85,11 +92,11 @@ def open_embedding_runner(
 ) -> EmbeddingRunner:
     """``open_runner`` for a model that makes vectors. ``options.context_size`` is the most tokens of a text."""
     options, host = _checked(options, host)
-    if _may_ask_host(host, options, variables):
-        from .host.client import lookup
+    if _may_ask_host(host, options, Directories.from_environment(variables)):
+        from .host.client.lookup import warm_embedding_runner
 
-        find = lookup.demanded_embedding_runner if host is HostUse.DEMAND else lookup.warm_embedding_runner
-        warm = _from_host(partial(find, reference, options, variables=variables, cwd=cwd), host, on_warning)
+        find = partial(warm_embedding_runner, reference, options, variables=variables, cwd=cwd)
+        warm = _from_host(find, host, on_warning)
         if warm is not None:
             return warm
     if load is not None:
@@ -107,17 +114,11 @@ def _checked(options: ModelLoadingOptions | None, host: HostUse | str) -> tuple[
     return options or ModelLoadingOptions(), HostUse(host)
 
 
-def _endpoint_of(reference: str, variables: Mapping[str, str] | None) -> Endpoint | None:
-    from .models.references.endpoints import find_endpoint
-
-    return find_endpoint(reference, variables)
-
-
 def _open_endpoint(
     endpoint: Endpoint,
     options: ModelLoadingOptions,
     host: HostUse,
-    variables: Mapping[str, str] | None,
+    variables: Mapping[str, str],
     on_warning: Callable[[str], object] | None,
 ) -> ModelRunner:
     """A model elsewhere is loaded already: what the options ask of its loading has no effect, which is said."""
@@ -136,7 +137,7 @@ def _open_endpoint(
     return open_endpoint(endpoint, variables)
 
 
-def _may_ask_host(host: HostUse, options: ModelLoadingOptions, variables: Mapping[str, str] | None) -> bool:
+def _may_ask_host(host: HostUse, options: ModelLoadingOptions, directories: Directories) -> bool:
     """Whether there may be a host that follows the options. Raises LeapUnavailableError where it is demanded and would
     not follow them."""
     if host is HostUse.NEVER:
@@ -147,20 +148,19 @@ def _may_ask_host(host: HostUse, options: ModelLoadingOptions, variables: Mappin
             f"the model host cannot load a model with {', '.join(unknown)}",
             hint="load the model into this process (--no-host)",
         )
-    from .host.client.rendezvous import HostFiles
-    from .storage.directories import Directories
-
     if host is HostUse.DEMAND:
         return True
-    return not unknown and HostFiles.of(Directories.from_environment(variables)).state.exists()
+    from .host.client.rendezvous import HostFiles
+
+    return not unknown and HostFiles.of(directories).state.exists()
 
 
 def _from_host(
-    find: Callable[[], Value | None], host: HostUse, on_warning: Callable[[str], object] | None
+    find: Callable[..., Value | None], host: HostUse, on_warning: Callable[[str], object] | None
 ) -> Value | None:
     """The host's runner, None where it is not used. Raises LeapUnavailableError when it is demanded and cannot be."""
     try:
-        return find()
+        return find(demanded=host is HostUse.DEMAND)
     except LeapUnavailableError as error:
         if host is HostUse.DEMAND:
             raise

@@ -83,7 +83,7 @@ def _check_model(reference: str, configuration: JobsConfiguration) -> None:
     path = None
     with suppress(LeapError):  # an unknown name: the attempt says so
         path = path_of(reference, variables=os.environ, cwd=data)
-        endpoint = find_endpoint(reference)
+        endpoint = find_endpoint(reference, configuration.directories)
         if endpoint is not None and endpoint.name is None:  # a row may not send this worker anywhere
             raise _forbidden("the endpoint", reference)
     if path is not None and not path.resolve().is_relative_to(configuration.directories.models.resolve()):

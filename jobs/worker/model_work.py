@@ -14,6 +14,7 @@ from leap_core.opening import HostUse, open_embedding_runner, open_runner
 from leap_core.options import ModelLoadingOptions
 from leap_core.prompt_log.setting import logged
 from leap_core.runner.contract import ModelRunner
+from leap_core.storage.directories import Directories
 
 from ..configuration import JobsConfiguration
 from ..submission.shared_rows import confined
@@ -92,5 +93,6 @@ def _open_logged(
     reference: str, options: ModelLoadingOptions, *, host: HostUse, variables: Mapping[str, str], kind: str
 ) -> ModelRunner:
     """The model, with what is asked of it in the log of this process's user while that is on."""
-    runner = open_runner(reference, options, host=host, variables=variables, on_warning=log)
-    return logged(runner, f"job {kind}", variables, log)
+    directories = Directories.from_environment(variables)
+    runner = open_runner(reference, options, host=host, variables=variables, directories=directories, on_warning=log)
+    return logged(runner, f"job {kind}", directories, variables, log)

@@ -53,6 +53,7 @@ def warm_or_load(env: Environment, reference: str, options: ModelLoadingOptions,
         host=host_use(model.host, quiet=model.verbose),
         variables=env.variables,
         cwd=env.cwd,
+        directories=env.directories,
         on_warning=Output(env).warning,
         load=env.load_model,
     )
@@ -64,7 +65,7 @@ def note_endpoint(env: Environment, reference: str) -> None:
     """Say at a terminal where prompts go, when that server is asked for the first time."""
     from leap_core.models.references.endpoints import find_endpoint
 
-    endpoint = find_endpoint(reference, env.variables) if env.stderr_is_terminal else None
+    endpoint = find_endpoint(reference, env.directories) if env.stderr_is_terminal else None
     if endpoint is None:
         return
     from leap_core.storage.atomic_files import changing, replace_text
@@ -161,4 +162,4 @@ def _logged(env: Environment, runner: ModelRunner, command: str) -> ModelRunner:
 
     if not log_is_on(env.directories, env.variables):
         return runner
-    return logged(runner, command, env.variables, Output(env).warning)
+    return logged(runner, command, env.directories, env.variables, Output(env).warning)

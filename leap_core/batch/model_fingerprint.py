@@ -10,6 +10,7 @@ from pathlib import Path
 from ..models.references.endpoints import find_endpoint
 from ..models.references.resolving import resolve_local
 from ..options import ModelLoadingOptions
+from ..storage.directories import Directories
 
 SAMPLING = ("temperature", "top_p", "min_p", "repetition_penalty", "top_k")
 """Named one by one: a further field with its default must not change the keys of old journals."""
@@ -19,7 +20,7 @@ SAMPLE_BYTES = 64 * 1024
 
 def fingerprint_of(reference: str, loading: ModelLoadingOptions, *, variables: Mapping[str, str], cwd: Path) -> str:
     """A text that is equal when model and loading are. Raises LeapModelLoadingError when there is no such model."""
-    endpoint = find_endpoint(reference, variables)
+    endpoint = find_endpoint(reference, Directories.from_environment(variables))
     if endpoint is not None:
         return json.dumps({"endpoint": endpoint.url, "model": endpoint.model}, sort_keys=True)
     model = resolve_local(reference, variables=variables, cwd=cwd)

@@ -30,12 +30,15 @@ def log_is_on(directories: Directories, variables: Mapping[str, str]) -> bool:
 
 
 def logged(
-    runner: ModelRunner, command: str, variables: Mapping[str, str], on_warning: Callable[[str], object]
+    runner: ModelRunner,
+    command: str,
+    directories: Directories,
+    variables: Mapping[str, str],
+    on_warning: Callable[[str], object],
 ) -> ModelRunner:
     """The runner, with everything that is asked of it in the log while that is on."""
     from .logged_runner import LoggedRunner
     from .writer import LogWriter
 
-    directories = Directories.from_environment(variables)
     writer = LogWriter(log_file(directories), lambda: log_is_on(directories, variables), on_warning)
     return LoggedRunner(runner, writer, command)

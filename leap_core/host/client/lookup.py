@@ -26,18 +26,70 @@ def warm_runner(
     reference: str,
     options: ModelLoadingOptions,
     *,
+    demanded: bool = False,
     variables: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> RemoteModelRunner | None:
     """The host's runner of this model. None when no host runs, when it does not hold the model, or holds it otherwise
-    than the options say (those left at their defaults say nothing). Raises LeapUnavailableError when there is a host
-    that cannot be used.
+    than the options say (those left at their defaults say nothing); where it is ``demanded``, LeapUnavailableError says
+    which. Raises that also when there is a host that cannot be used.
     """
-    host = ModelHost.running(variables)
-    state = None if host is None else _find(host, reference, options, cwd)
-    if host is None or state is None or state["differs"] or _embeds(state):
+    try:
+        host, model = _held(reference, options, variables, cwd)
+        if _embeds(model):
+            raise _NotHeldError(f"{model['model']} makes embeddings and cannot answer a prompt")
+    except _NotHeldError:
+        if demanded:
+            raise
         return None
-    return _adapted(runner_of(host, state["model"]), options)
+    runner = runner_of(host, model)
+    if options.adapters:  # answers of one warm model may each have adapters of their own
+        runner.set_adapters(options.adapters)
+    return runner
+
+
+def warm_embedding_runner(
+    reference: str,
+    options: ModelLoadingOptions,
+    *,
+    demanded: bool = False,
+    variables: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> RemoteEmbeddingRunner | None:
+    """``warm_runner`` for vectors: None also for a model that the host holds to answer prompts."""
+    from .embedding_runner import RemoteEmbeddingRunner
+
+    try:
+        host, model = _held(reference, options, variables, cwd)
+        if not _embeds(model):
+            raise _NotHeldError(f"the model host holds {reference} to answer prompts, not for embeddings")
+    except _NotHeldError:
+        if demanded:
+            raise
+        return None
+    return RemoteEmbeddingRunner(HeldModel(host, model, _load_again))
+
+
+class _NotHeldError(LeapUnavailableError):
+    """There is no host, or it does not hold the model as it is wanted."""
+
+
+def _held(
+    reference: str, options: ModelLoadingOptions, variables: Mapping[str, str] | None, cwd: Path | None
+) -> tuple[ModelHost, dict[str, Any]]:
+    """The host, and its description of a model that it holds as the options say."""
+    host = ModelHost.running(variables)
+    if host is None:
+        raise _NotHeldError("no model host is running", hint=f"`leap load {reference}` starts one")
+    state = _find(host, reference, options, cwd)
+    if state is None:
+        raise _NotHeldError(f"the model host does not hold {reference}", hint=f"`leap load {reference}` loads it there")
+    if state["differs"]:
+        raise _NotHeldError(
+            f"the model host holds {reference} with {state['differs']}",
+            hint=f"`leap unload {reference}`, then `leap load` it so",
+        )
+    return host, state["model"]
 
 
 def keep_warm(
@@ -89,40 +141,6 @@ def end_host(variables: Mapping[str, str] | None = None) -> Ending:
         return Ending(forced_because=error.message if ModelHost.end_by_force(variables) else None)
 
 
-def demanded_runner(
-    reference: str,
-    options: ModelLoadingOptions,
-    *,
-    variables: Mapping[str, str] | None = None,
-    cwd: Path | None = None,
-) -> RemoteModelRunner:
-    """``warm_runner``, or LeapUnavailableError that says why there is none."""
-    host, state = _demanded(reference, options, variables, cwd)
-    if _embeds(state):
-        raise LeapUnavailableError(f"{state['model']['model']} makes embeddings and cannot answer a prompt")
-    return _adapted(runner_of(host, state["model"]), options)
-
-
-def _demanded(
-    reference: str, options: ModelLoadingOptions, variables: Mapping[str, str] | None, cwd: Path | None
-) -> tuple[ModelHost, dict[str, Any]]:
-    """The host, and what it says of a model that it holds as the options say."""
-    host = ModelHost.running(variables)
-    if host is None:
-        raise LeapUnavailableError("no model host is running", hint=f"`leap load {reference}` starts one")
-    state = _find(host, reference, options, cwd)
-    if state is None:
-        raise LeapUnavailableError(
-            f"the model host does not hold {reference}", hint=f"`leap load {reference}` loads it there"
-        )
-    if state["differs"]:
-        raise LeapUnavailableError(
-            f"the model host holds {reference} with {state['differs']}",
-            hint=f"`leap unload {reference}`, then `leap load` it so",
-        )
-    return host, state
-
-
 def running_or_new_host(variables: Mapping[str, str] | None = None) -> ModelHost:
     """The running host, or a new one. Raises LeapUnavailableError when none can be started."""
     host = ModelHost.running(variables)
@@ -140,51 +158,9 @@ def runner_of(host: ModelHost, model: dict[str, Any]) -> RemoteModelRunner:
     return RemoteModelRunner(HeldModel(host, model, _load_again))
 
 
-def warm_embedding_runner(
-    reference: str,
-    options: ModelLoadingOptions,
-    *,
-    variables: Mapping[str, str] | None = None,
-    cwd: Path | None = None,
-) -> RemoteEmbeddingRunner | None:
-    """``warm_runner`` for vectors: None also for a model that the host holds to answer prompts."""
-    host = ModelHost.running(variables)
-    state = None if host is None else _find(host, reference, options, cwd)
-    if host is None or state is None or state["differs"] or not _embeds(state):
-        return None
-    return _embedding_runner_of(host, state["model"])
-
-
-def demanded_embedding_runner(
-    reference: str,
-    options: ModelLoadingOptions,
-    *,
-    variables: Mapping[str, str] | None = None,
-    cwd: Path | None = None,
-) -> RemoteEmbeddingRunner:
-    """``warm_embedding_runner``, or LeapUnavailableError that says why there is none."""
-    host, state = _demanded(reference, options, variables, cwd)
-    if not _embeds(state):
-        raise LeapUnavailableError(f"the model host holds {reference} to answer prompts, not for embeddings")
-    return _embedding_runner_of(host, state["model"])
-
-
-def _embedding_runner_of(host: ModelHost, model: dict[str, Any]) -> RemoteEmbeddingRunner:
-    from .embedding_runner import RemoteEmbeddingRunner
-
-    return RemoteEmbeddingRunner(HeldModel(host, model, _load_again))
-
-
-def _embeds(state: Mapping[str, Any]) -> bool:
-    """Whether the model makes vectors. Hosts of earlier versions do not say, and hold none that does."""
-    return bool(state["model"].get("embedding"))
-
-
-def _adapted(runner: RemoteModelRunner, options: ModelLoadingOptions) -> RemoteModelRunner:
-    """Answers of one warm model may each have adapters of their own."""
-    if options.adapters:
-        runner.set_adapters(options.adapters)
-    return runner
+def _embeds(model: Mapping[str, Any]) -> bool:
+    """Whether a model makes vectors. Hosts of earlier versions do not say, and hold none that does."""
+    return bool(model.get("embedding"))
 
 
 def _load_again(host: ModelHost, model: dict[str, Any]) -> tuple[ModelHost, dict[str, Any]]:

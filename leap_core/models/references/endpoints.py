@@ -75,11 +75,10 @@ def _checked_key(key: str, where: str) -> str:
     return key
 
 
-def find_endpoint(reference: str, variables: Mapping[str, str] | None = None) -> Endpoint | None:
+def find_endpoint(reference: str, directories: Directories) -> Endpoint | None:
     """The endpoint that a reference means; None where it means something else. Raises LeapOptionsError for an address
     that cannot be used, LeapSerializationError for an entry of config.toml that is none."""
-    variables = os.environ if variables is None else variables
-    file = Directories.from_environment(variables).config_file
+    file = directories.config_file
     text = expand(reference.strip(), None, read_aliases(file))[0]
     if "://" in text:
         if not is_endpoint_url(text):

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ...errors import LeapModelNotDownloadedError
+from ...storage.directories import Directories
 from .endpoints import find_endpoint
-from .resolving import resolve_local
+from .resolving import Resolver
 
 
 def is_here(reference: str, *, variables: Mapping[str, str], cwd: Path) -> bool:
@@ -22,5 +23,6 @@ def is_here(reference: str, *, variables: Mapping[str, str], cwd: Path) -> bool:
 
 def check_reference(reference: str, *, variables: Mapping[str, str], cwd: Path) -> None:
     """Raises what ``resolve_local`` raises for a reference that no model answers to. An endpoint is not asked."""
-    if find_endpoint(reference, variables) is None:
-        resolve_local(reference, variables=variables, cwd=cwd)
+    directories = Directories.from_environment(variables)
+    if find_endpoint(reference, directories) is None:
+        Resolver(directories, variables, cwd).resolve(reference)

@@ -84,12 +84,13 @@ def resolve_local(
     or the reference is of a kind that leap cannot run.
     """
     variables = os.environ if variables is None else variables
-    if (endpoint := find_endpoint(reference, variables)) is not None:
+    directories = Directories.from_environment(variables)
+    if (endpoint := find_endpoint(reference, directories)) is not None:
         raise LeapModelLoadingError(
             f"{endpoint.label} is an endpoint, and this needs a model on this machine",
             hint="leap models list names those that are here",
         )
-    return _Resolver(variables, cwd).resolve(reference, quantization)
+    return Resolver(directories, variables, cwd).resolve(reference, quantization)
 
 
 def find_local(
@@ -104,17 +105,20 @@ def find_local(
 
 def path_of(reference: str, *, variables: Mapping[str, str], cwd: Path) -> Path | None:
     """The file or directory that ``reference`` names; None when it means something else."""
-    if find_endpoint(reference, variables) is not None:
+    directories = Directories.from_environment(variables)
+    if find_endpoint(reference, directories) is not None:
         return None
-    named = _Resolver(variables, cwd).named(reference, None)
+    named = Resolver(directories, variables, cwd).named(reference, None)
     return cwd / named.path if isinstance(named, LocalPath) else None
 
 
-class _Resolver:
-    def __init__(self, variables: Mapping[str, str], cwd: Path | None) -> None:
-        self.directories = Directories.from_environment(variables)
-        self.store = Store.of(self.directories)
-        self.aliases = read_aliases(self.directories.config_file)
+class Resolver:
+    """Finds models in ``directories``. References are no endpoints'."""
+
+    def __init__(self, directories: Directories, variables: Mapping[str, str], cwd: Path | None) -> None:
+        self.directories = directories
+        self.store = Store.of(directories)
+        self.aliases = read_aliases(directories.config_file)
         self.variables = variables
         self.cwd = cwd
 
@@ -148,7 +152,8 @@ class _Resolver:
             endpoint=endpoint_of(self.variables),
         )
 
-    def resolve(self, reference: str, quantization: str | None) -> LocalModel:
+    def resolve(self, reference: str, quantization: str | None = None) -> LocalModel:
+        """The files that a reference means. Raises what ``resolve_local`` raises."""
         text, _ = expand(reference, quantization, self.aliases)
         if text.lower() in BUILTINS:
             return _builtin(text.lower())
