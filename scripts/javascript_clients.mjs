@@ -52,6 +52,17 @@ const checks = {
     assert.deepEqual(rest, events.slice(4));
     assert.equal((await openai.responses.retrieve(id)).status, "completed");
   },
+  "openai: a conversation": async () => {
+    const { id } = await openai.conversations.create({ items: [{ role: "user", content: "My name is Ada." }] });
+    const answer = await openai.responses.create({ model, conversation: id, input: QUESTION, temperature: 0 });
+    const kinds = [];
+    for await (const item of openai.conversations.items.list(id, { order: "asc" })) kinds.push(item.role);
+    assert.deepEqual(kinds, ["user", "user", "assistant"]);
+    assert.equal((await openai.conversations.update(id, { metadata: { topic: "France" } })).metadata.topic, "France");
+    assert.match(answer.output_text, /\w/);
+    await openai.conversations.delete(id);
+    await assert.rejects(openai.conversations.retrieve(id), OpenAI.NotFoundError);
+  },
   "openai: models": async () => {
     const names = [];
     for await (const each of openai.models.list()) names.push(each.id);
@@ -64,6 +75,20 @@ const checks = {
     assert.equal(await stream.finalText(), whole.content[0].text);
     assert.ok((await anthropic.messages.countTokens({ model, messages })).input_tokens > 5);
     await assert.rejects(anthropic.messages.create({ model: "nobody", messages, max_tokens: 5 }), Anthropic.NotFoundError);
+  },
+  "anthropic: a batch of messages": async () => {
+    const params = { model, messages, max_tokens: 20, temperature: 0 };
+    const requests = [{ custom_id: "a", params }, { custom_id: "b", params: { ...params, model: "nobody" } }];
+    let batch = await anthropic.messages.batches.create({ requests });
+    for (let n = 0; batch.processing_status !== "ended" && n < 600; n++) {
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      batch = await anthropic.messages.batches.retrieve(batch.id);
+    }
+    const results = {};
+    for await (const each of await anthropic.messages.batches.results(batch.id)) results[each.custom_id] = each.result;
+    assert.match(results.a.message.content[0].text, /Paris/);
+    assert.equal(results.b.type, "errored");
+    assert.equal((await anthropic.messages.batches.delete(batch.id)).type, "message_batch_deleted");
   },
   "ollama: chat, whole and as a stream": async () => {
     const options = { temperature: 0 };

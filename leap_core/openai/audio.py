@@ -20,6 +20,7 @@ from ..messages import ChatMessage, ChatMessageRole, Speech
 from ..options import GenerationOptions
 from ..speech.voices import CONVERSATION_PROMPT, DEFAULT_VOICE, VOICES, voice_prompt
 from .fields import NOTE, REFUSE, BodyFields, Unknown
+from .keep_alive import read_keep_alive
 from .parameters import read_parameters
 
 JsonObject = dict[str, Any]
@@ -65,6 +66,7 @@ class SpeechRequest:
     format: str
     options: GenerationOptions
     notes: tuple[str, ...] = ()
+    keep_alive: float | None = None
 
 
 def read_audio(body: BodyFields, unknown: Unknown) -> AudioAnswer | None:
@@ -112,7 +114,7 @@ def read_speech(body: object, *, unknown: Unknown = NOTE) -> SpeechRequest:
         raise LeapSerializationError("the model speaks at its own speed; 1 is supported", path="speed")
     if fields.take("stream_format") not in (None, "audio"):
         raise LeapSerializationError('"audio" is supported', path="stream_format")
-    model = fields.text("model")
+    model, keep_alive = fields.text("model"), read_keep_alive(fields.take("keep_alive"))
     parameters = read_parameters(fields, extension)
     try:
         options = GenerationOptions.from_json(parameters)
@@ -122,7 +124,7 @@ def read_speech(body: object, *, unknown: Unknown = NOTE) -> SpeechRequest:
     notes = fields.finish(unknown)
     if isinstance(voice, str) and voice.lower() in OPENAI_VOICES:
         notes = (*notes, f"there is no voice {voice!r} here; {OPENAI_VOICES[voice.lower()]} speaks")
-    return SpeechRequest(model, text, system, kind, options, notes)
+    return SpeechRequest(model, text, system, kind, options, notes, keep_alive)
 
 
 def audio_body(audio: AudioAnswer, message: ChatMessage, created: int) -> JsonObject | None:

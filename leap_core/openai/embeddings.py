@@ -60,6 +60,7 @@ class RerankRequest:
     documents: tuple[str, ...]
     most: int | None = None
     with_documents: bool = False
+    keep_alive: float | None = None
 
 
 def read_embedding_request(value: Any, unknown: Unknown = NOTE) -> EmbeddingRequest:
@@ -97,7 +98,8 @@ def read_rerank_request(value: Any) -> RerankRequest:
     if not isinstance(wishes, bool):
         raise LeapSerializationError("expected true or false", path="return_documents")
     most = _whole("top_n", body.get("top_n"))
-    return RerankRequest(_model(body), query, _texts(documents, "documents"), most, wishes)
+    keep_alive = read_keep_alive(body.get("keep_alive"))
+    return RerankRequest(_model(body), query, _texts(documents, "documents"), most, wishes, keep_alive)
 
 
 def embedding_reply(vectors: Iterable[NDArray[float32]], as_base64: bool, model: str, tokens: int) -> JsonObject:

@@ -111,6 +111,8 @@ def test_documents_are_ranked(app: Starlette) -> None:
     assert [each["index"] for each in reply["results"]] == [2, 1] or reply["results"][0]["index"] in (1, 2)
     assert len(reply["results"]) == 2 and reply["results"][0]["document"]["text"]
     assert ask(app, "/v1/rerank", {**body, "documents": "x"}).status_code == 400
+    assert ask(app, "/v1/rerank", {**body, "keep_alive": "1h"}).status_code == 200
+    assert ask(app, "/v1/rerank", {**body, "keep_alive": "soon"}).json()["error"]["param"] == "keep_alive"
 
 
 def test_the_last_two_models_stay_loaded(app: Starlette) -> None:

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from leap_core import LeapModelLoadingError, LeapModelNotFoundError, ModelLoadingOptions
+from leap_core.host.server.models.abilities import foreseen_memory
 from leap_core.host.server.models.load_request import LoadRequest
 from leap_core.host.server.models.loaded_models import LoadedModels
 from leap_core.host.server.models.offer import Offer
@@ -19,10 +20,12 @@ from leap_core.host.server.models.room import Bounds
 from leap_core.host.server.process.application import build_app
 from leap_core.host.server.protocols.generation_endpoints import GenerationEndpoints
 from leap_core.host.server.sending.http_errors import Refused
-from leap_core.models.references.resolving import LocalModel
+from leap_core.models.references.resolving import LocalModel, resolve_local
 from leap_core.openai.keep_alive import read_keep_alive
 from leap_core.testing import ScriptedModelRunner
 from leap_core.testing.random_models import write_random_model
+
+from ..wav_bytes import wav_of
 
 NAMES = ("First-F16", "Second-F16", "Third-F16")
 
@@ -129,6 +132,7 @@ def test_memory_is_kept_within_the_bound(loading: Loading, monkeypatch: pytest.M
     size = 10**9
     monkeypatch.setattr("leap_core.host.server.models.loaded_models.size_of", lambda _: size)
     monkeypatch.setattr("leap_core.host.server.models.loaded_models.size_of_files", lambda *_: size)
+    monkeypatch.setattr("leap_core.host.server.models.loaded_models.foreseen_memory", lambda *_: size)
 
     async def main(models: LoadedModels) -> None:
         await asyncio.gather(*(use(models, name, 0.01) for name in NAMES))
@@ -142,6 +146,20 @@ def test_memory_is_kept_within_the_bound(loading: Loading, monkeypatch: pytest.M
             await use(models, "first")
 
     run(loading, too_large, memory=5 * 10**8)
+
+
+def test_what_contexts_take_counts_before_a_model_is_loaded_for_the_first_time(loading: Loading) -> None:
+    local = resolve_local("First")
+    size = local.path.stat().st_size
+    small, large = (foreseen_memory(local, ModelLoadingOptions(slots=slots)) for slots in (1, 16))
+    assert size < small < large
+
+    async def main(models: LoadedModels) -> None:
+        for name in NAMES:
+            await use(models, name)
+
+    run(loading, main, memory=foreseen_memory(local, LoadRequest("First").options()) + size // 2)
+    assert loading.most == 1
 
 
 def test_pinned_models_stay_and_leave_no_room_for_more(loading: Loading) -> None:
@@ -241,8 +259,29 @@ def test_models_are_listed_with_whether_they_are_loaded(loading: Loading) -> Non
             assert missing.status_code == 404 and missing.json()["error"]["code"] == "model_not_found"
             wrong = await client.post("/v1/chat/completions", json={**body, "keep_alive": "soon"})
             assert wrong.status_code == 400 and wrong.json()["error"]["param"] == "keep_alive"
+            speech = {"model": "Second", "input": "Hello", "keep_alive": "2h"}
+            assert (await client.post("/v1/audio/speech", json=speech)).status_code == 400, "it does not speak"
+            assert next(iter(models)).keep_alive == 7200
+            form, sound = {"model": "Second", "keep_alive": "3h"}, {"file": wav_of([0.1] * 8000, 8000)}
+            assert (await client.post("/v1/audio/transcriptions", data=form, files=sound)).status_code == 200
+            assert next(iter(models)).keep_alive == 10800
 
     run(loading, main, patterns=("*-f16",))
+
+
+def test_what_a_model_is_stands_in_the_list_before_it_is_loaded(loading: Loading) -> None:
+    async def main(models: LoadedModels) -> None:
+        app = build_app(models, GenerationEndpoints(models))
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://host") as client:
+            listed = (await client.get("/v1/models")).json()["data"]
+            kinds = {each["id"]: (each["leap"]["kind"], each["leap"]["capabilities"][0]) for each in listed}
+            assert kinds == {"First-F16": ("text", "completion"), "builtin-embed": ("embedding", "embedding")}
+            assert (await client.get("/props")).json()["models"] == []
+            (props,) = (await client.get("/props?model=first")).json()["models"]
+            assert (props["model"], props["kind"], props["tokens_generated"]) == ("First-F16", "text", 0)
+            assert (await client.get("/props?model=nobody")).status_code == 404
+
+    run(loading, main, patterns=("first", "builtin-embed"))
 
 
 def test_eight_clients_three_models_and_room_for_two(loading: Loading) -> None:

@@ -18,6 +18,7 @@ from ....models.installed.holding import hold
 from ....models.references.resolving import LocalModel, resolve_local
 from ....options import ModelLoadingOptions
 from ..sending.http_errors import still_loading, too_many_wait
+from .abilities import foreseen_memory
 from .load_request import LoadRequest
 from .loaded_model import DEFAULT_QUEUE, LoadedModel, Runner, size_of, size_of_files
 from .offer import Offer, check_name
@@ -316,7 +317,10 @@ class LoadedModels:
     async def _load_in_turn(self, model: LoadedModel, loader: Loader) -> Runner:
         """Load a model, when there is room for it."""
         path = str(model.local.path)
-        await self._make_room(model, self._measured.get(path) or size_of_files(model.local, model.options))
+        need = self._measured.get(path)
+        if need is None:
+            need = await asyncio.to_thread(foreseen_memory, model.local, model.options)
+        await self._make_room(model, need)
         if model.on_demand and not model.reserved:
             raise LeapUnavailableError(f"nobody waits for {model.name} any more")
         log.info("loading %s from %s", model.name, path)

@@ -65,14 +65,14 @@ class EmbeddingEndpoints:
             ranked = rank(runner, body.query, body.documents, cancelled=stop)
             return rerank_reply(body, runner.model_id, ranked, sum(counts))
 
-        return await self._answer(request, body.model, work)
+        return await self._answer(request, body.model, work, body.keep_alive)
 
     async def _answer(
         self,
         request: Request,
         name: str | None,
         work: Callable[[EmbeddingRunner, threading.Event], Any],
-        keep_alive: float | None = None,
+        keep_alive: float | None,
     ) -> Response:
         if name is None:
             raise LeapSerializationError("expected a model's name", path="model")

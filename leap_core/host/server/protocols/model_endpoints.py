@@ -18,6 +18,7 @@ from ....json_fields import list_at, text_at
 from ....models.references.resolving import LocalModel
 from ....runner.contract import ModelRunner
 from ...client.served_models import STATUS_PATH
+from ..models.abilities import abilities_of, kind_of
 from ..models.loaded_model import LoadedModel, size_of
 from ..models.loaded_models import LoadedModels
 from ..process.metrics import Metrics
@@ -60,7 +61,8 @@ class ModelEndpoints:
     async def list(self, _request: Request) -> Response:
         """The loaded models, and each with each of its adapters; then those that can be loaded on demand."""
         names = [(model, name) for model in self._models for name in ("", *model.adapters)]
-        listed = [_described(model, f"{model.name}+{name}" if name else model.name) for model, name in names]
+        ids = [f"{model.name}+{name}" if name else model.name for model, name in names]
+        listed = await asyncio.to_thread(lambda: [_described(each[0], id) for each, id in zip(names, ids, strict=True)])
         listed += await _offered(self._models)
         ids = [each["id"] for each in listed]
         page = {"has_more": False, "first_id": ids[0] if ids else None, "last_id": ids[-1] if ids else None}
@@ -73,7 +75,8 @@ class ModelEndpoints:
             if offered["id"].lower() == name.lower():
                 return AsciiJSON(offered)
         model = self._models.named(name)
-        return AsciiJSON(_described(model, name if model.named_adapters(name) else model.name))
+        name = name if model.named_adapters(name) else model.name
+        return AsciiJSON(await asyncio.to_thread(_described, model, name))
 
     async def health(self, _request: Request) -> Response:
         """Whether requests are answered."""
@@ -87,10 +90,12 @@ class ModelEndpoints:
         """Measurements in Prometheus' format."""
         return Response(await asyncio.to_thread(self._metrics.text), media_type=PROMETHEUS)
 
-    async def props(self, _request: Request) -> Response:
-        """What the models can do."""
+    async def props(self, request: Request) -> Response:
+        """What the loaded models can do, or with ``?model=`` that one, also before it is loaded."""
         paths = [*ENDPOINTS, *dict.fromkeys(self._more_paths)]
-        abilities = [_abilities(model) for model in self._models]
+        name = request.query_params.get("model")
+        models = list(self._models) if name is None else [await self._models.described(name)]
+        abilities = await asyncio.to_thread(lambda: [_abilities(model) for model in models])
         return AsciiJSON({"models": abilities, "endpoints": paths, "jobs": "/leap/jobs" in paths})
 
     async def tokenize(self, request: Request) -> Response:
@@ -153,7 +158,8 @@ async def _offered(models: LoadedModels) -> list[dict[str, Any]]:
     offer = models.offer
     loaded = {model.local.path for model in models}
     found = {} if offer is None else await asyncio.to_thread(offer.models)
-    return [_to_be_loaded(local) for local in found.values() if local.path not in loaded]
+    away = [local for local in found.values() if local.path not in loaded]
+    return await asyncio.to_thread(lambda: [_to_be_loaded(local) for local in away])
 
 
 def status_route(models: LoadedModels, token: str) -> Route:
@@ -171,16 +177,20 @@ def status_route(models: LoadedModels, token: str) -> Route:
 
 def _described(model: LoadedModel, name: str) -> dict[str, Any]:
     details = {key: value for key, value in model.to_json().items() if key not in PRIVATE}
-    return _entry(name, model.created, model.state == "ready", details)
+    return _entry(name, model.created, model.state == "ready", {**details, **_kind(model.local)})
 
 
 def _to_be_loaded(local: LocalModel) -> dict[str, Any]:
-    details = {"model": local.model_id, "state": "unloaded", "size": size_of(local.path)}
+    details = {"model": local.model_id, "state": "unloaded", "size": size_of(local.path), **_kind(local)}
     try:
         changed = int(local.path.stat().st_mtime)
     except OSError:
         changed = 0
     return _entry(local.model_id, changed, False, details)
+
+
+def _kind(local: LocalModel) -> dict[str, Any]:
+    return {"kind": kind_of(local), "capabilities": abilities_of(local)}
 
 
 def _entry(name: str, created: int, loaded: bool, details: dict[str, Any]) -> dict[str, Any]:
@@ -199,10 +209,8 @@ def _entry(name: str, created: int, loaded: bool, details: dict[str, Any]) -> di
 
 def _abilities(model: LoadedModel) -> dict[str, Any]:
     details = _described(model, model.name)["leap"]
-    kind = getattr(model.local, "kind", "text")
     return {
         **details,
-        "kind": kind,
         "constraints": ["json_schema", "regex", "grammar", "choices"],
         "function_call_parser": model.local.parser_name,
         "sampling": {name: value for name, value in vars(model.local.sampling).items() if value is not None},

@@ -6,11 +6,9 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import ExitStack
 from datetime import datetime, timedelta, timezone
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
@@ -21,7 +19,7 @@ from ....errors import LeapError, LeapModelLoadingError, LeapModelNotFoundError
 from ....media.fetching import UrlAccess
 from ....models.download.downloading import download_model
 from ....models.download.events import Event, Finished, Notice, Planned, Progress
-from ....models.gguf.header import GGUFHeader, read_gguf_header
+from ....models.gguf.header import GGUFHeader
 from ....models.references.resolving import LocalModel
 from ....ollama.replies import OllamaReply, error_text
 from ....ollama.requests import (
@@ -34,6 +32,7 @@ from ....ollama.requests import (
 )
 from ....openai.keep_alive import AT_ONCE
 from ....runner.embedding import EmbeddingRunner, TooLong
+from ..models.abilities import abilities_of, header_of
 from ..models.loaded_models import LoadedModels
 from ..models.offer import check_name
 from ..sending.client_watch import client_watch
@@ -240,7 +239,7 @@ def _listed(local: LocalModel) -> JsonObject:
     except OSError:
         size, changed = 0, datetime.fromtimestamp(0, timezone.utc)
     entry: JsonObject = {"name": local.model_id, "model": local.model_id, "modified_at": _written(changed)}
-    return {**entry, "size": size, "digest": "", "details": _details(_header(local.path))}
+    return {**entry, "size": size, "digest": "", "details": _details(header_of(local.path))}
 
 
 def _details(header: GGUFHeader | None) -> JsonObject:
@@ -256,18 +255,10 @@ def _details(header: GGUFHeader | None) -> JsonObject:
 
 
 def _shown(local: LocalModel) -> JsonObject:
-    header = _header(local.path)
+    header = header_of(local.path)
     if header is None:
         raise LeapModelNotFoundError(f"{local.model_id} cannot be read")
     template = local.chat_template or header.chat_template or ""
-    abilities: list[tuple[str, Callable[[], bool]]] = [
-        ("completion", lambda: header.pooling is None),
-        ("embedding", lambda: header.pooling is not None),
-        ("vision", lambda: local.kind == "vision"),
-        ("audio", lambda: local.kind == "audio"),
-        ("tools", lambda: "tools" in template),
-        ("thinking", lambda: "<think>" in template or "enable_thinking" in template),
-    ]
     sampling = {name: value for name, value in vars(local.sampling).items() if value is not None}
     info = {key: value for key, value in header.metadata.items() if isinstance(value, (str, int, float))}
     info |= {"general.parameter_count": header.parameter_count}
@@ -278,22 +269,9 @@ def _shown(local: LocalModel) -> JsonObject:
         "license": str(header.metadata.get("general.license") or ""),
         "details": _details(header),
         "model_info": info,
-        "capabilities": [name for name, has in abilities if has()],
+        "capabilities": abilities_of(local),
         "modified_at": _listed(local)["modified_at"],
     }
-
-
-def _header(path: Path) -> GGUFHeader | None:
-    try:
-        status = path.stat()
-        return _header_of(path, status.st_size, status.st_mtime_ns)
-    except (OSError, LeapError):
-        return None
-
-
-@lru_cache(maxsize=64)
-def _header_of(path: Path, _size: int, _changed: int) -> GGUFHeader:
-    return read_gguf_header(path)
 
 
 def _rounded(count: int) -> str:

@@ -38,7 +38,8 @@ class SpeechEndpoint:
         """The sound of a text."""
         speech_request = await read_body(request, read_speech)
         with ExitStack() as using:
-            model = await reserved(self._models, speech_request.model, request, using)
+            wish = speech_request.keep_alive
+            model = await reserved(self._models, speech_request.model, request, using, keep_alive=wish)
             runner = using.enter_context(model.in_use())
             check_voice(runner)
             bridge = GenerationBridge(lambda: _begin(runner, speech_request))

@@ -15,6 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from ....errors import LeapError, LeapSerializationError
+from ....openai.keep_alive import read_keep_alive
 from ....openai.responses_replies import typed_event
 from ....options import GenerationOptions
 from ....runner.contract import ModelRunner
@@ -28,7 +29,10 @@ from ..sending.starting import reserved
 from .request_bodies import LARGEST_BODY
 
 FORMATS = ("json", "text", "srt", "verbose_json", "vtt")
-KNOWN = ("file", "model", "language", "prompt", "response_format", "temperature", "stream", "timestamp_granularities[]")
+KNOWN = (
+    *("file", "model", "language", "prompt", "response_format", "temperature", "stream", "timestamp_granularities[]"),
+    "keep_alive",
+)
 PROMPTS = {"ja": "Perform ASR in japanese."}
 """LFM2.5-Audio-JP takes these prompts, by OpenAI's ``language``."""
 PLAIN = {"srt": "application/x-subrip", "vtt": "text/vtt", "text": "text/plain"}
@@ -48,6 +52,7 @@ class TranscriptionRequest:
     format: str
     options: GenerationOptions
     stream: bool = False
+    keep_alive: float | None = None
 
 
 def transcriptions(models: LoadedModels) -> Callable[[Request], Awaitable[Response]]:
@@ -59,7 +64,8 @@ def transcriptions(models: LoadedModels) -> Callable[[Request], Awaitable[Respon
             read_recording, transcription_request.data, phrases=transcription_request.format in WITH_TIMES
         )
         with ExitStack() as using:
-            model = await reserved(models, transcription_request.model, request, using)
+            wish = transcription_request.keep_alive
+            model = await reserved(models, transcription_request.model, request, using, keep_alive=wish)
             runner = using.enter_context(model.in_use())
             if transcription_request.stream:
                 events = _events(request, runner, recording, transcription_request, using.pop_all())
@@ -109,7 +115,9 @@ async def _of_form(form: FormData) -> TranscriptionRequest:
     language = str(form.get("language") or "")
     prompt = str(form.get("prompt") or "") or PROMPTS.get(language, PROMPT)
     model = str(form.get("model") or "") or None
-    return TranscriptionRequest(data, model, prompt, format, GenerationOptions(temperature=_temperature(form)), streams)
+    keep_alive = read_keep_alive(str(form["keep_alive"]) if form.get("keep_alive") else None)
+    options = GenerationOptions(temperature=_temperature(form))
+    return TranscriptionRequest(data, model, prompt, format, options, streams, keep_alive)
 
 
 def _temperature(form: FormData) -> float:

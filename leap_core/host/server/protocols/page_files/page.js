@@ -69,7 +69,7 @@ function showModels(models) {
     if (held) cell.firstElementChild?.focus();
   });
   choose([...models.filter((model) => !model.embedding).map((model) => [model.model, model.model]),
-    ...away.map((model) => [model.id, `${model.id} (not loaded)`])]);
+    ...away.filter((model) => model.leap.kind !== "embedding").map((model) => [model.id, `${model.id} (not loaded)`])]);
 }
 
 function choose(names) { // the chosen one stays, even where it is gone for a while
