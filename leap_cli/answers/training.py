@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,22 +17,21 @@ from ..framework.environment import Environment
 from ..framework.output import Output
 from ..options.tools import configured_tools
 from ..options.training import Training
-from .file import writing_to
+from .conversations import Exported, conversations_in_input, history_of_job, named
+from .file import STANDARD, writing_to
 
 if TYPE_CHECKING:
+    from jobs.table.job import Job
     from leap_core.functions import LeapFunction
-    from leap_core.messages import ChatMessage
     from leap_core.training.conversations import TrainingConversation
     from leap_core.training.rendering import TrainingTemplate
 
 Reading = Callable[[], "TrainingConversation"]
 
 
-def write_training_data(
-    env: Environment, training: Training, histories: Sequence[Sequence[ChatMessage]] | None, output: str | None
-) -> None:
-    """Write those that can be trained on, and note how many were left out, and why. ``histories``: None is every
-    session."""
+def write_training_data(env: Environment, training: Training, sources: Sequence[str], output: str | None) -> None:
+    """Write those that can be trained on, and note how many were left out, and why. Without ``sources`` and others that
+    ``training`` names, every session."""
     from leap_core.training.redaction import redacted
     from leap_core.training.rendering import UnfitError
 
@@ -43,13 +43,12 @@ def write_training_data(
         if training.test_share is not None:
             places.append(files.enter_context(writing_to(_test_file(str(output)), env)))
         template = _template(env, training.model)
-        for read in _readings(env, training, histories, functions):
+        for read in _readings(env, training, sources, functions):
             try:
                 conversation = read()
-                history = conversation.history
                 if training.redact:
-                    history = redacted(history)
-                lines = _lines(replace(conversation, history=history), template, rendered=training.rendered)
+                    conversation = replace(conversation, history=redacted(conversation.history))
+                lines = _lines(conversation, template, rendered=training.rendered)
             except UnfitError as error:
                 reasons[str(error)] += 1
                 continue
@@ -63,48 +62,91 @@ def write_training_data(
 
 
 def _readings(
-    env: Environment,
-    training: Training,
-    histories: Sequence[Sequence[ChatMessage]] | None,
-    functions: Sequence[LeapFunction],
+    env: Environment, training: Training, sources: Sequence[str], functions: Sequence[LeapFunction]
 ) -> Iterator[Reading]:
     """What makes each of the conversations, or raises UnfitError."""
-    from leap_core.training.conversations import of_entry, of_history
+    from leap_core.training.conversations import of_history
 
-    for history in histories if histories is not None else []:
-        yield lambda history=history: of_history(history, functions)  # type: ignore[misc]
-    if histories is None and env.directories.sessions_file.exists():
-        from leap_core.sessions.store import SessionStore
+    for source in sources:
+        found: Iterable[Exported | Job] = conversations_in_input(env) if source == STANDARD else [named(source, env)]
+        for each in found:
+            if isinstance(each, Exported):
+                yield partial(of_history, each.history, functions, each.marks, training.wanted)
+            else:
+                yield from _of_job(env, each, training)
+    if training.batch is not None:
+        from leap_core.training.batches import of_files
 
-        with SessionStore(env.directories.sessions_file) as store:
-            for session in reversed(store.list()):
-                yield lambda id=session.id: of_history(_history(store, id), functions)  # type: ignore[misc]
+        lines, results = (env.cwd / name for name in training.batch)
+        yield from of_files(lines, results, training.wanted)
+    if not (sources or training.batch or training.log):
+        yield from _of_sessions(env, training, functions)
     if training.log:
-        from leap_core.prompt_log.log import PromptLog
-        from leap_core.prompt_log.setting import log_file
-
-        if log_file(env.directories).is_file():
-            with PromptLog(log_file(env.directories)) as log:
-                entries = log.entries()
-            for entry in reversed(entries):
-                yield lambda entry=entry: of_entry(entry)  # type: ignore[misc]
+        yield from _of_log(env, training)
 
 
-def _history(store: Any, id: str) -> Sequence[ChatMessage]:
+def _of_sessions(env: Environment, training: Training, functions: Sequence[LeapFunction]) -> Iterator[Reading]:
+    if not env.directories.sessions_file.exists():
+        return
+    from leap_core.sessions.store import SessionStore
+    from leap_core.training.conversations import of_history
     from leap_core.training.rendering import UnfitError
 
-    try:
-        history: Sequence[ChatMessage] = store.history(id)
-    except LeapSessionError as error:
-        raise UnfitError(error.message) from None
-    return history
+    def read(id: str) -> TrainingConversation:
+        try:
+            history = store.history(id)
+        except LeapSessionError as error:
+            raise UnfitError(error.message) from None
+        return of_history(history, functions, store.marks(id), training.wanted)
+
+    with SessionStore(env.directories.sessions_file) as store:
+        for session in reversed(store.list()):
+            yield partial(read, session.id)
+
+
+def _of_log(env: Environment, training: Training) -> Iterator[Reading]:
+    from leap_core.prompt_log.log import PromptLog
+    from leap_core.prompt_log.setting import log_file
+    from leap_core.training.conversations import of_entry
+
+    if log_file(env.directories).is_file():
+        with PromptLog(log_file(env.directories)) as log:
+            entries = log.entries()
+        for entry in reversed(entries):
+            yield partial(of_entry, entry, training.wanted)
+
+
+def _of_job(env: Environment, job: Job, training: Training) -> Iterator[Reading]:
+    """The answer of a job of ``leap generate``, or those of a batch."""
+    from leap_core.functions import LeapFunction
+    from leap_core.options import GenerationOptions
+    from leap_core.sessions.marks import Mark
+    from leap_core.training.conversations import of_answer
+
+    parameters = job.parameters
+    if job.kind == "batch":
+        from leap_core.batch.batch_settings import BatchSettings
+        from leap_core.training.batches import of_journal
+
+        settings = BatchSettings.from_json(parameters["batch"])
+        yield from of_journal(settings, env.variables, Path(parameters["cwd"]), training.wanted)
+        return
+    *messages, answer = history_of_job(job)
+    yield partial(
+        of_answer,
+        messages,
+        GenerationOptions.from_json(parameters.get("options", {})),
+        answer,
+        Mark(str((job.result or {}).get("finish_reason"))),
+        training.wanted,
+        [LeapFunction.from_openai(tool) for tool in parameters.get("tools", [])],
+    )
 
 
 def _lines(conversation: TrainingConversation, template: TrainingTemplate, *, rendered: bool) -> list[dict[str, Any]]:
-    texts = template.rendered(conversation.history, conversation.functions)
-    if rendered:
-        return [text.to_json() for text in texts]
-    return [template.messages(conversation.history, conversation.functions)]
+    parts = conversation.history, conversation.functions, conversation.passed_over
+    texts = template.rendered(*parts)
+    return [text.to_json() for text in texts] if rendered else [template.messages(*parts)]
 
 
 def _template(env: Environment, reference: str) -> TrainingTemplate:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from leap_core.messages import ChatMessage, ChatMessageContent, ChatMessageRole, Text
 from leap_core.options import GenerationOptions
-from leap_core.responses import Complete
+from leap_core.responses import Complete, GenerationFinishReason
 from leap_core.runner.streams import Stream
 
 from ..answers.tool_use import respond
@@ -98,7 +98,7 @@ class Dialogue:
         except BaseException:
             self.conversation = before
             raise
-        self._keep()
+        self._keep(self.last.finish_reason)
         return self.last
 
     def rewrite(self, history: Sequence[ChatMessage]) -> None:
@@ -140,10 +140,10 @@ class Dialogue:
         self.full.apply(self.conversation)
         self.conversation.register_functions(self.tools.functions)
 
-    def _keep(self) -> None:
+    def _keep(self, finish: GenerationFinishReason | None = None) -> None:
         """An empty conversation begins no session."""
         if self.log.has_begun or any(each.role is not ChatMessageRole.SYSTEM for each in self.history):
-            self.log.keep(self.history)
+            self.log.keep(self.history, finish)
             self.log.keep_omission(self.conversation.omission)
 
 

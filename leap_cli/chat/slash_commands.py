@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+from functools import partial
 
 import click
 
@@ -132,6 +133,11 @@ def undo(talk: TypedConversation, _: str) -> None:
     talk.output.text(f"forgotten: {_shortened(split_attachments(history[place])[1])}\n")
 
 
+def rate(rating: str, talk: TypedConversation, _: str) -> None:
+    talk.dialogue.log.rate(rating)
+    talk.output.text(f"the last answer is rated {rating}\n")
+
+
 def save(talk: TypedConversation, name: str) -> None:
     if name:
         talk.dialogue.log.save_as(name, talk.dialogue.history)
@@ -224,6 +230,8 @@ COMMANDS = (
     SlashCommand("retry", "", "Answer the last message again.", retry),
     SlashCommand("edit", "[TEXT]", "Change the last message, and have it answered again.", edit),
     SlashCommand("undo", "", "Forget the last message and what came after it.", undo),
+    SlashCommand("good", "", "Rate the last answer good: see leap help fine-tuning.", partial(rate, "good")),
+    SlashCommand("bad", "", "Rate the last answer bad: it is not trained on.", partial(rate, "bad")),
     SlashCommand("save", "[NAME]", "Show where this is saved, or give it a name.", save),
     SlashCommand("load", "SESSION|FILE", "Go on with a saved conversation, or one from a file.", load, conversations),
     SlashCommand("export", "FILE", "Write the conversation as .json, .jsonl or .md.", export, files),

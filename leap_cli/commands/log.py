@@ -151,6 +151,25 @@ def replay(env: Environment, /, id: int | None, model: ModelChoice, format: str)
     return ExitCode.DONE if found["same"] else ExitCode.UNEXPECTED
 
 
+@command.command(short_help="Rate an answer, for training data.")
+@click.argument("id", metavar="ENTRY", type=click.IntRange(1))
+@click.argument("rating", type=click.Choice(["good", "bad", "none"]))
+@format_flag
+@click.pass_obj
+def rate(env: Environment, /, id: int, rating: str, format: str) -> ExitCode:
+    """Rate the answer of an entry good or bad; none takes its rating away.
+
+    leap export --for-training leaves out bad answers, and with --rating good takes only good ones.
+    """
+    _entry(env, id)
+    log = _log(env)
+    assert log is not None
+    with log:
+        log.rate(id, None if rating == "none" else rating)
+    Output(env, format).record({"id": id, "rating": rating}, name="id")
+    return ExitCode.DONE
+
+
 @command.command(short_help="Find entries by their words.")
 @click.argument("text", nargs=-1, required=True)
 @limit_flag

@@ -63,13 +63,14 @@ def show(env: Environment, /, session: str, format: str) -> None:
     with _store(env) as store:
         row = store.find(session)
         history = store.history(row.id)
+        marked = zip(history, store.marks(row.id), strict=True)
+    messages = [{**message.to_json(), **mark.to_json()} for message, mark in marked]
     if output.format is Format.JSONL:
-        for message in history:
-            output.event(message.to_json())
+        for message in messages:
+            output.event(message)
     elif output.format is Format.TEXT:
         output.text(to_markdown(history, row.name or row.title, _only_size))
     else:
-        messages = [message.to_json() for message in history]
         output.record({**row.to_json(), "messages": messages}, name="id")
 
 

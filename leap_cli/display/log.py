@@ -45,6 +45,7 @@ def record_of(entry: Entry) -> dict[str, Any]:
         "schema": entry.schema,
         "turns": entry.turns or None,
         "finish": entry.finish,
+        "rating": entry.rating,
         "error": entry.error,
         "seconds": f"{entry.seconds:.2f}",
         "tokens": _tokens(entry),

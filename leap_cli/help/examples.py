@@ -156,6 +156,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "log replay": ("leap log replay 1", "leap log replay --format json"),
     "log show": ("leap log show", "leap log show 1 --format json"),
+    "log rate": ("leap log rate 1 good",),
     "log search": ("leap log search hello",),
     "log off": ("leap log off",),
     "log clear": ("leap log clear --yes",),

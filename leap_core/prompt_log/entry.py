@@ -20,7 +20,7 @@ class Entry:
     ``generate``. ``prompt``: what was said since the last answer; pictures and sound are named, not kept. ``turns``:
     messages before that. ``options``: those that differ from the model's own, without the shape. ``schema``: the JSON
     schema that the answer was held to, as text. ``finish``: why the answer ended; None where ``error`` says why there
-    is none. ``id``: its number in the log, 0 before it is in one."""
+    is none. ``rating``: good, bad, or None. ``id``: its number in the log, 0 before it is in one."""
 
     command: str
     model: str
@@ -38,6 +38,7 @@ class Entry:
     answer_tokens: int | None = None
     asked: float = field(default_factory=time.time)
     seconds: float = 0.0
+    rating: str | None = None
     id: int = 0
 
     def end(self, complete: Complete, seconds: float) -> None:

@@ -47,6 +47,7 @@ MIGRATIONS = (
     CREATE INDEX entries_by_schema ON entries (schema) WHERE schema IS NOT NULL;
     CREATE VIRTUAL TABLE words USING fts5 (prompt, answer, tokenize="unicode61 remove_diacritics 2");
     """,
+    "ALTER TABLE entries ADD COLUMN rating TEXT;",
 )
 COLUMNS = tuple(name for name in Entry.__dataclass_fields__ if name != "id")
 JSON_COLUMNS = ("calls", "options")
@@ -97,6 +98,11 @@ class PromptLog:
                 (number, text_of(entry.prompt), text_of(entry.answer)),
             )
         return number
+
+    def rate(self, number: int, rating: str | None) -> bool:
+        """Rate an entry, good or bad; None takes its rating away. False where there is no such entry."""
+        with self._transaction() as connection:
+            return connection.execute("UPDATE entries SET rating=? WHERE id=?", (rating, number)).rowcount > 0
 
     def get(self, number: int | None = None) -> Entry | None:
         """The entry with this number, or the newest; None where there is none."""

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from ..errors import LeapError, LeapSessionError
 from ..messages import ChatMessage, ChatMessageRole
-from ..responses import Complete, FunctionResult, MessageResponse
+from ..responses import Complete, FunctionResult, GenerationFinishReason, MessageResponse
 from ..runner.overflow import NOTHING, Omission
 from ..runner.streams import PassingStream
+from .marks import UNMARKED, Mark
 
 if TYPE_CHECKING:
     from ..runner.contract import ModelRunner
@@ -172,16 +173,19 @@ class SessionRecorder:
         except LeapError as error:
             self.not_saved(error)
 
-    def keep(self, history: Sequence[ChatMessage]) -> None:
-        """Make the session's messages these, writing what is new or, when something else has changed, all of them."""
+    def keep(self, history: Sequence[ChatMessage], finish: GenerationFinishReason | None = None) -> None:
+        """Make the session's messages these, writing what is new or, when something else has changed, all of them.
+        ``finish``: why the model ended the new answers; None where it is not known to have written them."""
         if self._store is None:
             return
+        mark = UNMARKED if finish is None else Mark(finish.value)
         try:
             if list(history[: len(self._kept)]) != self._kept:
-                self._rewrite(self._store, history)
+                self._rewrite(self._store, history, mark)
             for message in history[len(self._kept) :]:
                 if message != self._question:
-                    self._append(self._store, message)
+                    is_answer = message.role is ChatMessageRole.ASSISTANT
+                    self._append(self._store, message, mark if is_answer else UNMARKED)
                 self._question = None
                 self._kept.append(message)
             self._failure = None
@@ -198,14 +202,22 @@ class SessionRecorder:
         except LeapError as error:
             self.not_saved(error)
 
-    def _append(self, store: SessionStore, message: ChatMessage) -> None:
-        store.append(self._begun(store), message)
+    def rate(self, rating: str) -> None:
+        """Rate the last answer, good or bad. Raises LeapSessionError where none is kept."""
+        if self._store is None:
+            raise LeapSessionError("this conversation is not being saved", hint="/save NAME begins that")
+        if self._id is None:
+            raise LeapSessionError("there is no answer yet that could be rated")
+        self._store.rate(self._id, rating)
+
+    def _append(self, store: SessionStore, message: ChatMessage, mark: Mark = UNMARKED) -> None:
+        store.append(self._begun(store), message, mark)
         self._written += 1
 
-    def _rewrite(self, store: SessionStore, history: Sequence[ChatMessage]) -> None:
+    def _rewrite(self, store: SessionStore, history: Sequence[ChatMessage], mark: Mark) -> None:
         """Put this history in the place of what was kept; where another process has added something, that stays as it
         is, and the conversation goes on in a session of its own."""
-        if store.replace(self._begun(store), history, instead_of=self._written):
+        if store.replace(self._begun(store), history, instead_of=self._written, answered=mark):
             self._kept, self._written, self._question = list(history), len(history), None
             return
         other = self.label
@@ -257,7 +269,8 @@ class _RecordedStream(PassingStream):
             self._question = None
         response = super().__next__()
         if isinstance(response, MESSAGES):
-            self._recorder.keep(self._conversation.history)
+            reason = response.finish_reason if isinstance(response, Complete) else GenerationFinishReason.STOP
+            self._recorder.keep(self._conversation.history, reason)
         return response
 
 

@@ -23,11 +23,12 @@ from ..messages import ChatMessage, ChatMessageRole
 from ..runner.overflow import NOTHING, Omission
 from ..storage import sqlite as database
 from ..storage.atomic_files import text_of
+from .marks import UNMARKED, Mark, carried
+from .stored_text import storable, stored_value, title
 
 ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 """Ids are made of these, as those of jobs are: no letter looks like a digit."""
 ID_CHARACTERS = 8
-TITLE_CHARACTERS = 60
 LONGEST_NAME = 100
 SNIPPET_WORDS = 12
 MOST_FOUND = 100
@@ -59,9 +60,13 @@ MIGRATIONS = (
     ALTER TABLE sessions ADD COLUMN omitted INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE sessions ADD COLUMN summary TEXT;
     """,
+    """
+    ALTER TABLE messages ADD COLUMN finish TEXT;
+    ALTER TABLE messages ADD COLUMN rating TEXT;
+    """,
 )
 """``change`` counts all changes, so that the newest is known whatever the clock does. A row of ``words`` has the id of
-its message. ``omitted`` and ``summary`` are an Omission."""
+its message. ``omitted`` and ``summary`` are an Omission, ``finish`` and ``rating`` a Mark."""
 
 SESSION = (
     "SELECT id, name, title, model, created, updated, "
@@ -175,6 +180,11 @@ class SessionStore:
                 ) from None
         return messages
 
+    def marks(self, id: str) -> Sequence[Mark]:
+        """What is kept beside each message of ``history``."""
+        rows = self._rows("SELECT finish, rating FROM messages WHERE session=? ORDER BY number", (id,))
+        return [Mark(*row) for row in rows]
+
     def omission(self, id: str) -> Omission:
         """What of the session the model no longer gets."""
         rows = self._rows("SELECT omitted, summary FROM sessions WHERE id=?", (id,))
@@ -183,7 +193,7 @@ class SessionStore:
     def search(self, text: str) -> Sequence[Found]:
         """Messages with all of these words, or beginnings of words, best first; where there are none, those in which
         the text is searched as it is. Case does not matter."""
-        words = [word for word in _storable(text).split() if any(char.isalnum() for char in word)]
+        words = [word for word in storable(text).split() if any(char.isalnum() for char in word)]
         query = " AND ".join('"{}"*'.format(word.replace('"', '""')) for word in words)
         rows = (
             self._rows(
@@ -200,7 +210,7 @@ class SessionStore:
                 "SELECT session, role, substr(text, max(1, at - 30), 100) AS snippet FROM ("
                 "SELECT session, role, text, instr(lower(text), lower(?)) AS at, messages.id AS message FROM words "
                 f"JOIN messages ON messages.id=words.rowid) WHERE at > 0 ORDER BY message DESC LIMIT {MOST_FOUND}",
-                (_storable(text),),
+                (storable(text),),
             )
             if text.strip()
             else []
@@ -228,32 +238,46 @@ class SessionStore:
                 self.check_name(name)
             return session or self._insert(model, name)
 
-    def append(self, id: str, message: ChatMessage) -> None:
+    def append(self, id: str, message: ChatMessage, mark: Mark = UNMARKED) -> None:
         """Add a message at the end."""
         with self._transaction():
             self._existing(id)
             rows = self._rows("SELECT COALESCE(MAX(number) + 1, 0) AS next FROM messages WHERE session=?", (id,))
-            self._write(id, rows[0]["next"], message)
-            title = _title([message])
-            self._touch(id, "title=CASE title WHEN '' THEN ? ELSE title END", title)
+            self._write(id, rows[0]["next"], stored_value(message), message, mark)
+            self._touch(id, "title=CASE title WHEN '' THEN ? ELSE title END", title([message]))
 
-    def replace(self, id: str, history: Sequence[ChatMessage], *, instead_of: int | None = None) -> bool:
+    def replace(
+        self, id: str, history: Sequence[ChatMessage], *, instead_of: int | None = None, answered: Mark = UNMARKED
+    ) -> bool:
         """Put these messages in the place of those that there are; not where those are not ``instead_of`` many, because
-        another process has written meanwhile. Returns whether it was done."""
+        another process has written meanwhile. Messages that stay keep their marks, and other answers get ``answered``.
+        Returns whether it was done."""
         with self._transaction():
             if instead_of not in (None, self._existing(id).messages):
                 return False
+            rows = self._rows("SELECT value, finish, rating FROM messages WHERE session=? ORDER BY number", (id,))
+            values = [stored_value(message) for message in history]
+            marks = carried([(row["value"], Mark(row["finish"], row["rating"])) for row in rows], values)
             self._forget_messages(id)
-            for number, message in enumerate(history):
-                self._write(id, number, message)
-            self._touch(id, "title=?", _title(history))
+            for number, (value, message, mark) in enumerate(zip(values, history, marks, strict=True)):
+                is_new = mark == UNMARKED and message.role is ChatMessageRole.ASSISTANT
+                self._write(id, number, value, message, answered if is_new else mark)
+            self._touch(id, "title=?", title(history))
         return True
+
+    def rate(self, id: str, rating: str | None) -> None:
+        """Rate the last answer; None takes its rating away. Raises LeapSessionError where there is none."""
+        with self._transaction():
+            rows = self._rows("SELECT MAX(number) AS last FROM messages WHERE session=? AND role='assistant'", (id,))
+            if rows[0]["last"] is None:
+                raise LeapSessionError("there is no answer yet that could be rated")
+            self._run("UPDATE messages SET rating=? WHERE session=? AND number=?", (rating, id, rows[0]["last"]))
 
     def omit(self, id: str, omission: Omission) -> None:
         """Remember what the model no longer gets."""
         with self._transaction():
             self._existing(id)
-            values = (omission.messages, omission.summary and _storable(omission.summary), id)
+            values = (omission.messages, omission.summary and storable(omission.summary), id)
             self._run("UPDATE sessions SET omitted=?, summary=? WHERE id=?", values)
 
     def rename(self, id: str, name: str | None) -> None:
@@ -299,13 +323,12 @@ class SessionStore:
         self._touch(id, "model=?", model)
         return self._existing(id)
 
-    def _write(self, id: str, number: int, message: ChatMessage) -> None:
-        value = json.dumps(message.to_json(), separators=(",", ":"))  # ASCII: a lone surrogate has no UTF-8
+    def _write(self, id: str, number: int, value: str, message: ChatMessage, mark: Mark) -> None:
         self._run(
-            "INSERT INTO messages (session, number, role, value) VALUES (?, ?, ?, ?)",
-            (id, number, message.role.value, value),
+            "INSERT INTO messages (session, number, role, value, finish, rating) VALUES (?, ?, ?, ?, ?, ?)",
+            (id, number, message.role.value, value, mark.finish, mark.rating),
         )
-        self._run("INSERT INTO words (rowid, text) VALUES (last_insert_rowid(), ?)", (_storable(message.text),))
+        self._run("INSERT INTO words (rowid, text) VALUES (last_insert_rowid(), ?)", (storable(message.text),))
 
     def _touch(self, id: str, assignment: str, value: str | None) -> None:
         self._run(
@@ -368,14 +391,3 @@ def _session(row: sqlite3.Row) -> Session:
             hint=f"leap sessions remove {row['id']} forgets it",
         )
     return Session(**{name: row[name] for name in row.keys()})  # noqa: SIM118 (a Row iterates over values)
-
-
-def _title(history: Sequence[ChatMessage]) -> str:
-    first = next((message.text for message in history if message.role is ChatMessageRole.USER), "")
-    line = " ".join(_storable(first[: 10 * TITLE_CHARACTERS]).split())
-    return line if len(line) <= TITLE_CHARACTERS else line[: TITLE_CHARACTERS - 1].rstrip() + "…"
-
-
-def _storable(text: str) -> str:
-    """Text that SQLite can hold and its full-text search can read."""
-    return text.encode("utf-8", "replace").decode("utf-8").replace("\0", " ")

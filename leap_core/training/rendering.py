@@ -7,7 +7,7 @@ another text begins.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -64,11 +64,17 @@ class TrainingTemplate:
         opening = model.bos_text if model.bos_token is not None else ""
         return TrainingTemplate(read, parser_of_model(model, parser_name), opening, endings)
 
-    def rendered(self, history: Sequence[ChatMessage], functions: Sequence[LeapFunction] = ()) -> list[Rendered]:
-        """The texts of a conversation. Raises UnfitError."""
+    def rendered(
+        self,
+        history: Sequence[ChatMessage],
+        functions: Sequence[LeapFunction] = (),
+        passed_over: Collection[int] = (),
+    ) -> list[Rendered]:
+        """The texts of a conversation; answers that are ``passed_over``, by number, are context alone. Raises
+        UnfitError."""
         texts: list[Rendered] = []
         for n, message in enumerate(history):
-            if message.role is not ChatMessageRole.ASSISTANT:
+            if message.role is not ChatMessageRole.ASSISTANT or n in passed_over:
                 continue
             prompt = self._spelled(history[:n], functions, bool(message.reasoning_content), ended=False)
             answer = self._answer(history[: n + 1], functions, prompt)
@@ -96,12 +102,23 @@ class TrainingTemplate:
             raise UnfitError("the template shows an answer in another way than the model writes it")
         return answer
 
-    def messages(self, history: Sequence[ChatMessage], functions: Sequence[LeapFunction] = ()) -> dict[str, Any]:
-        """``messages`` and, where there are any, ``tools`` as the template takes them. Raises UnfitError."""
+    def messages(
+        self,
+        history: Sequence[ChatMessage],
+        functions: Sequence[LeapFunction] = (),
+        passed_over: Collection[int] = (),
+    ) -> dict[str, Any]:
+        """``messages`` and, where there are any, ``tools`` as the template takes them; answers that are ``passed_over``
+        have OpenAI's ``weight`` 0. Raises UnfitError."""
         try:
             value = self.template.variables(history, functions, self.parser)
         except LeapError as error:
             raise UnfitError(error.message) from None
+        answers = [n for n, message in enumerate(history) if message.role is ChatMessageRole.ASSISTANT]
+        shaped = [message for message in value["messages"] if message["role"] == "assistant"]
+        for n, message in zip(answers, shaped, strict=True):
+            if n in passed_over:
+                message["weight"] = 0
         return {name: each for name, each in value.items() if each is not None}
 
     def _spelled(

@@ -122,7 +122,8 @@ def arguments_of(path: str, but: click.Option | None = None) -> list[str]:
     for parameter in EVERY[path].params:
         if parameter.required and parameter is not but:
             choices = isinstance(parameter.type, click.Choice) and parameter.type.choices
-            value = choices[0] if choices else "1s" if isinstance(parameter.type, Duration) else "x"
+            typed = "1s" if isinstance(parameter.type, Duration) else "1"
+            value = choices[0] if choices else typed if isinstance(parameter.type, (Duration, click.IntRange)) else "x"
             line += [value] if isinstance(parameter, click.Argument) else [parameter.opts[0], value]
     return line
 

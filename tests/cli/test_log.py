@@ -174,3 +174,14 @@ def test_what_the_log_does_not_hold_is_not_asked_again(leap, on, leap_home):
         done = leap("log", "replay", number)
         assert done.code != 0 and word in done.stderr and done.stderr.count("\n") == 1
     assert leap("log", "replay", "9").code == 2
+
+
+def test_answers_are_rated(leap, on):
+    ask(leap, "generate", "one")
+    assert json.loads(leap("log", "rate", "1", "good", "--format", "json").stdout) == {"id": 1, "rating": "good"}
+    assert rows(leap)[0]["rating"] == "good" and "rating   good" in leap("log", "show").stdout
+    leap("log", "rate", "1", "none")
+    assert rows(leap)[0]["rating"] is None
+    for wrong, message in ((("2", "bad"), "there is no entry 2"), (("1", "fine"), "'fine' is not one of")):
+        done = leap("log", "rate", *wrong)
+        assert done.code == 2 and message in done.stderr

@@ -12,6 +12,8 @@ from leap_cli.chat.slash_commands import COMMANDS
 from leap_cli.chat.suggestions import suggest
 from leap_core.errors import LeapGenerationError, LeapModelNotFoundError
 from leap_core.messages import Audio, ChatMessage, Image, Text
+from leap_core.sessions.marks import Mark
+from leap_core.sessions.store import SessionStore
 from leap_core.testing import ScriptedModelRunner
 
 ROOT = Path(__file__).parent.parent.parent
@@ -340,3 +342,33 @@ def test_the_list_of_commands_fits_a_narrow_terminal(leap, monkeypatch):
     leap.script("a")
     done = leap("chat", "-m", "some", stdin="/help\n/quit\n", terminal=True, stdin_terminal=True)
     assert "/attach [FILE|none]\n    Send a text" in done.stdout and max(map(len, done.stdout.splitlines())) <= 40
+
+
+def test_ratings_and_reasons_are_kept_with_the_answers(leap, talk):
+    leap.script("one", "two", "three three", "four", "five")
+    done = talk(
+        "/good", "a", "/good", "b", "/bad", "/set max_tokens 1", "c", "/set max_tokens none", "/undo", "/system Brief.",
+        "d", "/retry", "/good",
+    )  # fmt: skip
+    assert errors(done) == ["there is no answer yet that could be rated"]
+    assert "the last answer is rated bad\n" in done.stdout
+    with SessionStore(leap.home / "leap.db") as store:
+        session = store.latest()
+        assert session is not None
+        texts = [message.text for message in store.history(session.id)]
+        assert texts == ["Brief.", "a", "one", "b", "two", "d", "five"]
+        marks = store.marks(session.id)
+        assert marks[2::2] == [Mark("stop", "good"), Mark("stop", "bad"), Mark("stop", "good")]
+        assert marks[0] == marks[1] == Mark()
+    assert "is not being saved" in errors(talk("/good", arguments=("--no-save",)))[0]
+
+
+def test_an_answer_that_was_cut_and_one_that_was_brought_are_known(leap, talk):
+    path = leap.home.parent / "brought.json"
+    path.write_text(json.dumps([{"role": "user", "content": "a"}, {"role": "assistant", "content": "brought"}]))
+    leap.script("two words")
+    talk("/load brought.json", "/set max_tokens 1", "b")
+    with SessionStore(leap.home / "leap.db") as store:
+        session = store.latest()
+        assert session is not None
+        assert [mark.finish for mark in store.marks(session.id)] == [None, None, None, "max_tokens"]

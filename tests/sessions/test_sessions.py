@@ -17,6 +17,7 @@ import pytest
 from leap_core.errors import LeapError, LeapSessionError
 from leap_core.media.wav import wav_from_samples
 from leap_core.messages import AudioPcmF32, ChatMessage, ChatMessageContent, Image, LeapFunctionCall
+from leap_core.sessions.marks import UNMARKED, Mark
 from leap_core.sessions.store import MIGRATIONS, SessionStore
 
 USER = ChatMessage("user", "What is the capital of France?")
@@ -57,6 +58,36 @@ def test_what_was_said_is_read_back_equal(store):
     assert store.history(session.id) == history[4:]
     assert store.find("people").title == ""
     assert store.search("Wer ist") == []
+
+
+def test_marks_stay_with_messages_that_stay(store):
+    yes, no = ChatMessage("assistant", "Yes."), ChatMessage("assistant", "No.")
+    id = begun(store, USER)
+    with pytest.raises(LeapSessionError, match="no answer yet"):
+        store.rate(id, "good")
+    for message, mark in ((yes, Mark("stop", "bad")), (USER, UNMARKED), (yes, Mark("stop"))):
+        store.append(id, message, mark)
+    store.rate(id, "good")
+    assert store.marks(id) == [UNMARKED, Mark("stop", "bad"), UNMARKED, Mark("stop", "good")]
+    store.replace(id, [ChatMessage("system", "Be brief."), USER, yes, USER, yes, USER, no], answered=Mark("max_tokens"))
+    marks = [UNMARKED, UNMARKED, Mark("stop", "bad"), UNMARKED, Mark("stop", "good"), UNMARKED, Mark("max_tokens")]
+    assert store.marks(id) == marks
+    store.rate(id, None)
+    assert store.marks(id) == marks
+
+
+def test_a_file_of_an_older_leap_has_no_marks(tmp_path):
+    path = tmp_path / "leap.db"
+    with closing(sqlite3.connect(path)) as connection:
+        for script in MIGRATIONS[:2]:
+            connection.executescript(script)
+        connection.execute("PRAGMA user_version=2")
+        connection.execute("INSERT INTO sessions VALUES ('abcd', NULL, '', NULL, 0, 0, 1, 0, NULL)")
+        value = json.dumps(ASSISTANT.to_json())
+        connection.execute("INSERT INTO messages VALUES (1, 'abcd', 0, 'assistant', ?)", (value,))
+        connection.commit()
+    with SessionStore(path) as store:
+        assert (store.history("abcd"), store.marks("abcd")) == ([ASSISTANT], [UNMARKED])
 
 
 def test_the_name_of_a_model_need_not_be_text(store):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import threading
+from contextlib import nullcontext
 
 import pytest
 
+from leap_core.errors import LeapError
 from leap_core.functions import LeapFunction
 from leap_core.loading import load_local
 from leap_core.messages import ChatMessage, LeapFunctionCall
@@ -13,8 +16,10 @@ from leap_core.models.references.resolving import resolve_local
 from leap_core.options import GenerationOptions, ModelLoadingOptions
 from leap_core.prompt_log.entry import Entry
 from leap_core.prompt_log.log import PromptLog
+from leap_core.sessions.marks import Mark
 from leap_core.sessions.store import SessionStore
-from leap_core.training.conversations import of_entry, of_history
+from leap_core.training.batches import of_journal
+from leap_core.training.conversations import Wanted, of_entry, of_history
 from leap_core.training.redaction import redacted
 from leap_core.training.rendering import TrainingTemplate, UnfitError
 
@@ -120,6 +125,40 @@ def test_entries_of_the_log_must_be_whole(changes, reason):
         of_entry(entry)
 
 
+GOOD, BAD, CUT, OLD = Mark("stop", "good"), Mark("stop", "bad"), Mark("max_tokens", "good"), Mark()
+FOUR = [ChatMessage(role, f"{role} {n}") for n in range(4) for role in ("user", "assistant")]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "marks", "trained", "reason"),
+    [
+        (Wanted(), [GOOD, OLD, BAD, CUT], [1, 3], None),
+        (Wanted(), [CUT, BAD, GOOD, CUT], [5], None),
+        (Wanted("good"), [OLD, GOOD, OLD, BAD], [3], None),
+        (Wanted("bad"), [OLD, GOOD, OLD, BAD], [7], None),
+        (Wanted(unedited=True), [OLD, GOOD, OLD, OLD], [3], None),
+        (Wanted(), [BAD, CUT, CUT, BAD], [], "rated bad"),
+        (Wanted("good"), [OLD, OLD, OLD, OLD], [], "not rated good"),
+        (Wanted(unedited=True), [OLD, OLD, OLD, OLD], [], "not known"),
+    ],
+)
+def test_only_wanted_answers_are_trained_on_and_the_others_are_context(template, wanted, marks, trained, reason):
+    of_each = [mark for each in marks for mark in (OLD, each)]
+    if reason is not None:
+        with pytest.raises(UnfitError, match=reason):
+            of_history(FOUR, (), of_each, wanted)
+        return
+    conversation = of_history(FOUR, (), of_each, wanted)
+    parts = conversation.history, conversation.functions, conversation.passed_over
+    (text,) = template.rendered(*parts)
+    assert [text.text[start:end] for start, end in text.loss] == [f"{FOUR[n].text}<|im_end|>" for n in trained]
+    assert text.loss[0][0] == len(text.prompt) and text.loss[-1][1] == len(text.text)
+    weights = [message.get("weight") for message in template.messages(*parts)["messages"]]
+    assert weights == [
+        0 if n % 2 and n not in trained else None for n in range(trained[-1] + 1)
+    ]  # the text of the others is whole, and only not trained on
+
+
 def test_an_answer_with_a_schema_has_the_schema_in_its_prompt():
     entry = Entry("generate", "m", "How many?", answer="3", finish="stop", schema='{"type":"integer"}')
     assert '{"type": "integer"}' in of_entry(entry).history[0].text
@@ -180,6 +219,74 @@ def test_redacted_conversations_mask_one_thing_alike_everywhere():
     ada, bob = ask.text.removeprefix("Write to ").rstrip(".").split(" or ")
     assert ada != bob and answer.text == f"To {bob}" and answer.reasoning_content == f"Is {ada} hers?"
     assert answer.function_calls is not None and answer.function_calls[0].arguments == {"to": [f"\n{bob}"]}
+
+
+def test_the_command_takes_ratings_of_sessions_and_of_the_log(leap):
+    with SessionStore(leap.home / "leap.db") as store:
+        id = store.create().id
+        for message, mark in zip(FOUR, [OLD, GOOD, OLD, BAD, OLD, OLD, OLD, OLD], strict=True):
+            store.append(id, message, mark)
+    with PromptLog(leap.home / "log.db") as log:
+        for rating in ("good", "bad", None):
+            log.rate(log.add(Entry("generate", "m", f"Is it {rating}?", answer="Hi", finish="stop")), rating)
+    flags = ["--for-training", "-m", "builtin", "--log", id]
+    lasts = {}
+    for name, chosen in (("all", []), ("good", ["--rating", "good"]), ("unedited", ["--unedited"])):
+        done = leap("export", *flags, *chosen)
+        assert done.code == 0, done.stderr
+        lines = [json.loads(line)["messages"] for line in done.stdout.splitlines()]
+        lasts[name] = [messages[-2]["content"] for messages in lines]
+    assert lasts == {
+        "all": ["user 3", "Is it good?", "Is it None?"],
+        "good": ["user 0", "Is it good?"],
+        "unedited": ["user 0", "Is it good?", "Is it None?"],
+    }
+
+
+BATCH = [
+    {"custom_id": "a", "prompt": "Hello", "own": 1},
+    {"custom_id": "b", "messages": [{"role": "user", "content": "Count"}], "max_tokens": 1},
+    {"custom_id": "c", "prompt": "Two words", "schema": {"type": "string", "title": "Words"}},
+]
+
+
+@pytest.mark.parametrize("format", ["plain", "openai"])
+def test_the_command_takes_the_answers_of_a_batch(leap, tmp_path, format):
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in BATCH))
+    leap.script(*['"two words"'] * 3)
+    done = leap("batch", "in.jsonl", "-o", "out.jsonl", "--keep-fields", "--format", format)
+    assert done.code == 0, done.stderr
+    done = leap("export", "--for-training", "-m", "builtin", "--batch", "in.jsonl", "out.jsonl")
+    assert done.code == 0, done.stderr
+    lines = [json.loads(line)["messages"] for line in done.stdout.splitlines()]
+    assert [messages[-1]["content"] for messages in lines] == ['"two words"'] * 2
+    assert "Words" in lines[1][0]["content"] and "1 left out: its answer did not come" in done.stderr
+    swapped = leap("export", "--for-training", "-m", "builtin", "--batch", "out.jsonl", "in.jsonl")
+    assert swapped.code == 2 and "give the lines first, then the results" in swapped.stderr
+
+
+def test_a_batch_is_read_from_its_journal(tmp_path):
+    from leap_core.batch.batch_settings import BatchSettings
+    from leap_core.batch.checking import check_batch
+    from leap_core.testing import ScriptedModelRunner
+
+    (tmp_path / "in.jsonl").write_text('{"name": "Zoe", "id": "a"}\n{"name": "Ann", "id": "b"}\n')
+    files = {"source": str(tmp_path / "in.jsonl"), "output": str(tmp_path / "out.csv")}
+    settings = BatchSettings(**files, template="Greet {name}.", system="Be brief.", model="builtin", concurrency=1)
+    variables = {"LEAP_HOME": str(tmp_path)}
+    with check_batch(settings, default_model=None, variables=variables, cwd=tmp_path) as checked:
+        journal = settings.open_journal()
+        batch = checked.open(journal, print, lambda progress: None)
+        batch.run(lambda: nullcontext(ScriptedModelRunner("Hi", "Hi")), threading.Event())
+        journal.close()
+    read = [each() for each in of_journal(settings, variables, tmp_path)]
+    assert [[message.text for message in each.history] for each in read] == [
+        ["Be brief.", "Greet Zoe.", "Hi"],
+        ["Be brief.", "Greet Ann.", "Hi"],
+    ]
+    (tmp_path / "out.csv.journal").unlink()
+    with pytest.raises(LeapError, match=r"cannot read .*journal"):
+        list(of_journal(settings, variables, tmp_path))
 
 
 def test_the_command_redacts(leap):
