@@ -95,9 +95,9 @@ class JobsConfiguration:
         return self.directories.data / "queue.db"
 
     @property
-    def queue_place(self) -> str | None:
-        """The URL of the queues; None means the SQLite file."""
-        return self.queue_url or self.jobs_url
+    def has_queue(self) -> bool:
+        """Whether messages in a queue wake workers; a server that keeps the jobs does it by itself."""
+        return self.queue_url is not None or not self.is_shared
 
     @property
     def inputs(self) -> Path:

@@ -290,19 +290,21 @@ class JobsClient(JobWatcher):
             if self.table.running() or (self.configuration.worker_state.exists() and self.table.unfinished()):
                 self.ensure_worker()
 
-    def _open_queues(self) -> Queues:
-        if self._queues is None:
+    def _open_queues(self) -> Queues | None:
+        if self._queues is None and self.configuration.has_queue:
             from ..queue import Queues
 
             self._queues = Queues(
-                self.configuration.queue, self.configuration.queue_place, table_id=self.table.database.id
+                self.configuration.queue, self.configuration.queue_url, table_id=self.table.database.id
             )
         return self._queues
 
     def _wake(self, messages: Sequence[tuple[str, int, str, int]]) -> None:
         """Wake the worker. On failure the next status query retries: the jobs are in the table."""
         with suppress(LeapUnavailableError):
-            self._open_queues().send(messages)
+            queues = self._open_queues()
+            if queues is not None:
+                queues.send(messages)
             self.ensure_worker()
 
 

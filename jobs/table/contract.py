@@ -19,6 +19,10 @@ class Conflict(Exception):
     """A row that may be there once is there already. Nothing was changed."""
 
 
+MISSED = "missed"
+"""Heard after a store was away for a while: there may have been anything."""
+
+
 class Changes(Protocol):
     """Tells that something in the table may have changed."""
 
@@ -76,6 +80,10 @@ class Database(Protocol):
 
     def version(self) -> int | None:
         """A number that changes with every change by another connection; None where that is not known."""
+        ...
+
+    def undurable(self) -> Database:
+        """The same place for what may be lost with the power; over the same connection where that is scarce."""
         ...
 
     def compact(self) -> None:

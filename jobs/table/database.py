@@ -81,6 +81,9 @@ class SqliteDatabase:
     def listen(self, job: str = "", worker: str = "") -> Changes:
         return Polling()
 
+    def undurable(self) -> SqliteDatabase:
+        return SqliteDatabase(self.path, durable=False)
+
     def version(self) -> int | None:
         return int(self.rows("PRAGMA data_version")[0]["data_version"])
 

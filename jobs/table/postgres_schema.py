@@ -7,7 +7,7 @@ from __future__ import annotations
 
 PREPARE = """
 CREATE SCHEMA IF NOT EXISTS leap;
-SET search_path TO leap;
+SET LOCAL search_path TO leap;
 CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL);
 INSERT INTO schema_version SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM schema_version);
 CREATE OR REPLACE FUNCTION leap_now() RETURNS double precision LANGUAGE SQL VOLATILE

@@ -48,8 +48,10 @@ def _newest_on_server(url: str, states: Sequence[str]) -> list[Glimpse]:
         with suppress(Exception):  # psycopg is not there, or the server is not, or has no table yet
             import psycopg
 
-            among = list(states) or None
-            with psycopg.connect(url, connect_timeout=2, application_name="leap completion") as connection:
+            from .postgres_link import addresses
+
+            among, address = list(states) or None, addresses(url)[0]
+            with psycopg.connect(address, connect_timeout=2, application_name="leap completion") as connection:
                 rows.extend(connection.execute(query, (among, among)).fetchall())
 
     thread = threading.Thread(target=ask, daemon=True)

@@ -18,7 +18,7 @@ from leap_core.errors import LeapJobError, LeapUnavailableError
 from leap_core.storage.atomic_files import text_of
 
 from .batch_parents import change_own, reopen, settle_all, take_counts
-from .contract import Conflict, Values
+from .contract import Conflict, Database, Values
 from .database import open_database
 from .forgetting import Forgetting
 from .job import BATCH, JOB_VERSION, SHARD, Claim, Claimant, Ending, Fenced, Job, NewJob, State
@@ -33,11 +33,15 @@ FREED = "owner=NULL, heartbeat=NULL, lease_until=NULL"
 
 
 class Table(Forgetting):
-    """The table at ``place``: the path of a SQLite file, or the URL of a PostgreSQL server. Safe to use from several
-    threads and processes."""
+    """The table at ``place``: the path of a SQLite file, the URL of a PostgreSQL server, or what was opened there. Safe
+    to use from several threads and processes."""
 
-    def __init__(self, place: Path | str, *, durable: bool = True) -> None:
-        super().__init__(open_database(place, durable=durable))
+    def __init__(self, place: Path | str | Database, *, durable: bool = True) -> None:
+        super().__init__(open_database(place, durable=durable) if isinstance(place, (Path, str)) else place)
+
+    def undurable(self) -> Table:
+        """The same table for what may be lost with the power."""
+        return Table(self.database.undurable())
 
     def close(self) -> None:
         self.database.close()

@@ -52,7 +52,7 @@ class ModelWork:
     def __init__(self, owner: str) -> None:
         self._configuration = configuration = JobsConfiguration.from_environment()
         self._table = Table(configuration.table_place)
-        self._output = Table(configuration.table_place, durable=False)
+        self._output = self._table.undurable()
         self._attempts = Attempts(self._output, owner, configuration.lease_seconds)
         self._models = Models()
 

@@ -15,6 +15,7 @@ from leap_core import __version__
 from ..configuration import JobsConfiguration
 from ..queue import Queues
 from ..queue.bell import ring
+from ..table.contract import MISSED
 from ..table.job import BATCH, DOWNLOAD, GENERATE, SHARD, Claim, Claimant, Ending, Fenced, Job, State
 from ..table.table import Table
 from ..table.worker_rows import WorkerRows
@@ -52,7 +53,7 @@ class Shift:
     def __init__(self, configuration: JobsConfiguration, owner: str) -> None:
         self._configuration, self._owner, self._id = configuration, owner, configuration.worker_id
         self._table = Table(configuration.table_place)
-        self._output = Table(configuration.table_place, durable=False)
+        self._output = self._table.undurable()
         self._workers = WorkerRows(self._output.database)
         self._shared = configuration.is_shared
         self._at_hand = ModelsAtHand(configuration) if self._shared else None
@@ -60,12 +61,14 @@ class Shift:
         self._processes = Processes(owner, configuration.directories.data)
         self._attempts = Attempts(self._output, owner, configuration.lease_seconds)
         self._slots = Slots(configuration.concurrency, self._claim, self._work)
-        self._queues = Queues(
-            configuration.queue,
-            configuration.queue_place,
-            table_id=self._table.database.id,
-            wake=self._slots.wake,
-        )
+        self._queues: Queues | None = None
+        if configuration.has_queue:
+            self._queues = Queues(
+                configuration.queue,
+                configuration.queue_url,
+                table_id=self._table.database.id,
+                wake=self._slots.wake,
+            )
         self._ending = threading.Event()
         self._listeners: list[threading.Thread] = []
         self._sweeps = 0
@@ -97,7 +100,8 @@ class Shift:
         if self._at_hand is not None:
             self._at_hand.look()
         self._enter()
-        self._listeners = listen(self._queues, self._slots, self._ending)
+        if self._queues is not None:
+            self._listeners = listen(self._queues, self._slots, self._ending)
         if self._shared:
             self._listeners.append(threading.Thread(target=self._hear, name="leap-jobs-hear", daemon=True))
             self._listeners[-1].start()
@@ -109,7 +113,7 @@ class Shift:
         self._ending.set()
         if self._fetching is not None:
             self._fetching.end()
-        if self._queues.bell_path is not None:
+        if self._queues is not None and self._queues.bell_path is not None:
             ring(self._queues.bell_path)
         self._slots.close()
         self._attempts.end_all()
@@ -120,7 +124,8 @@ class Shift:
             thread.join(max(0.0, deadline - time.monotonic()))
         with suppress(Exception):
             self._workers.leave(self._id)
-        self._queues.close()
+        if self._queues is not None:
+            self._queues.close()
         self._table.close()
         self._output.close()
 
@@ -211,14 +216,14 @@ class Shift:
         )
 
     def _hear(self) -> None:
-        """Look for work when the server announces some: the queue's message may have gone to another worker."""
+        """Look for work when the server announces some to this worker."""
         changes = self._table.database.listen(worker=self._id)
         while not self._ending.is_set():
             for message in changes.wait(HEAR_SECONDS):
                 if self._ending.is_set():
                     break
                 try:
-                    if message == "queued":
+                    if message in ("queued", MISSED):
                         self._look_for_work()
                     elif message == "drain" and self._workers.beat(self._id):
                         self.drain()
