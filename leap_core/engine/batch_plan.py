@@ -165,6 +165,8 @@ def _append(parts: list[Part], slot: Slot, room: int) -> int:
 
 def _next_stop(request: Request, start: int) -> int | None:
     """The next position inside the target at which a run must end: a checkpoint, or the edge of embeddings."""
+    if not (request.checkpoints_due or request.prompt.embedding_ranges or request.speech):
+        return None
     stops = [position for position in request.checkpoints_due if position > start][:1]
     for first, last, _ in request.prompt.embedding_ranges:
         stops += [edge for edge in (first, last) if edge > start]

@@ -20,6 +20,8 @@ CROWDED = 0.25
 """Cores' worth of computing that a step's threads did not get, from which on others are taken to want a core."""
 FASTER = 0.93
 """A trial wins below this fraction of the present time."""
+LOOK = 8
+"""Steps after which to look again whether a core has become free, which takes a third of a millisecond."""
 SOON, LATEST = 16, 768
 """Steps until more threads are tried again after a trial that won, and at most; each that loses makes it four times as
 many."""
@@ -65,6 +67,8 @@ def free_cores(cores: int) -> int:
     woken, llama.cpp's that still spin) are taken off."""
     try:
         running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0])
+        if (os.cpu_count() or cores) - (running - 1) >= cores:  # one is this thread
+            return cores
         own = sum(_is_running(task) for task in Path("/proc/self/task").iterdir())
     except (OSError, ValueError, IndexError):
         return cores
@@ -132,7 +136,7 @@ class ThreadGovernor:
             if self._free(self._most) > self._threads:
                 self._begin_trial(min(self._most, self._threads + stride))
             else:
-                self._steps = self._until_more - SAMPLE  # looking costs little
+                self._steps = self._until_more - LOOK
 
     def _begin_trial(self, threads: int) -> None:
         self._trial, self._trial_steps = threads, []

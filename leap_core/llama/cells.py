@@ -7,6 +7,7 @@ wherever they are.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 Run = tuple[int, int]
@@ -45,10 +46,10 @@ class Cells:
     def place(self, runs: Sequence[Run], *, one_by_one: bool = False) -> dict[int, list[int]]:
         """The cells that a batch will get. ``one_by_one``: it asks for hidden states."""
         total = sum(count for _, count in runs)
-        begin = len(self._users)
-        free = self._free[:total]
-        free.extend(range(begin, begin + total - len(free)))
-        if not self._hybrid or len(runs) == 1:
+        free = self._lowest(total)
+        if len(runs) == 1:
+            return {runs[0][0]: free}
+        if not self._hybrid:
             cuts: Iterator[Sequence[Run]] = iter([runs])
         else:
             cuts = ([run] for run in runs) if one_by_one else self._cuts(runs)
@@ -75,8 +76,8 @@ class Cells:
 
     def add(self, placed: dict[int, list[int]]) -> None:
         """Take note that a batch was computed."""
-        taken = {cell for cells in placed.values() for cell in cells}
-        self._users.extend([0] * (max(taken, default=-1) + 1 - len(self._users)))
+        last = max((cell for cells in placed.values() for cell in cells), default=-1)
+        self._users.extend([0] * (last + 1 - len(self._users)))
         for sequence, cells in placed.items():
             held = self.held(sequence)
             if held and cells[0] < held[-1]:
@@ -84,9 +85,7 @@ class Cells:
             held.extend(cells)
             for cell in cells:
                 self._users[cell] += 1
-        if self._free:
-            last = max(taken)
-            self._free = [cell for cell in self._free if cell > last or cell not in taken]
+        del self._free[: bisect_right(self._free, last)]
 
     def cut(self, sequence: int, position: int) -> None:
         """A sequence was cut at ``position``."""
@@ -120,7 +119,8 @@ class Cells:
 
     def _lowest(self, count: int) -> list[int]:
         free = self._free[:count]
-        return free + list(range(len(self._users), len(self._users) + count - len(free)))
+        free.extend(range(len(self._users), len(self._users) + count - len(free)))
+        return free
 
     def out_of_order(self, placed: dict[int, list[int]]) -> int | None:
         """A sequence whose next cells lie below its last, and that can be moved: a copy of what it shares with others

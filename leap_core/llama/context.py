@@ -263,13 +263,18 @@ class _Batch:
         self._struct.n_seq_id = _pointer(self._sequence_counts, ctypes.c_int32)
         self._struct.seq_id = _pointer(self._sequence_pointers, ctypes.POINTER(ctypes.c_int32))
         self._struct.logits = _pointer(self._outputs, ctypes.c_int8)
-        self._token_pointer = _pointer(self._tokens, ctypes.c_int32)
+        self._struct.token = self._token_pointer = _pointer(self._tokens, ctypes.c_int32)
         self._embedding_pointer: Any = None
 
     def add(self, sequence: int, position: int, tokens: list[int], output: bool) -> int:
         start, end = self._place(sequence, position, len(tokens), output)
-        self._tokens[start:end] = tokens
-        self._is_embeddings = False
+        if len(tokens) == 1:
+            self._tokens[start] = tokens[0]
+        else:
+            self._tokens[start:end] = tokens
+        if self._is_embeddings:
+            self._is_embeddings = False
+            self._struct.token, self._struct.embd = self._token_pointer, None
         return end - 1
 
     def want_all(self, count: int) -> None:
@@ -284,22 +289,25 @@ class _Batch:
             self._embeddings = np.zeros((len(self._tokens), self._width), np.float32)
             self._embedding_pointer = _pointer(self._embeddings, ctypes.c_float)
         self._embeddings[start:end] = rows
-        self._is_embeddings = True
+        if not self._is_embeddings:
+            self._is_embeddings = True
+            self._struct.token, self._struct.embd = None, self._embedding_pointer
         return end - 1
 
     def _place(self, sequence: int, position: int, count: int, output: bool) -> tuple[int, int]:
         start, end = self.count, self.count + count
-        self._positions[start:end] = range(position, position + count)
-        self._sequences[start:end] = sequence
-        self._outputs[start:end] = 0
+        if count == 1:  # as at every token of an answer: ten times as fast as slices of one
+            self._positions[start], self._sequences[start] = position, sequence
+        else:
+            self._positions[start:end] = range(position, position + count)
+            self._sequences[start:end] = sequence
+            self._outputs[start:end] = 0
         self._outputs[end - 1] = output
         self.count = end
         return start, end
 
     def struct(self) -> Any:
         self._struct.n_tokens = self.count
-        self._struct.token = None if self._is_embeddings else self._token_pointer
-        self._struct.embd = self._embedding_pointer if self._is_embeddings else None
         return self._struct
 
 

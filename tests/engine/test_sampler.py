@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 
+from leap_core.engine.sampling.likeliest import LikeliestSearch
 from leap_core.engine.sampling.sampler import Sampler
 from leap_core.llama.library import library
 from leap_core.options import GenerationOptions
@@ -89,6 +90,25 @@ def test_same_candidates_and_probabilities_as_llama_cpp(given: dict[str, object]
         assert list(found[kept])[:200] == tokens[: len(found[kept])][:200]
         np.testing.assert_allclose(weights[kept][:200], probabilities[: int(kept.sum())][:200], rtol=2e-4)
         assert abs(int(kept.sum()) - sum(p > 1e-12 for p in probabilities)) <= 1
+
+
+def test_searches_find_what_sorting_finds_from_peaked_to_flat_and_under_masks() -> None:
+    """One search goes on from what it learned of the last logits, so all go through the same one."""
+    rng = np.random.default_rng(3)
+    search, shares = LikeliestSearch(), LikeliestSearch()
+    for spread in (3.0, 0.01, 12.0, 0.0, 3.0):
+        for allowed in (VOCABULARY, 7, VOCABULARY):
+            logits = rng.normal(0.0, spread, VOCABULARY).astype(np.float32)
+            logits[rng.permutation(VOCABULARY)[allowed:]] = -np.inf
+            order = np.argsort(-logits, kind="stable")[: np.isfinite(logits).sum()]
+            best = float(logits.max())
+            tokens, below = search.likeliest(logits, best, 40)
+            assert tokens.tolist() == order[:40].tolist()
+            np.testing.assert_allclose(below, best - logits[tokens].astype(np.float64))
+            weights = np.exp(logits[order].astype(np.float64) - best)
+            count = int(np.searchsorted(np.cumsum(weights), 0.6 * weights.sum())) + 1
+            found, _ = shares.heaviest(logits, best, 0.6)
+            assert abs(len(found) - count) <= 1 and found.tolist() == order[: len(found)].tolist()
 
 
 def test_greedy_takes_the_likeliest() -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ...options import GenerationOptions, SamplingDefaults
+from .likeliest import LikeliestSearch, within
 from .token_scores import ScoreRecorder
 
 if TYPE_CHECKING:
@@ -21,13 +22,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ...constraints.contract import TokenConstraint
+    from .likeliest import Candidates
 
 RUNTIME_DEFAULTS = SamplingDefaults(temperature=0.8, top_p=0.95, min_p=0.05, repetition_penalty=1.0, top_k=40)
 """llama.cpp's own defaults, used where neither options nor manifest nor catalogue say anything."""
 
 PENALTY_WINDOW = 64
-FIRST_DISTANCE = 4.0
-"""How far below the best logit the search for the ``top_k`` best begins; it then adapts to the model."""
 
 
 class Sampler:
@@ -51,7 +51,7 @@ class Sampler:
         """Notes how likely the tokens were, where the options ask for it."""
         self._seed = secrets.randbits(63) if options.rng_seed is None else options.rng_seed
         self._random: Generator | None = None
-        self._distance = FIRST_DISTANCE
+        self._search = LikeliestSearch()
         window = PENALTY_WINDOW if options.repeat_last_n is None else options.repeat_last_n
         penalised = self._repetition != 1.0 or self._frequency != 0.0 or self._presence != 0.0
         self._recent: deque[int] | None = None
@@ -93,69 +93,38 @@ class Sampler:
     def _choose(self, logits: NDArray[float32]) -> int:
         if self._temperature <= 0.0 or self._top_k == 1:
             return int(logits.argmax())
-        candidates, probabilities = self.distribution(logits)
-        return self._draw(candidates, probabilities)
+        tokens, weights = self._weighted(logits)
+        return self._draw(tokens, weights)
 
     def distribution(self, logits: NDArray[float32]) -> tuple[NDArray[int64], NDArray[float64]]:
         """The candidates that top_k, top_p and min_p leave (likeliest first) and their probabilities at the
         temperature."""
+        tokens, weights = self._weighted(logits)
+        return tokens, weights / weights.sum()
+
+    def _weighted(self, logits: NDArray[float32]) -> tuple[NDArray[int64], NDArray[float64]]:
+        """The candidates and numbers in proportion to their probabilities."""
         import numpy as np
 
         best = float(logits.max())
         if not math.isfinite(best):
             return np.array([int(logits.argmax())]), np.array([1.0])
-        candidates = self._likeliest(logits, best)
-        values = logits[candidates].astype(np.float64) - best
-        if self._top_p < 1.0:
-            keep = self._count_for_top_p(values)
-            candidates, values = candidates[:keep], values[:keep]
+        tokens, below = self._candidates(logits, best)
+        keep = len(tokens)
+        if self._top_p < 1.0 and self._top_k:
+            cumulative = np.exp(-below).cumsum()
+            keep = min(keep, int(cumulative.searchsorted(self._top_p * cumulative[-1])) + 1)
         if self._min_p > 0.0:
-            keep = max(1, int(np.searchsorted(-values, -math.log(self._min_p), side="right")))
-            candidates, values = candidates[:keep], values[:keep]
-        weights = np.exp(values / self._temperature)
-        return candidates, weights / weights.sum()
+            keep = min(keep, max(1, int(below.searchsorted(-math.log(self._min_p), side="right"))))
+        return tokens[:keep], np.exp(below[:keep] / -self._temperature)
 
-    def _likeliest(self, logits: NDArray[float32], best: float) -> NDArray[int64]:
-        """Candidates by falling logit: the ``top_k`` best, else all that ``top_p`` or ``min_p`` may keep, else all."""
-        import numpy as np
-
-        size = len(logits)
-        if self._top_k == 0 and self._min_p > 0.0 and self._top_p >= 1.0:
-            chosen = np.flatnonzero(logits >= best + math.log(self._min_p) - 1e-3)
-        elif 0 < self._top_k < size:
-            chosen = self._above_threshold(logits, best, self._top_k)
-        elif self._top_p < 1.0:
-            chosen = np.flatnonzero(logits > best - 40.0)  # what is left out weighs less than double precision shows
-        else:
-            chosen = np.flatnonzero(logits > -np.inf)
-        order = np.argsort(-logits[chosen], kind="stable")
-        chosen = chosen[order]
-        return chosen[: self._top_k] if self._top_k else chosen
-
-    def _above_threshold(self, logits: NDArray[float32], best: float, count: int) -> NDArray[int64]:
-        """At least the ``wanted`` best: those above a distance from the best that has proved about right."""
-        import numpy as np
-
-        chosen = np.flatnonzero(logits > best - self._distance)
-        while len(chosen) < count and self._distance < 1000.0:
-            self._distance *= 1.5
-            chosen = np.flatnonzero(logits > best - self._distance)
-        if len(chosen) < count:
-            chosen = np.flatnonzero(logits > -np.inf)
-        if len(chosen) > 4 * count:
-            self._distance *= 0.85
-            values = logits[chosen]
-            limit = np.partition(values, len(values) - count)[len(values) - count]
-            chosen = chosen[values >= limit]
-        return chosen
-
-    def _count_for_top_p(self, values: NDArray[float64]) -> int:
-        """How many candidates it takes to reach ``top_p``; like llama.cpp, over what top_k left."""
-        import numpy as np
-
-        weights = np.exp(values)
-        cumulative = np.cumsum(weights / weights.sum())
-        return min(len(values), int(np.searchsorted(cumulative, self._top_p, side="left")) + 1)
+    def _candidates(self, logits: NDArray[float32], best: float) -> Candidates:
+        """The ``top_k`` best, else those that ``top_p`` leaves, else all that ``min_p`` may leave, else all."""
+        if self._top_k:
+            return self._search.likeliest(logits, best, min(self._top_k, len(logits)))
+        if self._top_p < 1.0:
+            return self._search.heaviest(logits, best, self._top_p)
+        return within(logits, best, 1e-3 - math.log(self._min_p) if self._min_p > 0.0 else math.inf)
 
     def _apply_bias(self, logits: NDArray[float32]) -> None:
         for token, bias in self._bias.items():
@@ -176,11 +145,11 @@ class Sampler:
             values = values - counts * self._frequency - self._presence
         logits[tokens] = values
 
-    def _draw(self, candidates: NDArray[int64], probabilities: NDArray[float64]) -> int:
+    def _draw(self, tokens: NDArray[int64], weights: NDArray[float64]) -> int:
         import numpy as np
 
         if self._random is None:
             self._random = np.random.Generator(np.random.PCG64(self._seed))
-        point = self._random.random()
-        index = int(np.searchsorted(np.cumsum(probabilities), point, side="right"))
-        return int(candidates[min(index, len(candidates) - 1)])
+        cumulative = weights.cumsum()
+        index = int(cumulative.searchsorted(self._random.random() * cumulative[-1], side="right"))
+        return int(tokens[min(index, len(tokens) - 1)])

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from .likeliest import LikeliestSearch
+
 if TYPE_CHECKING:
-    from numpy import float32, int64
+    from numpy import float32
     from numpy.typing import NDArray
 
-FIRST_DISTANCE = 4.0
-"""How far below the best logit the search for the likeliest tokens begins; it then adapts to the model."""
 LEAST = -9999.0
 """Stands for a token that the mask forbids, as in OpenAI's replies."""
 
@@ -40,8 +40,10 @@ class ScoreRecorder:
         self.scores: list[TokenScore] = []
         self._top = top
         self._named = named
-        self._distance = FIRST_DISTANCE
-        self._logits: NDArray[float32] | None = None
+        self._search = LikeliestSearch()
+        self._below: NDArray[float32] | None = None
+        """The model's own logits, less the best of them; memory that is used again for each token."""
+        self._weights: NDArray[float32] | None = None
         self._total = 0.0
         self._best: tuple[tuple[int, float], ...] = ()
 
@@ -49,26 +51,21 @@ class ScoreRecorder:
         """The model's own logits."""
         import numpy as np
 
-        best = float(logits.max())
-        self._total = best + math.log(float(np.exp(logits - np.float32(best)).sum(dtype=np.float64)))
-        self._logits = logits.copy()
+        if self._below is None or self._weights is None:
+            self._below, self._weights = np.empty_like(logits), np.empty_like(logits)
+        below = np.subtract(logits, logits.max(), out=self._below)
+        self._total = total = self._logarithm_of_weights(below)
         self._best = ()
         if self._named:
-            self._best = tuple((token, float(logits[token]) - self._total) for token in self._named)
+            self._best = tuple((token, float(below[token]) - total) for token in self._named)
         elif self._top:
-            near = self._near(logits, best)
-            order = near[np.argsort(-logits[near], kind="stable")][: self._top]
-            self._best = tuple((int(token), float(logits[token]) - self._total) for token in order)
+            tokens, distances = self._search.likeliest(below, 0.0, self._top)
+            self._best = tuple((n, -d - total) for n, d in zip(tokens.tolist(), distances.tolist(), strict=True))
 
-    def _near(self, logits: NDArray[float32], best: float) -> NDArray[int64]:
-        """At least as many tokens as are wanted, and not many more: sorting all would cost more than sampling."""
+    def _logarithm_of_weights(self, below: NDArray[float32]) -> float:
         import numpy as np
 
-        while True:
-            near = np.flatnonzero(logits >= best - self._distance)
-            if len(near) >= min(self._top, len(logits)):
-                return near
-            self._distance *= 2
+        return math.log(float(np.exp(below, out=self._weights).sum()))
 
     def forced(self, token: int) -> None:
         """A token that a constraint left no choice about, and that was not computed by itself."""
@@ -78,12 +75,11 @@ class ScoreRecorder:
         """The token that was sampled; ``masked``: the logits that a constraint left."""
         import numpy as np
 
-        assert self._logits is not None
+        assert self._below is not None
         allowed = None
         if masked is not None:
-            best = float(masked.max())
-            total = best + math.log(float(np.exp(masked - np.float32(best)).sum(dtype=np.float64)))
+            best = masked.max()
+            total = float(best) + self._logarithm_of_weights(np.subtract(masked, best, out=self._weights))
             allowed = max(float(masked[token]) - total, LEAST)
-        logprob = max(float(self._logits[token]) - self._total, LEAST)
+        logprob = max(float(self._below[token]) - self._total, LEAST)
         self.scores.append(TokenScore(token, logprob, allowed, self._best))
-        self._logits = None
