@@ -104,3 +104,11 @@ def miniature(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from leap_core.testing.miniature_speech import write_miniature_speech_model
 
     return write_miniature_speech_model(tmp_path_factory.mktemp("miniature"))
+
+
+@pytest.fixture(scope="session")
+def hearing_miniature(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same, with ears."""
+    from leap_core.testing.miniature_ears import write_hearing_miniature
+
+    return write_hearing_miniature(tmp_path_factory.mktemp("hearing"))

@@ -45,7 +45,8 @@ LEVELS = {
         batch.output
         batch.journal
         batch.input
-        anthropic ollama llama host.client tasks tools sessions prompt_log testing models.references transcription
+        testing
+        anthropic ollama llama host.client tasks tools sessions prompt_log models.references transcription talk
         decisions
         constraints chat_format openai runner models.installed
         functions models.manifests
