@@ -127,12 +127,14 @@ def _checked(
     """The checked lines, and their model."""
     from leap_core.batch.checking import check_batch
     from leap_core.batch.input.compressed import compression_of
+    from leap_core.batch.input.remote_files import is_url
     from leap_core.batch.input.row_formats import PARQUET
     from leap_core.batch.journal.line_result import NPY
 
     settings, variables, cwd = request.settings, submitter.variables, request.cwd
-    if settings.output_format in (NPY, PARQUET) or compression_of(settings.output):
-        raise LeapJobError("a batch on a server has lines as its results, no array or table", hint="-o FILE.jsonl")
+    at_once = settings.output_format in (NPY, PARQUET) or compression_of(settings.output)
+    if at_once or is_url(settings.output):
+        raise LeapJobError("a batch on a server has lines in a file as its results", hint="-o FILE.jsonl")
     named = settings.model or request.default_model
     if named is not None:  # perhaps only a worker has it: the lines are checked all the same
         checked = check_batch(replace(settings, model=BUILTIN), default_model=None, variables=variables, cwd=cwd)

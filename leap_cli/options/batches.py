@@ -178,7 +178,7 @@ def _build(arguments: Arguments) -> BatchWish:
         "variables": variables,
         "tools": [] if tools is None else _read_tools(env.cwd / tools, tools),
         "format": arguments["output_format"],
-        "speech": None if speech is None else str(env.cwd / speech),
+        "speech": _place(env, speech),
         "directory": str(env.cwd),
     }
     if arguments["when"] is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from ..errors import LeapSerializationError
@@ -17,12 +17,12 @@ from ..storage.atomic_files import descriptor_of
 from .input.compressed import ZSTD, compression_of, pyarrow
 from .input.line_template import LineTemplate
 from .input.lines import RequestReader
-from .input.remote_files import is_url
+from .input.remote_files import check_writable, exists, is_url, name_in
 from .input.row_formats import DELIMITERS, INPUT_FORMATS, JSON_ARRAY, JSONL, PARQUET, TABLES, format_of
 from .journal.journal import Journal, is_journal_of, journal_path
 from .journal.line_result import AUTO, FORMATS, NPY, OPENAI, PLAIN, TEXT
 from .output.output_file import OutputFile, OutputStream, Sink
-from .output.table_files import CompressedFile, ParquetFile
+from .output.table_files import CompressedFile, LinesFile, ParquetFile
 from .output.vector_file import VectorFile
 from .part import Part
 
@@ -71,7 +71,8 @@ class BatchSettings:
     speech: str | None = None
     """The directory for what the model says aloud."""
     directory: str = ""
-    """Where the names of pictures and sounds in lines begin; empty for the current directory."""
+    """Where the names of pictures and sounds in lines begin, and the journal is of an output on another machine; empty
+    for the current directory."""
     recipes: JsonObject = field(default_factory=dict)
     """The texts of the user's own recipes of tasks, by name."""
     header: str | None = None
@@ -120,17 +121,18 @@ class BatchSettings:
         for an output that is no file."""
         if self.output == STANDARD:
             raise LeapSerializationError("a job needs a file for its results", path="output")
-        output = os.path.normpath(cwd / self.output)
+        output = self.output if is_url(self.output) else os.path.normpath(cwd / self.output)
         if output.startswith(OF_ONE_PROCESS) and output != "/dev/null" and not output.startswith("/dev/shm/"):
             raise LeapSerializationError(f"{output} is not the same for the worker", path="output", hint="give a file")
         journal = None if self.journal is None else str(cwd / self.journal)
+        output = self.output if is_url(self.output) else str(cwd / self.output)
         source = self.source if is_url(self.source) else cwd / self.source
         if isinstance(source, Path) and source.is_file():
             source = source.resolve()  # /dev/stdin may lead to a file, and to another one for the worker
         return replace(
             self,
             source=str(source),
-            output=str(cwd / self.output),
+            output=output,
             journal=journal,
             errors=None if self.errors is None else str(cwd / self.errors),
             input_format=self.source_format,
@@ -192,15 +194,17 @@ class BatchSettings:
         compressions = [compression_of(self.source), compression_of(self.output)]
         if PARQUET in (self.output_format, self.source_format) or ZSTD in compressions:
             pyarrow("Parquet and zstd")
-        at_once = self.output_format == PARQUET or compressions[1] is not None
+        at_once = self.output_format == PARQUET or compressions[1] is not None or is_url(self.output)
         if at_once and (self.errors is not None or self.output_format == TEXT):
             raise LeapSerializationError(
                 f"{self.output} gets a line for each line of the input: leave --errors and --format text out"
             )
-        for place in (self.output, self.journal, self.errors):
+        for place in (self.journal, self.errors, self.speech):
             if place is not None and is_url(place):
                 raise LeapSerializationError(f"{place} cannot be written to", hint="give a file of this machine")
-        if self.output != STANDARD:
+        if is_url(self.output):
+            self._check_url()
+        elif self.output != STANDARD:
             self._check_output(Path(self.output))
         if self.errors is not None:
             self._check_output(Path(self.errors))
@@ -216,14 +220,16 @@ class BatchSettings:
         if journal in (Path(self.output).resolve(), Path(self.source).resolve()):
             raise LeapSerializationError(f"{journal} cannot be the journal too", hint="give another journal")
         if self._is_regular and not self.overwrite:
-            _check_account(Path(self.output), journal)
+            self._check_account(journal)
+
+    def _check_url(self) -> None:
+        _check_ending(PurePath(name_in(self.output)))
+        if self.output == self.source:
+            raise LeapSerializationError(f"{self.output} is input and output at once", hint="give another output")
+        check_writable(self.output)
 
     def _check_output(self, path: Path) -> None:
-        if path.suffix.lower() in NOT_WRITTEN:
-            raise LeapSerializationError(
-                f"{path} would be no {path.suffix} file: leap writes .jsonl, .csv, .tsv, .parquet, .npy and text",
-                hint="give a file that ends so; spreadsheets read .csv",
-            )
+        _check_ending(path)
         if path.is_dir():
             raise LeapSerializationError(f"{path} is a directory, not a file to write to")
         if not path.parent.is_dir():
@@ -233,9 +239,35 @@ class BatchSettings:
         if self.source != STANDARD and path.exists() and Path(self.source).exists() and path.samefile(self.source):
             raise LeapSerializationError(f"{path} is input and output at once", hint="give another output")
 
+    def _check_account(self, journal: Path) -> None:
+        """See to it that what is in the output is known from the journal, and that this is the journal of no other."""
+        its_own = is_journal_of(journal, self._place)
+        if its_own is False:
+            raise LeapSerializationError(
+                f"{journal} is the journal of another output",
+                hint="give another journal, or --replace to begin it anew",
+            )
+        if its_own is None and self._has_content():
+            raise LeapSerializationError(
+                f"{self.output} exists and no journal of a batch lies beside it",
+                hint="give another output, or --replace to replace it",
+            )
+
+    def _has_content(self) -> bool:
+        if is_url(self.output):
+            return exists(self.output)
+        return Path(self.output).exists() and Path(self.output).stat().st_size > 0
+
+    @property
+    def _place(self) -> Path | str:
+        """The output: a file, or a URL."""
+        return self.output if is_url(self.output) else Path(self.output)
+
     @property
     def _is_regular(self) -> bool:
         """Whether the output is a file that can be read again, and not a device or a named pipe."""
+        if is_url(self.output):
+            return True
         if self.output == STANDARD or self.output.startswith("/dev/") or descriptor_of(self.output) is not None:
             return False  # /dev/stdout may lead to a file
         return not Path(self.output).exists() or Path(self.output).is_file()
@@ -245,26 +277,33 @@ class BatchSettings:
         """Where the journal is; None where there is nothing to resume."""
         if self.journal is not None:
             return Path(self.journal).resolve()
+        if is_url(self.output):
+            return Path(self.directory, f"{name_in(self.output)}.journal").resolve()
         return journal_path(Path(self.output)) if self._is_regular else None
 
     def open_journal(self, while_waiting: Callable[[], object] | None = None) -> Journal | None:
         """The journal, locked; None where there is nothing to resume. The caller closes it. ``while_waiting``: wait for
         another batch that has it, calling this a few times a second; without it that is LeapUnavailableError."""
         path = self.journal_path
-        output = Path(self.output) if self._is_regular else None
+        output = self._place if self._is_regular else None
         return None if path is None else Journal(path, output, while_waiting=while_waiting)
 
     def sink(
         self, write: Callable[[str], object], count: int, while_waiting: Callable[[], object] | None = None
     ) -> Sink:
         """The output for ``count`` lines; ``write`` is standard output's."""
+        path, url = Path(self.output), None
+        if is_url(self.output):
+            assert self.journal_path is not None
+            path, url = self.journal_path.with_suffix(".sent"), self.output
         if self.output_format == NPY:
-            return VectorFile(Path(self.output), count)
+            return VectorFile(path, count, url)
         if self.output_format == PARQUET:
-            return ParquetFile(Path(self.output), count)
-        if self._is_regular and (ending := compression_of(self.output)):
-            headers = (self.header is not None) + (self.output_format in DELIMITERS)
-            return CompressedFile(Path(self.output), count + headers, ending)
+            return ParquetFile(path, count, url)
+        if self._is_regular and (url is not None or compression_of(self.output)):
+            lines = count + (self.header is not None) + (self.output_format in DELIMITERS)
+            ending = compression_of(self.output)
+            return LinesFile(path, lines, url) if ending is None else CompressedFile(path, lines, ending, url)
         if self._is_regular:
             return OutputFile(Path(self.output), while_waiting=while_waiting)
         if self.output == STANDARD:
@@ -272,15 +311,9 @@ class BatchSettings:
         return OutputStream.of_device(self.output)
 
 
-def _check_account(output: Path, journal: Path) -> None:
-    """See to it that what is in the output is known from the journal, and that this is the journal of no other."""
-    its_own = is_journal_of(journal, output)
-    if its_own is False:
+def _check_ending(path: PurePath) -> None:
+    if path.suffix.lower() in NOT_WRITTEN:
         raise LeapSerializationError(
-            f"{journal} is the journal of another output", hint="give another journal, or --replace to begin it anew"
-        )
-    if its_own is None and output.exists() and output.stat().st_size:
-        raise LeapSerializationError(
-            f"{output} exists and no journal of a batch lies beside it",
-            hint="give another output, or --replace to replace it",
+            f"{path} would be no {path.suffix} file: leap writes .jsonl, .csv, .tsv, .parquet, .npy and text",
+            hint="give a file that ends so; spreadsheets read .csv",
         )

@@ -7,6 +7,7 @@ from pathlib import PurePath
 
 from ..errors import LeapOptionsError
 from .input.compressed import compression_of
+from .input.remote_files import is_url
 
 MOST_PARTS = 100_000
 
@@ -39,6 +40,9 @@ class Part:
     def path(self, whole: str) -> str:
         """The part's own file in place of one of the whole batch: ``out.jsonl`` becomes ``out.3-of-7.jsonl``."""
         path = PurePath(whole)
+        if is_url(whole):
+            directory, _, name = whole.rpartition("/")
+            return f"{directory}/{self.path(name)}"
         compression = path.suffix if compression_of(whole) else ""
         inner = PurePath(path.name.removesuffix(compression))
         return str(path.with_name(f"{inner.stem}.{self.number}-of-{self.count}{inner.suffix}{compression}"))

@@ -40,9 +40,10 @@ def journal_path(output: Path) -> Path:
     return output.with_name(output.name + ".journal")
 
 
-def is_journal_of(path: Path, output: Path) -> bool | None:
-    """Whether the journal at ``path`` is that of this output; None when no journal is there. One that lies beside its
-    output is, whatever both were called before. Raises LeapSerializationError when the file cannot be read."""
+def is_journal_of(path: Path, output: Path | str) -> bool | None:
+    """Whether the journal at ``path`` is that of this output, a file or a URL; None when no journal is there. One that
+    lies beside its output is, whatever both were called before. Raises LeapSerializationError when the file cannot be
+    read."""
     try:
         with path.open("rb") as file:
             line = file.readline(LONGEST_HEADER)
@@ -52,7 +53,9 @@ def is_journal_of(path: Path, output: Path) -> bool | None:
         raise LeapSerializationError(f"cannot read {path}: {error.strerror}") from None
     if not line.startswith(BEGINNING) or not line.endswith(b"\n"):
         return None
-    return path == journal_path(output) or _output_in(line) in (None, _seen_from(path, output))
+    if isinstance(output, Path) and path == journal_path(output):
+        return True
+    return _output_in(line) in (None, _seen_from(path, output))
 
 
 def being_written(output: Path) -> LeapUnavailableError:
@@ -61,7 +64,7 @@ def being_written(output: Path) -> LeapUnavailableError:
 
 
 class Journal:
-    """The open journal of one batch; ``output`` is the file of its results, None a stream.
+    """The open journal of one batch; ``output`` is the file of its results, or its URL, None a stream.
 
     ``while_waiting``: wait while another process has it, calling this a few times a second; it may raise. Raises
     LeapUnavailableError when another process has the journal and there is no waiting, LeapSerializationError when the
@@ -69,7 +72,7 @@ class Journal:
     """
 
     def __init__(
-        self, path: Path, output: Path | None = None, *, while_waiting: Callable[[], object] | None = None
+        self, path: Path, output: Path | str | None = None, *, while_waiting: Callable[[], object] | None = None
     ) -> None:
         self.path = path
         name = STREAM if output is None else _seen_from(path, output)
@@ -82,7 +85,7 @@ class Journal:
                 self._created = True
             self._resources.enter_context(locked(path, wait=while_waiting is not None, while_waiting=while_waiting))
         except Busy:
-            if output is not None and path == journal_path(output):
+            if isinstance(output, Path) and path == journal_path(output):
                 raise being_written(output) from None
             raise LeapUnavailableError(
                 f"another batch uses the journal {path}", hint="wait for it, or give another journal"
@@ -196,7 +199,9 @@ def _output_in(header: bytes) -> str | None:
     return None
 
 
-def _seen_from(journal: Path, output: Path) -> str:
-    """The output's path, which stays true when both move together."""
+def _seen_from(journal: Path, output: Path | str) -> str:
+    """The output's path, which stays true when both move together, or its URL."""
+    if isinstance(output, str):
+        return output
     output, directory = output.resolve(), journal.resolve().parent
     return os.path.relpath(output, directory) if output.anchor == directory.anchor else str(output)

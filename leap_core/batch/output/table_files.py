@@ -1,4 +1,4 @@
-"""Outputs that are written at once: Parquet, and compressed lines."""
+"""Outputs that are written at once: Parquet, compressed lines, and lines for another machine."""
 
 from __future__ import annotations
 
@@ -15,11 +15,24 @@ from .whole_file import WholeFile
 ROWS_AT_ONCE = 10_000
 
 
+class LinesFile(WholeFile):
+    """Lines as they come. ``count``: with the header, if there is one."""
+
+    def begin(self, file: IO[bytes]) -> None:
+        return None
+
+    def add(self, file: IO[bytes], line: str) -> None:
+        file.write(line.encode() + b"\n")
+
+    def finish(self, file: IO[bytes]) -> None:
+        return None
+
+
 class CompressedFile(WholeFile):
     """Lines, compressed as the ending says. ``count``: with the header, if there is one."""
 
-    def __init__(self, path: Path, count: int, ending: str) -> None:
-        super().__init__(path, count)
+    def __init__(self, path: Path, count: int, ending: str, url: str | None = None) -> None:
+        super().__init__(path, count, url)
         self._ending = ending
 
     def begin(self, file: IO[bytes]) -> None:

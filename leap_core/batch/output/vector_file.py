@@ -17,8 +17,8 @@ class VectorFile(WholeFile):
     """float32, shape [vectors, dimensions], in the order of ``write``. Lines are vectors in base64; one without vectors
     is a row of NaN."""
 
-    def __init__(self, path: Path, count: int) -> None:
-        super().__init__(path, count)
+    def __init__(self, path: Path, count: int, url: str | None = None) -> None:
+        super().__init__(path, count, url)
         self._rows, self._missing, self._width = 0, 0, 0
 
     def begin(self, file: IO[bytes]) -> None:

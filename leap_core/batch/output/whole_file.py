@@ -1,4 +1,5 @@
-"""An output that is there once it is whole: it grows under another name, and takes its own when all lines are in it."""
+"""An output that is there once it is whole: it grows under another name, and takes its own when all lines are in it; or
+on this machine, and is sent to another one then."""
 
 from __future__ import annotations
 
@@ -9,15 +10,18 @@ from pathlib import Path
 from typing import IO
 
 from ...storage.locks import Busy, locked
+from ..input import remote_files
 from ..journal.journal import being_written
 from .output_file import Lines
 
 
 class WholeFile(ABC):
-    """Takes the file's name when it is closed after ``count`` lines."""
+    """Takes the file's name when it is closed after ``count`` lines. With a ``url`` it is sent there instead, and
+    grows beside ``path`` till then."""
 
-    def __init__(self, path: Path, count: int) -> None:
+    def __init__(self, path: Path, count: int, url: str | None = None) -> None:
         self.path = path.resolve()
+        self._url = url
         self._fresh = self.path.with_name(f".{self.path.name}.new")
         self._count, self._lines = count, 0
         self._file: IO[bytes] | None = None
@@ -42,7 +46,7 @@ class WholeFile(ABC):
 
     def leave(self) -> None:
         """There is nothing to write: be there, with what was in it."""
-        if not self.path.exists():
+        if not (self.path.exists() if self._url is None else remote_files.exists(self._url)):
             self._count = 0
             self.open(lambda: iter(()))
             self.close()
@@ -61,9 +65,14 @@ class WholeFile(ABC):
                     self.finish(file)
                     file.flush()
                     os.fsync(file.fileno())
-            if whole:
+            if whole and self._url is None:
                 os.replace(self._fresh, self.path)
-            else:
+                return
+            try:
+                if whole and self._url is not None:
+                    with self._fresh.open("rb") as written:
+                        remote_files.send(written, self._url)
+            finally:
                 self._fresh.unlink(missing_ok=True)
 
     @abstractmethod
