@@ -32,5 +32,7 @@ class ExitCode(IntEnum):
     """Waiting took longer than the given time."""
     UNAVAILABLE = 10
     """The worker or the model host cannot be reached, or another batch writes to the same output."""
+    GUARD = 11
+    """A guard stopped a message or an answer (leap chat --guard); nothing of it was shown."""
     INTERRUPTED = 130
     """Ctrl-C. What had been answered until then was printed."""

@@ -64,6 +64,8 @@ class Setting:
         return low <= value <= high and value != math.inf and not (self.above and value == low)
 
 
+POLICIES = ("allow", "ask", "decide", "deny")
+CALL_QUESTION = "Does the call do what the user asked for, and nothing else?"
 SETTINGS = (
     Setting("default_model", str, "The model that is used when a command names none.", "builtin", "LEAP_MODEL"),
     Setting("default_index", str, "The index that `leap search` and `leap ask` read where none is named."),
@@ -91,7 +93,9 @@ SETTINGS = (
     Setting("jobs.lease_seconds", float, "On a server: how long a silent worker keeps a job.", 60.0, low=2, high=3600),
     Setting("jobs.fetch_models", bool, "On a server: whether workers fetch models that jobs need.", False),
     Setting("jobs.keep_output_days", float, "How long the output of jobs that ended is kept; 0: always.", 30.0, low=0),
-    Setting("tools.policy", str, "Whether tools run: allow, ask or deny.", "ask", choices=("allow", "ask", "deny")),
+    Setting("tools.policy", str, "Whether tools run: allow, ask, decide or deny.", "ask", choices=POLICIES),
+    Setting("tools.threshold", float, "How sure the policy decide must be.", 0.9, low=0, high=1, above=True),
+    Setting("tools.question", str, "What the policy decide asks about a call.", CALL_QUESTION),
     Setting("tools.timeout", float, "Seconds that a tool may take.", 30.0, low=0, above=True),
     Setting("tools.output_limit", int, "Bytes that a tool may answer with.", 65536, low=1),
     Setting("tools.rounds", int, "How often results go back to the model in one answer.", 8, low=1),
@@ -104,7 +108,9 @@ KEYS = tuple(dict.fromkeys([*(key.partition(".")[0] for key in _BY_KEY), "aliase
 TOOL_SETTINGS = tuple(
     replace(_BY_KEY[f"tools.{name}"], key=name, meaning=meaning, default=None)
     for name, meaning in (
-        ("policy", "Whether this tool runs: allow, ask or deny."),
+        ("policy", "Whether this tool runs: allow, ask, decide or deny."),
+        ("threshold", "How sure the policy decide must be."),
+        ("question", "What the policy decide asks about a call."),
         ("timeout", "Seconds that this tool may take."),
         ("output_limit", "Bytes that this tool may answer with."),
     )

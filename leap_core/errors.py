@@ -8,7 +8,8 @@ LeapError
 ├── LeapGenerationError                a generation failed; the conversation's history is unchanged
 │   ├── LeapGenerationPromptExceedContextLengthError   the prompt alone does not fit the context
 │   ├── LeapUnsupportedMediaError      a picture or sound for a model that cannot take it
-│   └── LeapConstraintError            the finished text does not satisfy its schema or grammar
+│   ├── LeapConstraintError            the finished text does not satisfy its schema or grammar
+│   └── LeapGuardError                 a guard's question stopped the message or the answer
 ├── LeapSchemaError                    a schema or grammar that cannot be used at all, found before generation
 │   └── LeapGeneratableSchematizationError     a Python type that has no JSON schema
 ├── LeapGeneratableDeserializationError        a finished text that does not parse back into its Python type
@@ -143,6 +144,18 @@ class LeapConstraintError(LeapGenerationError):
         self.problems = tuple(problems)
         self.stats = stats
         self.cut_by = cut_by
+
+
+class LeapGuardError(LeapGenerationError):
+    """A guard stopped what was said (``what``: message or answer): the answers of ``question`` that stop it have the
+    probability ``share``, which is ``threshold`` or more. Nothing of it was shown, sent on or added to the history."""
+
+    def __init__(self, what: str, question: str, share: float, threshold: float) -> None:
+        super().__init__(f"the guard stopped the {what}: {question} ({share:.0%}, stops from {threshold:.0%})")
+        self.what = what
+        self.question = question
+        self.share = share
+        self.threshold = threshold
 
 
 class LeapSchemaError(LeapError):

@@ -42,17 +42,17 @@ def fit_temperatures(
             output.progress(f"case {n} of {len(read)}")
             decision, asked = case.put_to(runner)
             cases += cases_of(runner, decision, case.right, asked)
-            readout = case.readout_of(runner)
+            way = case.way_of(runner)
         if not cases:
             raise click.UsageError(f"--fit {name} has no cases")
         found = fit(cases)
         fingerprint = runner.decision_model.fingerprint
         if not fingerprint:
             raise click.UsageError("--fit needs a model whose weights have a fingerprint: load it in this process")
-        path = keep(found, runner.model_id, fingerprint, readout, Directories.from_environment(env.variables))
+        path = keep(found, runner.model_id, fingerprint, way, Directories.from_environment(env.variables))
         record = {
             "model": runner.model_id,
-            "readout": readout,
+            "readout": way,
             "temperatures": dict(found.temperatures),
             "fitted_cases": found.fitted_cases,
             "held_back_cases": found.after.cases,

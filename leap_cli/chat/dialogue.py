@@ -13,6 +13,7 @@ from leap_core.runner.streams import Stream
 from ..answers.tool_use import respond
 from ..input.pattern import Pattern
 from ..options.answer import Thinking
+from ..options.guarding import OpenGuard
 from ..options.tools import Tools
 from .overflow import FullContext
 
@@ -41,6 +42,7 @@ class Dialogue:
         full: FullContext,
         thinking: Thinking | None = None,
         pattern: Pattern | None = None,
+        guard: OpenGuard | None = None,
     ) -> None:
         self.conversation = conversation
         self.options = options
@@ -52,11 +54,10 @@ class Dialogue:
         """Where reasoning is shown; None where the model is not asked to reason."""
         self.pattern = pattern
         """What the first message is put into."""
+        self.guard = guard
         self.last: Complete | None = None
         """How the newest answer ended."""
-        full.stays = log.is_open
-        full.apply(conversation)
-        conversation.register_functions(tools.functions)
+        self._equip(conversation)
 
     @property
     def history(self) -> list[ChatMessage]:
@@ -136,9 +137,14 @@ class Dialogue:
         omitted = before.omission.messages
         if omitted and _said(history)[:omitted] == _said(before.history)[:omitted]:
             self.conversation.omission = before.omission
+        self._equip(self.conversation)
+
+    def _equip(self, conversation: Conversation) -> None:
+        """Let it do what the command line asks of every conversation."""
         self.full.stays = self.log.is_open
-        self.full.apply(self.conversation)
-        self.conversation.register_functions(self.tools.functions)
+        self.full.apply(conversation)
+        conversation.register_functions(self.tools.functions)
+        conversation.guard = None if self.guard is None else self.guard.of(conversation.model_runner)
 
     def _keep(self, finish: GenerationFinishReason | None = None) -> None:
         """An empty conversation begins no session."""

@@ -17,6 +17,7 @@ from ..framework.environment import Environment
 from ..framework.output import Output
 from ..options.answer import CHAT_ANSWERS, AnswerOutput, Thinking
 from ..options.constraints import SHAPE, Constraint, is_shaped
+from ..options.guarding import GUARD, GuardChoice
 from ..options.loading import MODEL, ModelChoice
 from ..options.opening import load_model, note_builtin
 from ..options.prompt import CHAT_BEGINNING, MEDIA, ChatBeginning, Media
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 @SHAPE
 @SAMPLING
 @TOOLS
+@GUARD
 @session_group(saves=True)
 @MODEL
 @click.pass_obj
@@ -50,6 +52,7 @@ def command(
     shape: Constraint,
     media: Media,
     tools: Tools,
+    guard: GuardChoice,
     session: Session,
     answers: AnswerOutput,
 ) -> ExitCode:
@@ -74,6 +77,7 @@ def command(
     with (
         session.open(env) as recorder,
         load_model(env, model := session_model(recorder, env, model)) as runner,
+        guard.opened(env, model) as opened_guard,
     ):
         note_builtin(env, model.name, output)
         if loaded is not None:
@@ -85,7 +89,8 @@ def command(
         conversation = recorder.conversation(runner, system)
         show = _Shown(env, answers, jsonl=beginning.jsonl)
         full = FullContext(env, beginning.on_overflow)
-        dialogue = Dialogue(conversation, options, tools, recorder, show, full, answers.thinking, beginning.pattern)
+        thinking, pattern = answers.thinking, beginning.pattern
+        dialogue = Dialogue(conversation, options, tools, recorder, show, full, thinking, pattern, opened_guard)
         try:
             if target:
                 SpokenOutput(target, env, output).check(runner)

@@ -34,8 +34,8 @@ tools_file = click.option(
 def command() -> None:
     """Tools that a model may call: of a Python file, registered commands, and leap's own.
 
-    The policy of each stands in the configuration file: [tools.NAME] with policy = "allow", "ask" or "deny", timeout
-    (seconds) and output_limit (bytes).
+    The policy of each stands in the configuration file: [tools.NAME] with policy = "allow", "ask", "decide" or "deny",
+    timeout (seconds) and output_limit (bytes).
     """
 
 

@@ -34,6 +34,7 @@ EXIT_CODES: tuple[tuple[type[errors.LeapError], ExitCode], ...] = (
     (errors.LeapGenerationPromptExceedContextLengthError, ExitCode.CONTEXT),
     (errors.LeapSchemaError, ExitCode.SCHEMA),
     (errors.LeapConstraintError, ExitCode.SCHEMA),
+    (errors.LeapGuardError, ExitCode.GUARD),
     (errors.LeapGeneratableDeserializationError, ExitCode.SCHEMA),
     (errors.LeapToolError, ExitCode.TOOL),
     (errors.LeapJobError, ExitCode.JOB),

@@ -30,12 +30,13 @@ class Asking:
 
 @dataclass(frozen=True)
 class Questions:
-    """``file`` of several questions, ``images`` to ask about, ``rows``: each row of a CSV table is a state. ``fit``:
-    the file of cases to fit temperatures to."""
+    """``file`` of several questions, ``images`` to ask about, ``rows``: each row of a CSV table is a state, of which
+    only ``columns``, where some are named. ``fit``: the file of cases to fit temperatures to."""
 
     file: str | None
     images: tuple[str, ...]
     rows: bool
+    columns: tuple[str, ...]
     fit: str | None
 
 
@@ -44,7 +45,17 @@ def _build(arguments: Arguments) -> Asking:
 
 
 def _build_questions(arguments: Arguments) -> Questions:
-    return Questions(arguments["questions_file"], arguments["images"], arguments["rows"], arguments["fit"])
+    columns = arguments["columns"]
+    names = tuple(name.strip() for name in (columns or "").split(","))
+    if columns is not None and not all(names):
+        raise click.UsageError(f"--columns {columns!r}: give the names of columns, with commas between them")
+    return Questions(
+        arguments["questions_file"],
+        arguments["images"],
+        arguments["rows"] or columns is not None,
+        () if columns is None else names,
+        arguments["fit"],
+    )
 
 
 ASKING = OptionGroup(
@@ -82,15 +93,16 @@ QUESTIONS = OptionGroup(
             help="Ask about this picture; - reads standard input.",
         ),
         option("--rows", is_flag=True, help="Take each row of CSV tables as a text of its own."),
+        option("--columns", metavar="A,B", help="Take these columns of each row alone, in this order (with --rows)."),
         option("--fit", metavar="FILE", help="Fit temperatures to the answered cases of this file, and keep them."),
     ),
     _build_questions,
-    {"fit": ("images", "rows")},
+    {"fit": ("images", "rows", "columns")},
 )
 
 
-def read_questions_file(name: str, env: Environment) -> Any:
-    """The value in a JSON or YAML file. Raises UsageError naming it."""
+def read_questions_file(name: str, env: Environment, option: str = "--questions") -> Any:
+    """The value in a JSON or YAML file. Raises UsageError naming it and the option."""
     import json
 
     text = read_text_file(name, env)
@@ -99,7 +111,7 @@ def read_questions_file(name: str, env: Environment) -> Any:
             return json.loads(text)
         return _yaml(text)
     except (ValueError, RecursionError) as error:
-        raise click.UsageError(f"--questions {name} is not {_form(name)}: {error}") from None
+        raise click.UsageError(f"{option} {name} is not {_form(name)}: {error}") from None
 
 
 def _form(name: str) -> str:

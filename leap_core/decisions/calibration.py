@@ -1,7 +1,7 @@
 """Temperatures that make probabilities tell how often the answer is right, fitted to cases of one model.
 
 One for each kind of question and group of numbers of options, like those in llama.cpp's decision models. They mean
-nothing for another model, or another readout.
+nothing for another model, or another way of asking.
 """
 
 from __future__ import annotations
@@ -99,23 +99,23 @@ def ece(probabilities: Sequence[float], right: Sequence[bool]) -> float:
     return math.fsum(distances) / len(right)
 
 
-def kept_temperatures(fingerprint: str, readout: str, directories: Directories | None = None) -> dict[str, float]:
-    """What was fitted for these weights and this readout; empty for nothing. Raises LeapOptionsError for a file that
-    is damaged."""
+def kept_temperatures(fingerprint: str, way: str, directories: Directories | None = None) -> dict[str, float]:
+    """What was fitted for these weights and this way of asking; empty for nothing. Raises LeapOptionsError for a file
+    that is damaged."""
     if not fingerprint:
         return {}
     path = _path(fingerprint, directories)
     try:
         table = json.loads(path.read_text("utf-8"))
-        return {str(name): _sound(value) for name, value in table.get(readout, {}).get("temperatures", {}).items()}
+        return {str(name): _sound(value) for name, value in table.get(way, {}).get("temperatures", {}).items()}
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise LeapOptionsError("decisions", f"{path} has no temperatures: {error}; fit them again") from None
 
 
-def keep(fit: Fit, model: str, fingerprint: str, readout: str, directories: Directories | None = None) -> Path:
-    """Write the temperatures where ``kept_temperatures`` reads them; those of the other readout stay."""
+def keep(fit: Fit, model: str, fingerprint: str, way: str, directories: Directories | None = None) -> Path:
+    """Write the temperatures where ``kept_temperatures`` reads them; those of other ways of asking stay."""
     path = _path(fingerprint, directories)
     table = {}
     if path.exists():
@@ -124,7 +124,7 @@ def keep(fit: Fit, model: str, fingerprint: str, readout: str, directories: Dire
         except ValueError:
             table = {}
     table["model"] = model
-    table[readout] = {
+    table[way] = {
         "temperatures": dict(fit.temperatures),
         "cases": fit.fitted_cases,
         "held_back": fit.after.cases,

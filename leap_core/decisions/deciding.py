@@ -11,7 +11,7 @@ from ..errors import LeapOptionsError
 from ..messages import ChatMessage
 from ..options import GenerationOptions
 from ..responses import Complete
-from ..runner.contract import ModelRunner
+from ..runner.generator import Generator
 from ..schemas.grammar_matcher import REASONING_TAGS
 from .answers import Answer, Decided, shares
 from .calibration import Case, kept_temperatures, temperature_of
@@ -23,6 +23,7 @@ from .wording import label_question, message_of, text_question, variables_of
 D1 = ("lfm2-d1", "d1")
 """Kinds of GGUFs that are asked by their own template; ``d1`` in the first files of d1-3B."""
 MOST_ORDERS = 24
+RECIPE = "recipe"
 Put = Callable[[Question, Sequence[str]], list[ChatMessage]]
 
 
@@ -45,7 +46,7 @@ class Settings:
 
 
 def decide(
-    runner: ModelRunner,
+    runner: Generator,
     decision: Decision,
     settings: Settings | None = None,
     *,
@@ -56,7 +57,8 @@ def decide(
     and number of options: None for those of the model's file, or those that were fitted for it. Raises LeapError."""
     settings = settings or Settings()
     readout = readout_for(runner, settings)
-    fitted = temperatures_for(runner, readout) if temperatures is None else temperatures
+    if temperatures is None:
+        temperatures = temperatures_for(runner, way_of_asking(settings, readout))
     asked = [_asked(runner, decision, question, settings, readout) for question in decision.questions]
     prompts = [prompt for orders in asked for each in orders for prompt in each.reading.prompts]
     if readout == LABELS and not runner.decision_model.kind:
@@ -67,18 +69,18 @@ def decide(
         read = [(each, list(islice(completes, len(each.reading.prompts)))) for each in orders]
         for _, answered in read:
             usage.count(answered)
-        answers.append(_answer(question, read, readout, fitted))
+        answers.append(_answer(question, read, readout, temperatures))
     return Decided(tuple(answers), usage.prompt, usage.cached, usage.computed, usage.new)
 
 
-def prompts_of(runner: ModelRunner, decision: Decision, settings: Settings) -> list[Prompt]:
+def prompts_of(runner: Generator, decision: Decision, settings: Settings) -> list[Prompt]:
     """The prompts that would be asked, one for each question and order. Raises LeapError."""
     readout = readout_for(runner, settings)
     asked = [_asked(runner, decision, question, settings, readout) for question in decision.questions]
     return [each.reading.prompts[0] for orders in asked for each in orders]
 
 
-def cases_of(runner: ModelRunner, decision: Decision, right: Sequence[int], settings: Settings) -> list[Case]:
+def cases_of(runner: Generator, decision: Decision, right: Sequence[int], settings: Settings) -> list[Case]:
     """The questions as cases for a fit, asked in one order. ``right``: the number of the right option of each."""
     decided = decide(runner, decision, settings, temperatures={})
     return [
@@ -87,7 +89,7 @@ def cases_of(runner: ModelRunner, decision: Decision, right: Sequence[int], sett
     ]
 
 
-def readout_for(runner: ModelRunner, settings: Settings) -> str:
+def readout_for(runner: Generator, settings: Settings) -> str:
     """The readout that is used. Raises LeapOptionsError for one that the model is not made for."""
     kind = runner.decision_model.kind
     if not kind:
@@ -101,10 +103,15 @@ def readout_for(runner: ModelRunner, settings: Settings) -> str:
     return LABELS
 
 
-def temperatures_for(runner: ModelRunner, readout: str) -> Mapping[str, float]:
-    """The temperatures that were fitted for the model, and else those of its file."""
+def way_of_asking(settings: Settings, readout: str) -> str:
+    """What temperatures are kept under: the readout; where the text is read after a task's own wording, that."""
+    return RECIPE if readout == TEXT and settings.put is not None else readout
+
+
+def temperatures_for(runner: Generator, way: str) -> Mapping[str, float]:
+    """The temperatures that were fitted for the model and a way of asking, and else those of its file."""
     model = runner.decision_model
-    return {**model.temperatures, **kept_temperatures(model.fingerprint, readout)}
+    return {**model.temperatures, **kept_temperatures(model.fingerprint, way)}
 
 
 @dataclass(frozen=True)
@@ -115,14 +122,12 @@ class _Asked:
     reading: Reading
 
 
-def _asked(
-    runner: ModelRunner, decision: Decision, question: Question, settings: Settings, readout: str
-) -> list[_Asked]:
+def _asked(runner: Generator, decision: Decision, question: Question, settings: Settings, readout: str) -> list[_Asked]:
     orders = orders_of(question, settings.orders)
     return [_Asked(each, _reading(runner, decision, _turned(question, each), settings, readout)) for each in orders]
 
 
-def _reading(runner: ModelRunner, decision: Decision, question: Question, settings: Settings, readout: str) -> Reading:
+def _reading(runner: Generator, decision: Decision, question: Question, settings: Settings, readout: str) -> Reading:
     options = settings.options
     if readout == TEXT:
         put = settings.put
@@ -161,7 +166,7 @@ def _turned(question: Question, order: Sequence[int]) -> Question:
     return Question(question.kind, question.instructions, options, question.name, texts)
 
 
-def _refuse_reasoning(runner: ModelRunner, prompt: Prompt) -> None:
+def _refuse_reasoning(runner: Generator, prompt: Prompt) -> None:
     """Raises LeapOptionsError where the first token of an answer is one of reasoning."""
     if runner.render(prompt[0], (), prompt[1]).text.rstrip().endswith(tuple(start for start, _ in REASONING_TAGS)):
         raise LeapOptionsError(

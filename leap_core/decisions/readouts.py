@@ -19,7 +19,7 @@ from ..errors import LeapError, LeapGenerationError
 from ..messages import ChatMessage
 from ..options import GenerationOptions
 from ..responses import Complete
-from ..runner.contract import Generation, ModelRunner
+from ..runner.generator import Generation, Generator
 from ..runner.streams import last_of
 from .labels import Label
 
@@ -52,7 +52,7 @@ class TextReading(Reading):
     """Reads the whole texts of the options."""
 
     def __init__(
-        self, runner: ModelRunner, messages: list[ChatMessage], texts: Sequence[str], options: GenerationOptions
+        self, runner: Generator, messages: list[ChatMessage], texts: Sequence[str], options: GenerationOptions
     ) -> None:
         self._texts = texts
         self._tokens = [_tokens_of(runner, text) for text in texts]
@@ -93,7 +93,7 @@ class LabelReading(Reading):
         return [logprob for _, logprob in top]
 
 
-def side_by_side(runner: ModelRunner, cancelled: Callable[[], bool] = lambda: False) -> AskAll:
+def side_by_side(runner: Generator, cancelled: Callable[[], bool] = lambda: False) -> AskAll:
     """Asks several prompts at a time, so that the first computes what the others share. It gives up when it is
     ``cancelled``, with LeapGenerationError."""
 
@@ -115,7 +115,7 @@ def side_by_side(runner: ModelRunner, cancelled: Callable[[], bool] = lambda: Fa
     return ask
 
 
-def _tokens_of(runner: ModelRunner, text: str) -> tuple[int, ...] | None:
+def _tokens_of(runner: Generator, text: str) -> tuple[int, ...] | None:
     """The tokens of an option; None where the runner does not know them, or they would spell something else."""
     try:
         tokens = runner.tokenize(text)

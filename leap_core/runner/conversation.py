@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import (
     LeapGenerationError,
@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 TURN_POLL_SECONDS = 0.05
 
 
+class Guarding(Protocol):
+    """Checks the messages before ``start`` is called, and the answer before it is delivered (``decisions.guard``)."""
+
+    def guarding(self, messages: Sequence[ChatMessage], start: Callable[[], Generation]) -> Generation: ...
+
+
 class Conversation:
     """Messages and functions over a runner. Safe to use from several threads; generations take turns."""
 
@@ -46,6 +52,8 @@ class Conversation:
         """The newest prompt and its answer have so many; 0 where that is unknown."""
         self.omission = NOTHING
         """What of the history the model no longer gets."""
+        self.guard: Guarding | None = None
+        """Checks what is said; None lets everything through."""
         self.on_omission: Callable[[Omission], object] = lambda _: None
         """Called before an answer for which more was left out."""
         self._guard = threading.Lock()
@@ -167,7 +175,7 @@ class Conversation:
         new = [] if message is None else [message]
         complete, ids = None, CallIds(messages)
         try:
-            generation = self._start(messages + new, options, stream)
+            generation = self._guarded(messages + new, lambda: self._start(messages + new, options, stream))
             stream.attach(generation)
             try:
                 for response in generation:
@@ -195,6 +203,9 @@ class Conversation:
             self._turn.release()
         if complete and not stream.abandoned:
             yield complete
+
+    def _guarded(self, messages: list[ChatMessage], start: Callable[[], Generation]) -> Generation:
+        return start() if self.guard is None else self.guard.guarding(messages, start)
 
     def _start(
         self, messages: list[ChatMessage], options: GenerationOptions | None, stream: ResponseStream

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..decisions.deciding import Settings, readout_for
+from ..decisions.deciding import Settings, readout_for, way_of_asking
 from ..decisions.questions import PREDICATE, Decision, Question
 from ..errors import LeapSerializationError
 from ..messages import ChatMessage
@@ -36,9 +36,10 @@ class LabelledCase:
         model = self.task.model(runner, self.message, _never)
         return asked_by(self.task, model, self.message)
 
-    def readout_of(self, runner: ModelRunner) -> str:
-        """The readout that is used."""
-        return readout_for(runner, self.put_to(runner)[1])
+    def way_of(self, runner: ModelRunner) -> str:
+        """How it is asked, which is what temperatures are fitted for."""
+        settings = self.put_to(runner)[1]
+        return way_of_asking(settings, readout_for(runner, settings))
 
 
 def asked_by(task: RecipeTask, model: TaskModel, message: ChatMessage) -> tuple[Decision, Settings]:

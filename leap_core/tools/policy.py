@@ -13,13 +13,16 @@ from ..messages import LeapFunctionCall
 if TYPE_CHECKING:
     from ..functions.declaration import LeapFunction
 
-ALLOW, ASK, DENY = "allow", "ask", "deny"
+ALLOW, ASK, DECIDE, DENY = "allow", "ask", "decide", "deny"
 
 
 @dataclass(frozen=True)
 class ToolPolicy:
-    """One tool's limits. ``decision``: allow, ask (the user decides on each call) or deny. ``timeout`` in
+    """One tool's limits. ``decision``: allow, ask (the user decides on each call), decide or deny. ``timeout`` in
     seconds; ``output_limit`` in bytes of UTF-8, what is beyond is cut off.
+
+    ``decide`` puts ``question`` about each call to the model of the conversation: a call runs where yes has the
+    probability ``threshold`` or more, and the user decides on every other.
 
     ``isolated``: None runs a Python callable in a child process, which is killed when its time is up, where another
     process can import it; one of the script itself, a closure or a method runs in this process, on a thread that is
@@ -29,11 +32,15 @@ class ToolPolicy:
     timeout: float = default_of("tools.timeout")
     output_limit: int = default_of("tools.output_limit")
     isolated: bool | None = None
+    threshold: float = default_of("tools.threshold")
+    question: str = default_of("tools.question")
 
     def __post_init__(self) -> None:
         check_setting("tools.policy", self.decision, "policy")
         check_setting("tools.timeout", self.timeout, "timeout")
         check_setting("tools.output_limit", self.output_limit, "output_limit")
+        check_setting("tools.threshold", self.threshold, "threshold")
+        check_setting("tools.question", self.question, "question")
 
 
 @dataclass(frozen=True)
@@ -41,7 +48,8 @@ class FunctionPolicy:
     """How the calls of a conversation are treated.
 
     ``tools`` by name, ``default`` for the others. ``rounds``: most times that results go back to the model. ``ask``
-    decides on a call where the policy is ask; None means that no user is there, so the call is denied.
+    decides on a call where the policy is ask, or decide is in doubt; None means that no user is there, so the call is
+    denied.
     """
 
     tools: Mapping[str, ToolPolicy] = field(default_factory=dict)

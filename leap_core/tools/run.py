@@ -17,8 +17,9 @@ from ..functions.pythonic import write_calls
 from ..messages import ChatMessage, ChatMessageRole, LeapFunctionCall
 from ..options import GenerationOptions
 from ..responses import Complete, FunctionResult, GenerationFinishReason, MessageResponse
+from .doubt import doubt_of
 from .execution import check_isolation, run_call
-from .policy import ALLOW, DENY, FunctionPolicy
+from .policy import ALLOW, DECIDE, DENY, FunctionPolicy
 
 if TYPE_CHECKING:
     from ..runner.conversation import Conversation
@@ -213,13 +214,18 @@ class FunctionRun:
         """A result for a call that does not run; None for one that does."""
         if function is None:
             return FunctionResult(call, "", f"there is no function {call.name}")
-        decision = self._policy.of(call.name).decision
-        if decision == ALLOW:
+        policy = self._policy.of(call.name)
+        if policy.decision == ALLOW:
             return None
-        if decision == DENY:
+        if policy.decision == DENY:
             return FunctionResult(call, "", "the policy denies it", denied=True)
+        reason: str | None = "the policy is to ask"
+        if policy.decision == DECIDE:
+            reason = doubt_of(self._conversation, function, call, policy, self._cancelled.is_set)
+        if reason is None:
+            return None
         if self._policy.ask is None:
-            return FunctionResult(call, "", "the policy is to ask, and there is no one to ask", denied=True)
+            return FunctionResult(call, "", f"{reason}, and there is no one to ask", denied=True)
         if self._policy.ask(function, call):
             return None
         return FunctionResult(call, "", "the user refused this call", denied=True, refused=True)

@@ -264,7 +264,7 @@ def test_jobs_by_state(words, complete, leap_home):
 def test_settings(words):
     assert words("leap config get de") == ["default_model", "default_index"]
     assert words("leap config set options.generate.temper") == ["options.generate.temperature"]
-    assert words("leap config set tools.policy ") == ["allow", "ask", "deny"]
+    assert words("leap config set tools.policy ") == ["allow", "ask", "decide", "deny"]
     assert words("leap config set options.generate.stream ") == ["true", "false"]
     assert words("leap config set default_model LFM2.5-35") == ["LFM2.5-350M"]
     assert words("leap config set frobnicate ") == []

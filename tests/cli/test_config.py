@@ -180,7 +180,7 @@ def test_a_new_file_is_nobody_elses_and_a_link_stays_one(leap, leap_home, tmp_pa
         (["jobs.download", "0"], "jobs.download: 0 is not in the range 1<=x<=64."),
         (["keep_alive", "soon"], "keep_alive: 'soon' is not a length of time"),
         (["default_model", ""], "default_model: must be a text, and not empty"),
-        (["tools.shell.policy", "perhaps"], "'perhaps' is not one of 'allow', 'ask', 'deny'"),
+        (["tools.shell.policy", "perhaps"], "'perhaps' is not one of 'allow', 'ask', 'decide', 'deny'"),
         (["options.generate.temperature", "-1"], "options.generate.temperature: "),
         (["options.generate.stream", "perhaps"], "options.generate.stream: "),
         (["options.generate.format", "xml"], "'xml' is not one of"),
@@ -268,6 +268,7 @@ def test_the_defaults_are_those_that_the_code_has():
     policy = ToolPolicy()
     assert default["tools.policy"] == policy.decision
     assert (default["tools.timeout"], default["tools.output_limit"]) == (policy.timeout, policy.output_limit)
+    assert (default["tools.threshold"], default["tools.question"]) == (policy.threshold, policy.question)
     assert default["tools.rounds"] == FunctionPolicy().rounds
 
 

@@ -77,6 +77,29 @@ def test_cases_are_fitted_and_what_was_fitted_is_said(leap, tmp_path):
     assert answer["temperature"] == pytest.approx(found["temperatures"]["noul.2"])
 
 
+def test_what_was_fitted_under_one_wording_counts_for_no_other(leap, questions, tmp_path):
+    texts = [("Late.", "yes"), ("Early.", "no")] * 10
+    cases = "".join(json.dumps({"text": text, "answer": answer}) + "\n" for text, answer in texts)
+    (tmp_path / "cases.jsonl").write_text(cases)
+    (tmp_path / "one.json").write_text(json.dumps(QUESTIONS[:1]))
+    fitted = json.loads(leap("decide", "Late?", "-m", "builtin", "--fit", "cases.jsonl", "--format", "json").stdout)
+    assert fitted["readout"] == "recipe"
+    alone = json.loads(leap("decide", "Late?", "-m", "builtin", "--format", "json", "Late.").stdout)
+    assert alone["temperature"] == pytest.approx(fitted["temperatures"]["noul.2"])
+    state_first = ("decide", "--questions", "one.json", "-m", "builtin", "--format", "json", "Late.")
+    assert "temperature" not in json.loads(leap(*state_first).stdout)["answers"]["late"]
+
+
+def test_columns_of_rows_are_the_state(leap, questions, tmp_path):
+    (tmp_path / "table.csv").write_text('what,when,who\n"par\ncel",late,me\nletter,early,you\n')
+    ask = ("decide", *questions, "-m", "builtin", "--dry-run", "table.csv")
+    dry = leap(*ask, "--columns", "when, what").stdout
+    assert '{\n  "when": "late",\n  "what": "par\\ncel"\n}' in dry and '"who"' not in dry
+    assert '"who": "you"' in leap(*ask, "--rows").stdout
+    assert "table.csv has no column 'which' (it has what, when, who)" in leap(*ask, "--columns", "which").stderr
+    assert "give the names of columns" in leap(*ask, "--columns", "a,,b").stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -118,7 +120,7 @@ def _inputs(questions: Questions, settings: TaskSettings, env: Environment) -> l
     if not questions.rows:
         return named_apart([*pictures, *read_inputs(settings, env)])
     rows = [
-        (name, row) for name, text in read_sources(settings.files, env) for row in csv.DictReader(text.splitlines())
+        (name, row) for name, text in read_sources(settings.files, env) for row in _rows(name, text, questions.columns)
     ]
     if not rows:
         raise click.UsageError("--rows: there is no row; a table has a heading and rows")
@@ -127,3 +129,15 @@ def _inputs(questions: Questions, settings: TaskSettings, env: Environment) -> l
         for n, (name, row) in enumerate(rows, 1)
     ]
     return named_apart([*pictures, *texts])
+
+
+def _rows(name: str, text: str, columns: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """The rows of a CSV table, of which only these columns where some are named. Raises UsageError for one that is not
+    there."""
+    table = csv.DictReader(io.StringIO(text))
+    missing = [column for column in columns if column not in (table.fieldnames or ())]
+    if missing:
+        known = ", ".join(table.fieldnames or ())
+        raise click.UsageError(f"--columns: {name} has no column {missing[0]!r} (it has {known})")
+    for row in table:
+        yield {column: row[column] for column in columns} if columns else row
