@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
@@ -79,6 +79,9 @@ class ReadAhead:
         self._thread = threading.Thread(target=self._read, name="leap-answer", daemon=True)
         self._thread.start()
 
+    def __iter__(self) -> Iterator[MessageResponse]:
+        return self
+
     def __next__(self) -> MessageResponse:
         received: MessageResponse | BaseException | None
         while True:
@@ -104,12 +107,12 @@ class ReadAhead:
     def _read(self) -> None:
         try:
             with closing(self._stream):
-                while True:
-                    self._received.put(self._stream.__next__())
-        except StopIteration:
-            self._received.put(None)
+                for response in self._stream:
+                    self._received.put(response)
         except BaseException as error:
             self._received.put(error)
+        else:
+            self._received.put(None)
 
 
 class IndexedOutput(Output):

@@ -18,7 +18,7 @@ from leap_core.responses import (
     ReasoningChunk,
     require_complete,
 )
-from leap_core.runner.streams import Stream, responses_of
+from leap_core.runner.streams import Stream
 from leap_core.statistics import GenerationStats
 
 from ..framework.interrupts import stopping_on_interrupt
@@ -57,7 +57,7 @@ def show_answer(
     complete: Complete | None = None
     with stopping_on_interrupt(stream.stop), closing(stream):
         try:
-            for response in responses_of(stream):
+            for response in stream:
                 if before_first is not None:
                     before_first()
                     before_first = None

@@ -80,20 +80,21 @@ class Part:
     output: Output
     index: int | None = None
     first_scored: int | None = None
+    scores: bool = False
+    """Whether the logits after each of its positions are wanted."""
     draft: list[int] = field(default_factory=list)
     """Tokens that may follow the run; ``index`` is then where to read after the run, and the next ones follow it."""
 
     def add_to(self, context: LlamaContext) -> None:
         """Append the run to the context's batch."""
         slot, has_output = self.slot.index, self.output is not Output.NOTHING
-        rows = self._rows()
+        rows = self._rows() if self.request.prompt.embedding_ranges or self.request.speech else None
         if rows is None:
             tokens = self.request.target[self.start : self.start + self.count]
-            scored = self.request.scores_prompt_at(self.start)
-            every = scored or bool(self.draft)
+            every = self.scores or bool(self.draft)
             last = context.add(slot, self.start, tokens + self.draft, output=has_output, outputs_of_all=every)
             index = last - len(self.draft)
-            self.first_scored = index - self.count + 1 if scored else None
+            self.first_scored = index - self.count + 1 if self.scores else None
         else:
             index = context.add_embeddings(slot, self.start, rows, output=has_output)
         self.index = index if has_output else None
@@ -124,21 +125,23 @@ def plan_step(running: list[Slot], batch_size: int, pace: PromptPace) -> list[li
     """The decodes of the next step in order, at most ``batch_size`` positions together, and no more of prompts than
     ``pace`` allows. llama.cpp reads either tokens or embeddings in a decode, gives either logits or hidden states, and
     computes all with the same adapters."""
-    answering: list[Slot] = []
-    reading: list[Slot] = []
+    answering: list[tuple[Slot, int | None]] = []
+    reading: list[tuple[Slot, int | None]] = []
     for slot in sorted(running, key=lambda slot: slot.last_used):
         request = slot.request
         assert request is not None
-        few = len(request.target) - len(slot.keys) <= FEW and not _next_stop(request, len(slot.keys))
-        (answering if few else reading).append(slot)
+        has_stops = request.checkpoints_due or request.prompt.embedding_ranges or request.speech
+        stop = _next_stop(request, len(slot.keys)) if has_stops else None
+        few = len(request.target) - len(slot.keys) <= FEW and not stop
+        (answering if few else reading).append((slot, stop))
     parts: list[Part] = []
     room = batch_size
-    for slot in answering:
-        room -= _append(parts, slot, room)
+    for slot, stop in answering:
+        room -= _append(parts, slot, stop, room)
     if parts and reading:
         room = min(room, pace.most_positions(len(parts), len(reading), batch_size))
-    for slot in reading:
-        room -= _append(parts, slot, room)
+    for slot, stop in reading:
+        room -= _append(parts, slot, stop, room)
     if len(parts) == 1:
         return [parts]
     groups: dict[tuple[bool, bool, bytes], list[Part]] = {}
@@ -147,19 +150,20 @@ def plan_step(running: list[Slot], batch_size: int, pace: PromptPace) -> list[li
     return list(groups.values())
 
 
-def _append(parts: list[Part], slot: Slot, room: int) -> int:
-    """Add the next run of a slot, up to its next stop and the room that is left; returns its length."""
+def _append(parts: list[Part], slot: Slot, stop: int | None, room: int) -> int:
+    """Add the next run of a slot, up to its next ``stop`` and the room that is left; returns its length."""
     request = slot.request
     assert request is not None
     start = len(slot.keys)
-    if request.scores_prompt_at(start):
+    scores = request.prompt_recorder is not None and start + 1 < len(request.prompt.keys)
+    if scores:
         room = min(room, SCORED_AT_ONCE)
-    end = min(_next_stop(request, start) or len(request.target), start + room)
+    end = min(stop or len(request.target), start + room)
     if end > start:
         output = Output.NOTHING
         if end == len(request.target):
             output = Output.HIDDEN if request.wants_frame else Output.LOGITS
-        parts.append(Part(slot, request, start, end - start, output))
+        parts.append(Part(slot, request, start, end - start, output, scores=scores))
     return max(0, end - start)
 
 

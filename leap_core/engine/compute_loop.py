@@ -102,10 +102,12 @@ class ComputeLoop:
             with self.changed:
                 self._current = None
                 self.changed.notify_all()
-                self.changed.wait_for(lambda: self._ended or any(member.has_work() for member in self._members))
+                while (member := next((each for each in self._members if each.has_work()), None)) is None:
+                    if self._ended:
+                        return
+                    self.changed.wait()
                 if self._ended:
                     return
-                member = next(member for member in self._members if member.has_work())
                 self._members.append(self._members.pop(self._members.index(member)))  # the others go first next time
                 self._current = member
             member.step()

@@ -99,7 +99,7 @@ class Request:
     @property
     def generated(self) -> int:
         """Tokens and frames generated so far; the end-of-turn token is not counted."""
-        return len(self.target) - len(self.prompt)
+        return len(self.target) - len(self.prompt.keys)
 
     @property
     def scores(self) -> list[TokenScore]:
@@ -108,10 +108,6 @@ class Request:
         if self.sampler.recorder is None:
             return []
         return self.sampler.recorder.scores[: self.generated + (self.prompt_recorder is not None)]
-
-    def scores_prompt_at(self, position: int) -> bool:
-        """Whether the logits after this position are wanted, for they say how likely the prompt's next token is."""
-        return self.prompt_recorder is not None and position + 1 < len(self.prompt)
 
     def score_prompt(self, position: int, logits: NDArray[float32]) -> None:
         """Note how likely the token of the prompt after ``position`` is, unless that is noted already."""

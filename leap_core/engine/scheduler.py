@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from functools import cached_property
 from itertools import count
+from typing import TYPE_CHECKING
 
 from ..errors import LeapGenerationError, LeapGenerationPromptExceedContextLengthError
 from ..llama.context import ABORTED, NO_KV_SLOT, LlamaContext
@@ -21,12 +23,14 @@ from ..responses import GenerationFinishReason as Reason
 from .admission import Admission
 from .batch_plan import LONG_STEP, Output, Part, PromptPace, plan_step
 from .compute_loop import FORKED, compute_loop
-from .encoding import Encoder
 from .request import Request
 from .reuse.sequence_slots import Slot, SlotMemory
 from .reuse.snapshots import SnapshotStore
 from .sampling.lookup_drafts import PromptLookup
 from .threads import ThreadGovernor
+
+if TYPE_CHECKING:
+    from .encoding import Encoder
 
 
 class Scheduler:
@@ -40,7 +44,6 @@ class Scheduler:
         self._admission = Admission(self._memory, snapshots, context.model.eog_tokens)
         self._governor = ThreadGovernor(threads)
         self._pace = PromptPace()
-        self._encoder = Encoder(self._governor.threads_for_long_step)
         self._eog = context.model.eog_tokens
         self._waiting: deque[Request] = deque()
         self._closing = ""
@@ -115,7 +118,9 @@ class Scheduler:
         self._drop_cancelled()
         if self._waiting and not self._admissions_held:
             self._admission.admit(self._waiting, self._ticks)
-        ready = self._encoder.encode_next(self._running(), self._fail)
+        ready = self._running()
+        if any(slot.request is not None and slot.request.prompt.embedding_ranges for slot in ready):
+            ready = self._encoder.encode_next(ready, self._fail)
         for parts in plan_step(ready, self._context.batch_size, self._pace):
             if parts[0].request.lookup is not None:
                 self._draft(parts, parts[0].request.lookup)
@@ -132,6 +137,12 @@ class Scheduler:
                 self._advance(part)
             if parts[0].output is Output.HIDDEN:  # then all of them: see ``plan_step``
                 self._speak(parts)
+
+    @cached_property
+    def _encoder(self) -> Encoder:
+        from .encoding import Encoder
+
+        return Encoder(self._governor.threads_for_long_step)
 
     def _draft(self, parts: list[Part], lookup: PromptLookup) -> None:
         """Let a request that runs alone verify a draft with its next token. Beside others their positions are worth
@@ -164,7 +175,8 @@ class Scheduler:
         hidden = parts[0].output is Output.HIDDEN
         self._context.set_adapters(parts[0].request.adapters)
         if not prefilling:
-            return self._settle(self._context.decode(hidden=hidden), parts, {})
+            code = self._context.decode(hidden=hidden)
+            return code == 0 or self._settle(code, parts, {})
         states = {part.slot: self._memory.partial_state(part.slot) for part in parts}
         with compute_loop.changed:
             self._interruptible = frozenset(part.request for part in prefilling)
@@ -214,7 +226,7 @@ class Scheduler:
             for n in range(part.count):
                 request.score_prompt(part.start + n, self._context.logits(part.first_scored + n))
         slot.keys += request.target[part.start : part.start + part.count]
-        request.read = max(request.read, min(len(slot.keys), len(request.prompt)))
+        request.read = max(request.read, min(len(slot.keys), len(request.prompt.keys)))
         if request.checkpoints_due and request.checkpoints_due[0] == len(slot.keys):
             request.checkpoints_due.pop(0)
             self._memory.checkpoint(slot)

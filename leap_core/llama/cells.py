@@ -8,6 +8,7 @@ wherever they are.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 Run = tuple[int, int]
@@ -27,12 +28,12 @@ class Cells:
         """How many sequences hold each cell; from its end on all are free."""
         self._free: list[int] = []
         """The others that are free, rising."""
-        self._held: dict[int, list[int]] = {}
+        self._held: defaultdict[int, list[int]] = defaultdict(list)
         self._sound: dict[int, int] = {}
 
     def held(self, sequence: int) -> list[int]:
         """The cells of a sequence by position."""
-        return self._held.setdefault(sequence, [])
+        return self._held[sequence]
 
     def sound(self, sequence: int) -> int:
         """Up to which position the cells of a sequence rise."""
@@ -79,7 +80,7 @@ class Cells:
         last = max((cell for cells in placed.values() for cell in cells), default=-1)
         self._users.extend([0] * (last + 1 - len(self._users)))
         for sequence, cells in placed.items():
-            held = self.held(sequence)
+            held = self._held[sequence]
             if held and cells[0] < held[-1]:
                 self._sound[sequence] = min(self._sound.get(sequence, self._size), len(held))
             held.extend(cells)
@@ -126,7 +127,7 @@ class Cells:
         """A sequence whose next cells lie below its last, and that can be moved: a copy of what it shares with others
         must leave a quarter of the cells free. None when there is none."""
         for sequence, cells in placed.items():
-            held = self.held(sequence)
+            held = self._held[sequence]
             if held and cells[0] < held[-1] and sequence not in self._sound:
                 shared = sum(self._users[cell] > 1 for cell in held)
                 if not shared or self.room - shared >= self._size // 4:

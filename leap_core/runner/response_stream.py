@@ -121,12 +121,12 @@ class ResponseStream:
 
     def _iterate(self) -> Iterator[MessageResponse]:
         is_asynchronous = self.reader is not None
-        if not is_asynchronous:
-            self.reader = Reader.current(blocks=True)
+        reader = self.reader = self.reader or Reader.current(blocks=True)
         try:
             for response in self._run(self):
-                if not is_asynchronous:  # a stream may be handed from thread to thread
-                    self.reader = Reader.current(blocks=True)
+                # A stream may be handed from thread to thread, and from task to task.
+                if not is_asynchronous and (reader.thread != threading.get_ident() or "asyncio" in sys.modules):
+                    reader = self.reader = Reader.current(blocks=True)
                 yield response
         except GeneratorExit:
             self._abandon()

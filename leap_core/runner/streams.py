@@ -15,19 +15,10 @@ if TYPE_CHECKING:
 class Stream(Protocol):
     """A conversation's response stream, or a run with functions."""
 
+    def __iter__(self) -> Iterator[MessageResponse]: ...
     def __next__(self) -> MessageResponse: ...
     def stop(self) -> None: ...
     def close(self) -> None: ...
-
-
-def responses_of(stream: Stream) -> Iterator[MessageResponse]:
-    """The responses that are left of a stream."""
-    while True:
-        try:
-            response = stream.__next__()
-        except StopIteration:
-            return
-        yield response
 
 
 def last_of(stream: Stream, on_text: Callable[[str], object] | None = None) -> Complete:
@@ -35,7 +26,7 @@ def last_of(stream: Stream, on_text: Callable[[str], object] | None = None) -> C
     LeapGenerationError where the generation failed."""
     complete = None
     with closing(stream):
-        for response in responses_of(stream):
+        for response in stream:
             if isinstance(response, Complete):
                 complete = response
             elif isinstance(response, Chunk) and on_text is not None:
@@ -48,6 +39,9 @@ class PassingStream:
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
+
+    def __iter__(self) -> Iterator[MessageResponse]:
+        return self
 
     def __next__(self) -> MessageResponse:
         return self._stream.__next__()

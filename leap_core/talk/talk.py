@@ -20,7 +20,7 @@ from ..errors import LeapOptionsError
 from ..media.audio import RATE
 from ..messages import ChatMessage, ChatMessageContent, ChatMessageRole
 from ..responses import AudioSample, Complete, GenerationFinishReason, MessageResponse
-from ..runner.streams import PassingStream, Stream, responses_of
+from ..runner.streams import PassingStream, Stream
 from .ears import PAUSE, Ears
 from .echo import Echo
 from .events import Interrupted, StateChange, TalkEvent, TalkState, Utterance
@@ -189,7 +189,7 @@ class Talk:
                 message = ChatMessage(ChatMessageRole.USER, unanswered)
                 with closing(self.speaking(conversation.generate_response(message, options))) as stream:
                     yield from _all(events)
-                    for response in responses_of(stream):
+                    for response in stream:
                         yield from _all(events)
                         yield response
                         if isinstance(response, Complete) and not is_lost(response):

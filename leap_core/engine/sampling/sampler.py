@@ -85,16 +85,13 @@ class Sampler:
                 self._apply_penalties(logits)
             if constraint is not None:
                 constraint.apply(logits)
-            token = self._choose(logits)
+            if self._temperature <= 0.0 or self._top_k == 1:
+                token = int(logits.argmax())
+            else:
+                token = self._draw(*self._weighted(logits))
             if self.recorder is not None:
                 self.recorder.chosen(token, None if constraint is None else logits)
             return token
-
-    def _choose(self, logits: NDArray[float32]) -> int:
-        if self._temperature <= 0.0 or self._top_k == 1:
-            return int(logits.argmax())
-        tokens, weights = self._weighted(logits)
-        return self._draw(tokens, weights)
 
     def distribution(self, logits: NDArray[float32]) -> tuple[NDArray[int64], NDArray[float64]]:
         """The candidates that top_k, top_p and min_p leave (likeliest first) and their probabilities at the
