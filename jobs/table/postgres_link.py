@@ -20,6 +20,7 @@ from urllib.parse import unquote
 from leap_core.errors import LeapUnavailableError
 
 from .contract import MISSED
+from .inbox import Inbox
 
 CONNECT_SECONDS = 10
 KEEPALIVES: dict[str, Any] = {
@@ -180,19 +181,13 @@ class Link:
                 each.hear(payload)
 
 
-class Notifications:
+class Notifications(Inbox):
     """Changes as the server sends them."""
 
     def __init__(self, link: Link, channels: Sequence[str]) -> None:
+        super().__init__()
         self._link, self.channels = link, channels
-        self._changed = threading.Condition()
-        self._heard: dict[str, None] = {}
         self._subscribed = False
-
-    def hear(self, message: str) -> None:
-        with self._changed:
-            self._heard[message] = None
-            self._changed.notify_all()
 
     def wait(self, seconds: float) -> Sequence[str]:
         """As ``Changes.wait``. A server that is away reports nothing: callers look into the table now and then."""
@@ -203,10 +198,7 @@ class Notifications:
             except Exception:  # whatever psycopg says about a server that is away
                 time.sleep(min(seconds, 0.2))
             return []  # what happened before is not announced: look
-        with self._changed:
-            self._changed.wait_for(lambda: self._heard, seconds)
-            heard, self._heard = list(self._heard), {}
-        return heard
+        return super().wait(seconds)
 
     def close(self) -> None:
         self._link.unsubscribe(self)

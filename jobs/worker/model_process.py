@@ -2,7 +2,8 @@
 
 Only the worker starts it.
 
-It reads one JSON line an attempt from its standard input, and writes one when that has ended. When its standard input
+It reads one JSON line an attempt from its standard input, and writes one when that has ended. Where its worker carries
+the table for it (see ``work_table``), calls and their replies go the same ways. When its standard input
 ends, the worker has let it go or is dead, and it ends at once: what it was doing is fenced off and done again by the
 next worker. So its first thread does nothing but read; what takes time, imports and connections included, is done in
 others.
@@ -19,6 +20,8 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
+
+from .calls import Calls
 
 if TYPE_CHECKING:
     from .model_work import ModelWork
@@ -39,10 +42,12 @@ def main(owner: str) -> None:
         with guard:
             answers.write(json.dumps(value) + "\n")
 
-    def work(id: str, number: int, model: str | None) -> None:
+    calls = Calls(answer)
+
+    def work(id: str, number: int, model: str | None, is_carried: bool) -> None:
         with starting:
             if not started:
-                started.append(_start(owner))
+                started.append(_start(owner, calls if is_carried else None))
         try:
             started[0].do(id, number, model)
         finally:  # whatever happened: the worker waits for it
@@ -51,19 +56,21 @@ def main(owner: str) -> None:
     threading.Thread(target=_show_life, args=(answer,), name="leap-life", daemon=True).start()
     for line in sys.stdin.buffer:
         request = json.loads(line)
-        arguments = (request["id"], request["attempt"], request.get("model"))
+        if calls.take(request):
+            continue
+        arguments = (request["id"], request["attempt"], request.get("model"), bool(request.get("carried")))
         threading.Thread(target=work, args=arguments, daemon=True).start()
     os._exit(0)
 
 
-def _start(owner: str) -> ModelWork:
+def _start(owner: str, calls: Calls | None) -> ModelWork:
     """Ends the process where it cannot work: the worker sees that."""
     from .log import log_traceback
 
     try:
         from .model_work import ModelWork
 
-        return ModelWork(owner)
+        return ModelWork(owner, calls)
     except BaseException:
         log_traceback()
         os._exit(1)

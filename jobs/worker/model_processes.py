@@ -6,10 +6,11 @@ import json
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from leap_core.background.child_environment import child_environment
 from leap_core.background.detached import module_command
@@ -30,6 +31,10 @@ END_SECONDS = 5.0
 """How long a process that was let go may take to end."""
 
 
+Carry = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""Answers a call; raises nothing."""
+
+
 @dataclass(frozen=True)
 class ProcessEnd:
     """Why an attempt got no answer: its process ended with ``code``, because it was silent for long (``hung``) or by
@@ -41,9 +46,12 @@ class ProcessEnd:
 
 
 class ModelProcess:
-    """A running ``jobs.worker.model_process``, in this directory. Its attempts end with the process."""
+    """A running ``jobs.worker.model_process``, in this directory. Its attempts end with the process. ``carry`` does
+    what it asks for of a table on a server; without it the process opens the table itself."""
 
-    def __init__(self, owner: str, directory: Path) -> None:
+    def __init__(self, owner: str, directory: Path, carry: Carry | None = None) -> None:
+        self._carry = carry
+        self._writing = threading.Lock()
         self._process = subprocess.Popen(
             module_command("jobs.worker.model_process", owner),
             stdin=subprocess.PIPE,
@@ -66,17 +74,14 @@ class ModelProcess:
         """Have it work on an attempt: None when it said that the attempt has ended. ``is_hopeless`` is asked each
         second whether to wait no longer."""
         id, attempt = job.id, job.attempt
-        request = {"id": id, "attempt": attempt, "model": job.parameters.get("model")}
+        model, carried = job.parameters.get("model"), self._carry is not None
+        request = {"id": id, "attempt": attempt, "model": model, "carried": carried}
         done = threading.Event()
         with self._guard:
             if self._ended:
                 return ProcessEnd(self.code, self.hung)
             self._waiting[id, attempt] = done
-        with suppress(OSError):  # a broken pipe: the reader sees the end as well
-            assert self._process.stdin is not None
-            with self._guard:
-                self._process.stdin.write(json.dumps(request).encode() + b"\n")
-                self._process.stdin.flush()
+        self.send(request)
         while not done.wait(1.0):
             if is_hopeless():
                 if self.users <= 1:
@@ -89,6 +94,14 @@ class ModelProcess:
         with self._guard:
             answered = self._waiting.pop((id, attempt), None) is not None
         return None if answered else ProcessEnd(self.code, self.hung)
+
+    def send(self, message: Mapping[str, object]) -> None:
+        """Write a line to its standard input."""
+        line = json.dumps(message).encode() + b"\n"
+        with suppress(OSError, ValueError), self._writing:  # a broken pipe: the reader sees the end as well
+            assert self._process.stdin is not None
+            self._process.stdin.write(line)
+            self._process.stdin.flush()
 
     def kill(self) -> None:
         """End it now."""
@@ -112,13 +125,19 @@ class ModelProcess:
     def is_alive(self) -> bool:
         return not self._ended
 
+    def _reply(self, call: Mapping[str, Any]) -> None:
+        assert self._carry is not None
+        self.send(self._carry(call))
+
     def _read(self) -> None:
         assert self._process.stdout is not None
         with suppress(ValueError):
             for line in self._process.stdout:
                 self.last_sign = time.monotonic()
                 answer = json.loads(line)
-                if "id" in answer:
+                if "call" in answer:
+                    threading.Thread(target=self._reply, args=(answer,), name="leap-carry", daemon=True).start()
+                elif "id" in answer:
                     with self._guard:
                         event = self._waiting.get((answer["id"], answer["attempt"]))
                     if event is not None:
@@ -139,8 +158,8 @@ class ModelProcess:
 class Processes:
     """All of them. Attempts of one model share a process; those of a batch's file have their own."""
 
-    def __init__(self, owner: str, directory: Path) -> None:
-        self._owner, self._directory = owner, directory
+    def __init__(self, owner: str, directory: Path, carry: Carry | None = None) -> None:
+        self._owner, self._directory, self._carry = owner, directory, carry
         self._guard = threading.Lock()
         self._shared: dict[str, ModelProcess] = {}
         self._own: set[ModelProcess] = set()
@@ -185,6 +204,13 @@ class Processes:
                 elif now - since > END_SECONDS:
                     process.kill()
 
+    def announce(self, message: str) -> None:
+        """Let all of them hear what the server has announced."""
+        with self._guard:
+            processes = [*self._shared.values(), *self._own]
+        for process in processes:
+            process.send({"notice": message})
+
     def kill(self) -> None:
         """End all of them, and what they are doing."""
         with self._guard:
@@ -209,7 +235,7 @@ class Processes:
                 for other, idle in list(self._shared.items()):
                     if other == key or not idle.users:  # a model that is not in use makes room
                         self._dismiss(self._shared.pop(other))
-                process = ModelProcess(self._owner, self._directory)
+                process = ModelProcess(self._owner, self._directory, self._carry)
             if key is None:
                 self._own.add(process)
             else:

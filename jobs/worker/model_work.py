@@ -23,9 +23,11 @@ from ..table.batch_rows import BatchRows
 from ..table.job import BATCH, SHARD, Ending, Job
 from ..table.table import Table
 from .attempt import Attempt, Attempts
+from .calls import Calls
 from .log import log
 from .outcomes import run_attempt
 from .tasks import OpenModel, batch, generate
+from .work_table import CarriedRows, CarriedTable, WorkRows, WorkTable
 
 
 class Models:
@@ -46,14 +48,13 @@ class Models:
 
 
 class ModelWork:
-    """The work of ``owner``'s process on the table that its environment leads to. Raises LeapError where that cannot
-    be opened."""
+    """The work of ``owner``'s process on the table that its environment leads to, or that the worker carries for it
+    by ``calls``. Raises LeapError where that cannot be opened."""
 
-    def __init__(self, owner: str) -> None:
+    def __init__(self, owner: str, calls: Calls | None) -> None:
         self._configuration = configuration = JobsConfiguration.from_environment()
-        self._table = Table(configuration.table_place)
-        self._output = self._table.undurable()
-        self._attempts = Attempts(self._output, owner, configuration.lease_seconds)
+        self._table, output, self._rows = _opened(configuration) if calls is None else _carried(calls)
+        self._attempts = Attempts(output, owner, configuration.lease_seconds)
         self._models = Models()
 
     def do(self, id: str, number: int, model: str | None) -> None:
@@ -83,10 +84,21 @@ class ModelWork:
             from .shards import shard
 
             load = partial(self._models.lend, open_model=opening)
-            return partial(shard, rows=BatchRows(self._output.database), load=load)
+            return partial(shard, rows=self._rows, load=load)
         if job.kind == BATCH:
             return partial(batch, open_model=opening)
         return partial(generate, load=partial(self._models.lend, open_model=opening))
+
+
+def _opened(configuration: JobsConfiguration) -> tuple[WorkTable, WorkTable, WorkRows]:
+    table = Table(configuration.table_place)
+    output = table.undurable()
+    return table, output, BatchRows(output.database)
+
+
+def _carried(calls: Calls) -> tuple[WorkTable, WorkTable, WorkRows]:
+    table = CarriedTable(calls)
+    return table, table, CarriedRows(calls)
 
 
 def _open_logged(

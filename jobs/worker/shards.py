@@ -10,10 +10,11 @@ from leap_core.batch.batch_settings import BatchSettings
 from leap_core.batch.input.line_index import LineIndex
 from leap_core.batch.journal.line_result import Result
 
-from ..table.batch_rows import BatchLine, BatchRows, StoredResult
+from ..table.batch_rows import BatchLine, StoredResult
 from ..table.job import Ending, Fenced, State
 from .attempt import Attempt
 from .tasks import Load
+from .work_table import WorkRows
 
 WRITE_SECONDS = 0.25
 """How long a result may wait for others before it is stored."""
@@ -22,7 +23,7 @@ WRITE_SECONDS = 0.25
 class StoredLines(LineIndex):
     """Lines that came from rows, as the threads that answer them read lines."""
 
-    def __init__(self, lines: list[BatchLine], rows: BatchRows, batch: str) -> None:
+    def __init__(self, lines: list[BatchLine], rows: WorkRows, batch: str) -> None:
         self._lines = lines  # there is no file, and so nothing of what the base class holds
         self._rows, self._batch = rows, batch
 
@@ -43,7 +44,7 @@ class StoredLines(LineIndex):
 class ShardResults:
     """Stores the results of one shard, several in one transaction."""
 
-    def __init__(self, attempt: Attempt, rows: BatchRows, batch: str, total: int, answered: int) -> None:
+    def __init__(self, attempt: Attempt, rows: WorkRows, batch: str, total: int, answered: int) -> None:
         self._attempt, self._rows, self._batch = attempt, rows, batch
         self._progress = {"done": answered, "total": total, "unit": "lines"}
         self._held: list[StoredResult] = []
@@ -72,7 +73,7 @@ class ShardResults:
             self._attempt.end(cancelled=True)
 
 
-def shard(attempt: Attempt, rows: BatchRows, load: Load) -> Ending:
+def shard(attempt: Attempt, rows: WorkRows, load: Load) -> Ending:
     """Answer the lines of the shard that have no result yet."""
     parameters = attempt.job.parameters
     batch = str(attempt.job.parent)

@@ -28,6 +28,7 @@ from .models_at_hand import ModelsAtHand
 from .outcomes import MOST_INTERRUPTIONS, died, interrupted, run_attempt
 from .slots import Slots
 from .tasks import download
+from .work_table import Carrier
 
 STOP_SECONDS = 5.0
 LOCAL_SWEEP_SECONDS = 1.0
@@ -58,7 +59,8 @@ class Shift:
         self._shared = configuration.is_shared
         self._at_hand = ModelsAtHand(configuration) if self._shared else None
         self._fetching = ModelFetching(configuration, self._see_models) if configuration.fetch_models else None
-        self._processes = Processes(owner, configuration.directories.data)
+        carry = Carrier(self._table, self._output).reply if self._shared else None
+        self._processes = Processes(owner, configuration.directories.data, carry)
         self._attempts = Attempts(self._output, owner, configuration.lease_seconds)
         self._slots = Slots(configuration.concurrency, self._claim, self._work)
         self._queues: Queues | None = None
@@ -225,6 +227,8 @@ class Shift:
                 try:
                     if message in ("queued", MISSED):
                         self._look_for_work()
+                    elif message == "cancel":
+                        self._processes.announce(message)
                     elif message == "drain" and self._workers.beat(self._id):
                         self.drain()
                 except Exception as error:  # a server that went away: the sweep looks again
