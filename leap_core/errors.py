@@ -31,8 +31,7 @@ Each has a message (what and where) and may have a hint (what to do about it).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -53,16 +52,6 @@ class LeapError(Exception):
     def __reduce__(self) -> tuple[object, ...]:
         """Copied and sent to other processes as it is, whatever its subclass is made of."""
         return _restored, (type(self), self.args, self.__dict__)
-
-
-@contextmanager
-def adding_hint(kind: type[LeapError], hint: str | None) -> Iterator[None]:
-    """Add to the hint of each error of this kind; None adds nothing."""
-    try:
-        yield
-    except kind as error:
-        error.hint = "; ".join(filter(None, [error.hint, hint])) or None
-        raise
 
 
 def _restored(kind: type[LeapError], arguments: tuple[object, ...], state: dict[str, object]) -> LeapError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -11,14 +12,12 @@ from leap_core.runner.streams import Stream
 from ..exit_codes import ExitCode
 from ..framework.environment import Environment
 from ..framework.output import Output
-from ..options.answer import AnswerOutput, Thinking
+from ..options.answer import AnswerOutput, SpeechTarget, Thinking
 from ..options.constraints import is_shaped
 from .dry_run import show_prompt
 from .fenced_block import FencedBlock
 from .reasoning_only import ReasoningOnly
-from .several import seeded, show_answers
 from .show import show_answer
-from .speech import SpokenOutput
 from .tool_use import RefusalNote, respond, shown_calls
 
 if TYPE_CHECKING:
@@ -30,6 +29,18 @@ if TYPE_CHECKING:
     from leap_core.sessions.recorder import SessionRecorder
 
     from ..options.tools import Tools
+    from .speech import SpokenOutput
+
+
+def hearing(
+    target: SpeechTarget, env: Environment, output: Output, runner: ModelRunner
+) -> AbstractContextManager[SpokenOutput | None]:
+    """What takes the sound out of answers; nothing where none is asked for and the model has no voice."""
+    if not target and not runner.speaks:
+        return nullcontext()
+    from .speech import SpokenOutput
+
+    return SpokenOutput(target, env, output)
 
 
 @dataclass(frozen=True)
@@ -62,12 +73,21 @@ class Question:
         options: GenerationOptions,
         env: Environment,
         *,
-        spoken: SpokenOutput,
+        spoken: SpokenOutput | None,
         before_first: Callable[[], object],
     ) -> ExitCode:
         """Generate and show as many answers as are asked for. ``spoken`` hears them."""
         count, format = self.output.count, self.output.format
-        streams = [spoken.hearing(self._begin(seeded(options, index)), self.runner) for index in range(count)]
+        if count == 1:
+            streams = [self._begin(options)]
+        else:
+            from .several import seeded, show_answers
+
+            streams = [self._begin(seeded(options, index)) for index in range(count)]
+        if spoken is not None:
+            spoken.check(self.runner)
+            env = spoken.text_place(env)
+            streams = [spoken.hearing(stream, self.runner) for stream in streams]
         if self.tools.functions:
             streams = [RefusalNote(stream) for stream in streams]
 

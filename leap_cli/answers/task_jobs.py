@@ -10,7 +10,7 @@ from ..exit_codes import ExitCode
 from ..framework.environment import Environment
 from ..framework.output import Output
 from ..options.background import print_id
-from ..options.opening import default_model, note_builtin, telling_the_default
+from ..options.opening import default_model, naming_the_default, note_builtin
 from ..options.tasks import TaskInput, TaskSettings, own_recipes
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def submit_task(
         recipes=own_recipes(env, task.recipe.name),
         header=task.task.header,
     )
-    with telling_the_default(env, wish.model.name), JobsClient(env.variables, on_warning=output.note) as jobs:
+    with naming_the_default(env, wish.model.name), JobsClient(env.variables, on_warning=output.note) as jobs:
         id = jobs.batch(
             settings,
             rows=(_line(task, each, env) for each in inputs),

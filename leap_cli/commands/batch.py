@@ -22,7 +22,7 @@ from ..options.constraints import SHAPE, Constraint
 from ..options.embedding import open_embedder
 from ..options.loading import MODEL, ModelChoice
 from ..options.machines import MACHINES, Machines
-from ..options.opening import builtin_note, default_model, load_model, telling_the_default, warm_or_load
+from ..options.opening import builtin_note, default_model, load_model, naming_the_default, warm_or_load
 from ..options.sampling import SAMPLING, Sampling
 from ..options.tasks import own_recipes
 
@@ -77,7 +77,7 @@ def command(
     )
     if machines.part is not None:
         settings = settings.of_part(machines.part)
-    with telling_the_default(env, model.name):
+    with naming_the_default(env, model.name):
         if background:
             if settings.escalate_to is not None:
                 raise click.UsageError("--escalate-to cannot be combined with --background")

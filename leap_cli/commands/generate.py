@@ -20,7 +20,7 @@ from ..options.answer import ANSWER, AnswerOutput
 from ..options.background import BACKGROUND, Background, print_id
 from ..options.constraints import SHAPE, Constraint
 from ..options.loading import MODEL, ModelChoice
-from ..options.opening import job_request, load_model, note_builtin, telling_the_default
+from ..options.opening import job_request, load_model, naming_the_default, note_builtin
 from ..options.prompt import MEDIA, PROMPT, Media, Prompt, with_media
 from ..options.sampling import SAMPLING, Sampling
 from ..options.sessions import Session, session_group, session_model
@@ -61,8 +61,7 @@ def command(
     The answer goes to stdout and everything else to stderr. Ctrl-C stops the answer and keeps what has come. The name
     of the command may be left out where the first argument has a space in it: leap "What is the capital of Italy?"
     """
-    from ..answers.one_shot import Question
-    from ..answers.speech import SpokenOutput
+    from ..answers.one_shot import Question, hearing
 
     output = Output(env, answer.format)
     answer.check_tools(tools)
@@ -78,9 +77,9 @@ def command(
         session = replace(session, save=False)
     with (
         writing_to(answer.target, env) as place,
-        SpokenOutput(answer.speech, env, output) as spoken,
         session.open(env) as recorder,
         load_model(env, model := session_model(recorder, env, model), slots=answer.slots) as runner,
+        hearing(answer.speech, env, output, runner) as spoken,
     ):
         system = prompt.system
         if answer.speech and system is None and recorder.session is None:
@@ -89,12 +88,8 @@ def command(
         if prompt.dry_run:
             question.show_prompt(options, place)
             return ExitCode.DONE
-        spoken.check(runner)
         code = question.answer(
-            options,
-            spoken.text_place(place),
-            spoken=spoken,
-            before_first=lambda: note_builtin(env, model.name, output),
+            options, place, spoken=spoken, before_first=lambda: note_builtin(env, model.name, output)
         )
         if code is ExitCode.INTERRUPTED:
             raise click.exceptions.Exit(code)  # so that an output file stays where nothing has come
@@ -119,7 +114,7 @@ def _submit(
         raise click.UsageError("--background cannot ask before it runs tools; declare them without code")
     from jobs.client import JobsClient
 
-    with telling_the_default(env, model.name), JobsClient(env.variables, on_warning=output.note) as jobs:
+    with naming_the_default(env, model.name), JobsClient(env.variables, on_warning=output.note) as jobs:
         id = jobs.generate(
             message if isinstance(message, str) else [message],
             system=CONVERSATION_PROMPT if speech and prompt.system is None else prompt.system,

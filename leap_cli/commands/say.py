@@ -15,7 +15,7 @@ from ..input.prompt import read_prompt
 from ..options.answer import STATS_OPTION, SpeechTarget, check_target
 from ..options.background import BACKGROUND, Background, print_id
 from ..options.loading import MODEL, ModelChoice
-from ..options.opening import job_request, load_model, note_builtin, telling_the_default
+from ..options.opening import job_request, load_model, naming_the_default, note_builtin
 from ..options.sampling import SPOKEN_SAMPLING, Sampling
 
 
@@ -72,7 +72,7 @@ def command(
             raise click.UsageError("--background speaks into a file only: give -o a file's name")
         from jobs.client import JobsClient
 
-        with telling_the_default(env, model.name), JobsClient(env.variables, on_warning=output.note) as jobs:
+        with naming_the_default(env, model.name), JobsClient(env.variables, on_warning=output.note) as jobs:
             request = job_request(env, model, background)
             id = jobs.generate(words, system=system, options=options, speech=env.cwd / file, **request)
         print_id(output, id)

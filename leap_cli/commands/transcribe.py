@@ -20,7 +20,7 @@ from ..input.media_files import STDIN, read_bytes, source_name
 from ..input.prompt import read_system
 from ..options.background import BACKGROUND, Background, print_id
 from ..options.loading import MODEL, ModelChoice
-from ..options.opening import job_request, load_model, telling_the_default
+from ..options.opening import job_request, load_model, naming_the_default
 
 if TYPE_CHECKING:
     from leap_core.runner.contract import ModelRunner
@@ -191,7 +191,7 @@ def _submit(
     """A job for each file; its sound is kept with it."""
     from jobs.client import JobsClient
 
-    with telling_the_default(env, model.name), JobsClient(env.variables) as jobs:
+    with naming_the_default(env, model.name), JobsClient(env.variables) as jobs:
         for name, place in zip(files, places, strict=True):
             id = jobs.transcribe(
                 read_bytes(name, env),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from leap_core.errors import LeapModelLoadingError, adding_hint
+from leap_core.errors import LeapModelLoadingError
 
 from ..framework.environment import Environment
 from ..framework.output import Output
@@ -29,7 +30,7 @@ def load_model(env: Environment, model: ModelChoice, *, slots: int = 1) -> Model
     from leap_core.options import ModelLoadingOptions
 
     options = ModelLoadingOptions(**{"slots": slots, **model.fields})
-    with telling_the_default(env, model.name):
+    with naming_the_default(env, model.name):
         return warm_or_load(env, reference, options, model)
 
 
@@ -86,14 +87,17 @@ def host_use(demand: bool | None, *, quiet: bool = False) -> HostUse:
     return HostUse.DEMAND if demand else HostUse.NEVER if quiet or demand is False else HostUse.USE
 
 
-def telling_the_default(env: Environment, name: str | None) -> AbstractContextManager[None]:
+@contextmanager
+def naming_the_default(env: Environment, name: str | None) -> Iterator[None]:
     """Say where the configured default is named, if no other model was named and it cannot be loaded."""
-    hint = None
-    if name is None and configured_model(env) is not None:
-        variable = env.variables.get("LEAP_MODEL")
-        where = "$LEAP_MODEL" if variable else f"default_model in {env.directories.config_file}"
-        hint = f"{where} names this model"
-    return adding_hint(LeapModelLoadingError, hint)
+    try:
+        yield
+    except LeapModelLoadingError as error:
+        if name is None and configured_model(env) is not None:
+            variable = env.variables.get("LEAP_MODEL")
+            where = "$LEAP_MODEL" if variable else f"default_model in {env.directories.config_file}"
+            error.hint = "; ".join(filter(None, [error.hint, f"{where} names this model"]))
+        raise
 
 
 def model_reference(env: Environment, name: str | None) -> str:

@@ -22,12 +22,9 @@ SIZES = ("2", "3_5", "6_10", "11")
 """Groups of numbers of options: up to two, and so on."""
 
 
-def decision_model_of(model: LlamaModel) -> DecisionModel:
-    """What a loaded file is for decisions, without its fingerprint. Raises LeapModelLoadingError for one that llama.cpp
-    would refuse: it has no template, or temperatures that are none."""
-    kind = model.metadata("ARCH.decision.type")
-    if not kind:
-        return DecisionModel()
+def decision_model_of(model: LlamaModel, kind: str) -> DecisionModel:
+    """What a file that was made for decisions of this ``kind`` is, without its fingerprint. Raises
+    LeapModelLoadingError for one that llama.cpp would refuse: it has no template, or temperatures that are none."""
     if model.template_named(TEMPLATE) is None:
         raise LeapModelLoadingError(
             f"{model.path.name} is made for decisions and has no template {TEMPLATE}", hint="download it again"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,18 +26,17 @@ from ..runner.conversation import messages_of
 from ..runner.generator import DecisionModel, TokenizerInfo
 from ..runner.hidden_states import HiddenStates
 from ..speech.voices import asks_to_speak, is_interleaved
-from .decision_prompts import decision_model_of
 from .loaded_model import Closing, EarlyOpening, ModelParts, context_size_for, open_context, open_scheduler
-from .modalities.reads_media import NoProjector, ReadsMedia
-from .modalities.spoken_history import SpokenHistory
-from .model_adapters import ModelAdapters
 from .prompt_maker import MadePrompt, PromptMaker
 from .token_responses import InProcessGeneration
 
 if TYPE_CHECKING:
     from ..constraints import CompiledConstraint
     from ..functions import LeapFunction
+    from .modalities.reads_media import ReadsMedia
+    from .modalities.spoken_history import SpokenHistory
     from .modalities.voice import ModelVoice
+    from .model_adapters import ModelAdapters
     from .vectors.hidden_state_reader import HiddenStateReader
 
 TEXT_DEFAULTS = SamplingDefaults(temperature=0.0)
@@ -73,7 +72,7 @@ class InProcessRunner(ModelRunner):
         self._defaults = (defaults or SamplingDefaults()).over(own).over(RUNTIME_DEFAULTS)
         self.model = (opening or EarlyOpening(path, options)).take()
         parts: list[Closing] = [self.model]
-        self.media: ReadsMedia = NoProjector(model_id, path)
+        self.media: ReadsMedia | None = None
         self._voice: ModelVoice | None = None
         self._mute = mute
         try:
@@ -82,7 +81,11 @@ class InProcessRunner(ModelRunner):
                     f"{path.name} makes embeddings and cannot answer a prompt",
                     hint="give another model with -m; `leap embed` uses this one",
                 )
-            self._decisions = decision_model_of(self.model)
+            self._decisions = DecisionModel()
+            if kind := self.model.metadata("ARCH.decision.type"):
+                from .decision_prompts import decision_model_of
+
+                self._decisions = decision_model_of(self.model, kind)
             if options.mm_proj_path is not None:
                 from .modalities.projectors import open_projector
 
@@ -93,11 +96,10 @@ class InProcessRunner(ModelRunner):
 
                 self._voice = open_voice(options.audio_decoder_path, options.audio_tokenizer_path, self.model)
                 parts.insert(0, self._voice)
-            reader = SpokenHistory(self._voice, self.media)
+            reader = partial(_media_reader, self._voice, self.media, model_id, path)
             self._prompts = PromptMaker(self.model, options.chat_template, parser_name, media=reader)
             self._context_size = context_size_for(self.model, model_id, options.context_size)
-            self._adapters = ModelAdapters(self.model)
-            self._set_adapters = self._adapters.load(options.adapters)
+            self._set_adapters = self._adapters.load(options.adapters) if options.adapters else ()
             context = open_context(self.model, options, self._context_size)
         except BaseException:
             for part in parts:
@@ -119,6 +121,12 @@ class InProcessRunner(ModelRunner):
     @property
     def speaks(self) -> bool:
         return self._voice is not None
+
+    @cached_property
+    def _adapters(self) -> ModelAdapters:
+        from .model_adapters import ModelAdapters
+
+        return ModelAdapters(self.model)
 
     @cached_property
     def decision_model(self) -> DecisionModel:
@@ -316,6 +324,14 @@ class InProcessRunner(ModelRunner):
 
     def unload(self) -> None:
         self._loaded.unload()
+
+
+def _media_reader(voice: ModelVoice | None, media: ReadsMedia | None, model_id: str, path: Path) -> SpokenHistory:
+    """What reads the parts of messages that are no text. Texts alone need none of it."""
+    from .modalities.reads_media import NoProjector
+    from .modalities.spoken_history import SpokenHistory
+
+    return SpokenHistory(voice, media or NoProjector(model_id, path))
 
 
 def _prompt_recorder(made: MadePrompt, options: GenerationOptions) -> ScoreRecorder | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ..chat_format.chat_template import ChatTemplate
@@ -11,16 +12,16 @@ from ..chat_format.reply_tokens import Piece, ReplyMemory
 from ..engine.prompt_segments import Embeddings, Prompt, Segment, Tokens, boundaries_of
 from ..errors import LeapGenerationError, LeapGenerationPromptExceedContextLengthError
 from ..llama.model import LlamaModel
-from ..messages import ChatMessage, ChatMessageContent, ChatMessageRole, Speech
+from ..messages import ChatMessage, ChatMessageContent, ChatMessageRole, Speech, Text
 from ..options import AUTO, FunctionCallParser, GenerationOptions
 from ..runner.giving_up import check_wanted
 from ..schemas.grammar_matcher import REASONING_TAGS
-from .decision_prompts import DecisionPrompts
 from .modalities.reads_media import MediaSegments, check_count
-from .modalities.spoken_history import SpokenHistory
 
 if TYPE_CHECKING:
     from ..functions import LeapFunction
+    from .decision_prompts import DecisionPrompts
+    from .modalities.spoken_history import SpokenHistory
 
 
 @dataclass(frozen=True)
@@ -42,19 +43,33 @@ class MadePrompt:
 
 class PromptMaker:
     """Makes the prompts of one model. ``template``: Jinja text in the place of the model's own. ``parser_name``: how
-    the model writes calls, "auto" to decide by its vocabulary. ``media`` reads pictures and sound. Any thread may
-    call."""
+    the model writes calls, "auto" to decide by its vocabulary. ``media`` gives what reads pictures and sound. Any
+    thread may call."""
 
     def __init__(
-        self, model: LlamaModel, template: str | None, parser_name: str = AUTO, *, media: SpokenHistory
+        self,
+        model: LlamaModel,
+        template: str | None,
+        parser_name: str = AUTO,
+        *,
+        media: Callable[[], SpokenHistory],
     ) -> None:
         self._model = model
-        self._media = media
+        self._open_media = media
         self._template = read_template(model, template)
         self._parser = parser_of_model(model, parser_name)
-        self._decisions = DecisionPrompts(model)
         self._replies = ReplyMemory(model.special_tokens)
         self._special = frozenset(model.special_tokens.values())
+
+    @cached_property
+    def _media(self) -> SpokenHistory:
+        return self._open_media()
+
+    @cached_property
+    def _decisions(self) -> DecisionPrompts:
+        from .decision_prompts import DecisionPrompts
+
+        return DecisionPrompts(self._model)
 
     def of_messages(
         self,
@@ -76,8 +91,10 @@ class PromptMaker:
             texts = [message.text for message in messages if message.role is not ChatMessageRole.ASSISTANT]
             check_length(self._model, texts, within)
         parser = self.parser_for(options) or self._parser
+        if not all(isinstance(part, Text) for message in messages for part in message.content):
+            messages = self._media.readable(messages)
         pieces = self._template.render(
-            self._with_schema(self._media.readable(messages), options),
+            self._with_schema(messages, options),
             functions,
             parser=parser,
             enable_thinking=options.enable_thinking,
@@ -136,11 +153,12 @@ class PromptMaker:
     ) -> MadePrompt:
         media: dict[bytes, MediaSegments] = {}
         texts: list[Piece] = []
-        check_count([piece for piece in pieces if not isinstance(piece, (str, Speech))])
         for piece in pieces:
             if isinstance(piece, str):
                 texts.append(piece)
             else:
+                if not media:
+                    check_count([other for other in pieces if not isinstance(other, (str, Speech))])
                 medium = self._media.read(piece, options)
                 media[medium.key] = medium
                 texts.append(medium.key)

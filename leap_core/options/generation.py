@@ -144,7 +144,7 @@ class GenerationOptions:
         if name not in self.__dataclass_fields__:
             raise LeapOptionsError(name, f"there is no such option{suggestion(name, self.__dataclass_fields__)}")
         value = plain_number(value)
-        if name == "adapters" and value is not None:
+        if name == "adapters" and value not in (None, ()):
             value = adapters_of(value)
         _check_option(name, value)
         object.__setattr__(self, name, value)

@@ -104,7 +104,8 @@ class ModelLoadingOptions:
         for name in ("mm_proj_path", "audio_decoder_path", "audio_tokenizer_path"):
             if isinstance(getattr(self, name), str):  # as JSON holds it
                 object.__setattr__(self, name, Path(getattr(self, name)))
-        object.__setattr__(self, "adapters", adapters_of(self.adapters))
+        if self.adapters != ():
+            object.__setattr__(self, "adapters", adapters_of(self.adapters))
         for name in ("use_mmap", "flash_attention", "lookup"):
             if not isinstance(getattr(self, name), bool):
                 raise LeapOptionsError(name, f"{getattr(self, name)!r} is not true or false")

@@ -213,7 +213,7 @@ class Conversation:
         """Start the answer; where its prompt does not fit, leave out of it what may be."""
         functions = self.functions
         shortening = Shortening(self.model_runner, functions, options, stream.attach)
-        prompt = without(messages, self.omission)
+        prompt = without(messages, self.omission) if self.omission.messages else messages
         if self.on_overflow is not Overflow.ERROR:
             half = self.model_runner.context_size // 2
             try:

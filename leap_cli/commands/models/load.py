@@ -11,7 +11,7 @@ from ...framework.environment import Environment
 from ...framework.output import Format, Output
 from ...framework.output_format import format_choice
 from ...options.loading import HOST_LOADING, HostLoading
-from ...options.opening import model_reference, telling_the_default
+from ...options.opening import model_reference, naming_the_default
 
 
 @leap_command("load")
@@ -35,7 +35,7 @@ def command(
 
     reference = model_reference(env, model or None)
     output = Output(env, format)
-    with telling_the_default(env, model):
+    with naming_the_default(env, model):
         _host, held = keep_warm(
             reference,
             variables=env.variables,

@@ -12,7 +12,7 @@ from ...framework.option_groups import Arguments, OptionGroup
 from ...framework.options import option
 from ...framework.output import Output
 from ...options.loading import HOST_LOADING, HostLoading
-from ...options.opening import telling_the_default
+from ...options.opening import naming_the_default
 from ...options.served_models import SERVED_MODELS, ServedModels
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def command(
                     output.warning("there is no web browser that can be opened from here")
 
     settings = replace(settings, offer=models.offer(env, loading.request), bounds=models.bounds)
-    with telling_the_default(env, None if models.default is not None else ""):
+    with naming_the_default(env, None if models.default is not None else ""):
         serve(
             models.staying,
             settings,

@@ -45,10 +45,11 @@ class Sampler:
         self._frequency = options.frequency_penalty or 0.0
         self._presence = options.presence_penalty or 0.0
         self._bias = dict(options.logit_bias)
-        named, of_forced = options.logprob_tokens, options.forced_logprobs
-        scores = ScoreRecorder(options.top_logprobs or 0, named=named, of_forced=of_forced)
-        self.recorder = scores if options.wants_logprobs else None
+        self.recorder: ScoreRecorder | None = None
         """Notes how likely the tokens were, where the options ask for it."""
+        if options.wants_logprobs:
+            named, of_forced = options.logprob_tokens, options.forced_logprobs
+            self.recorder = ScoreRecorder(options.top_logprobs or 0, named=named, of_forced=of_forced)
         self._seed = secrets.randbits(63) if options.rng_seed is None else options.rng_seed
         self._random: Generator | None = None
         self._search = LikeliestSearch()
