@@ -21,7 +21,8 @@ class Steps(Protocol):
     """Work that is done in steps."""
 
     def has_work(self) -> bool:
-        """Whether a step would do anything. Called with the loop's lock held."""
+        """Whether a step would do anything. Called with the loop's lock held, or after a step without it: then a no may
+        come too early."""
         ...
 
     def step(self) -> None:
@@ -110,7 +111,10 @@ class ComputeLoop:
                     return
                 self._members.append(self._members.pop(self._members.index(member)))  # the others go first next time
                 self._current = member
+                alone = [member]
             member.step()
+            while self._members == alone and member.has_work() and not self._ended:
+                member.step()  # the lock and the look at all members would cost a token as much as its delivery
 
 
 compute_loop = ComputeLoop()

@@ -20,8 +20,6 @@ CROWDED = 0.25
 """Cores' worth of computing that a step's threads did not get, from which on others are taken to want a core."""
 FASTER = 0.93
 """A trial wins below this fraction of the present time."""
-LOOK = 8
-"""Steps after which to look again whether a core has become free, which takes a third of a millisecond."""
 SOON, LATEST = 16, 768
 """Steps until more threads are tried again after a trial that won, and at most; each that loses makes it four times as
 many."""
@@ -136,7 +134,7 @@ class ThreadGovernor:
             if self._free(self._most) > self._threads:
                 self._begin_trial(min(self._most, self._threads + stride))
             else:
-                self._steps = self._until_more - LOOK
+                self._steps = self._until_more - SOON  # looking costs a third of a millisecond
 
     def _begin_trial(self, threads: int) -> None:
         self._trial, self._trial_steps = threads, []

@@ -88,6 +88,17 @@ class Cells:
                 self._users[cell] += 1
         del self._free[: bisect_right(self._free, last)]
 
+    @property
+    def are_packed(self) -> bool:
+        """Whether no cell is free between others, so that the next one is after all of them."""
+        return not self._free
+
+    def append(self, sequence: int) -> None:
+        """Take note that a batch of one position was computed while they were packed: the same as ``add`` of what
+        ``place`` gives, without its work at every token of an answer."""
+        self.held(sequence).append(len(self._users))
+        self._users.append(1)
+
     def cut(self, sequence: int, position: int) -> None:
         """A sequence was cut at ``position``."""
         held = self.held(sequence)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import LeapGenerationError, LeapModelLoadingError
 from .cells import Cells, Run
@@ -13,6 +13,8 @@ from .lora_adapter import Adapters, switch_adapters
 from .model import LlamaModel
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy import float32
     from numpy.typing import NDArray
 
@@ -86,7 +88,8 @@ class LlamaContext:
         self._threads = threads
         self._gives_hidden = False
         self._adapters: Adapters = ()
-        self._logits_views: dict[int, NDArray[float32]] = {}
+        self._logits_address = logits_address(lib)
+        self._logits_views: dict[int | None, NDArray[float32]] = {}
         self._batch = _Batch(lib, self.batch_size, model.width)
 
     def close(self) -> None:
@@ -138,10 +141,13 @@ class LlamaContext:
         if hidden is not self._gives_hidden:
             self._lib.llama_set_embeddings(self.pointer, hidden)
             self._gives_hidden = hidden
-        placed = self._put_in_order(hidden)
+        is_next = self._batch.count == 1 and self._cells.are_packed
+        placed = {} if is_next else self._put_in_order(hidden)
         forget_errors()
-        code = int(self._lib.llama_decode(self.pointer, self._batch.struct()))
-        if code == 0:
+        code: int = self._lib.llama_decode(self.pointer, self._batch.struct())
+        if code == 0 and is_next:
+            self._cells.append(self._runs[0][0])
+        elif code == 0:
             self._cells.add(placed)
         if code < 0:
             raise LeapGenerationError(f"llama.cpp failed to decode (code {code}): {last_errors() or 'no reason given'}")
@@ -173,14 +179,14 @@ class LlamaContext:
 
     def logits(self, index: int) -> NDArray[float32]:
         """A view of the logits after batch position ``index``, shape [vocabulary]; valid until the next decode."""
-        pointer = self._lib.llama_get_logits_ith(self.pointer, index)
-        if not pointer:
-            raise LeapGenerationError("llama.cpp returned no logits")
-        address = ctypes.addressof(pointer.contents)
+        address = self._logits_address(self.pointer, index)
         view = self._logits_views.get(address)
         if view is None:  # the addresses are few and repeat, and making a view costs as much as sampling from it
             import numpy as np
 
+            if not address:
+                raise LeapGenerationError("llama.cpp returned no logits")
+            pointer = ctypes.cast(address, ctypes.POINTER(ctypes.c_float))
             view = self._logits_views[address] = np.ctypeslib.as_array(pointer, (self.model.n_tokens,))
         return view
 
@@ -309,6 +315,13 @@ class _Batch:
     def struct(self) -> Any:
         self._struct.n_tokens = self.count
         return self._struct
+
+
+def logits_address(lib: Any) -> Callable[[Any, int], int | None]:
+    """``llama_get_logits_ith``, whose pointer becomes a number: the bindings' own makes two objects of it."""
+    function = lib._lib["llama_get_logits_ith"]
+    function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_int32], ctypes.c_void_p
+    return cast("Callable[[Any, int], int | None]", function)
 
 
 def _pointer(array: Any, kind: Any) -> Any:
