@@ -89,6 +89,7 @@ SETTINGS = (
     Setting("jobs.download", int, "Downloads in the background at once.", 2, low=1, high=64),
     Setting("jobs.generate", int, "Answers in the background at once.", 4, low=1, high=64),
     Setting("jobs.batch", int, "Batches in the background at once.", 1, low=1, high=64),
+    Setting("jobs.quantize", int, "Quantizations in the background at once.", 1, low=1, high=64),
     Setting("jobs.idle_minutes", float, "How long a worker without work stays.", 5.0, low=0),
     Setting("jobs.lease_seconds", float, "On a server: how long a silent worker keeps a job.", 60.0, low=2, high=3600),
     Setting("jobs.fetch_models", bool, "On a server: whether workers fetch models that jobs need.", False),
@@ -116,7 +117,7 @@ TOOL_SETTINGS = tuple(
     )
 )
 """What may stand in ``[tools.NAME]``."""
-JOB_KINDS = ("download", "generate", "batch")
+JOB_KINDS = ("download", "generate", "batch", "quantize")
 """The kinds of jobs of which ``jobs.KIND`` run at once."""
 
 

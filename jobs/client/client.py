@@ -17,7 +17,14 @@ from leap_core.models.references.digest_names import ModelDigests
 
 from ..configuration import JobsConfiguration
 from ..keeper.keeper import WorkerKeeper
-from ..submission.new_jobs import batch_job, discard_input, download_job, generation_job, transcription_job
+from ..submission.new_jobs import (
+    batch_job,
+    discard_input,
+    download_job,
+    generation_job,
+    quantize_job,
+    transcription_job,
+)
 from ..submission.requests import (
     BUILTIN,
     AnswerRequest,
@@ -37,6 +44,7 @@ from .watching import JobWatcher
 
 if TYPE_CHECKING:
     from leap_core.batch.batch_settings import BatchSettings
+    from leap_core.conversion.quantize_work import QuantizeWork
 
     from ..queue import Queues
 
@@ -128,6 +136,10 @@ class JobsClient(JobWatcher):
         if self.configuration.is_shared:
             job = replace(job, machine=self.configuration.machine)
         return self.submit([_with(job, policy)])[0]
+
+    def quantize(self, work: QuantizeWork, *, policy: Policy | None = None) -> str:
+        """Quantize a model in the background; the job's id. Raises LeapError for what can be refused at once."""
+        return self.submit([_with(quantize_job(work, self._submitter), policy)])[0]
 
     def batch(self, settings: BatchSettings, *, policy: Policy | None = None, **request: Any) -> str:
         """Answer the lines of a file in the background; the job's id. All lines are checked before it is submitted.

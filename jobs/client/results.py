@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from leap_core.storage.atomic_files import cannot_write
 
 from ..table.batch_rows import BatchRows
 from ..table.contract import Database
-from ..table.job import BATCH, DOWNLOAD, GENERATE, Job
+from ..table.job import BATCH, DOWNLOAD, GENERATE, QUANTIZE, Job
 
 
 def lines_of(job: Job, database: Database) -> Iterator[str]:
@@ -19,6 +20,8 @@ def lines_of(job: Job, database: Database) -> Iterator[str]:
     there are for a batch whose results need no order. Raises LeapJobError for a download, which has none."""
     if job.kind == DOWNLOAD:
         raise LeapJobError(f"the job {job.id} is a download", hint=f"leap jobs status {job.id} says where the model is")
+    if job.kind == QUANTIZE:
+        return iter([json.dumps(made, ensure_ascii=False) for made in (job.result or {}).get("models", [])])
     if job.kind == GENERATE:
         text = text_of_result(job)
         return iter(text.split("\n") if text is not None else ())

@@ -10,18 +10,21 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from leap_core.errors import LeapSerializationError
+from leap_core.errors import LeapJobError, LeapSerializationError
 from leap_core.messages import ChatMessage, ChatMessageRole
 from leap_core.options import GenerationOptions, ModelLoadingOptions
 from leap_core.storage.directories import private_directory
 
 from ..configuration import JobsConfiguration
-from ..table.job import BATCH, DOWNLOAD, GENERATE, JsonObject
+from ..table.job import BATCH, DOWNLOAD, GENERATE, QUANTIZE, JsonObject
 from ..table.table import NewJob
 from .requests import AnswerRequest, BatchRequest, DownloadRequest, Submitter, TranscriptRequest
 from .variables import DOWNLOAD_VARIABLES, MODEL_VARIABLES, submitted_variables
+
+if TYPE_CHECKING:
+    from leap_core.conversion.quantize_work import QuantizeWork
 
 LABEL_CHARACTERS = 48
 KEPT_FILES = ("kept", "kept_output")
@@ -100,6 +103,26 @@ def download_job(request: DownloadRequest, variables: Mapping[str, str]) -> NewJ
         "variables": submitted_variables(variables, DOWNLOAD_VARIABLES),
     }
     return NewJob(DOWNLOAD, parameters)
+
+
+def quantize_job(work: QuantizeWork, submitter: Submitter) -> NewJob:
+    """A job that quantizes a model of this machine. Raises LeapError for what can be refused at once, and
+    LeapJobError where jobs may run on another machine."""
+    if submitter.configuration.is_shared:
+        raise LeapJobError("a job on a server cannot write models of this machine", hint="leave out --background")
+    work.check(submitter.variables)
+    work = replace(
+        work,
+        model=_absolute_reference(work.model, submitter.variables, work.cwd),
+        cwd=work.cwd.absolute(),
+        output=None if work.output is None else (work.cwd / work.output).absolute(),
+    )
+    parameters: JsonObject = {
+        "label": _label(f"{Path(work.model).name} -> {', '.join(each.to for each in work.requests)}"),
+        "variables": submitted_variables(submitter.variables, MODEL_VARIABLES),
+        "quantize": work.to_json(),
+    }
+    return NewJob(QUANTIZE, parameters)
 
 
 def batch_job(request: BatchRequest, submitter: Submitter) -> NewJob:

@@ -24,10 +24,10 @@ from typing import Any
 
 JsonObject = dict[str, Any]
 
-DOWNLOAD, GENERATE, BATCH = "download", "generate", "batch"
+DOWNLOAD, GENERATE, BATCH, QUANTIZE = "download", "generate", "batch", "quantize"
 SHARD = "shard"
 """A stretch of the lines of a batch, which one worker answers."""
-KINDS = (DOWNLOAD, GENERATE, BATCH)
+KINDS = (DOWNLOAD, GENERATE, BATCH, QUANTIZE)
 VERSION, SHARD_VERSION = 2, 2
 """Of the parameters of jobs that this leap reads, and of the shards that it submits: a worker leaves alone what a newer
 leap has submitted. Jobs that are no shards have the parameters of version 1."""

@@ -6,6 +6,7 @@ import math
 import os
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -16,16 +17,17 @@ from ..configuration import JobsConfiguration
 from ..queue import Queues
 from ..queue.bell import ring
 from ..table.contract import MISSED
-from ..table.job import BATCH, DOWNLOAD, GENERATE, SHARD, Claim, Claimant, Ending, Fenced, Job, State
+from ..table.job import BATCH, DOWNLOAD, GENERATE, QUANTIZE, SHARD, Claim, Claimant, Ending, Fenced, Job, State
 from ..table.table import Table
 from ..table.worker_rows import WorkerRows
-from .attempt import Attempts
+from .attempt import Attempt, Attempts
 from .listening import listen
 from .log import bound_log, log
 from .model_fetching import ModelFetching
 from .model_processes import Processes
 from .models_at_hand import ModelsAtHand
 from .outcomes import MOST_INTERRUPTIONS, died, interrupted, run_attempt
+from .quantizing import quantize
 from .slots import Slots
 from .tasks import download
 from .work_table import Carrier
@@ -240,7 +242,7 @@ class Shift:
             self._slots.wake(kind)
 
     def _claim(self, kind: str) -> Job | None:
-        if self._ending.is_set():
+        if self._ending.is_set() or (kind == QUANTIZE and self._shared):  # a row of others names no files here
             return None
         kind = SHARD if kind == BATCH and self._shared else kind
         job = self._table.claim_next(kind, self._claimant)
@@ -253,14 +255,16 @@ class Shift:
 
     def _work(self, job: Job) -> None:
         if job.kind == DOWNLOAD:
-            self._run_here(job)
+            self._run_here(job, partial(download, configuration=self._configuration))
+        elif job.kind == QUANTIZE:
+            self._run_here(job, quantize)
         elif job.kind in (GENERATE, BATCH, SHARD):
             self._run_in_process(job)
 
-    def _run_here(self, job: Job) -> None:
+    def _run_here(self, job: Job, task: Callable[[Attempt], Ending]) -> None:
         attempt = self._attempts.begin(job)
         try:
-            run_attempt(attempt, self._table, partial(download, configuration=self._configuration))
+            run_attempt(attempt, self._table, task)
         finally:
             self._attempts.over(attempt)
 

@@ -60,10 +60,8 @@ def quantize_into_store(
     disk is too small, LeapModelLoadingError for what cannot be quantized, and Stopped; then nothing is left."""
     header = checked_source(model.path, request, making)
     directory = store.root / directory_name(name, request.to)
-    if store.at(directory) is not None and not replace:
-        raise LeapError(
-            f"there is a model {directory.name} already", hint="choose another with --name, or use --replace"
-        )
+    if not replace:
+        check_free(store, directory)
     companions = [(role, path) for role, path in files_of(model) if role not in ("model", "part")]
     with making_directory(store, directory, f"quantize {directory.name}") as unfinished:
         fallbacks = _quantize(model.path, unfinished / f"{directory.name}.gguf", request, making, header)
@@ -73,9 +71,17 @@ def quantize_into_store(
             place(source.resolve(), directory / source.name)
         roles = [("model", made[0]), *(("part", part) for part in made[1:]), *companions]
         record_files(directory, name, request.to, model, roles)
-    before = sum(path.stat().st_size for role, path in files_of(model) if role in ("model", "part"))
+    before = size_of(model)
     after = sum(path.stat().st_size for path in made)
     return Quantized(made[0], directory.name, before, after, fallbacks, problem)
+
+
+def check_free(store: Store, directory: Path) -> None:
+    """Raises LeapError where a model is in this directory of the store."""
+    if store.at(directory) is not None:
+        raise LeapError(
+            f"there is a model {directory.name} already", hint="choose another with --name, or use --replace"
+        )
 
 
 def quantize_to_file(source: Path, target: Path, request: QuantizeRequest, making: Making) -> Quantized:
@@ -150,6 +156,11 @@ def settle(unfinished: Path, directory: Path) -> list[Path]:
 
 def _first(directory: Path) -> Path:
     return min(directory.iterdir())
+
+
+def size_of(model: LocalModel) -> int:
+    """Bytes of a model's own files, without companions."""
+    return sum(path.stat().st_size for role, path in files_of(model) if role in ("model", "part"))
 
 
 def name_for(model: LocalModel, installed: InstalledModel | None) -> str:

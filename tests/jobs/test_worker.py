@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -13,6 +14,7 @@ import threading
 import time
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -24,7 +26,9 @@ from jobs.worker import outcomes
 from jobs.worker.model_processes import ModelProcess
 from leap_core.batch.batch_settings import BatchSettings
 from leap_core.builtin import model_path
-from leap_core.errors import LeapSerializationError, LeapUnavailableError
+from leap_core.conversion.quantize_request import QuantizeRequest
+from leap_core.conversion.quantize_work import QuantizeWork
+from leap_core.errors import LeapError, LeapSerializationError, LeapUnavailableError
 from leap_core.options import GenerationOptions
 
 from . import processes
@@ -112,6 +116,21 @@ def test_a_queue_that_cannot_be_reached_costs_no_job(jobs, monkeypatch):
         patch.setattr("jobs.queue.Queues.send", broken)
         id = jobs.generate("Hi", options=GenerationOptions(max_tokens=2))
     assert jobs.wait(id, 60).state is State.SUCCEEDED
+
+
+def test_a_model_is_quantized_in_the_background(jobs, tmp_path):
+    requests = tuple(QuantizeRequest(to, requantize=True) for to in ("Q4_0", "Q5_0"))
+    work = QuantizeWork("builtin", requests, tmp_path, name="Small")
+    id = jobs.quantize(work)
+    job = jobs.wait(id, 120)
+    assert job.state is State.SUCCEEDED, job.error
+    made = [json.loads(line) for line in jobs.output(id)]
+    assert [(each["name"], Path(each["path"]).is_file()) for each in made] == [
+        ("Small-Q4_0", True),
+        ("Small-Q5_0", True),
+    ]
+    with pytest.raises(LeapError, match="there is a model Small-Q4_0 already"):
+        jobs.quantize(work)
 
 
 def test_a_download_that_waits_for_an_answer_is_cancelled_at_once(jobs):

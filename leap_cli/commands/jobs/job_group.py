@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 LARGEST = 2**63 - 1
 """The largest integer of SQLite."""
-KINDS = ("download", "generate", "batch")
+KINDS = ("download", "generate", "batch", "quantize")
 
 
 @leap_group("jobs")
@@ -45,7 +45,7 @@ def command() -> None:
     """
 
 
-MAKES_ONE = "; --background makes one of generate, batch and download"
+MAKES_ONE = "; --background makes one of generate, batch, download and quantize"
 
 
 @command.command("list", short_help="List jobs, newest first.")

@@ -5,11 +5,9 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
-
-from leap_core.errors import LeapError
 
 from ...completion.value_types import ModelName
 from ...exit_codes import ExitCode
@@ -21,11 +19,11 @@ from ...framework.options import option
 from ...framework.output import Format, Output
 from ...framework.output_format import format_option
 from ...framework.sizes import in_bytes
+from ...options.background import BACKGROUND, Background, open_jobs, print_id
 
 if TYPE_CHECKING:
     from leap_core.conversion.quantize_request import QuantizeRequest
-    from leap_core.conversion.quantizing import Making, Quantized
-    from leap_core.models.references.resolving import LocalModel
+    from leap_core.conversion.quantizing import Quantized
 
 
 def _quantizing(arguments: Arguments) -> list[QuantizeRequest]:
@@ -125,6 +123,7 @@ DESTINATION = OptionGroup(
     help="Read this text with source and results, and print perplexity, KL divergence and top-1 agreement.",
 )
 @format_option("names")
+@BACKGROUND
 @click.pass_obj
 def quantize(
     env: Environment,
@@ -134,6 +133,7 @@ def quantize(
     destination: Destination,
     text: Path | None,
     format: str,
+    background: Background,
 ) -> ExitCode:
     """Make MODEL smaller: quantize it to one or more types, as models of the store with its companions.
 
@@ -141,74 +141,41 @@ def quantize(
     needs an importance matrix. Ctrl-C leaves nothing behind. A projector (mmproj-*.gguf) needs -o.
     """
     from leap_core.conversion.child import Stopped
+    from leap_core.conversion.quantize_work import QuantizeWork
     from leap_core.conversion.quantizing import Making
 
     output = Output(env, format)
     if destination.output is not None and len(requests) > 1:
         raise click.UsageError("-o takes one type; leave it out for several")
-    words = _text(env, text)
+    text = None if text is None else env.cwd / text
+    work = QuantizeWork(model, tuple(requests), env.cwd, **vars(destination), text=text)
+    if background:
+        with open_jobs(env) as jobs:
+            print_id(output, jobs.quantize(work, policy=background.policy))
+        return ExitCode.DONE
     stop = threading.Event()
-    shown = threading.local()
+    count = 0
 
-    def on_tensor(done: int, total: int, name: str) -> None:
-        output.progress(f"{getattr(shown, 'to', '')}: tensor {done} of {total}, {name}")
+    def on_made(made: Quantized) -> None:
+        nonlocal count
+        count += 1
+        _note(output, made)
 
-    making = Making(on_tensor, stop, env.variables)
-    records = []
-    source = None
+    def on_step(what: str, unit: str, done: int, total: int) -> None:
+        output.progress(f"{what}: {done} of {total} {unit}")
+
     with stopping_on_interrupt(stop.set):
         try:
-            for request in requests:
-                shown.to = request.to
-                source, made = _make(env, model, request, destination, making)
-                records.append(_record(made, request))
-                _note(output, made)
-            if words is not None and source is not None:
-                _measure(source, words, records, making, output)
+            records = work.run(Making(stop=stop, variables=env.variables), on_step, on_made)
         except Stopped:
-            output.note(f"stopped; {len(records)} of {len(requests)} are made, and nothing half is left")
+            output.note(f"stopped; {count} of {len(requests)} are made, and nothing half is left")
             return ExitCode.INTERRUPTED
     columns = ["name", "quantization", "before", "after"]
-    columns += ["perplexity", "source_perplexity", "kl_divergence", "top1_agreement"] if words is not None else []
+    columns += ["perplexity", "source_perplexity", "kl_divergence", "top1_agreement"] if text is not None else []
     if output.format is Format.TEXT:
         records = [each | {key: in_bytes(each[key]) for key in ("before", "after")} for each in records]
     output.records(records, columns, name="name")
     return ExitCode.DONE
-
-
-def _make(
-    env: Environment, model: str, request: QuantizeRequest, destination: Destination, making: Making
-) -> tuple[Path, Quantized]:
-    """Make one type; the source's file, and the result."""
-    from leap_core.conversion.quantizing import name_for, quantize_into_store, quantize_to_file
-    from leap_core.models.installed.model_store import Store
-
-    store = Store.of(env.directories)
-    if destination.output is not None and (env.cwd / model).is_file():  # a projector is no model of its own
-        return env.cwd / model, quantize_to_file(env.cwd / model, destination.output, request, making)
-    local = _resolved(env, model)
-    if destination.output is not None:
-        return local.path, quantize_to_file(local.path, destination.output, request, making)
-    installed = store.at(local.path.parent) if local.path.parent.parent == store.root else None
-    name = destination.name or name_for(local, installed)
-    return local.path, quantize_into_store(local, name, request, store, making, replace=destination.replace)
-
-
-def _resolved(env: Environment, model: str) -> LocalModel:
-    from leap_core.models.references.resolving import resolve_local
-
-    return resolve_local(model, variables=env.variables, cwd=env.cwd)
-
-
-def _record(made: Quantized, request: QuantizeRequest) -> dict[str, Any]:
-    return {
-        "name": made.name,
-        "quantization": request.to,
-        "before": made.before,
-        "after": made.after,
-        "fallbacks": made.fallbacks,
-        "path": str(made.path),
-    }
 
 
 def _note(output: Output, made: Quantized) -> None:
@@ -219,33 +186,3 @@ def _note(output: Output, made: Quantized) -> None:
         output.note(f"{tensors} another type, since the rows are no multiple of its blocks")
     if made.problem:
         output.warning(made.problem)
-
-
-def _text(env: Environment, path: Path | None) -> str | None:
-    if path is None:
-        return None
-    try:
-        return (env.cwd / path).read_text("utf-8", errors="replace")
-    except OSError as error:
-        raise LeapError(f"cannot read {path}: {error.strerror}") from None
-
-
-def _measure(source: Path, words: str, records: list[dict[str, Any]], making: Making, output: Output) -> None:
-    from leap_core.conversion.measuring import measure
-
-    original, *others = measure(
-        [source, *(Path(record["path"]) for record in records)],
-        words,
-        threads=2,
-        on_window=lambda done, total: output.progress(f"measuring: {done} of {total} windows"),
-        stop=making.stop,
-        variables=making.variables,
-    )
-    for record, each in zip(records, others, strict=True):
-        record |= {
-            "perplexity": round(each.perplexity, 4),
-            "source_perplexity": round(original.perplexity, 4),
-            "kl_divergence": round(each.kl_divergence, 6),
-            "top1_agreement": round(each.top1_agreement, 4),
-            "tokens": each.tokens,
-        }
