@@ -234,12 +234,35 @@ def test_the_sdk_of_typesafe_reads_the_answers(served):
         assert (late.type, about.type, mood.type) == ("noul", "choice", "score")
         assert sum(about.probabilities.values()) == pytest.approx(1) and about.choice in about.probabilities
         assert set(mood.probabilities) == {0, 1, 2}
+        assert [each.name for each in client.models.list().models] == ["builtin"]
         with pytest.raises(sdk.TypeSafeUnprocessableEntityError, match="criteria"):
             client.system_one(
                 state="s",
                 questions={"q": {"type": "score", "instructions": "x", "criteria": ["x"] * 11}},
                 model="builtin",
             )
+
+
+def test_the_list_of_models_has_both_forms(served):
+    request = urllib.request.Request(served.url + "/models", headers={"Authorization": "Bearer secret"})
+    with urllib.request.urlopen(request, timeout=20) as answer:
+        listed = json.load(answer)
+    assert [each["id"] for each in listed["data"]] == [each["name"] for each in listed["models"]] == ["builtin"]
+    (model,) = listed["models"]
+    assert model["description"].startswith("text model") and len(model["release_date"]) == len("2026-09-15")
+    assert [each.id for each in served.client().models.list()] == ["builtin"]
+
+
+def test_litellm_reads_the_answers_of_both_protocols(served, monkeypatch):
+    monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    litellm = pytest.importorskip("litellm", reason="litellm is not installed: it pins another version of openai")
+    if not hasattr(litellm, "systemone"):
+        pytest.skip("this litellm knows no decisions")
+    for model, base in (("openai/builtin", served.url), ("typesafe/builtin", served.url.removesuffix("/v1"))):
+        given = {"model": model, "api_base": base, "api_key": "secret"}
+        listed = litellm.decisions(input="It is late.", questions=[OPENAI_QUESTIONS[0]], **given).answers
+        named = litellm.systemone(state="It is late.", questions={"late": SYSTEMONE["questions"]["late"]}, **given)
+        assert 0 <= listed[0].probability <= 1 and 0 <= named.answers["late"].noul <= 1
 
 
 def test_a_broken_asset_is_named():

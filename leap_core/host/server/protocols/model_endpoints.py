@@ -59,14 +59,17 @@ class ModelEndpoints:
         self._models, self._metrics, self._more_paths = models, metrics, more_paths
 
     async def list(self, _request: Request) -> Response:
-        """The loaded models, and each with each of its adapters; then those that can be loaded on demand."""
+        """The loaded models, and each with each of its adapters; then those that can be loaded on demand. In OpenAI's
+        form, and beside it in System One's, whose clients read ``models``."""
         names = [(model, name) for model in self._models for name in ("", *model.adapters)]
         ids = [f"{model.name}+{name}" if name else model.name for model, name in names]
         listed = await asyncio.to_thread(lambda: [_described(each[0], id) for each, id in zip(names, ids, strict=True)])
         listed += await _offered(self._models)
         ids = [each["id"] for each in listed]
         page = {"has_more": False, "first_id": ids[0] if ids else None, "last_id": ids[-1] if ids else None}
-        return AsciiJSON({"object": "list", "data": listed, **page})
+        return AsciiJSON(
+            {"object": "list", "data": listed, "models": [_of_system_one(each) for each in listed], **page}
+        )
 
     async def one(self, request: Request) -> Response:
         """One model."""
@@ -205,6 +208,14 @@ def _entry(name: str, created: int, loaded: bool, details: dict[str, Any]) -> di
         "loaded": loaded,
         "leap": details,
     }
+
+
+def _of_system_one(entry: dict[str, Any]) -> dict[str, str]:
+    """A model as typesafe-sdk 0.7.5 reads it. leap knows no release: the day is that of ``created``."""
+    details = entry["leap"]
+    able = ", ".join(map(str, details.get("capabilities") or ()))
+    description = f"{details.get('kind')} model on this machine" + (f": {able}" if able else "")
+    return {"name": entry["id"], "description": description, "release_date": entry["created_at"][:10]}
 
 
 def _abilities(model: LoadedModel) -> dict[str, Any]:
