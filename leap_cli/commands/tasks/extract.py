@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -10,6 +11,7 @@ import click
 from ...exit_codes import ExitCode
 from ...framework.click_classes import leap_command
 from ...framework.environment import Environment
+from ...framework.option_groups import Arguments, OptionGroup
 from ...framework.options import option
 from ...framework.output import Output
 from ...framework.output_format import format_choice
@@ -17,6 +19,63 @@ from ...framework.text_arguments import FileName
 from ...input.media_files import STDIN, read_image
 from ...options.constraints import OPEN_OBJECTS, read_schema_argument
 from ...options.tasks import TASK, TaskInput, TaskSettings, named_apart, read_inputs, read_task_of
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Where values are in a text. ``shown``: beside each document. ``strict``: what becomes of values that are not in
+    the text. ``passes``: how often a text is read. ``doubtful``: the file of values to look at, which are those
+    ``below`` this probability."""
+
+    shown: bool
+    strict: str | None
+    passes: int
+    doubtful: str | None
+    below: float
+
+
+def _build(arguments: Arguments) -> Evidence:
+    return Evidence(*arguments.of("evidence", "strict", "passes", "doubtful", "doubtful_below").values())
+
+
+EVIDENCE = OptionGroup(
+    "evidence",
+    "",
+    (
+        option(
+            "--evidence",
+            is_flag=True,
+            help="Say of each value where it stands in the text, and how sure the model was.",
+        ),
+        option(
+            "--strict-evidence",
+            "strict",
+            type=click.Choice(["absent", "fail"]),
+            is_flag=False,
+            flag_value="absent",
+            help="Leave out values that are not in the text, or let the text fail.",
+        ),
+        option(
+            "--passes",
+            type=click.IntRange(1, 10),
+            default=1,
+            show_default=True,
+            metavar="N",
+            help="Read each text this many times; further passes add what the first missed.",
+        ),
+        option("--doubtful", metavar="FILE", help="Write values to look at to this file, as JSON lines."),
+        option(
+            "--doubtful-below",
+            type=click.FloatRange(0, 1),
+            default=0.5,
+            show_default=True,
+            metavar="P",
+            help="Doubt values of which a token had a smaller probability than this, and those that are not in the "
+            "text.",
+        ),
+    ),
+    _build,
+)
 
 
 @leap_command("extract")
@@ -43,36 +102,7 @@ from ...options.tasks import TASK, TaskInput, TaskSettings, named_apart, read_in
     show_default=True,
 )
 @OPEN_OBJECTS
-@click.option(
-    "--evidence",
-    is_flag=True,
-    help="Say of each value where it stands in the text, and how sure the model was.",
-)
-@click.option(
-    "--strict-evidence",
-    "strict",
-    type=click.Choice(["absent", "fail"]),
-    is_flag=False,
-    flag_value="absent",
-    help="Leave out values that are not in the text, or let the text fail.",
-)
-@click.option(
-    "--passes",
-    type=click.IntRange(1, 10),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Read each text this many times; further passes add what the first missed.",
-)
-@click.option("--doubtful", metavar="FILE", help="Write values to look at to this file, as JSON lines.")
-@click.option(
-    "--doubtful-below",
-    type=click.FloatRange(0, 1),
-    default=0.5,
-    show_default=True,
-    metavar="P",
-    help="Doubt values of which a token had a smaller probability than this, and those that are not in the text.",
-)
+@EVIDENCE
 @click.pass_obj
 def command(
     env: Environment,
@@ -81,11 +111,7 @@ def command(
     images: tuple[str, ...],
     format: str,
     open_objects: bool,
-    evidence: bool,
-    strict: str | None,
-    passes: int,
-    doubtful: str | None,
-    doubtful_below: float,
+    evidence: Evidence,
     settings: TaskSettings,
 ) -> ExitCode:
     """Extract data from FILEs, pictures or standard input, by a schema: a JSON document a text, in their order.
@@ -101,12 +127,14 @@ def command(
 
     if open_objects:
         settings.overrides.open_objects = True
+    keeps_doubts = evidence.doubtful is not None
     form = "jsonl" if format == "json" else format
     fields = {"task": "extract", "schema": read_schema_argument(schema, env), "format": form}
     task = read_task_of(
-        {**fields, "evidence": evidence or doubtful is not None, "strict": strict, "passes": passes}, env
+        {**fields, "evidence": evidence.shown or keeps_doubts, "strict": evidence.strict, "passes": evidence.passes},
+        env,
     )
-    if doubtful is not None and settings.background:
+    if keeps_doubts and settings.background:
         raise click.UsageError(
             "--doubtful cannot be combined with --background: the results of the job have the evidence"
         )
@@ -125,8 +153,8 @@ def command(
 
     def write(output: Output, text: str, details: dict[str, Any]) -> None:
         found = details.get("evidence", [])
-        doubts.extend(each for each in found if is_doubtful(each, doubtful_below))
-        document = {"document": json.loads(text), "evidence": found} if evidence and format != "csv" else None
+        doubts.extend(each for each in found if is_doubtful(each, evidence.below))
+        document = {"document": json.loads(text), "evidence": found} if evidence.shown and format != "csv" else None
         if format == "json":
             documents.append(document or json.loads(text))
         else:
@@ -135,8 +163,8 @@ def command(
     try:
         return do_task(task, inputs, settings, env, write=write)
     finally:
-        if doubtful is not None:
-            _write_lines(doubtful, doubts, env)
+        if evidence.doubtful is not None:
+            _write_lines(evidence.doubtful, doubts, env)
         if documents:  # also those before Ctrl-C
             with writing_to(settings.target, env) as place:
                 Output(place).document(documents[0] if len(inputs) == 1 else documents)
