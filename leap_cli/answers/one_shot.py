@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from leap_core.runner.conversation import Conversation
     from leap_core.sessions.recorder import SessionRecorder
 
-    from ..options.tools import Tools
-    from .speech import SpokenOutput
+    from ..options.tool_options import Tools
+    from .spoken_output import SpokenOutput
 
 
 def hearing(
@@ -38,7 +38,7 @@ def hearing(
     """What takes the sound out of answers; nothing where none is asked for and the model has no voice."""
     if not target and not runner.speaks:
         return nullcontext()
-    from .speech import SpokenOutput
+    from .spoken_output import SpokenOutput
 
     return SpokenOutput(target, env, output)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..framework.environment import Environment
 from ..framework.output import Output
-from ..options.embedding import PassageWish, open_embedder
+from ..options.embedding_options import PassageWish, open_embedder
 from ..options.loading import ModelChoice
 
 if TYPE_CHECKING:

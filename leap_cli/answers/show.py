@@ -24,7 +24,7 @@ from leap_core.statistics import GenerationStats
 from ..framework.interrupts import stopping_on_interrupt
 from ..framework.output import CONTROLS, Format, Output
 from ..framework.wrapping import WordWrap
-from .markdown import MarkdownStream
+from .markdown_stream import MarkdownStream
 
 CUT_SHORT = {
     GenerationFinishReason.MAX_TOKENS: "the answer was cut at --max-tokens",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from leap_core.options import GenerationOptions
     from leap_core.runner.conversation import Conversation
 
-    from ..options.tools import Tools
+    from ..options.tool_options import Tools
 
 
 def shown_calls(tools: Tools, *, always: bool = False) -> Calls | None:

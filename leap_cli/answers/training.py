@@ -15,8 +15,8 @@ from leap_core.errors import LeapSessionError
 
 from ..framework.environment import Environment
 from ..framework.output import Output
-from ..options.tools import configured_tools
-from ..options.training import Training
+from ..options.tool_options import configured_tools
+from ..options.training_options import Training
 from .conversations import Exported, conversations_in_input, history_of_job, named
 from .file import STANDARD, writing_to
 

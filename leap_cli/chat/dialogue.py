@@ -14,8 +14,8 @@ from ..answers.tool_use import respond
 from ..input.pattern import Pattern
 from ..options.answer import Thinking
 from ..options.guarding import OpenGuard
-from ..options.tools import Tools
-from .overflow import FullContext
+from ..options.tool_options import Tools
+from .full_context import FullContext
 
 if TYPE_CHECKING:
     from leap_core.runner.contract import ModelRunner

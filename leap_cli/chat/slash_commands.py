@@ -21,10 +21,10 @@ from ..answers.show import describe
 from ..framework.help_text import WIDEST, HelpFormatter
 from ..framework.output import one_line
 from ..input.prompt import read_system
-from ..options.tools import choose_tools
+from ..options.tool_options import choose_tools
 from .attachments import describe_part, read_part
+from .chat_settings import NONE, part_names, set_option, setting_names, show
 from .conversation_files import expand, read_conversation, write_conversation
-from .settings import NONE, part_names, set_option, setting_names, show
 from .slash_command import SlashCommand
 from .suggestions import conversations, files, models, tools
 from .typed_conversation import TypedConversation, split_attachments

@@ -10,21 +10,28 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..display.batches import ProgressLine, escalation_summary, missing_lines, show_nothing, summary, warn_of_problems
+from ..display.batch_view import (
+    ProgressLine,
+    escalation_summary,
+    missing_lines,
+    show_nothing,
+    summary,
+    warn_of_problems,
+)
 from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
 from ..framework.interrupts import stopping_on_interrupt
 from ..framework.output import Output
 from ..options.background import BACKGROUND, Background, print_id
-from ..options.batches import BATCH, BatchWish
+from ..options.batch_options import BATCH, BatchWish
 from ..options.constraints import SHAPE, Constraint
-from ..options.embedding import open_embedder
+from ..options.embedding_options import open_embedder
 from ..options.loading import MODEL, ModelChoice
 from ..options.machines import MACHINES, Machines
 from ..options.opening import builtin_note, default_model, load_model, naming_the_default, warm_or_load
 from ..options.sampling import SAMPLING, Sampling
-from ..options.tasks import own_recipes
+from ..options.task_options import own_recipes
 
 if TYPE_CHECKING:
     from leap_core.batch.answering import Runner

@@ -20,10 +20,10 @@ from ..options.constraints import SHAPE, Constraint, is_shaped
 from ..options.guarding import GUARD, GuardChoice
 from ..options.loading import MODEL, ModelChoice
 from ..options.opening import load_model, note_builtin
-from ..options.prompt import CHAT_BEGINNING, MEDIA, ChatBeginning, Media
+from ..options.prompt_options import CHAT_BEGINNING, MEDIA, ChatBeginning, Media
 from ..options.sampling import SAMPLING, Sampling
-from ..options.sessions import Session, session_group, session_model
-from ..options.tools import TOOLS, Tools
+from ..options.session_options import Session, session_group, session_model
+from ..options.tool_options import TOOLS, Tools
 
 if TYPE_CHECKING:
     from leap_core.responses import Complete
@@ -61,10 +61,10 @@ def command(
     At a terminal Ctrl-C stops an answer and keeps what has come, Ctrl-D leaves, and /help lists the commands. From a
     pipe each line is one turn, and the answers go to stdout one after the other.
     """
-    from ..answers.speech import SpokenOutput
+    from ..answers.spoken_output import SpokenOutput
     from ..chat.conversation_files import read_conversation
     from ..chat.dialogue import Dialogue
-    from ..chat.overflow import FullContext
+    from ..chat.full_context import FullContext
     from ..chat.piped import answer_lines, answer_messages
 
     output = Output(env)
@@ -120,7 +120,7 @@ class _Shown:
         self._numbers = count(1)
 
     def __call__(self, dialogue: Dialogue, answer: Stream) -> Complete:
-        from ..answers.speech import SpokenOutput
+        from ..answers.spoken_output import SpokenOutput
         from ..chat.piped import read_through
 
         env, target, output = self._env, self._answers.speech, Output(self._env)

@@ -30,7 +30,7 @@ def command(env: Environment, /, timeout: float, format: str) -> ExitCode:
     The exit code is 1 when something would keep leap from working. A hub that cannot be reached is only a warning.
     """
     from ..diagnosis.check import OK, PROBLEM, SKIPPED
-    from ..diagnosis.checks import checks
+    from ..diagnosis.machine_checks import checks
 
     output = Output(env, format)
     results = []

@@ -12,7 +12,7 @@ from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
 from ..framework.output import Output
 from ..framework.text_arguments import FileName
-from ..options.training import TRAINING, Training
+from ..options.training_options import TRAINING, Training
 
 if TYPE_CHECKING:
     from leap_core.sessions.transcripts import Place

@@ -21,11 +21,11 @@ from ..options.background import BACKGROUND, Background, print_id
 from ..options.constraints import SHAPE, Constraint
 from ..options.loading import MODEL, ModelChoice
 from ..options.opening import job_request, load_model, naming_the_default, note_builtin
-from ..options.prompt import MEDIA, PROMPT, Media, Prompt, with_media
+from ..options.prompt_options import MEDIA, PROMPT, Media, Prompt, with_media
 from ..options.sampling import SAMPLING, Sampling
-from ..options.sessions import Session, session_group, session_model
-from ..options.templates import save_template
-from ..options.tools import TOOLS, Tools
+from ..options.session_options import Session, session_group, session_model
+from ..options.template_options import save_template
+from ..options.tool_options import TOOLS, Tools
 
 if TYPE_CHECKING:
     from leap_core.messages import ChatMessage

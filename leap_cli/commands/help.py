@@ -40,7 +40,7 @@ def command(ctx: click.Context, words: tuple[str, ...]) -> None:
 def _print(topic: str, output: Output) -> None:
     from leap_core.errors import LeapError
 
-    from ..answers.markdown import MarkdownStream
+    from ..answers.markdown_stream import MarkdownStream
 
     try:
         text = text_of(topic)

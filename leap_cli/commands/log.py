@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..completion.value_types import ModelName
-from ..display.log import listed, record_of, text_of_entry
+from ..display.log_view import listed, record_of, text_of_entry
 from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_group
 from ..framework.confirmation import confirm_removal, removal_flags

@@ -17,7 +17,7 @@ from ..framework.environment import Environment
 from ..framework.error_boundary import outcome_of
 from ..framework.output import Output
 from ..input.media_files import read_bytes
-from ..options.embedding import PassageWish
+from ..options.embedding_options import PassageWish
 from ..options.loading import MODEL_OPTION, ModelChoice
 from ..options.opening import load_model
 

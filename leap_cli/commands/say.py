@@ -59,7 +59,7 @@ def command(
     Ctrl-C stops the voice and keeps what has been said.
     """
     from ..answers.show import show_answer
-    from ..answers.speech import SpokenOutput
+    from ..answers.spoken_output import SpokenOutput
 
     output = Output(env)
     target = SpeechTarget(file, play or file is None)

@@ -9,14 +9,14 @@ from typing import Any
 import click
 
 from ..config.named_files import SCHEMAS
-from ..display.schemas import in_words
+from ..display.schema_view import in_words
 from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_group
 from ..framework.environment import Environment
 from ..framework.output import Format, Output
 from ..framework.output_format import format_choice
 from ..options.constraints import read_schema_argument
-from .named_files import FileVerbs, add_file_verbs
+from .named_file_commands import FileVerbs, add_file_verbs
 
 
 @leap_group("schemas")

@@ -70,7 +70,7 @@ def command(env: Environment, /, yes: bool, dry_run: bool, format: str, **given:
     """
     from ..setup.machine import this_machine
     from ..setup.offers import offers, suggestion
-    from ..setup.questions import ask, describe
+    from ..setup.setup_questions import ask, describe
     from ..setup.state import set_up_already, shell_in_use
 
     output = Output(env, format)

@@ -24,11 +24,11 @@ from ..framework.output_format import format_choice
 from ..input.pattern import INPUT
 from ..options.constraints import SHAPE, Constraint
 from ..options.loading import MODEL_OPTION
-from ..options.prompt import SYSTEM_OPTION, read_system_option
+from ..options.prompt_options import SYSTEM_OPTION, read_system_option
 from ..options.sampling import PLAIN_SAMPLING, Sampling
-from ..options.templates import check_options, save_template, typed_options
-from ..options.tools import TOOLS, Tools
-from .named_files import FileVerbs, add_file_verbs
+from ..options.template_options import check_options, save_template, typed_options
+from ..options.tool_options import TOOLS, Tools
+from .named_file_commands import FileVerbs, add_file_verbs
 
 
 @leap_group("templates")

@@ -16,7 +16,7 @@ from ..framework.options import option
 from ..framework.output import Format, Output
 from ..framework.output_format import format_option
 from ..options.constraints import read_document
-from ..options.tools import asker, configured_tools, known_tools, read_policy
+from ..options.tool_options import asker, configured_tools, known_tools, read_policy
 
 if TYPE_CHECKING:
     from leap_core.functions import LeapFunction

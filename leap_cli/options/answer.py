@@ -18,7 +18,7 @@ from ..framework.output_format import format_choice
 from ..framework.text_arguments import FileName
 
 if TYPE_CHECKING:
-    from .tools import Tools
+    from .tool_options import Tools
 
 STANDARD = "-"
 MOST_SLOTS = 8

@@ -16,7 +16,7 @@ from ..framework.options import option
 from ..framework.output_format import format_choice
 from ..framework.text_arguments import FileName
 from .loading import ModelChoice
-from .prompt import read_system_option
+from .prompt_options import read_system_option
 from .sampling import NUMBERS
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from leap_cli.completion.install import place_of
 from leap_cli.completion.scripts import SCRIPTS
 from leap_cli.completion.shell import Candidate, Typed, answer, for_readline, split
 from leap_cli.framework.environment import Environment
-from leap_cli.options.tools import known_tools
+from leap_cli.options.tool_options import known_tools
 from leap_core.messages import ChatMessage
 
 from .test_startup import HEAVY, imported

@@ -10,7 +10,7 @@ from contextlib import closing
 
 import pytest
 
-from leap_cli.diagnosis import checks as diagnosis
+from leap_cli.diagnosis import machine_checks as diagnosis
 from leap_core.testing import FakeHub
 
 

@@ -286,11 +286,11 @@ def test_settings_are_shown_and_changed(leap, talk):
 def test_the_last_message_can_begin_the_next_prompt(leap):
     """What the editor does with /edit, and with a message that a killed process left without an answer."""
     from leap_cli.chat.dialogue import Dialogue
-    from leap_cli.chat.overflow import FullContext
+    from leap_cli.chat.full_context import FullContext
     from leap_cli.chat.slash_commands import run_command
     from leap_cli.chat.typed_conversation import TypedConversation
     from leap_cli.framework.output import Output
-    from leap_cli.options.tools import Tools
+    from leap_cli.options.tool_options import Tools
     from leap_core.options import GenerationOptions
     from leap_core.sessions.recorder import SessionRecorder
 

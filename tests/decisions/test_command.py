@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from leap_cli.display.decisions import BAR, bar, bars
+from leap_cli.display.decision_view import BAR, bar, bars
 from leap_core import Leap
 
 QUESTIONS = [

@@ -15,7 +15,7 @@ from jobs.table.job import NewJob, State
 from jobs.table.postgres import PostgresDatabase, without_secrets
 from jobs.table.postgres_schema import MIGRATIONS
 from jobs.table.table import Table
-from leap_cli.display.jobs import doing
+from leap_cli.display.job_view import doing
 from leap_core.builtin import model_path
 from leap_core.options import GenerationOptions
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ...completion.value_types import JobId
-from ...display.jobs import (
+from ...display.job_view import (
     STATES,
     EventPrinter,
     doing,

@@ -12,7 +12,7 @@ import click
 from leap_core.errors import LeapError
 
 from ...completion.value_types import JobId
-from ...display.jobs import done, table_row
+from ...display.job_view import done, table_row
 from ...exit_codes import ExitCode
 from ...framework.click_classes import leap_command
 from ...framework.durations import age

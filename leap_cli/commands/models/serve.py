@@ -13,7 +13,7 @@ from ...framework.options import option
 from ...framework.output import Output
 from ...options.loading import HOST_LOADING, HostLoading
 from ...options.opening import naming_the_default
-from ...options.served_models import SERVED_MODELS, ServedModels
+from ...options.served_model_options import SERVED_MODELS, ServedModels
 
 if TYPE_CHECKING:
     from leap_core.host.server.process.foreground import ServerSettings

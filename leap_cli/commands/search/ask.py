@@ -13,7 +13,7 @@ from ...framework.environment import Environment
 from ...framework.output import Format, Output
 from ...framework.wrapping import WordWrap
 from ...options.answer import EVENT_FORMAT_OPTION
-from ...options.embedding import PASSAGES, PassageWish
+from ...options.embedding_options import PASSAGES, PassageWish
 from ...options.loading import MODEL, ModelChoice
 from ...options.opening import load_model, note_builtin
 from ...options.sampling import PLAIN_SAMPLING, Sampling

@@ -21,7 +21,7 @@ from ...framework.text_arguments import FileName
 from ...input.prompt import read_lines, read_text
 from ...input.text_files import read_text_file
 from ...options.background import BACKGROUND, Background, print_id
-from ...options.embedding import BUILTIN_EMBED, EMBEDDER, open_embedder
+from ...options.embedding_options import BUILTIN_EMBED, EMBEDDER, open_embedder
 from ...options.loading import ModelChoice
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from ...framework.interrupts import cancelling_on_interrupt
 from ...framework.options import option
 from ...framework.output import Format, Output
 from ...framework.output_format import format_option
-from ...options.embedding import BUILTIN_EMBED, EMBEDDER, EMBEDDER_OF_INDEX, full_reference, open_embedder
+from ...options.embedding_options import BUILTIN_EMBED, EMBEDDER, EMBEDDER_OF_INDEX, full_reference, open_embedder
 from ...options.loading import ModelChoice
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from ...framework.environment import Environment
 from ...framework.output import Format, Output
 from ...framework.output_format import format_option
 from ...framework.wrapping import WordWrap
-from ...options.embedding import EMBEDDER_OF_INDEX, PASSAGES, PassageWish
+from ...options.embedding_options import EMBEDDER_OF_INDEX, PASSAGES, PassageWish
 from ...options.loading import ModelChoice
 
 

@@ -10,7 +10,7 @@ from ...framework.environment import Environment
 from ...framework.output_format import format_choice
 from ...options.constraints import read_choices
 from ...options.decisions import ASKING, Asking
-from ...options.tasks import TASK, TaskSettings, read_inputs, read_task_of
+from ...options.task_options import TASK, TaskSettings, read_inputs, read_task_of
 
 
 @leap_command("classify")
@@ -28,8 +28,8 @@ from ...options.tasks import TASK, TaskSettings, read_inputs, read_task_of
 def command(env: Environment, /, labels: str, format: str, asking: Asking, settings: TaskSettings) -> ExitCode:
     """Give each text one of several labels: the one that the model finds likeliest. All are scored; the probabilities
     (--format json) compare them with each other and are not calibrated."""
+    from ...answers.task_answers import do_task
     from ...answers.task_jobs import submit_task
-    from ...answers.tasks import do_task
 
     fields = {"task": "classify", "labels": read_choices([labels], "--labels"), **asking.fields}
     task = read_task_of({**fields, "format": "json" if format == "jsonl" else format}, env)

@@ -19,7 +19,7 @@ from ...framework.output_format import format_choice
 from ...input.media_files import STDIN, read_image
 from ...options.constraints import read_choices
 from ...options.decisions import ASKING, QUESTIONS, Asking, Questions, read_questions_file
-from ...options.tasks import TASK, TaskInput, TaskSettings, named_apart, read_inputs, read_sources, read_task_of
+from ...options.task_options import TASK, TaskInput, TaskSettings, named_apart, read_inputs, read_sources, read_task_of
 
 
 @leap_command("decide")
@@ -52,8 +52,8 @@ def command(
 
     With --score the expected value is told, too. Probabilities are calibrated only where --fit was run for the model.
     """
+    from ...answers.task_answers import do_task, write_line
     from ...answers.task_jobs import submit_task
-    from ...answers.tasks import do_task, write_line
 
     if questions.file is not None and question is not None:
         settings, question = replace(settings, files=(question, *settings.files)), None
@@ -79,7 +79,7 @@ def command(
         if not shows_bars:
             write_line(output, text, details)
             return
-        from ...display.decisions import bars
+        from ...display.decision_view import bars
 
         answers = details.get("answers") or {question or "": {"answer": text, **details}}
         write_line(output, bars(answers), details)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...display.batches import ProgressLine
-from ...display.evaluation import Shown, print_case, print_evaluation
+from ...display.batch_view import ProgressLine
+from ...display.evaluation_view import Shown, print_case, print_evaluation
 from ...exit_codes import ExitCode
 from ...framework.click_classes import LeapGroup, leap_group
 from ...framework.environment import Environment
@@ -19,12 +19,12 @@ from ...framework.interrupts import stopping_on_interrupt
 from ...framework.options import option
 from ...framework.output import Output
 from ...options.background import BACKGROUND, Background, print_id
-from ...options.embedding import open_embedder
+from ...options.embedding_options import open_embedder
 from ...options.evaluation import ASKING, COLUMNS, JUDGEMENT, Asking, ColumnWish, Judgement
 from ...options.loading import EACH_MODEL, ModelChoice
 from ...options.machines import MACHINES, Machines
 from ...options.opening import model_reference, note_builtin, warm_or_load
-from ...options.tasks import own_recipes
+from ...options.task_options import own_recipes
 
 if TYPE_CHECKING:
     from leap_core.batch.answering import Runner

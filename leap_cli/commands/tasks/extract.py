@@ -18,7 +18,7 @@ from ...framework.output_format import format_choice
 from ...framework.text_arguments import FileName
 from ...input.media_files import STDIN, read_image
 from ...options.constraints import OPEN_OBJECTS, read_schema_argument
-from ...options.tasks import TASK, TaskInput, TaskSettings, named_apart, read_inputs, read_task_of
+from ...options.task_options import TASK, TaskInput, TaskSettings, named_apart, read_inputs, read_task_of
 
 
 @dataclass(frozen=True)
@@ -122,8 +122,8 @@ def command(
     from leap_core.tasks.evidence.evidence import is_doubtful
 
     from ...answers.file import writing_to
+    from ...answers.task_answers import do_task, write_line
     from ...answers.task_jobs import submit_task
-    from ...answers.tasks import do_task, write_line
 
     if open_objects:
         settings.overrides.open_objects = True

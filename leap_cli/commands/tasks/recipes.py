@@ -12,7 +12,7 @@ from ...exit_codes import ExitCode
 from ...framework.click_classes import leap_group
 from ...framework.environment import Environment
 from ...framework.output import Output
-from ..named_files import FileVerbs, add_file_verbs
+from ..named_file_commands import FileVerbs, add_file_verbs
 
 
 @leap_group("recipes")

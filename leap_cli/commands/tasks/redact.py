@@ -14,7 +14,7 @@ from ...framework.click_classes import leap_command
 from ...framework.environment import Environment
 from ...framework.output import Output
 from ...input.text_files import read_text_file
-from ...options.tasks import NO_TEXT, STDIN, TASK, TaskInput, TaskSettings, read_sources, read_task_of
+from ...options.task_options import NO_TEXT, STDIN, TASK, TaskInput, TaskSettings, read_sources, read_task_of
 
 CATEGORIES = "address, company_name, email_address, human_name, phone_number, iban, card_number and url"
 
@@ -48,8 +48,8 @@ def command(
     is masked and counted. What neither lists stays. Several FILEs are one text."""
     from leap_core.messages import ChatMessage
 
+    from ...answers.task_answers import do_task
     from ...answers.task_jobs import submit_task
-    from ...answers.tasks import do_task
 
     if restore is not None:
         return _restore(restore, settings, env)

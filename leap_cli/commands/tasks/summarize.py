@@ -7,7 +7,7 @@ import click
 from ...exit_codes import ExitCode
 from ...framework.click_classes import leap_command
 from ...framework.environment import Environment
-from ...options.tasks import TASK, TaskSettings, read_inputs, read_task_of
+from ...options.task_options import TASK, TaskSettings, read_inputs, read_task_of
 
 KINDS = ("executive", "detailed", "actions", "decisions", "participants", "topics")
 
@@ -25,8 +25,8 @@ KINDS = ("executive", "detailed", "actions", "decisions", "participants", "topic
 def command(env: Environment, /, kind: str, settings: TaskSettings) -> ExitCode:
     """Summarize FILEs, a text, or standard input. A text beyond the context is cut, and the summaries of its pieces are
     summarized, until one is left; --verbose shows how."""
+    from ...answers.task_answers import do_task
     from ...answers.task_jobs import submit_task
-    from ...answers.tasks import do_task
 
     task = read_task_of({"task": "summarize", "kind": kind}, env)
     inputs = read_inputs(settings, env)

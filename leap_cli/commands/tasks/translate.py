@@ -7,7 +7,7 @@ import click
 from ...exit_codes import ExitCode
 from ...framework.click_classes import leap_command
 from ...framework.environment import Environment
-from ...options.tasks import TASK, TaskSettings, read_inputs, read_task_of
+from ...options.task_options import TASK, TaskSettings, read_inputs, read_task_of
 
 
 @leap_command("translate")
@@ -28,8 +28,8 @@ from ...options.tasks import TASK, TaskSettings, read_inputs, read_task_of
 @click.pass_obj
 def command(env: Environment, /, language: str, source: str | None, settings: TaskSettings) -> ExitCode:
     """Translate FILEs, a text, or standard input, piece by piece where a text is too long for the model."""
+    from ...answers.task_answers import do_task
     from ...answers.task_jobs import submit_task
-    from ...answers.tasks import do_task
 
     task = read_task_of({"task": "translate", "to": language, "from": source}, env)
     inputs = read_inputs(settings, env)

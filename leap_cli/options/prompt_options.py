@@ -18,7 +18,7 @@ from ..input.media_files import STDIN, read_audio, read_image
 from ..input.pattern import INPUT, Pattern
 from ..input.prompt import read_prompt, read_system
 from ..input.text_files import attach
-from .templates import TEMPLATE_OPTIONS, checked_template, typed_options
+from .template_options import TEMPLATE_OPTIONS, checked_template, typed_options
 
 if TYPE_CHECKING:
     from leap_core.messages import ChatMessage, ChatMessageContent

@@ -16,7 +16,7 @@ from ..framework.output import one_line
 from ..options.answer import Thinking
 from ..options.constraints import NO_SHAPE, SHAPES, shape_from_text
 from ..options.sampling import NUMBERS, number_from_text, options_in_words
-from ..options.tools import MOST_ROUNDS, limit_rounds
+from ..options.tool_options import MOST_ROUNDS, limit_rounds
 from .slash_command import Suggestion
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option
 from ..framework.text_arguments import FileName
 from ..input.pattern import INPUT
-from .prompt import read_system_option
-from .templates import TEMPLATE_OPTIONS, checked_template
+from .prompt_options import read_system_option
+from .template_options import TEMPLATE_OPTIONS, checked_template
 
 
 @dataclass(frozen=True)
