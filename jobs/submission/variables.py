@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 DIRECTORIES = ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "LLAMA_CACHE", "XDG_CACHE_HOME")
-MODEL_VARIABLES = (*DIRECTORIES, "HF_ENDPOINT")
-"""They say where models of other programs lie, and whose names they have."""
+MODEL_VARIABLES = (*DIRECTORIES, "HF_ENDPOINT", "RAY_ADDRESS")
+"""They say where models of other programs lie, whose names they have, and which cluster is the usual one."""
 DOWNLOAD_VARIABLES = (*MODEL_VARIABLES, "HF_HUB_OFFLINE")
 """A token is never written down, nor a password in an address."""
 

@@ -8,15 +8,10 @@ import time
 from collections.abc import Callable, Sequence
 
 from leap_core.addresses import without_secrets_of
-from leap_core.errors import LeapError, LeapModelDownloadError
-from leap_core.models.download.downloading import Download
-from leap_core.models.download.plan import DownloadPlan
+from leap_core.errors import LeapError
+from leap_core.models.download.by_digest import fetch_by_digest
 from leap_core.models.hub.retries import DownloadStopped
-from leap_core.models.installed.model_store import Store
-from leap_core.models.references.digest_names import ModelDigests
-from leap_core.models.references.origins import read_origin
 
-from ..configuration import JobsConfiguration
 from .log import log, log_traceback
 
 AGAIN_SECONDS = 600.0
@@ -26,8 +21,8 @@ AGAIN_SECONDS = 600.0
 class ModelFetching:
     """Fetches one model at a time, in a thread. ``fetched`` is called there after each."""
 
-    def __init__(self, configuration: JobsConfiguration, fetched: Callable[[], object]) -> None:
-        self._directories, self._fetched = configuration.directories, fetched
+    def __init__(self, fetched: Callable[[], object]) -> None:
+        self._fetched = fetched
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._not_before: dict[str, float] = {}
@@ -51,7 +46,7 @@ class ModelFetching:
     def _run(self, digest: str, origin: str) -> None:
         self._not_before[digest] = time.monotonic() + AGAIN_SECONDS
         try:
-            self._fetch(digest, origin)
+            fetch_by_digest(digest, origin, os.environ, stop=self._stop, on_begin=_log_beginning)
             del self._not_before[digest]
         except DownloadStopped:
             return
@@ -62,22 +57,6 @@ class ModelFetching:
             log_traceback()
         self._fetched()
 
-    def _fetch(self, digest: str, origin: str) -> None:
-        reference, quantization, revision = read_origin(origin)
-        download = Download(stop=self._stop, variables={**os.environ}, cwd=self._directories.data)
-        plan = download.plan(reference, quantization, revision)
-        if plan is None:
-            raise LeapModelDownloadError(f"{reference} is a file of another machine")
-        self._check(plan, digest)
-        log(f"fetching {plan.name}, which jobs wait for")
-        model = download.run(reference, quantization, revision)
-        if (found := ModelDigests(self._directories).of(model.path)) != digest:
-            raise LeapModelDownloadError(f"{plan.name} has the SHA-256 {found} there")
 
-    def _check(self, plan: DownloadPlan, digest: str) -> None:
-        """Raises LeapModelDownloadError for what would not be the model, or would replace another one."""
-        offered = plan.files[0].remote.sha256
-        if offered not in (None, digest):
-            raise LeapModelDownloadError(f"{plan.name} has the SHA-256 {offered} there")
-        if any(model.name == plan.name and model.state == "ready" for model in Store.of(self._directories).installed()):
-            raise LeapModelDownloadError(f"another file is here as {plan.name}")
+def _log_beginning(name: str) -> None:
+    log(f"fetching {name}, which jobs wait for")

@@ -60,7 +60,7 @@ class Shift:
         self._workers = WorkerRows(self._output.database)
         self._shared = configuration.is_shared
         self._at_hand = ModelsAtHand(configuration) if self._shared else None
-        self._fetching = ModelFetching(configuration, self._see_models) if configuration.fetch_models else None
+        self._fetching = ModelFetching(self._see_models) if configuration.fetch_models else None
         carry = Carrier(self._table, self._output).reply if self._shared else None
         self._processes = Processes(owner, configuration.directories.data, carry)
         self._attempts = Attempts(self._output, owner, configuration.lease_seconds)

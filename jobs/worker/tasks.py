@@ -161,14 +161,15 @@ def batch(attempt: Attempt, open_model: OpenModel) -> Ending:
         cwd=Path(parameters["cwd"]),
     )
     with checked:
-        return _run_batch(attempt, settings, checked, open_model)
+        load = partial(_opened, checked, settings, variables, open_model)
+        return _run_batch(attempt, settings, checked, load)
 
 
 class _StoppedError(Exception):
     """The attempt was to stop while it waited."""
 
 
-def _run_batch(attempt: Attempt, settings: BatchSettings, checked: CheckedBatch, open_model: OpenModel) -> Ending:
+def _run_batch(attempt: Attempt, settings: BatchSettings, checked: CheckedBatch, load: Callable[[], Runner]) -> Ending:
     from leap_core.batch.definition import Progress
 
     for problem in checked.problems:
@@ -195,7 +196,7 @@ def _run_batch(attempt: Attempt, settings: BatchSettings, checked: CheckedBatch,
     try:
         journal = settings.open_journal(wait)
         prepared = checked.open(journal, print, take, run_id=attempt.job.id, while_waiting=wait)
-        ended = prepared.run(partial(_opened, checked, settings, open_model), attempt.stop)
+        ended = prepared.run(load, attempt.stop)
     except _StoppedError:
         return Ending(State.CANCELLED)
     except OSError as error:
@@ -223,12 +224,14 @@ def _run_batch(attempt: Attempt, settings: BatchSettings, checked: CheckedBatch,
     return Ending(State.SUCCEEDED, result)
 
 
-def _opened(checked: CheckedBatch, settings: BatchSettings, open_model: OpenModel) -> Runner:
+def _opened(
+    checked: CheckedBatch, settings: BatchSettings, variables: Mapping[str, str], open_model: OpenModel
+) -> Runner:
     if settings.on is None:
         return open_model(checked.model, settings.loading_options())
     from leap_core.clusters.opening import open_on_cluster
 
-    return open_on_cluster(checked, settings)
+    return open_on_cluster(checked, settings, variables=variables)
 
 
 def error_of(error: LeapError) -> JsonObject:

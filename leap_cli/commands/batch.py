@@ -127,7 +127,7 @@ def _run(
         if settings.on is not None:
             from leap_core.clusters.opening import open_on_cluster
 
-            cluster = open_on_cluster(checked, settings, variables=env.variables, cwd=env.cwd)
+            cluster = open_on_cluster(checked, settings, variables=env.variables, cwd=env.cwd, on_note=output.note)
             nodes = cluster.nodes
             return cluster
         if checked.embeds:

@@ -19,22 +19,27 @@ from ..framework.output_format import format_choice
     default="2m",
     show_default=True,
     metavar="TIME",
-    help="Give the built-in model this long to answer.",
+    help="Give the built-in model, and a cluster, this long to answer.",
 )
+@click.option("--on", metavar="CLUSTER", help="Look at this Ray cluster too: ray, or ray://HOST:10001.")
 @format_choice("Print text, one json document, jsonl, or quiet: names of what is not well.")
 @click.pass_obj
-def command(env: Environment, /, timeout: float, format: str) -> ExitCode:
+def command(env: Environment, /, timeout: float, on: str | None, format: str) -> ExitCode:
     """Check the installation: versions, CPU and GPU, directories, disk, configuration, models, the background
-    processes, the hub, and an answer of the built-in model.
+    processes, the Ray cluster of --on or RAY_ADDRESS, the hub, and an answer of the built-in model.
 
     The exit code is 1 when something would keep leap from working. A hub that cannot be reached is only a warning.
     """
+    from leap_core.clusters.opening import address_of
+
     from ..diagnosis.check import OK, PROBLEM, SKIPPED
     from ..diagnosis.machine_checks import checks
 
+    if on is not None:
+        address_of(on, env.variables)
     output = Output(env, format)
     results = []
-    for check in checks(env, patience=timeout):
+    for check in checks(env, patience=timeout, on=on):
         output.progress(f"{check.name}: {check.state}")
         results.append(check)
     unwell = [check for check in results if check.state not in (OK, SKIPPED)]

@@ -23,6 +23,7 @@ from leap_core.errors import LeapError
 from ..framework.environment import Environment
 from ..framework.sizes import in_bytes
 from .check import OK, PROBLEM, SKIPPED, WARNING, Check
+from .cluster import cluster
 from .jobs import databases, server, worker
 
 LITTLE_SPACE, NO_SPACE = 2_000_000_000, 50_000_000
@@ -47,8 +48,9 @@ REBUILD = "pip install --force-reinstall --no-deps --no-cache-dir --no-binary ll
 REINSTALL = "install llama-cpp-python again, compiled on this machine, or a prebuilt wheel of it (see the README)"
 
 
-def checks(env: Environment, *, patience: float) -> Iterator[Check]:
-    """All checks, as they are made. ``patience``: seconds that the engine and the generation may take."""
+def checks(env: Environment, *, patience: float, on: str | None = None) -> Iterator[Check]:
+    """All checks, as they are made. ``patience``: seconds that the engine and the generation, or a cluster, may take.
+    ``on``: the cluster to look at, by default that of RAY_ADDRESS."""
     yield versions()
     yield cores()
     yield from directories(env)
@@ -59,6 +61,7 @@ def checks(env: Environment, *, patience: float) -> Iterator[Check]:
     yield from databases(env)
     yield worker(env)
     yield from server(env)
+    yield from cluster(env, on, patience)
     yield hub(env)
     yield from engine(env, patience)
 

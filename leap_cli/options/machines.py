@@ -61,7 +61,7 @@ def _build(arguments: Arguments) -> Machines:
     if workers is not None and on is None:
         raise click.UsageError("--workers needs --on, the cluster that they are of")
     if on is not None:
-        address_of(on)
+        address_of(on, arguments.env.variables)
         numbers_of_workers(workers)
     shard, merge = arguments["shard"], arguments["merge"]
     if (shard is not None or merge is not None) and arguments.get("target") == "-":

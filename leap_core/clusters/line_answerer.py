@@ -14,11 +14,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .. import __version__
+from ..addresses import without_secrets_of
 from ..batch.answering import Answer, answering
 from ..batch.input.line_index import GivenLines
 from ..batch.input.lines import RequestReader
 from ..batch.model_fingerprint import fingerprint_of
+from ..configuration import read_job_settings
 from ..errors import LeapError, LeapModelNotFoundError, LeapUnavailableError
+from ..models.download.by_digest import fetch_by_digest
 from ..models.references.digest_names import ModelDigests
 from ..opening import HostUse, open_embedding_runner, open_runner
 from ..options import ModelLoadingOptions
@@ -47,10 +50,17 @@ class Outcome(NamedTuple):
     answer: Answer | BaseException
 
 
+class Lack(NamedTuple):
+    """Why a node cannot answer with a model, and whether the node may fetch it."""
+
+    error: LeapError
+    may_be_fetched: bool
+
+
 @dataclass(frozen=True)
 class ModelOfCluster:
-    """A model that each node has: ``reference`` and ``path`` where the batch was begun, its SHA-256, and what else
-    decides an answer, the fingerprint."""
+    """A model that each node has: ``reference`` and ``path`` where the batch was begun, its SHA-256, where it may be
+    fetched again (``references.origins``), and what else decides an answer, the fingerprint."""
 
     reference: str
     path: str
@@ -58,7 +68,30 @@ class ModelOfCluster:
     fingerprint: str
     loading: ModelLoadingOptions
     embeds: bool = False
+    origin: str | None = None
     version: str = __version__
+
+    def look(self) -> Lack | None:
+        """Why this node cannot answer with the model, if so."""
+        try:
+            self.reference_here()
+        except LeapModelNotFoundError as error:
+            return Lack(error, self.origin is not None and self._may_be_fetched())
+        except LeapError as error:
+            return Lack(error, False)
+        return None
+
+    def fetch(self) -> Lack | None:
+        """Fetch the model to this node; why it is not there then, if so."""
+        assert self.origin is not None
+        try:
+            fetch_by_digest(self.digest, self.origin, os.environ)
+        except (LeapError, ValueError, OSError) as error:
+            reason = without_secrets_of(self.origin, str(error))
+            return Lack(
+                LeapModelNotFoundError(f"{socket.gethostname()} cannot fetch {self.reference}: {reason}"), False
+            )
+        return self.look()
 
     def reference_here(self) -> str:
         """What the model is called on this node. Raises LeapModelNotFoundError, and LeapUnavailableError for another
@@ -74,8 +107,15 @@ class ModelOfCluster:
             return name
         raise LeapModelNotFoundError(
             f"{socket.gethostname()} has no model with the SHA-256 {self.digest[:16]}…",
-            hint=f"install {self.reference} there, or put it on a path that all nodes share",
+            hint=f"install {self.reference} there, let it be fetched (jobs.fetch_models = true in its config.toml), "
+            "or put it on a path that all nodes share",
         )
+
+    @staticmethod
+    def _may_be_fetched() -> bool:
+        with suppress(LeapError):
+            return read_job_settings(Directories.from_environment(os.environ).config_file).fetch_models
+        return False
 
     def _is(self, reference: str) -> bool:
         with suppress(LeapError, OSError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ..batch.batch_settings import BatchSettings
@@ -17,7 +17,7 @@ from ..storage.directories import Directories
 from .line_answerer import ModelOfCluster
 from .ray_runner import RayRunner
 
-RAY = "ray"
+RAY, ADDRESS_VARIABLE = "ray", "RAY_ADDRESS"
 WORKERS = re.compile(r"(?:(\d{1,5})\.\.)?(\d{1,5})")
 
 
@@ -32,11 +32,12 @@ def numbers_of_workers(text: str | None) -> tuple[int, int | None]:
     return least, most
 
 
-def address_of(on: str) -> str | None:
-    """What ``ray.init`` takes for ``ray`` (None) or ``ray://HOST:PORT``. Raises LeapOptionsError for anything else."""
+def address_of(on: str, variables: Mapping[str, str]) -> str | None:
+    """What ``ray.init`` takes for ``ray`` (RAY_ADDRESS, else None) or ``ray://HOST:PORT``. Raises LeapOptionsError for
+    anything else."""
     if on != RAY and not on.startswith("ray://"):
         raise LeapOptionsError("on", f"{on!r} is neither ray nor ray://HOST:10001")
-    return None if on == RAY else on
+    return variables.get(ADDRESS_VARIABLE) or None if on == RAY else on
 
 
 def open_on_cluster(
@@ -45,26 +46,32 @@ def open_on_cluster(
     *,
     variables: Mapping[str, str] | None = None,
     cwd: Path | None = None,
+    on_note: Callable[[str], object] = lambda _text: None,
 ) -> RayRunner:
-    """The runner, not yet entered. Raises LeapModelNotFoundError where this machine lacks the model."""
+    """The runner, not yet entered; ``on_note`` hears what takes long before the first answer. Raises
+    LeapModelNotFoundError where this machine lacks the model."""
     variables, cwd = os.environ if variables is None else variables, cwd or Path.cwd()
     loading = settings.loading_options()
     model = resolve_local(checked.model, variables=variables, cwd=cwd)
     least, most = numbers_of_workers(settings.workers)
+    digests = ModelDigests(Directories.from_environment(variables))
+    digest = digests.of(model.path)
     assert settings.on is not None
     return RayRunner(
         ModelOfCluster(
             reference=checked.model,
             path=str(model.path.resolve()),
-            digest=ModelDigests(Directories.from_environment(variables)).of(model.path),
+            digest=digest,
             fingerprint=fingerprint_of(checked.model, loading, variables=variables, cwd=cwd),
             loading=loading,
             embeds=checked.embeds,
+            origin=digests.origins().get(digest),
         ),
         checked.reader,
         settings.concurrency,
-        address=address_of(settings.on),
+        address=address_of(settings.on, variables),
         least=least,
         most=most,
         lines=len(checked.lines),
+        on_note=on_note,
     )

@@ -7,48 +7,46 @@ task again.
 
 from __future__ import annotations
 
-import logging
-import os
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..batch.answering import Answer, RemoteRunner
-from ..batch.input.line_index import LineIndex
+from ..batch.input.line_index import LineIndex, read_again
 from ..batch.input.lines import RequestReader
-from ..errors import LeapError, LeapModelNotFoundError, LeapUnavailableError
-from .line_answerer import GivenLine, LineAnswerer, ModelOfCluster
+from ..errors import LeapError, LeapGenerationError, LeapModelNotFoundError, LeapUnavailableError
+from .handing_out import MOST_LOSSES, Hand, HandingOut, Line
+from .line_answerer import GivenLine, Lack, LineAnswerer, ModelOfCluster
+from .ray_nodes import connect, first_line, living_nodes, on_each, ray_module
 
 EXCHANGE_SECONDS = 1.0
 """How long an actor waits for the first outcome before it answers that there is none."""
 LOOK_SECONDS = 0.1
 """Between two looks whether the batch is to stop."""
-CHECK_SECONDS = 300.0
-"""The longest look for the model on all nodes: a large one may have to be hashed."""
 MOST_DEATHS = 10
 """Actors that die one after the other without an answer between, before the batch gives up."""
 
 
 @dataclass
 class _Worker:
-    """An actor; ``call`` is what it was asked last. ``lines``: what it has, by place."""
+    """An actor; ``call`` is what it was asked last."""
 
     actor: Any
     call: Any
     is_loaded: bool = False
     node: str = ""
-    lines: dict[int, tuple[int, LineIndex]] = field(default_factory=dict)
+    lines: Hand = field(default_factory=Hand)
 
 
 class RayRunner(RemoteRunner):
     """A context manager: entering it starts or joins the cluster, and returns once ``least`` models are loaded.
 
     ``address``: as ``ray.init`` takes it; None is RAY_ADDRESS, a cluster of this machine, or a new one. ``most``:
-    actors, None is as many as there is room for; there are no more than so many ``lines`` keep busy. Entering raises
+    actors, None is as many as there is room for; there are no more than so many ``lines`` keep busy. Nodes that lack
+    the model and may fetch it do so first, and ``on_note`` hears of that. Entering raises
     LeapUnavailableError where there is no cluster, and LeapModelNotFoundError where a node lacks the model.
     """
 
@@ -62,10 +60,12 @@ class RayRunner(RemoteRunner):
         least: int = 1,
         most: int | None = None,
         lines: int,
+        on_note: Callable[[str], object] = lambda _text: None,
     ) -> None:
         self._model, self._reader, self._concurrency = model, reader, concurrency
         self._wanted = max(1, -(-lines // concurrency))
         self._address, self._least, self._most = address, least, most
+        self._on_note = on_note
         self._workers: list[_Worker] = []
         self._deaths = 0
         self._is_ours = False
@@ -80,9 +80,9 @@ class RayRunner(RemoteRunner):
         return _Answers(self, stop)
 
     def __enter__(self) -> RayRunner:
-        ray = _quiet_ray()
+        ray = ray_module()
         if not ray.is_initialized():
-            _connect(ray, self._address)
+            connect(ray, self._address)
             self._is_ours = True
         try:
             self._check_nodes(ray)
@@ -93,7 +93,7 @@ class RayRunner(RemoteRunner):
         return self
 
     def __exit__(self, *_: object) -> None:
-        ray = _quiet_ray()
+        ray = ray_module()
         for worker in self._workers:
             with suppress(Exception):
                 ray.kill(worker.actor)
@@ -101,35 +101,34 @@ class RayRunner(RemoteRunner):
             ray.shutdown()
 
     def _check_nodes(self, ray: Any) -> None:
-        """Raises LeapModelNotFoundError that names the nodes without the model, before anything starts."""
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-        nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
-        if not nodes:
-            raise LeapUnavailableError("the Ray cluster has no node with a processor")
-        look = ray.remote(num_cpus=0, max_retries=2)(_lack)
-        lacking = {}
-        for node in nodes:
-            here = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            lacking[look.options(scheduling_strategy=here).remote(self._model)] = node
-        wrong, lost = [], []
-        for reference, node in lacking.items():
-            try:
-                error = ray.get(reference, timeout=CHECK_SECONDS)
-            except ray.exceptions.RayError as gone:  # a node that has died, and is still listed
-                lost.append(f"{node['NodeManagerHostname']}: {_first_line(gone)}")
-                nodes.remove(node)
-            else:
-                wrong += [] if error is None else [error]
-        if wrong:
-            told = "; ".join(sorted({error.message for error in wrong}))
-            raise LeapModelNotFoundError(told, hint=next((error.hint for error in wrong if error.hint), None))
-        if not nodes:
-            raise LeapUnavailableError(f"no node of the Ray cluster answers: {lost[0]}")
+        """Have the model on all nodes. Raises LeapModelNotFoundError that names those without it, before anything
+        starts."""
+        looks = self._looks(ray, living_nodes(ray), ModelOfCluster.look)
+        nodes = [node for node, _ in looks]
+        _refuse([lack for _, lack in looks if lack is not None and not lack.may_be_fetched])
+        lacking = [node for node, lack in looks if lack is not None]
+        if lacking:
+            several = len(lacking) > 1
+            self._on_note(f"{len(lacking)} node{'s fetch' if several else ' fetches'} {self._model.reference}")
+            fetched = self._looks(ray, lacking, ModelOfCluster.fetch)
+            _refuse([lack for _, lack in fetched if lack is not None])
         threads = self._model.loading.cpu_threads
         self._processors = float(threads or min(node["Resources"]["CPU"] for node in nodes))
         room = sum(int(node["Resources"]["CPU"] // self._processors) for node in nodes)
         self._most = min(self._wanted, max(1, room if self._most is None else self._most))
+
+    def _looks(
+        self, ray: Any, nodes: list[Any], look: Callable[[ModelOfCluster], Lack | None]
+    ) -> list[tuple[Any, Lack | None]]:
+        """What the nodes lack. Raises LeapUnavailableError where none answers."""
+        found: list[tuple[Any, Lack | None]] = []
+        for node, lack in on_each(ray, nodes, look, self._model):
+            if isinstance(lack, str):
+                lack = Lack(LeapUnavailableError(f"{node['NodeManagerHostname']}: {lack}"), False)
+            found.append((node, lack))
+        if not found:
+            raise LeapUnavailableError("no node of the Ray cluster answers")
+        return found
 
     def _start_actors(self, ray: Any) -> None:
         assert self._most is not None
@@ -163,9 +162,9 @@ class RayRunner(RemoteRunner):
                 value = ray.get(call)
             except ray.exceptions.RayTaskError as error:
                 cause = error.cause
-                raise cause if isinstance(cause, LeapError) else LeapUnavailableError(_first_line(error)) from None
+                raise cause if isinstance(cause, LeapError) else LeapUnavailableError(first_line(error)) from None
             except ray.exceptions.RayError as error:
-                self._replace(ray, worker, _first_line(error))
+                self._replace(ray, worker, first_line(error))
                 continue
             if not worker.is_loaded:
                 worker.is_loaded = True
@@ -188,41 +187,42 @@ class RayRunner(RemoteRunner):
         self, work: Iterator[tuple[int, LineIndex]], count: int, stop: threading.Event
     ) -> Iterator[tuple[int, str, Answer | LeapError]]:
         """See LineAnswers."""
-        ray = _quiet_ray()
-        again: deque[tuple[int, LineIndex]] = deque()
+        ray = ray_module()
+        lines = HandingOut(work, 2 * self._concurrency)
         while count and not stop.is_set():
             for worker in self._workers:
                 if not worker.is_loaded and worker.lines:  # it was lost
-                    again.extend(worker.lines.values())
-                    worker.lines = {}
+                    for place, of in lines.lost(worker.lines):
+                        count -= 1
+                        self._deaths = 0
+                        yield place, *self._killer(place, of)
                 if worker.is_loaded and worker.call is None:
-                    self._hand_out(worker, again, work)
+                    self._hand_out(worker, lines.fill(worker.lines))
             for worker, outcomes in self.finished_calls(ray, self._workers):
                 worker.call = None
                 for place, custom_id, answer in outcomes:
                     if place is None:
                         self._replace(ray, worker, str(answer))
                         break
-                    if worker.lines.pop(place, None) is not None:
+                    if lines.answered(worker.lines, place):
                         count -= 1
                         self._deaths = 0
                         yield place, custom_id, answer
 
-    def _hand_out(
-        self, worker: _Worker, again: deque[tuple[int, LineIndex]], work: Iterator[tuple[int, LineIndex]]
-    ) -> None:
-        """Fill the actor's slots, and as many places before them, and ask what came of its lines."""
+    def _hand_out(self, worker: _Worker, lines: list[Line]) -> None:
+        """Give the actor these lines, and ask what came of all that it has."""
         block = []
-        while len(worker.lines) < 2 * self._concurrency:
-            line = again.popleft() if again else next(work, None)
-            if line is None:
-                break
-            place, lines = line
-            raw = self._reader.for_another_machine(lines.raw(place))
-            block.append(GivenLine(place, lines.number(place), raw, lines.digest(place)))
-            worker.lines[place] = line
+        for place, of in lines:
+            raw = self._reader.for_another_machine(of.raw(place))
+            block.append(GivenLine(place, of.number(place), raw, of.digest(place)))
         if worker.lines:
             worker.call = worker.actor.exchange.remote(block, EXCHANGE_SECONDS)
+
+    def _killer(self, place: int, lines: LineIndex) -> tuple[str, LeapError]:
+        """The name and the outcome of a line that is given up."""
+        custom_id, _ = read_again(self._reader, lines, place)
+        told = f"{MOST_LOSSES} processes died while they had this line, the last ones while they had no other"
+        return custom_id, LeapGenerationError(told)
 
 
 class _Answers:
@@ -243,36 +243,8 @@ class _Answers:
         return None
 
 
-def _lack(model: ModelOfCluster) -> LeapError | None:
-    """Why this node cannot answer with the model."""
-    try:
-        model.reference_here()
-    except LeapError as error:
-        return error
-    return None
-
-
-def _quiet_ray() -> Any:
-    """Ray, which sends no usage statistics and writes nothing to the terminal."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    try:
-        import ray
-    except ImportError:
-        raise LeapUnavailableError("Ray is not installed", hint="pip install 'leap-edge[ray]'") from None
-    return ray
-
-
-def _connect(ray: Any, address: str | None) -> None:
-    options: dict[str, Callable[..., Any] | Any] = {"logging_level": logging.CRITICAL, "log_to_driver": False}
-    with suppress(AttributeError):  # no setting keeps what it says about dead nodes from standard output
-        ray._private.worker.print_to_stdstream = lambda *_args, **_given: None
-    try:
-        ray.init(address=address, include_dashboard=None if address else False, **options)
-    except (ConnectionError, ValueError, RuntimeError, OSError) as error:
-        where = address or os.environ.get("RAY_ADDRESS") or "this machine"
-        raise LeapUnavailableError(f"no Ray cluster at {where}: {_first_line(error)}") from None
-
-
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+def _refuse(lacks: list[Lack]) -> None:
+    """Raises LeapModelNotFoundError that names the nodes, if there are any."""
+    if lacks:
+        told = "; ".join(sorted({lack.error.message for lack in lacks}))
+        raise LeapModelNotFoundError(told, hint=next((lack.error.hint for lack in lacks if lack.error.hint), None))

@@ -80,6 +80,7 @@ def test_numbers_of_workers_and_addresses():
     for wrong in ("0", "8..2", "x", "-1", "2.."):
         with pytest.raises(LeapOptionsError):
             numbers_of_workers(wrong)
-    assert (address_of("ray"), address_of("ray://h:10001")) == (None, "ray://h:10001")
+    assert (address_of("ray", {}), address_of("ray://h:10001", {"RAY_ADDRESS": "x"})) == (None, "ray://h:10001")
+    assert address_of("ray", {"RAY_ADDRESS": "10.0.0.7:6379"}) == "10.0.0.7:6379"
     with pytest.raises(LeapOptionsError, match="neither ray nor"):
-        address_of("slurm")
+        address_of("slurm", {})

@@ -10,7 +10,6 @@ from dataclasses import replace
 import pytest
 from PIL import Image
 
-from jobs.configuration import JobsConfiguration
 from jobs.table.job import State
 from jobs.table.worker_rows import WorkerRows
 from jobs.worker.model_fetching import ModelFetching
@@ -81,7 +80,7 @@ def test_what_a_hub_offers_under_the_name_is_not_fetched_when_its_digest_is_anot
     for name, value in hub.environment.items():
         monkeypatch.setenv(name, value)
     looks: list[None] = []
-    fetching = ModelFetching(JobsConfiguration.from_environment(), lambda: looks.append(None))
+    fetching = ModelFetching(lambda: looks.append(None))
     origin = json.dumps({"model": REPO, "quantization": "Q4_0", "revision": None})
     for wrong in (("0" * 64, origin), ("1" * 64, "[]"), ("2" * 64, origin.replace("350M", "none"))):
         fetching.begin([wrong])
