@@ -26,7 +26,7 @@ from ..runner.conversation import messages_of
 from ..runner.generator import DecisionModel, TokenizerInfo
 from ..runner.hidden_states import HiddenStates
 from ..speech.voices import asks_to_speak, is_interleaved
-from .loaded_model import Closing, EarlyOpening, ModelParts, context_size_for, open_context, open_scheduler
+from .loaded_model import Closing, EarlyOpening, ModelParts, context_size_for, open_scheduler
 from .prompt_maker import MadePrompt, PromptMaker
 from .token_responses import InProcessGeneration
 
@@ -70,7 +70,8 @@ class InProcessRunner(ModelRunner):
         self._options = options = options.with_extras()
         own = TEXT_DEFAULTS if options.audio_decoder_path else SamplingDefaults()
         self._defaults = (defaults or SamplingDefaults()).over(own).over(RUNTIME_DEFAULTS)
-        self.model = (opening or EarlyOpening(path, options)).take()
+        opening = opening or EarlyOpening(path, options)
+        self.model = opening.take()
         parts: list[Closing] = [self.model]
         self.media: ReadsMedia | None = None
         self._voice: ModelVoice | None = None
@@ -100,8 +101,9 @@ class InProcessRunner(ModelRunner):
             self._prompts = PromptMaker(self.model, options.chat_template, parser_name, media=reader)
             self._context_size = context_size_for(self.model, model_id, options.context_size)
             self._set_adapters = self._adapters.load(options.adapters) if options.adapters else ()
-            context = open_context(self.model, options, self._context_size)
+            context = opening.take_context(self._context_size)
         except BaseException:
+            opening.close()
             for part in parts:
                 part.close()
             raise

@@ -162,23 +162,30 @@ def open_model(path: Path, options: ModelLoadingOptions) -> LlamaModel:
 
 
 class EarlyOpening:
-    """Begins at once to open the checked GGUF at ``path``, in a thread of its own: llama.cpp holds no lock of Python's
-    meanwhile, so what uses the model is imported beside it, which saves a third of the time to the first token. Who
-    begins it takes the model or closes the opening."""
+    """Begins at once to open the checked GGUF at ``path`` and a context of it, in a thread of its own: llama.cpp holds
+    no lock of Python's meanwhile, so what uses the model is imported beside it, which saves a third of the time to the
+    first token. Who begins it takes both or closes the opening, before the model that was taken."""
 
     def __init__(self, path: Path, options: ModelLoadingOptions) -> None:
         set_variables()  # before anything imports numpy
         self._path, self._options = path, options
         self._model: LlamaModel | None = None
+        self._taken: LlamaModel | None = None
+        self._context: LlamaContext | None = None
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._open, name="leap-open")
         self._thread.start()
 
     def _open(self) -> None:
+        options = self._options.with_extras()
         try:
-            self._model = open_model(self._path, self._options.with_extras())
+            self._model = model = open_model(self._path, options)
         except BaseException as error:
             self._error = error
+            return
+        with suppress(LeapModelLoadingError):  # ``take_context`` tries again and says why not
+            if model.can_generate:
+                self._context = open_context(model, options, context_size_for(model, "", options.context_size))
 
     def take(self) -> LlamaModel:
         """The model, which is then the caller's to close. Raises what opening it raised."""
@@ -190,11 +197,23 @@ class EarlyOpening:
         if model is None:
             assert self._error is not None, "a model is taken once"
             raise self._error
+        self._taken = model
         return model
 
+    def take_context(self, context_size: int) -> LlamaContext:
+        """A context of the model that was taken, then the caller's. Raises LeapModelLoadingError."""
+        context, self._context = self._context, None
+        if context is None:
+            assert self._taken is not None, "the model is taken first"
+            context = open_context(self._taken, self._options.with_extras(), context_size)
+        return context
+
     def close(self) -> None:
-        """Free the model if it was not taken."""
+        """Free what was not taken."""
         self._thread.join()
+        context, self._context = self._context, None
+        if context is not None:
+            context.close()
         model, self._model = self._model, None
         if model is not None:
             model.close()
