@@ -192,7 +192,7 @@ def jobs(*states: str) -> Source:
 
 def sessions(context: click.Context, _begun: str) -> Iterator[Item]:
     """Names, then ids, of the sessions that were written to last."""
-    from leap_core.sessions.recent import newest
+    from leap_core.sessions.recent_sessions import newest
 
     rows = newest(context.ensure_object(Environment).directories.sessions_file)
     yield from (CompletionItem(session.name, help=session.title) for session in rows if session.name)
