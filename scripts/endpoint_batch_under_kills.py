@@ -3,9 +3,9 @@ its shape; and whether the endpoint's key is anywhere it should not be.
 
     python scripts/endpoint_batch_under_kills.py [URL] [--lines 500] [--kills 3] [--model NAME]
 
-URL is the base of an endpoint, such as http://127.0.0.1:8080/v1; without one `leap serve builtin` is started. The faults
-are 429 with retry-after, 503, a connection that is hung up, and a stream that breaks in the middle. The exit code is 1
-where something is not as it should be.
+URL is the base of an endpoint, such as http://127.0.0.1:8080/v1; without one `leap serve builtin` is started. The
+faults are 429 with retry-after, 503, a connection that is hung up, and a stream that breaks in the middle. The
+exit code is 1 where something is not as it should be.
 """
 
 from __future__ import annotations
@@ -140,9 +140,9 @@ class Trial:
         key, home = folder / "key", folder / "home"
         key.write_text(KEY)
         home.mkdir()
-        (home / "config.toml").write_text(
-            f"[endpoints.far]\nurl = {json.dumps(proxy.url)}\nmodel = {json.dumps(model)}\nkey_file = {json.dumps(str(key))}\n"
-        )
+        entry = {"url": proxy.url, "model": model, "key_file": str(key)}
+        lines_of_entry = [f"{name} = {json.dumps(value)}" for name, value in entry.items()]
+        (home / "config.toml").write_text("\n".join(["[endpoints.far]", *lines_of_entry, ""]))
         self.environment = {**os.environ, "LEAP_HOME": str(home)}
         rows = ({"custom_id": f"line-{n}", "prompt": f"Draw lot {n}."} for n in range(lines))
         (folder / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -204,10 +204,9 @@ def trial(folder: Path, url: str, lines: int, kills: int, model: str) -> bool:
         code = batch.run()
         wrong = list(batch.faults())
         twice = proxy.answered.total() - len(proxy.answered)
-    print(
-        f"{lines} lines, {killed} kills, exit code {code}, faults {dict(proxy.failed)}; {twice} answers were asked again,"
-    )
-    print(f"in {time.monotonic() - began:.1f} s; {'nothing is wrong' if not wrong else wrong[:5]}")
+    faults = dict(proxy.failed)
+    print(f"{lines} lines, {killed} kills, exit code {code}, faults {faults}, {twice} answers asked again, in")
+    print(f"{time.monotonic() - began:.1f} s; {wrong[:5] or 'nothing is wrong'}")
     if code:
         print(batch.said[-2000:])
     return code == 0 and killed == kills and not wrong

@@ -1,4 +1,4 @@
-"""A batch over an endpoint with faults, killed on the way: a short form of ``scripts/endpoint_batch_under_kills.py``."""
+"""A batch over an endpoint with faults, killed on the way: short for ``scripts/endpoint_batch_under_kills.py``."""
 
 from __future__ import annotations
 
