@@ -26,13 +26,17 @@ LONGEST_SECONDS = 1200.0
 
 
 class Nodes:
-    """A Ray cluster on this machine: a head without processors, and nodes that are added and killed."""
+    """A Ray cluster on this machine: a head without processors, and nodes that are added and killed. ``client_port``:
+    where it also takes clients (ray://)."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, client_port: int | None = None) -> None:
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
         from ray.cluster_utils import Cluster
 
-        self._cluster: Any = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+        head: dict[str, Any] = {"num_cpus": 0, "include_dashboard": False}
+        if client_port is not None:
+            head["ray_client_server_port"] = client_port
+        self._cluster: Any = Cluster(initialize_head=True, head_node_args=head)
         self._nodes = [self._cluster.add_node(num_cpus=1, wait=False) for _ in range(count)]
         self._cluster.wait_for_nodes()
         self.address = str(self._cluster.address)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -46,7 +47,9 @@ def connect(ray: Any, address: str | None) -> None:
         ray._private.worker.print_to_stdstream = lambda *_args, **_given: None
     options: dict[str, Any] = {"logging_level": logging.CRITICAL, "log_to_driver": False}
     try:
-        ray.init(address=address, include_dashboard=None if address else False, **options)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what they say comes with the error too
+            ray.init(address=address, include_dashboard=None if address else False, **options)
     except (ConnectionError, ValueError, RuntimeError, OSError, ImportError) as error:
         where = address or os.environ.get("RAY_ADDRESS") or "this machine"
         raise LeapUnavailableError(f"no Ray cluster at {where}: {first_line(error)}") from None

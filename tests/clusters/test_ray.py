@@ -5,9 +5,13 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -36,16 +40,28 @@ frame.write_parquet("PLACE/out")
 """
 
 
+HAS_CLIENT = importlib.util.find_spec("grpc") is not None
+
+
 @pytest.fixture
-def nodes() -> Iterator[torture_ray.Nodes]:
-    made = torture_ray.Nodes(2)
+def client_port() -> int | None:
+    """Where the cluster takes clients; None where Ray's client is not installed."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1]) if HAS_CLIENT else None
+
+
+@pytest.fixture
+def nodes(client_port: int | None) -> Iterator[torture_ray.Nodes]:
+    made = torture_ray.Nodes(2, client_port)
     yield made
     made.close()
 
 
-def test_a_batch_goes_on_when_actor_and_driver_are_killed_and_a_dataset_is_mapped(nodes, tmp_path):
+@pytest.mark.timeout(480)
+def test_a_batch_goes_on_when_actor_and_driver_are_killed_and_a_dataset_is_mapped(nodes, client_port, tmp_path):
     check_batch(nodes, tmp_path)
     check_mapper(nodes, tmp_path)
+    check_interrupt_job_and_client(nodes, client_port, tmp_path)
 
 
 def check_batch(nodes, tmp_path):
@@ -67,6 +83,69 @@ def check_mapper(nodes, tmp_path):
     rows = pyarrow_parquet.read_table(tmp_path / "out").sort_by("text").to_pylist()
     assert [row["text"] for row in rows] == [f"{n}" for n in range(6)]
     assert all(row["answer"] and not row["error"] and row["usage"]["prompt_tokens"] for row in rows)
+
+
+def check_interrupt_job_and_client(nodes, client_port, tmp_path):
+    """One batch is stopped by Ctrl-C, goes on as a job whose process is killed, and is asked again by a client."""
+    rows = ({"id": f"id-{n}", "prompt": f"Count from {n}.", "max_tokens": 12} for n in range(400))
+    (tmp_path / "many.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    batch = ["batch", "many.jsonl", "-m", "builtin", "--format", "plain", "--temperature", "0", "--concurrency", "4"]
+    journal = tmp_path / "many-out.jsonl.journal"
+    environment = {**os.environ, "RAY_ADDRESS": nodes.address}
+    on_ray = [*batch, "-o", "many-out.jsonl", "--on", "ray"]
+
+    def leap(*args: str) -> str:
+        command = [sys.executable, "-m", "leap_cli", *args]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done
+        return done.stdout.strip()
+
+    driver = subprocess.Popen([sys.executable, "-m", "leap_cli", *on_ray], cwd=tmp_path, env=environment)
+    answered = until(lambda: count_of(journal) > 20 and count_of(journal))
+    driver.send_signal(signal.SIGINT)
+    assert driver.wait(60) == 130 and count_of(journal) >= answered
+    assert count_of(journal) < 400, "it went on after Ctrl-C"
+
+    id = leap(*on_ray, "--background")
+    environment.pop("RAY_ADDRESS")  # the job took it along
+    try:
+        before = count_of(journal)
+        until(lambda: count_of(journal) > before + 20)
+        (process,) = processes_of(tmp_path / "leap-home", b"jobs.worker.model_process")
+        os.kill(process, signal.SIGKILL)
+        leap("jobs", "wait", id, "--timeout", "200s")
+    finally:
+        leap("jobs", "worker", "--end")
+    job = json.loads(leap("jobs", "status", id, "--format", "json"))
+    assert job["result"]["succeeded"] == 400
+    leap(*batch, "-o", "many-one.jsonl")
+    one = (tmp_path / "many-one.jsonl").read_bytes()
+    assert (tmp_path / "many-out.jsonl").read_bytes() == one
+    if client_port is not None:
+        leap(*batch, "-o", "many-client.jsonl", "--on", f"ray://127.0.0.1:{client_port}")
+        assert (tmp_path / "many-client.jsonl").read_bytes() == one
+
+
+def count_of(journal: Path) -> int:
+    return journal.read_bytes().count(b"\n") - 1 if journal.exists() else 0
+
+
+def until(found, seconds: float = 100.0):
+    end = time.monotonic() + seconds
+    while not (value := found()):
+        assert time.monotonic() < end, "it did not come"
+        time.sleep(0.02)
+    return value
+
+
+def processes_of(home: Path, name: bytes) -> Iterator[int]:
+    for directory in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if (
+                name in (directory / "cmdline").read_bytes()
+                and f"LEAP_HOME={home}\0".encode() in (directory / "environ").read_bytes()
+            ):
+                yield int(directory.name)
 
 
 def test_a_cluster_that_is_not_there_is_one_line(leap, tmp_path):
