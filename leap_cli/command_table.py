@@ -15,6 +15,7 @@ COMMANDS = {
     "generate": TableEntry("leap_cli.commands.generate", "Answer one prompt.", ASK),
     "chat": TableEntry("leap_cli.commands.chat", "Talk with a model, line by line.", ASK),
     "say": TableEntry("leap_cli.commands.say", "Read a text aloud, into a file or the loudspeaker.", ASK),
+    "talk": TableEntry("leap_cli.commands.talk", "Talk with a model by voice.", ASK),
     "batch": TableEntry("leap_cli.commands.batch", "Answer many prompts from a file.", ASK),
     "transcribe": TableEntry("leap_cli.commands.transcribe", "Write down what is said in sound files.", ASK),
     "index": TableEntry("leap_cli.commands.search.index", "Make files searchable under a name.", SEARCH),

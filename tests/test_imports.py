@@ -15,6 +15,7 @@ LEVELS = {
     "leap_cli": """
         __main__
         commands
+        talk
         chat
         answers display
         options main

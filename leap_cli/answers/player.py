@@ -9,22 +9,24 @@ from leap_core.media.wav_writer import pcm16
 from leap_core.responses import AudioSample
 
 
+def sound_library(what: str, instead: str) -> Any:
+    """The sounddevice library. Raises LeapError, which says ``what`` cannot be done and what to do ``instead``."""
+    try:
+        import sounddevice
+    except ImportError:
+        raise LeapError(
+            f"{what}: the library sounddevice is not installed", hint=f"pip install 'leap-edge[play]', or {instead}"
+        ) from None
+    except OSError as error:  # it is installed, and the system's PortAudio is not
+        raise LeapError(f"{what}: {error}", hint=f"install PortAudio, or {instead}") from None
+    return sounddevice
+
+
 class Player:
     """Plays while the sound comes. Raises LeapError when there is nothing to play with."""
 
     def __init__(self) -> None:
-        try:
-            import sounddevice
-        except ImportError:
-            raise LeapError(
-                "sound cannot be played: the library sounddevice is not installed",
-                hint="pip install 'leap-edge[play]', or write a file instead",
-            ) from None
-        except OSError as error:  # it is installed, and the system's PortAudio is not
-            raise LeapError(
-                f"sound cannot be played: {error}", hint="install PortAudio, or write a file instead"
-            ) from None
-        self._library: Any = sounddevice
+        self._library = sound_library("sound cannot be played", "write a file instead")
         self._device: Any = None
 
     def write(self, sample: AudioSample) -> None:

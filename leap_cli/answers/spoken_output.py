@@ -105,7 +105,7 @@ class SpokenOutput:
         if self._sinks is None:
             self._sinks = []
             if self._target.is_stdout:
-                self._sinks.append(_StandardOutput(self._env))
+                self._sinks.append(StandardOutput(self._env))
             elif self._path is not None:
                 self._sinks.append(SpokenFile(self._path))
             if self._target.play:
@@ -129,7 +129,7 @@ class _Hearing(PassingStream):
                 return response
 
 
-class _StandardOutput:
+class StandardOutput:
     """A WAV of unknown length, as it comes."""
 
     def __init__(self, env: Environment) -> None:

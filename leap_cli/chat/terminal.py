@@ -23,12 +23,18 @@ WELCOME = "Ctrl-C stops an answer, Ctrl-D leaves, /help lists commands"
 
 
 def talk_at_terminal(
-    dialogue: Dialogue, env: Environment, output: Output, load_model: Callable[[str], ModelRunner], first: str = ""
+    dialogue: Dialogue,
+    env: Environment,
+    output: Output,
+    load_model: Callable[[str], ModelRunner],
+    first: str = "",
+    typing: Typing | None = None,
 ) -> None:
-    """Greet, hold the conversation, and say how it is continued. ``first``: a message that is answered at once."""
+    """Hold the conversation, and say where it goes on. ``first``: a message that is answered at once; ``typing``: where
+    others come from."""
     log = dialogue.log
-    output.note(f"{dialogue.conversation.model_runner.model_id}; {WELCOME}")
-    talk = TypedConversation(dialogue, env, output, _typing(env, keeps=log.is_open), load_model, run_command)
+    typing = typing or _typing(env, keeps=log.is_open)
+    talk = TypedConversation(dialogue, env, output, typing, load_model, run_command)
     if log.session is not None:
         output.note(f"continuing {log.session.label}: {counted(len(dialogue.history))}")
         _show_last(dialogue, output)
@@ -40,8 +46,12 @@ def talk_at_terminal(
             if attached:
                 output.note("what was attached to it goes with your next message")
     talk.hold(first)
-    if log.label is not None:
-        output.note(f"saved as {log.label}; leap chat -c goes on")
+
+
+def note_saved(dialogue: Dialogue, output: Output, command: str) -> None:
+    """Say how a conversation that is kept is continued."""
+    if dialogue.log.label is not None:
+        output.note(f"saved as {dialogue.log.label}; leap {command} -c goes on")
 
 
 def _show_last(dialogue: Dialogue, output: Output) -> None:

@@ -102,9 +102,11 @@ def command(
             if beginning.jsonl:
                 answer_messages(dialogue, env, output)
             elif env.stdin_is_terminal:
-                from ..chat.terminal import talk_at_terminal
+                from ..chat.terminal import WELCOME, note_saved, talk_at_terminal
 
+                output.note(f"{runner.model_id}; {WELCOME}")
                 talk_at_terminal(dialogue, env, output, lambda name: load_model(env, replace(model, name=name)), first)
+                note_saved(dialogue, output, "chat")
             else:
                 answer_lines(dialogue, env, first)
         finally:

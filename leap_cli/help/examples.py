@@ -19,6 +19,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "leap say -m LFM2.5-Audio-1.5B 'Good morning.' -o morning.wav",
         "leap say -m LFM2.5-Audio-1.5B --voice uk-male -o - < report.txt | aplay",
     ),
+    "talk": (
+        "leap talk -m LFM2.5-Audio-1.5B --record talk.wav",
+        "leap talk -m LFM2.5-Audio-1.5B --input question.wav --output answer.wav --fast",
+    ),
     "batch": (
         "leap batch prompts.jsonl -o answers.jsonl --format plain",
         "leap batch - --format plain < prompts.jsonl",

@@ -121,6 +121,7 @@ WORDS: dict[str, str] = {
     "--tools-file": "a file of tools",
     "--top-logprobs": "how likely tokens and others were",
     "--verbose": "show llama.cpp's log",
+    "--voice": "who speaks",
     "--yes": "do it without asking",
     "--against": "earlier figures to compare with",
     "--alpha": "how unlikely chance must be for a difference to count",

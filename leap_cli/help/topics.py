@@ -20,6 +20,7 @@ TOPICS = {
     "decisions": "Typed questions about a state, answered by probabilities",
     "tools": "Functions and commands that a model may call",
     "pictures-and-sound": "Models that see and hear; speech to text",
+    "talk": "Conversations by voice: microphone, loudspeaker, files",
     "batches": "Thousands of prompts, resumed after a crash",
     "endpoints": "models elsewhere: OpenAI's protocol, keys, privacy",
     "clusters": "Slurm, Kubernetes: batches beyond one machine",
@@ -41,6 +42,7 @@ TOPICS = {
 TOPIC_OF = {
     "generate": "one-shot",
     "templates": "one-shot",
+    "talk": "talk",
     "batch": "batches",
     "transcribe": "pictures-and-sound",
     "extract": "tasks",

@@ -1,4 +1,4 @@
-"""Sound written while it comes: 16-bit mono, as WAV or bare samples."""
+"""Sound written while it comes: 16-bit, as WAV or bare samples."""
 
 from __future__ import annotations
 
@@ -19,20 +19,22 @@ HEADER_BYTES = 44
 
 
 class WavWriter:
-    """Writes mono sound of ``sample_rate`` Hz to ``stream``, which stays open.
+    """Writes sound of ``sample_rate`` Hz to ``stream``, which stays open: mono, or the samples of several ``channels``
+    in turns.
 
     ``header``: False leaves the bare little-endian samples. The header's lengths are unknown until ``finish``, and stay
     so in a stream that cannot be sought.
     """
 
-    def __init__(self, stream: BinaryIO, sample_rate: int, *, header: bool = True) -> None:
+    def __init__(self, stream: BinaryIO, sample_rate: int, *, header: bool = True, channels: int = 1) -> None:
         self._stream = stream
         self._rate = sample_rate
         self._header = header
+        self._channels = channels
         self.samples = 0
         """Samples written so far."""
         if header:
-            stream.write(wav_header(UNKNOWN_LENGTH, sample_rate))
+            stream.write(wav_header(UNKNOWN_LENGTH, sample_rate, channels))
 
     def write(self, samples: Sequence[float]) -> None:
         """Add samples in [-1, 1]; louder ones are cut off."""
@@ -45,14 +47,15 @@ class WavWriter:
         if self._header and self._stream.seekable():
             end = self._stream.tell()
             self._stream.seek(end - HEADER_BYTES - self.samples * BYTES_A_SAMPLE)
-            self._stream.write(wav_header(self.samples * BYTES_A_SAMPLE, self._rate))
+            self._stream.write(wav_header(self.samples * BYTES_A_SAMPLE, self._rate, self._channels))
             self._stream.seek(end)
         self._stream.flush()
 
 
-def wav_header(data_bytes: int, sample_rate: int) -> bytes:
-    """The head of a WAV file of 16-bit mono samples."""
-    layout = struct.pack("<HHIIHH", PCM, 1, sample_rate, sample_rate * BYTES_A_SAMPLE, BYTES_A_SAMPLE, 16)
+def wav_header(data_bytes: int, sample_rate: int, channels: int = 1) -> bytes:
+    """The head of a WAV file of 16-bit samples."""
+    width = channels * BYTES_A_SAMPLE
+    layout = struct.pack("<HHIIHH", PCM, channels, sample_rate, sample_rate * width, width, 16)
     riff = min(UNKNOWN_LENGTH, data_bytes + HEADER_BYTES - 8)
     return (
         struct.pack("<4sI4s4sI", b"RIFF", riff, b"WAVE", b"fmt ", 16)

@@ -21,11 +21,12 @@ class SpokenFile:
     """Writes to ``path``: beside it first, and in its place when ``finish`` is called. A place that nothing can take
     (a pipe, a device) is written to as the sound comes.
 
-    Raises LeapError where the file cannot be written.
+    ``channels``: whose samples come in turns. Raises LeapError where the file cannot be written.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, channels: int = 1) -> None:
         self.path = path
+        self._channels = channels
         self._target = Path(os.path.realpath(path))
         self._file: BinaryIO | None = None
         self._unfinished: Path | None = None
@@ -34,7 +35,7 @@ class SpokenFile:
     @property
     def seconds(self) -> float:
         """Length of what came so far."""
-        return self._writer.samples / self._rate if self._writer is not None else 0.0
+        return self._writer.samples / self._channels / self._rate if self._writer is not None else 0.0
 
     def write(self, sample: AudioSample) -> None:
         """Add a piece. The first one sets the sample rate."""
@@ -42,7 +43,8 @@ class SpokenFile:
             if self._writer is None:
                 self._rate = sample.sample_rate
                 is_bare = self.path.suffix.lower() in BARE_SUFFIXES
-                self._writer = WavWriter(self._opened(), self._rate, header=not is_bare)
+                header = not is_bare
+                self._writer = WavWriter(self._opened(), self._rate, header=header, channels=self._channels)
             self._writer.write(sample.samples)
         except OSError as error:
             self.discard()

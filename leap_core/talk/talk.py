@@ -75,7 +75,7 @@ class Talk:
         self._guard = threading.RLock()
         self._rest: NDArray[float32] | None = None
         self._utterances: deque[Utterance] = deque()
-        self._answer: _Answer | None = None
+        self._answer: SpokenAnswer | None = None
         self._consumer_waits = False
         self._ended = False
         self.state = TalkState.IDLE
@@ -138,7 +138,22 @@ class Talk:
             answer = self._answer
         self._playback.close()
         if answer is not None:
-            answer.stop()
+            answer.interrupt()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether ``close`` was called."""
+        return self._playback.is_closed
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more is heard."""
+        return self._ended
+
+    @property
+    def has_utterance(self) -> bool:
+        """Whether something waits to be answered."""
+        return bool(self._utterances)
 
     @property
     def is_quiet(self) -> bool:
@@ -160,9 +175,9 @@ class Talk:
             self._consumer_waits = False
             return self._utterances.popleft()
 
-    def speaking(self, stream: Stream) -> Stream:
+    def speaking(self, stream: Stream) -> SpokenAnswer:
         """The answer ``stream``, which is heard while it is read, and ends when it was played or interrupted."""
-        return _Answer(stream, self, self._playback)
+        return SpokenAnswer(stream, self, self._playback)
 
     def hold(
         self, conversation: Conversation, options: GenerationOptions | None = None
@@ -232,19 +247,19 @@ class Talk:
         if answer is None or answer.is_stopped:
             return
         heard = self._playback.drop()
-        answer.stop()
+        answer.interrupt()
         self._on_event(Interrupted(self._ears.seconds, heard))
 
-    def _begin(self, answer: _Answer) -> None:
+    def _begin(self, answer: SpokenAnswer) -> None:
         with self._guard:
             self._answer = answer
             self._playback.begin()
             if self._ears.is_hearing:  # the user went on while the answer before was being stopped
-                answer.stop()
+                answer.interrupt()
             else:
                 self._change(TalkState.RESPONDING)
 
-    def _finish(self, answer: _Answer) -> None:
+    def _finish(self, answer: SpokenAnswer) -> None:
         with self._guard:
             if self._answer is answer:
                 self._answer = None
@@ -257,13 +272,15 @@ class Talk:
             self._on_event(StateChange(state, self._ears.seconds))
 
 
-class _Answer(PassingStream):
+class SpokenAnswer(PassingStream):
     """An answer whose sound is played while it is read."""
 
     def __init__(self, stream: Stream, talk: Talk, playback: Playback) -> None:
         super().__init__(stream)
         self._talk, self._playback = talk, playback
         self.is_stopped = False
+        self.is_interrupted = False
+        """Whether the user's voice stopped it, or the end of the talk."""
         talk._begin(self)
 
     def __next__(self) -> MessageResponse:
@@ -274,6 +291,11 @@ class _Answer(PassingStream):
             self._playback.finish()
             self._talk._finish(self)
         return response
+
+    def interrupt(self) -> None:
+        """Stop because the user speaks."""
+        self.is_interrupted = True
+        self.stop()
 
     def stop(self) -> None:
         self.is_stopped = True

@@ -2,6 +2,7 @@
 spoken conversation is held and measured without a download.
 
     write_hearing_miniature(directory)     # the model, its vocoder and its projector
+    python -m leap_core.testing.miniature_ears DIRECTORY     # the same, and talk.wav, which asks it for three tones
 
 ``do`` and ``re`` ask for the low tone, ``mi`` and ``fa`` for the mid one, ``so``, ``la`` and ``ti`` for the high one,
 and a beep for the drone. How: the projector is that of ``builtin-audio``, whose rows say which note sounds; its last
@@ -11,12 +12,13 @@ layer is followed by a linear map, fitted to some clips, that writes them as the
 from __future__ import annotations
 
 import random
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..builtin import model_path
 from .miniature_speech import write_miniature_speech_model
-from .sounds import SOUNDS, Clip, random_clip
+from .sounds import RATE, SOUNDS, Clip, Sound, random_clip
 from .tone_places import PLACES, WIDTH
 
 if TYPE_CHECKING:
@@ -32,7 +34,9 @@ TONE_OF = {
     **dict.fromkeys(("so", "la", "ti"), "high"),
     "beep": "drone",
 }
-CLIPS = 60
+CLIPS = 30
+HISS = 0.0005
+"""Of a quiet room: in perfect silence the projector, which looks at contrasts, mistakes some notes."""
 ROW_SECONDS = 0.08
 LAST = "mm.a.mlp.3"
 """The projector's last layer."""
@@ -122,3 +126,20 @@ def _sounding(clip: Clip, rows: int) -> Table:
 def _builtin_projector() -> Path:
     path = model_path("builtin-audio")
     return path.with_name(f"mmproj-{path.name}")
+
+
+def main() -> None:
+    """Write the model and a recording into the directory that is named, and print the model's path."""
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        sys.exit("usage: python -m leap_core.testing.miniature_ears DIRECTORY")
+    import soundfile
+
+    directory = Path(sys.argv[1])
+    model = write_hearing_miniature(directory)
+    asked = [Sound(name, start, 0.6) for name, start in (("do", 1.0), ("mi", 4.5), ("la", 8.0))]
+    soundfile.write(directory / "talk.wav", Clip(tuple(asked), 9.5).play(noise=HISS), RATE, subtype="PCM_16")
+    sys.stdout.write(f"{model}\n")
+
+
+if __name__ == "__main__":
+    main()

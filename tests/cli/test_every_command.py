@@ -27,6 +27,7 @@ WRONG = "!wrong!"
 WITHOUT_FORMAT = {
     "chat": "a dialogue",
     "say": "sound",
+    "talk": "a dialogue",
     "translate": "a text",
     "summarize": "a text",
     "redact": "a text",

@@ -1,0 +1,56 @@
+"""``leap talk``: a conversation by voice."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from ..exit_codes import ExitCode
+from ..framework.click_classes import leap_command
+from ..framework.environment import Environment
+from ..framework.output import Output
+from ..options.loading import MODEL, ModelChoice
+from ..options.opening import load_model, note_builtin
+from ..options.sampling import SPOKEN_SAMPLING, Sampling
+from ..options.session_options import Session, session_group, session_model
+from ..options.talk_options import TALK, TalkOptions
+
+if TYPE_CHECKING:
+    from leap_core.runner.contract import ModelRunner
+
+
+@leap_command("talk")
+@TALK
+@SPOKEN_SAMPLING
+@session_group(saves=True)
+@MODEL
+@click.pass_obj
+def command(
+    env: Environment, /, talking: TalkOptions, sampling: Sampling, session: Session, model: ModelChoice
+) -> ExitCode:
+    """Talk with a model that hears and speaks, through microphone and loudspeaker. Needs leap-edge[play].
+
+    Speak, and it answers when you pause; speak again, and it stops. At a terminal messages and the commands of leap
+    chat can be typed too; Ctrl-C stops an answer, Ctrl-D leaves.
+    """
+    from ..talk.holding import HeldTalk, check_model, list_devices
+
+    output = Output(env)
+    if talking.devices:
+        list_devices(output)
+        return ExitCode.DONE
+    options = sampling.options()
+    with closing(HeldTalk(env, talking)) as held, session.open(env) as recorder:
+        model = session_model(recorder, env, model)
+
+        def load(name: str | None) -> ModelRunner:
+            return load_model(env, replace(model, name=name), slots=1 if talking.voice is None else 2)
+
+        with load(model.name) as runner:
+            check_model(runner)
+            note_builtin(env, model.name, output)
+            held.hold(recorder, runner, options, load)
+    return ExitCode.DONE

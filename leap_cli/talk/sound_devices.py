@@ -1,0 +1,213 @@
+"""A talk over a microphone and a loudspeaker, through PortAudio."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from leap_core.errors import LeapError
+from leap_core.media.audio import RATE as HEARD
+from leap_core.talk.playback import RATE as PLAYED
+from leap_core.talk.talk import Talk
+
+from ..answers.player import sound_library
+from .recording import Recording
+
+if TYPE_CHECKING:
+    from numpy import float32
+    from numpy.typing import NDArray
+
+INSTEAD = "give --input FILE --output FILE"
+LATENCY = 0.04
+"""Seconds of sound that a device holds, at its choice: what is played when an answer is stopped."""
+SILENT_SECONDS = 2.0
+"""A device that asks for nothing and brings nothing for so long is gone."""
+INPUT, OUTPUT = "input", "output"
+NAMES = {INPUT: "microphone", OUTPUT: "loudspeaker"}
+Device = int | str | None
+
+
+def list_devices() -> list[dict[str, Any]]:
+    """What there is: number, name, system, what it is for, whether it is the default. Raises LeapError without the
+    library."""
+    library = sound_library("there is no list of devices", INSTEAD)
+    systems = library.query_hostapis()
+    defaults = list(library.default.device)
+    return [
+        {
+            "number": number,
+            "name": device["name"],
+            "system": systems[device["hostapi"]]["name"],
+            "hears": device["max_input_channels"] > 0,
+            "plays": device["max_output_channels"] > 0,
+            "default": " and ".join(NAMES[kind] for n, kind in enumerate(NAMES) if defaults[n] == number) or None,
+        }
+        for number, device in enumerate(library.query_devices())
+    ]
+
+
+class SoundDevices:
+    """Lets ``talk`` hear a microphone, and be heard through a loudspeaker. ``microphone``, ``loudspeaker``: a number of
+    ``list_devices``, a part of a name, or None for the system's own. ``on_lost`` is called when one is gone.
+
+    Raises LeapError where one is missing, or on entering cannot be used, and UsageError for a name that none has.
+    """
+
+    def __init__(
+        self,
+        talk: Talk,
+        microphone: Device,
+        loudspeaker: Device,
+        recording: Recording | None,
+        on_lost: Callable[[], object],
+    ) -> None:
+        self._library = sound_library("there is nothing to hear and to speak with", INSTEAD)
+        self._talk, self._recording, self._on_lost = talk, recording, on_lost
+        named = {INPUT: microphone, OUTPUT: loudspeaker}
+        self._devices = {kind: self._find(kind, name) for kind, name in named.items()}
+        self._streams: dict[str, Any] = {}
+        self._last: dict[str, float] = {}
+        self._blocks: SimpleQueue[bytes] = SimpleQueue()
+        self._closing = threading.Event()
+        self._listener = threading.Thread(target=self._listen, name="leap-talk-microphone", daemon=True)
+        self.failure: Exception | None = None
+        """What ended the talk."""
+
+    def __enter__(self) -> SoundDevices:
+        try:
+            for kind in (OUTPUT, INPUT):
+                self._open(kind)
+        except BaseException:
+            self._close()
+            raise
+        self._listener.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._talk.close()
+        self._closing.set()
+        self._listener.join()
+        self._close()
+
+    def _find(self, kind: str, name: Device) -> Any:
+        """What the library knows of it."""
+        try:
+            return self._library.query_devices(name, kind)
+        except ValueError as error:  # no device, or several, have that name
+            reason = str(error).partition("\n")[0].rstrip(":")
+            raise click.UsageError(f"--device: {reason}; leap talk --devices lists them") from None
+        except self._library.PortAudioError as error:
+            if name is not None:
+                raise click.UsageError(f"--device {name}: {error}; leap talk --devices lists them") from None
+            raise LeapError(f"there is no {NAMES[kind]}", hint=f"connect one, or {INSTEAD}") from None
+
+    def _open(self, kind: str) -> None:
+        stream_class, wanted = {
+            INPUT: (self._library.RawInputStream, HEARD),
+            OUTPUT: (self._library.RawOutputStream, PLAYED),
+        }[kind]
+        device = self._devices[kind]
+        failure: Exception | None = None
+        for rate in dict.fromkeys((wanted, round(device["default_samplerate"]))):
+            use = self._hearing(rate) if kind == INPUT else self._playing(rate)
+            try:
+                stream = stream_class(
+                    rate, device=device["index"], channels=1, dtype="float32", latency=LATENCY, callback=use
+                )
+                stream.start()
+            except self._library.PortAudioError as error:
+                failure = error
+                continue
+            self._streams[kind], self._last[kind] = stream, time.monotonic()
+            return
+        raise LeapError(
+            f"the {NAMES[kind]} {device['name']} cannot be used: {failure}",
+            hint=f"choose another one with --device, or {INSTEAD}",
+        )
+
+    def _hearing(self, rate: int) -> Callable[..., None]:
+        import soxr
+
+        resampler = None if rate == HEARD else soxr.ResampleStream(rate, HEARD, 1, dtype="float32")
+        self._at_model_rate = (lambda samples: samples) if resampler is None else resampler.resample_chunk
+
+        def use(block: Any, _frames: int, _time: object, _status: object) -> None:
+            self._last[INPUT] = time.monotonic()
+            self._blocks.put(bytes(block))
+
+        return use
+
+    def _playing(self, rate: int) -> Callable[..., None]:
+        import numpy as np
+        import soxr
+
+        resampler = None if rate == PLAYED else soxr.ResampleStream(PLAYED, rate, 1, dtype="float32")
+        waiting: list[NDArray[float32]] = [np.zeros(0, np.float32)]
+
+        def use(block: Any, frames: int, _time: object, _status: object) -> None:
+            self._last[OUTPUT] = time.monotonic()
+            if resampler is None:
+                samples = self._take(frames)
+            else:
+                while len(waiting[0]) < frames:
+                    more = resampler.resample_chunk(self._take(PLAYED // 50))
+                    waiting[0] = np.concatenate([waiting[0], more])
+                samples, waiting[0] = waiting[0][:frames], waiting[0][frames:]
+            block[:] = samples.tobytes()
+
+        return use
+
+    def _take(self, count: int) -> NDArray[float32]:
+        samples = self._talk.play(count)
+        if self._recording is not None:
+            self._recording.played(samples)
+        return samples
+
+    def _listen(self) -> None:
+        import numpy as np
+
+        try:
+            while not self._closing.is_set():
+                try:
+                    block = self._blocks.get(timeout=0.1)
+                except Empty:
+                    block = b""
+                self._check()
+                if not block or self.failure is not None:
+                    continue
+                samples = self._at_model_rate(np.frombuffer(block, np.float32))
+                self._talk.feed(samples)
+                if self._recording is not None:
+                    self._recording.heard(samples)
+        except Exception as error:  # the recording cannot be written
+            self._lose(error, INPUT)
+
+    def _check(self) -> None:
+        """Notice a device that is gone."""
+        for kind, stream in self._streams.items():
+            if time.monotonic() - self._last[kind] > SILENT_SECONDS or not stream.active:
+                self._lose(LeapError(f"the {NAMES[kind]} is gone", hint="leap talk -c goes on with another one"), kind)
+
+    def _lose(self, failure: Exception, kind: str) -> None:
+        if self.failure is not None:
+            return
+        self.failure = failure
+        if kind == INPUT:
+            self._talk.end()  # what was said is still answered
+        else:
+            self._talk.close()
+        self._on_lost()
+
+    def _close(self) -> None:
+        for stream in self._streams.values():
+            # What waits in the device was meant to be heard only if nobody stopped it.
+            stream.abort(ignore_errors=True)
+            stream.close(ignore_errors=True)
