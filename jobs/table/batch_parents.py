@@ -18,9 +18,9 @@ def change_own(database: Database, condition: str, assignments: str, values: Val
     """Change the row that ``condition`` names, and take from it what it has counted: its parent and counts as they were
     before. None where there is no such row."""
     rows = database.rows(
-        f"WITH before AS (SELECT id AS before_id, parent AS batch, done AS lines, succeeded AS good, tokens AS spent "
-        f"FROM jobs WHERE {condition} FOR UPDATE), after AS (UPDATE jobs SET {assignments}, done=0, succeeded=0, "
-        "tokens=0 FROM before WHERE id=before_id RETURNING state, error) SELECT * FROM before, after",
+        f"WITH before AS (SELECT id AS before_id, parent AS batch, done AS lines, succeeded AS good, tokens AS spent, "
+        f"max_workers AS bound FROM jobs WHERE {condition} FOR UPDATE), after AS (UPDATE jobs SET {assignments}, "
+        "done=0, succeeded=0, tokens=0 FROM before WHERE id=before_id RETURNING state, error) SELECT * FROM before, after",
         values,
     )
     return rows[0] if rows else None
@@ -42,16 +42,17 @@ def take_counts(database: Database, shard: Row) -> None:
     rows = database.rows(
         "UPDATE jobs SET done=done+:done, succeeded=succeeded+:succeeded, tokens=tokens+:tokens, "
         "open_shards=open_shards-:ended, error=COALESCE(error, :error) WHERE id=:parent AND state='running' "
-        "RETURNING open_shards, max_workers",
+        "RETURNING open_shards",
         values,
     )
     if not rows or not ended:
         return
-    database.change(
-        "UPDATE jobs SET held=0 WHERE id=(SELECT id FROM jobs WHERE parent=:parent AND held=1 AND state='queued' "
-        "ORDER BY sequence LIMIT 1)",
-        {"parent": shard["batch"]},
-    )
+    if shard["bound"] is not None:
+        database.change(
+            "UPDATE jobs SET held=0 WHERE id=(SELECT id FROM jobs WHERE parent=:parent AND held=1 AND state='queued' "
+            "ORDER BY sequence LIMIT 1)",
+            {"parent": shard["batch"]},
+        )
     if rows[0]["open_shards"] <= 0:
         settle(database, str(shard["batch"]))
 

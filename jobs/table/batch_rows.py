@@ -22,19 +22,23 @@ SELECT l.job, l.number, l.key, 1, r.tokens, r.value FROM batch_lines l CROSS JOI
     AND earlier.job<>:job AND EXISTS (SELECT 1 FROM jobs j WHERE j.id=earlier.job AND j.output=:output) LIMIT 1
 ) r WHERE l.job=:job ON CONFLICT (job, number) DO NOTHING
 """
-STORE_RESULTS = """
-WITH added AS (
+STORE_RESULTS = f"""
+WITH own AS MATERIALIZED (SELECT id FROM jobs WHERE {OWN_SHARD} FOR UPDATE), added AS (
     INSERT INTO batch_results (job, number, key, succeeded, tokens, value)
-    SELECT :job, * FROM unnest(CAST(:numbers AS integer[]), CAST(:keys AS text[]), CAST(:successes AS integer[]),
-        CAST(:counts AS integer[]), CAST(:texts AS text[]))
+    SELECT :job, r.* FROM own, unnest(CAST(:numbers AS integer[]), CAST(:keys AS text[]),
+        CAST(:successes AS integer[]), CAST(:counts AS integer[]), CAST(:texts AS text[])) r
     ON CONFLICT (job, number) DO NOTHING RETURNING succeeded, tokens
 ), counted AS (
     SELECT COUNT(*) AS done, COALESCE(SUM(succeeded), 0) AS succeeded, COALESCE(SUM(tokens), 0) AS tokens FROM added
 )
-UPDATE jobs SET progress=:progress, done=jobs.done+counted.done, succeeded=jobs.succeeded+counted.succeeded,
-    tokens=jobs.tokens+counted.tokens FROM counted WHERE jobs.id=:id RETURNING cancel_requested
+UPDATE jobs SET heartbeat=leap_now(), progress=:progress, done=jobs.done+counted.done,
+    succeeded=jobs.succeeded+counted.succeeded, tokens=jobs.tokens+counted.tokens
+FROM own, counted WHERE jobs.id=own.id
+RETURNING cancel_requested, set_config('synchronous_commit', 'off', true),
+    pg_notify('leap_' || (SELECT id FROM table_id) || '_' || :job, 'changed')
 """
-"""What a shard has stored is counted on its own row while it runs, so that no two workers write to one row."""
+"""One statement, so one way to the server and back. What a shard has stored is counted on its own row while it runs, so
+that no two workers write to one row; it is on the disk before the end of the shard, which waits for the disk."""
 
 
 @dataclass(frozen=True)
@@ -102,25 +106,20 @@ class BatchRows:
     def write(self, claim: Claim, job: str, results: Sequence[StoredResult], progress: JsonObject) -> bool:
         """Store results of the shard that ``claim`` is for; whether it is to be cancelled. Raises Fenced when
         another worker has it: then nothing is stored."""
-        values = [json.dumps(result.value, ensure_ascii=False, separators=(",", ":")) for result in results]
+        texts = [json.dumps(result.value, ensure_ascii=False, separators=(",", ":")) for result in results]
         columns = {
             "numbers": [result.number for result in results],
             "keys": [result.key for result in results],
             "successes": [int(result.succeeded) for result in results],
             "counts": [result.tokens for result in results],
-            "texts": values,
+            "texts": texts,
         }
 
-        def write() -> bool:
-            if not self.database.change(f"UPDATE jobs SET heartbeat=leap_now() WHERE {OWN_SHARD}", claim.values):
-                raise Fenced
-            row = self.database.rows(
-                STORE_RESULTS, {"id": claim.id, "job": job, "progress": json.dumps(progress), **columns}
-            )[0]
-            self.database.announce("changed", job)
-            return bool(row["cancel_requested"])
-
-        return self.database.transaction(write)
+        values = {**claim.values, "job": job, "progress": json.dumps(progress), **columns}
+        rows = self.database.rows(STORE_RESULTS, values)
+        if not rows:
+            raise Fenced
+        return bool(rows[0]["cancel_requested"])
 
     def results(self, job: str, after: int = 0, *, with_lines: bool = False) -> Iterator[tuple[BatchLine, JsonObject]]:
         """The lines behind ``after`` that have a result, in order, with it. ``with_lines``: with their text."""

@@ -45,9 +45,9 @@ class TableReader:
         if not rows:
             return None
         job = Job.of_row(rows[0])
-        if job.kind == SHARD:  # what its shards have in common stands with the batch
+        if job.kind == SHARD:
             batch = self.database.rows("SELECT parameters FROM jobs WHERE id=:id", {"id": job.parent})
-            job = replace(job, parameters={**json.loads(batch[0]["parameters"]), **job.parameters})
+            job = with_common(job, batch[0]["parameters"] if batch else None)
         return job
 
     def find(self, prefix: str) -> Job:
@@ -206,6 +206,11 @@ class TableReader:
             "any_model": int(worker.models is None),
             "models": " ".join(worker.models or ()),
         }
+
+
+def with_common(job: Job, parameters: str | None) -> Job:
+    """The job with the parameters of its batch, which hold what its shards have in common."""
+    return job if parameters is None else replace(job, parameters={**json.loads(parameters), **job.parameters})
 
 
 def _events_of(row: Row) -> list[Event]:

@@ -27,28 +27,44 @@ FIRST_OF_EACH = (
     f"created, sequence FROM jobs j WHERE {READY} AND j.needs=n.needs ORDER BY {ORDER} LIMIT 1"
 )
 ALIVE = "NOT EXISTS (SELECT 1 FROM workers w WHERE w.id=:worker AND w.draining=1)"
+CLAIM_FIRST = f"""
+WITH first AS MATERIALIZED (
+    SELECT first.id {FIRST_OF_EACH} FOR UPDATE SKIP LOCKED) first WHERE {ALIVE} ORDER BY {ORDER} LIMIT 1
+), taken AS (
+    UPDATE jobs SET state='running', owner=:owner, worker=:worker, heartbeat=leap_now(),
+        lease_until=leap_now()+:lease, started=COALESCE(started, leap_now()), progress=NULL
+    FROM first WHERE jobs.id=first.id RETURNING jobs.*
+), batch AS (
+    UPDATE jobs SET state='running', started=COALESCE(jobs.started, leap_now())
+    FROM taken WHERE jobs.id=taken.parent AND jobs.state='queued' RETURNING jobs.id
+)
+SELECT taken.*, (SELECT parameters FROM jobs WHERE jobs.id=taken.parent) AS common FROM taken
+"""
+"""One statement, so one way to the server and back. A shard's row is written before its batch's."""
 WAKE = """
-SELECT pg_notify(:channel || substr(md5(idle.id), 1, 16), 'queued') FROM (
+UPDATE workers SET woken=leap_now() FROM (
     SELECT w.id FROM workers w
     LEFT JOIN (
         SELECT worker, COUNT(*) AS running FROM jobs
         WHERE state='running' AND kind=:kind AND worker IS NOT NULL GROUP BY worker
     ) r ON r.worker=w.id
-    WHERE w.draining=0 AND w.seen>(SELECT leap_now())-:alive
+    WHERE w.draining=0 AND w.seen>(SELECT leap_now())-:alive AND w.id<>:beside
         AND COALESCE(r.running, 0)<COALESCE(CAST(CAST(w.capacity AS json)->>:slot AS integer), 1)
         AND (:model='' OR position(:model IN w.models)>0) AND (:machine='' OR w.machine=:machine)
-    ORDER BY random() LIMIT :count
-) idle
+    ORDER BY w.woken>(SELECT leap_now())-:moment, random() LIMIT :count FOR UPDATE OF w SKIP LOCKED
+) idle WHERE workers.id=idle.id
+RETURNING pg_notify(:channel || substr(md5(workers.id), 1, 16), 'queued')
 """
-"""Tells workers with room for it that there is work: as many as there is work for."""
+"""Tells workers with room for it that there is work: as many as there is work for, and rather such as were not told
+a moment ago, who are on their way."""
+MOMENT_SECONDS = 1.0
 
 
-def claimable(database: Database, kind: str, worker: Claimant) -> Row | None:
-    """The next job of this kind for the worker, locked: id, attempt and parent."""
-    values = {**_values(kind, worker), "needs": _needs(database, kind, worker)}
-    rows = database.rows(
-        f"SELECT first.* {FIRST_OF_EACH} FOR UPDATE SKIP LOCKED) first WHERE {ALIVE} ORDER BY {ORDER} LIMIT 1", values
-    )
+def claim_first(database: Database, kind: str, worker: Claimant) -> Row | None:
+    """Begin the next job of this kind that the worker can run: its row, with the parameters of its batch as
+    ``common``."""
+    more = {"needs": _needs(database, kind, worker), "owner": worker.owner, "lease": worker.lease_seconds}
+    rows = database.rows(CLAIM_FIRST, {**_values(kind, worker), **more})
     return rows[0] if rows else None
 
 
@@ -91,8 +107,14 @@ def first_with_needs(database: Database, kind: str, needs: str) -> Row | None:
     return rows[0] if rows else None
 
 
-def wake(database: Database, work: Mapping[tuple[str, str | None, str | None], int], alive_seconds: float) -> None:
-    """Wake workers for so many jobs of each kind, model and machine, once the running transaction counts."""
+def wake(
+    database: Database,
+    work: Mapping[tuple[str, str | None, str | None], int],
+    alive_seconds: float,
+    beside: str = "",
+) -> None:
+    """Wake workers for so many jobs of each kind, model and machine, once the running transaction counts; others than
+    ``beside``, which gives them up."""
     for (kind, model, machine), count in work.items():
         database.rows(
             WAKE,
@@ -104,6 +126,8 @@ def wake(database: Database, work: Mapping[tuple[str, str | None, str | None], i
                 "machine": machine or "",
                 "count": count,
                 "alive": alive_seconds,
+                "moment": MOMENT_SECONDS,
+                "beside": beside,
             },
         )
 

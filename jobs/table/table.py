@@ -22,14 +22,29 @@ from .contract import Conflict, Database, Values
 from .database import open_database
 from .forgetting import Forgetting
 from .job import BATCH, JOB_VERSION, SHARD, Claim, Claimant, Ending, Fenced, Job, NewJob, State
-from .reading import ALPHABET, CLAIMABLE, ID_CHARACTERS
-from .shared_claims import NOW, claimable, wake
+from .reading import ALPHABET, CLAIMABLE, ID_CHARACTERS, with_common
+from .shared_claims import NOW, claim_first, wake
 from .worker_rows import ALIVE_SECONDS
 
 __all__ = ["Claim", "Claimant", "Ending", "Fenced", "NewJob", "Table"]
 
 OWN = "id=:id AND state='running' AND owner=:owner AND attempt=:attempt"
 FREED = "owner=NULL, heartbeat=NULL, lease_until=NULL"
+
+
+WRITE = f"""
+WITH own AS (
+    UPDATE jobs SET heartbeat=leap_now(), lease_until=leap_now()+:lease, progress=COALESCE(:progress, progress)
+    WHERE {OWN} RETURNING id, attempt, cancel_requested, set_config('synchronous_commit', 'off', true)
+), put AS (
+    INSERT INTO events SELECT id, attempt, :number, CAST(:value AS text) FROM own
+    WHERE CAST(:value AS text) IS NOT NULL
+    ON CONFLICT (job, attempt, number) DO UPDATE SET value=excluded.value
+    RETURNING pg_notify('leap_' || (SELECT id FROM table_id) || '_' || job, 'changed')
+)
+SELECT cancel_requested FROM own
+"""
+"""One statement on a server. It is on the disk before the end of the attempt, which waits for the disk."""
 
 
 class Table(Forgetting):
@@ -111,27 +126,18 @@ class Table(Forgetting):
 
     def claim_next(self, kind: str, worker: Claimant) -> Job | None:
         """Begin the next job of this kind that the worker can run, by priority and age; None when there is none."""
+        if self.database.is_shared:
+            row = claim_first(self.database, kind, worker)
+            return None if row is None else with_common(Job.of_row(row), row["common"])
         return self.database.transaction(lambda: self._claim_next(kind, worker))
 
     def _claim_next(self, kind: str, worker: Claimant) -> Job | None:
-        if self.database.is_shared:
-            row = claimable(self.database, kind, worker)
-        else:
-            rows = self.database.rows(
-                f"SELECT id, attempt, parent FROM jobs WHERE kind=:kind AND {CLAIMABLE} "
-                f"ORDER BY priority DESC, created, {self.database.sequence} LIMIT 1",
-                {**self._claim_values(worker), "kind": kind},
-            )
-            row = rows[0] if rows else None
-        if row is None:
-            return None
-        if row["parent"]:
-            self.database.change(
-                "UPDATE jobs SET state='running', started=COALESCE(started, leap_now()) WHERE id=:id AND "
-                "state='queued'",
-                {"id": row["parent"]},
-            )
-        return self.claim(row["id"], row["attempt"], worker)
+        rows = self.database.rows(
+            f"SELECT id, attempt FROM jobs WHERE kind=:kind AND {CLAIMABLE} "
+            f"ORDER BY priority DESC, created, {self.database.sequence} LIMIT 1",
+            {**self._claim_values(worker), "kind": kind},
+        )
+        return self.claim(rows[0]["id"], rows[0]["attempt"], worker) if rows else None
 
     def write(
         self,
@@ -145,6 +151,12 @@ class Table(Forgetting):
         """One transaction: append output (numbered from ``first``), renew the lease, set the progress, and tell whether
         the job is to be cancelled. Raises Fenced."""
         values = {**claim.values, "progress": None if progress is None else dumps(progress), "lease": lease_seconds}
+        if self.database.is_shared:
+            text = dumps(list(events)) if events else None
+            rows = self.database.rows(WRITE, {**values, "number": first, "value": text})
+            if not rows:
+                raise Fenced
+            return bool(rows[0]["cancel_requested"])
 
         def write() -> bool:
             self._keep(
@@ -156,7 +168,6 @@ class Table(Forgetting):
                     "DO UPDATE SET value=excluded.value",
                     {"id": claim.id, "attempt": claim.attempt, "number": first, "value": dumps(list(events))},
                 )
-                self.database.announce("changed", claim.id)
             rows = self.database.rows("SELECT cancel_requested FROM jobs WHERE id=:id", {"id": claim.id})
             return bool(rows[0]["cancel_requested"])
 
@@ -354,18 +365,22 @@ class Table(Forgetting):
         if self.database.is_shared:
             self.database.transaction(lambda: settle_all(self.database))
 
-    def _wake(self, work: Mapping[tuple[str, str | None, str | None], int]) -> None:
+    def _wake(self, work: Mapping[tuple[str, str | None, str | None], int], beside: str = "") -> None:
         if self.database.is_shared:
-            wake(self.database, work, ALIVE_SECONDS)
+            wake(self.database, work, ALIVE_SECONDS, beside)
 
     def _wake_for(self, ids: Sequence[str]) -> None:
-        """Wake workers for those of these jobs that are queued and due."""
+        """Wake workers for those of these jobs that are queued and due, but not those that gave them up."""
         if self.database.is_shared:
             rows = self.database.rows(
-                f"SELECT kind, model, machine FROM jobs WHERE id=ANY(:ids) AND state='queued' AND run_after<={NOW}",
+                "SELECT kind, model, machine, worker FROM jobs WHERE id=ANY(:ids) AND state='queued' AND "
+                f"run_after<={NOW}",
                 {"ids": list(ids)},
             )
-            self._wake(Counter((row["kind"], row["model"], row["machine"]) for row in rows))
+            for worker in {row["worker"] for row in rows}:
+                given_up = [row for row in rows if row["worker"] == worker]
+                work = Counter((row["kind"], row["model"], row["machine"]) for row in given_up)
+                self._wake(work, worker or "")
 
 
 def new_id() -> str:
