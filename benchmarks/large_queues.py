@@ -36,9 +36,8 @@ LEASE_SECONDS = 3.0
 CHUNK = 100
 """Results that a player stores at once."""
 BEAT_SECONDS = 5.0
-DEAD_ROWS = (
-    "SELECT relname, n_live_tup AS live, n_dead_tup AS dead, autovacuum_count AS vacuums FROM pg_stat_user_tables"
-)
+DEAD_ROWS = "SELECT relname, n_live_tup AS live, n_dead_tup AS dead FROM pg_stat_user_tables"
+CONNECTIONS = "SELECT count(*) AS count FROM pg_stat_activity WHERE backend_type='client backend'"
 ME = Claimant("me", "me", "here", frozenset({"aaa"}))
 
 
@@ -145,9 +144,7 @@ class Fifty:
         print("dead rows: " + "; ".join(f"{row['relname']} {row['dead']} of {row['live']}" for row in vacuums))
 
     def _watch(self, table: Table) -> None:
-        (row,) = table.database.rows(
-            "SELECT count(*) AS count FROM pg_stat_activity WHERE backend_type='client backend'"
-        )
+        (row,) = table.database.rows(CONNECTIONS)
         self.most = max(self.most, int(row["count"]))
 
     def _play(self, name: str) -> None:

@@ -20,7 +20,8 @@ def change_own(database: Database, condition: str, assignments: str, values: Val
     rows = database.rows(
         f"WITH before AS (SELECT id AS before_id, parent AS batch, done AS lines, succeeded AS good, tokens AS spent, "
         f"max_workers AS bound FROM jobs WHERE {condition} FOR UPDATE), after AS (UPDATE jobs SET {assignments}, "
-        "done=0, succeeded=0, tokens=0 FROM before WHERE id=before_id RETURNING state, error) SELECT * FROM before, after",
+        "done=0, succeeded=0, tokens=0 FROM before WHERE id=before_id RETURNING state, error) "
+        "SELECT * FROM before, after",
         values,
     )
     return rows[0] if rows else None

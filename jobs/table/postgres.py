@@ -164,11 +164,13 @@ class PostgresDatabase:
         """The server's autovacuum does it."""
 
     def server_facts(self) -> dict[str, object]:
-        """The server's version, its clock's lead over this machine's in seconds, and the version of the tables."""
+        """The server's version, its clock's lead over this machine's in seconds, the version of the tables, and whether
+        announcements are listened for through a pooler, which does not pass them on in transaction mode."""
         before = time.time()
         row = self.rows("SELECT current_setting('server_version') AS version, leap_now() AS now")[0]
         lead = float(row["now"]) - (before + time.time()) / 2
-        return {"version": row["version"], "clock_lead_seconds": round(lead, 3), "schema": self._version()}
+        facts: dict[str, object] = {"version": row["version"], "clock_lead_seconds": round(lead, 3)}
+        return {**facts, "schema": self._version(), "listens_to_pooler": self._ear.is_pooled}
 
     def close(self) -> None:
         self._link.close()

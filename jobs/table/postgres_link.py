@@ -63,7 +63,6 @@ class Link:
             psycopg.connect,
             address,
             autocommit=True,
-            prepare_threshold=None,
             row_factory=dict_row,
             application_name="leap",
             **KEEPALIVES,
@@ -72,6 +71,8 @@ class Link:
         self._connection: Any = None
         self._holder: int | None = None
         self._closed = False
+        self.is_pooled = False
+        """Whether a pooler answered, which gives its clients process numbers that are none."""
         self.connect_seconds = CONNECT_SECONDS
         self._subscribers: list[Notifications] = []
         self._receiver: threading.Thread | None = None
@@ -136,9 +137,18 @@ class Link:
     def _connect(self) -> None:
         again = self._connection is not None
         self._disconnect()
-        self._connection = connection = self._connect_to(connect_timeout=self.connect_seconds)
-        connection.add_notify_handler(self._hear)
-        self._listen(connection, list(dict.fromkeys(name for each in self._subscribers for name in each.channels)))
+        connection = self._connect_to(connect_timeout=self.connect_seconds)
+        try:
+            (row,) = connection.execute("SELECT pg_backend_pid() AS pid").fetchall()
+            self.is_pooled = row["pid"] != connection.info.backend_pid
+            if self.is_pooled:
+                connection.prepare_threshold = None  # the next statement may go to another server process
+            connection.add_notify_handler(self._hear)
+            self._listen(connection, list(dict.fromkeys(name for each in self._subscribers for name in each.channels)))
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
         if again:
             for each in self._subscribers:
                 each.hear(MISSED)

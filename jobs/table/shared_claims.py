@@ -51,13 +51,12 @@ UPDATE workers SET woken=leap_now() FROM (
     WHERE w.draining=0 AND w.seen>(SELECT leap_now())-:alive AND w.id<>:beside
         AND COALESCE(r.running, 0)<COALESCE(CAST(CAST(w.capacity AS json)->>:slot AS integer), 1)
         AND (:model='' OR position(:model IN w.models)>0) AND (:machine='' OR w.machine=:machine)
-    ORDER BY w.woken>(SELECT leap_now())-:moment, random() LIMIT :count FOR UPDATE OF w SKIP LOCKED
+    ORDER BY w.woken, random() LIMIT :count FOR UPDATE OF w SKIP LOCKED
 ) idle WHERE workers.id=idle.id
 RETURNING pg_notify(:channel || substr(md5(workers.id), 1, 16), 'queued')
 """
-"""Tells workers with room for it that there is work: as many as there is work for, and rather such as were not told
-a moment ago, who are on their way."""
-MOMENT_SECONDS = 1.0
+"""Tells workers with room for it that there is work: as many as there is work for, and by turns, because who was told a
+moment ago is on its way."""
 
 
 def claim_first(database: Database, kind: str, worker: Claimant) -> Row | None:
@@ -126,7 +125,6 @@ def wake(
                 "machine": machine or "",
                 "count": count,
                 "alive": alive_seconds,
-                "moment": MOMENT_SECONDS,
                 "beside": beside,
             },
         )

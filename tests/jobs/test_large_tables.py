@@ -32,6 +32,9 @@ INSERT INTO jobs (id, kind, state, parameters, created, finished, forgotten)
 SELECT 'e' || n, 'generate', 'succeeded', '{{}}', n, leap_now(), 0 FROM generate_series(1, {ROWS}) n;
 INSERT INTO jobs (id, kind, state, parameters, created, finished, output)
 VALUES ('old', 'batch', 'succeeded', '{{"total": {ROWS}}}', 0, leap_now(), 'here:out');
+INSERT INTO jobs (id, kind, state, parameters, model, created) VALUES ('wide', 'batch', 'running', '{{}}', 'aaa', 0);
+INSERT INTO jobs (id, kind, state, parameters, model, created, parent, priority)
+SELECT 'wide.' || n, 'shard', 'queued', '{{}}', 'aaa', n, 'wide', -1 FROM generate_series(1, {ROWS}) n;
 INSERT INTO batch_lines SELECT 'old', n, md5('x' || n), md5('x' || n), 'x' FROM generate_series(1, {ROWS}) n;
 INSERT INTO batch_results SELECT 'old', n, md5('x' || n), 1, 3, '{{}}' FROM generate_series(1, {ROWS}) n;
 INSERT INTO events SELECT 'e' || n, 1, 0, '[]' FROM generate_series(1, {ROWS}) n
@@ -201,6 +204,26 @@ def test_a_submission_wakes_as_many_workers_as_it_has_work_for(table, jobs_url):
     table.add([NewJob("generate", {}, model="aaa") for _ in range(9)])
     heard = [bool(listener.wait(0.5)) for listener in listeners]
     assert heard == [False, False, False, True, True, True], "those that are busy look by themselves"
+    for listener in listeners:
+        listener.close()
+
+
+def test_workers_on_their_way_and_one_that_gives_up_are_passed_over(table):
+    workers = WorkerRows(table.database)
+    listeners = []
+    for n in range(3):
+        workers.enter(f"w{n}", machine="here", name="a", pid=7, version="1", capacity={"generate": 1}, models={})
+        listeners.append(table.database.listen(worker=f"w{n}"))
+        assert listeners[-1].wait(1) == []
+    for _ in range(3):  # before any of them has begun anything
+        table.add([NewJob("generate", {})])
+    assert [listener.wait(5) for listener in listeners] == [["queued"]] * 3
+    job = table.claim_next("generate", Claimant("w0", "w0", "here"))
+    for _ in range(2):
+        assert table.claim_next("generate", Claimant("w1", "w1", "here"))
+    table.requeue(Claim(job.id, job.attempt, "w0"), interrupted=True)
+    assert listeners[2].wait(5) == ["queued"]
+    assert [listener.wait(0.2) for listener in listeners[:2]] == [[], []], "one is full, one is about to end"
     for listener in listeners:
         listener.close()
 

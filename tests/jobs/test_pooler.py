@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -17,6 +18,7 @@ import pytest
 from jobs.table.batch_rows import BatchLine
 from jobs.table.batch_submission import NewBatch, add_batch
 from jobs.table.job import Claim, Claimant, Ending, NewJob, State
+from jobs.table.postgres import PostgresDatabase
 from jobs.table.table import Table
 from leap_core.builtin import model_path
 from leap_core.options import GenerationOptions
@@ -96,6 +98,14 @@ def test_what_is_announced_comes_from_the_server_itself(pooled_url):
         other.database.announce("changed", "abcdefgh")
         assert changes.wait(10) == ["changed"]
         changes.close()
+
+
+def test_doctor_says_where_announcements_do_not_come_through(pooled_url, leap):
+    leap.variables["LEAP_JOBS_URL"] = pooled_url.partition("&listen_host")[0]
+    assert "add listen_host and listen_port of the server to jobs_url" in leap("doctor").stderr
+    with closing(PostgresDatabase.at(pooled_url)) as database:
+        assert database.listen().wait(1) == []
+        assert database.server_facts()["listens_to_pooler"] is False
 
 
 @pytest.mark.skipif(not model_path().is_file(), reason="the built-in model has not been trained yet")
