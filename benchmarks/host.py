@@ -22,7 +22,7 @@ from pathlib import Path
 
 from harness import Row, alternate, answer, arguments, options, report, runner, sized, user, words
 
-from leap_core.host.client.connection import ModelHost
+from leap_core.host.client.host_connection import ModelHost
 from leap_core.host.client.lookup import keep_warm, runner_of
 from leap_core.messages import ChatMessage
 from leap_core.runner.contract import ModelRunner

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from leap_core.constraints.schema_grammar import EnforcedSchema, Freedom, enforce
 from leap_core.errors import LeapSchemaError
 from leap_core.schemas.grammar_matcher import ConstraintTokenizer, byte_tokenizer, tokenizer_of
-from leap_core.schemas.schema import JsonSchema, check_schema
+from leap_core.schemas.json_schema import JsonSchema, check_schema
 from leap_core.schemas.subschemas import walk
 
 if TYPE_CHECKING:

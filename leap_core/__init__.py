@@ -113,7 +113,7 @@ _MODULES = {
         "ReasoningChunk",
     ),
     "models.download.downloading": ("DownloadOptions",),
-    "models.hub.retries": ("DownloadStopped",),
+    "models.hub.hub_retries": ("DownloadStopped",),
     "models.installed.model_store": ("LeapModelInUseError",),
     "functions.pythonic": ("PythonicSyntaxError",),
     "statistics": ("GenerationStats",),
@@ -221,7 +221,7 @@ if TYPE_CHECKING:
     )
     from .models.manifests.manifest import Manifest as Manifest, read_manifest as read_manifest
     from .models.download.downloading import DownloadOptions as DownloadOptions
-    from .models.hub.retries import DownloadStopped as DownloadStopped
+    from .models.hub.hub_retries import DownloadStopped as DownloadStopped
     from .models.installed.model_store import LeapModelInUseError as LeapModelInUseError
     from .functions.pythonic import PythonicSyntaxError as PythonicSyntaxError
     from .options import (

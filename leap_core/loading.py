@@ -23,7 +23,7 @@ def load_local(
 
     A vocoder beside the model that belongs to a generation which this version cannot speak with leaves the model mute;
     one that the options name is an error. Raises LeapModelLoadingError."""
-    from .in_process.loaded_model import EarlyOpening
+    from .in_process.model_parts import EarlyOpening
     from .models.installed.holding import hold
 
     options, mute = _completed(model, options)

@@ -21,8 +21,8 @@ from .storage.directories import Directories
 
 if TYPE_CHECKING:
     from .endpoint.retries import Patience
+    from .models.download.download_events import Event
     from .models.download.downloading import DownloadOptions
-    from .models.download.events import Event
     from .models.references.endpoints import Endpoint
 
 Value = TypeVar("Value")

@@ -95,7 +95,7 @@ def _prepared(kind: str) -> Any:
     if kind == "schemas":
         from leap_core.constraints.schema_grammar import enforce
         from leap_core.schemas.grammar_matcher import byte_tokenizer
-        from leap_core.schemas.schema import read_schema
+        from leap_core.schemas.json_schema import read_schema
 
         read_schema('{"type": "string"}')
         tokenizer = byte_tokenizer()

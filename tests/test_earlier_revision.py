@@ -22,7 +22,7 @@ import pytest
 from leap_core.background.process_identity import start_time
 from leap_core.engine.reuse.snapshots import SnapshotStore
 from leap_core.errors import LeapUnavailableError
-from leap_core.host.client.connection import ModelHost
+from leap_core.host.client.host_connection import ModelHost
 from leap_core.host.client.lookup import end_host
 from leap_core.opening import HostUse, open_runner
 from leap_core.options import CacheOptions

@@ -13,8 +13,8 @@ from contextlib import suppress
 from typing import Any
 
 from ..table.job import Claim, Fenced, Job
-from .log import log
 from .work_table import WorkTable
+from .worker_log import log
 
 BEAT_SECONDS = 1.0
 """A lease in a file is renewed this often; on a server every fifth of the lease."""

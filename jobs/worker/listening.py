@@ -12,8 +12,8 @@ from pathlib import Path
 from ..queue import Queues
 from ..queue.bell import Bell
 from ..table.job import KINDS
-from .log import log
 from .slots import Slots
+from .worker_log import log
 
 LOOK_SECONDS = 0.5
 """Between two looks whether another process has written to the queue's file, when the bell does not ring: an older leap

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from leap_core.addresses import without_secrets_of
 from leap_core.errors import LeapError
 from leap_core.models.download.by_digest import fetch_by_digest
-from leap_core.models.hub.retries import DownloadStopped
+from leap_core.models.hub.hub_retries import DownloadStopped
 
-from .log import log, log_traceback
+from .worker_log import log, log_traceback
 
 AGAIN_SECONDS = 600.0
 """How long a model is left alone that could not be fetched."""

@@ -24,10 +24,10 @@ from ..table.job import BATCH, SHARD, Ending, Job
 from ..table.table import Table
 from .attempt import Attempt, Attempts
 from .calls import Calls
-from .log import log
 from .outcomes import run_attempt
 from .tasks import OpenModel, batch, generate
 from .work_table import CarriedRows, CarriedTable, WorkRows, WorkTable
+from .worker_log import log
 
 
 class Models:

@@ -12,10 +12,10 @@ from leap_core import errors
 from ..table.job import Claim, Ending, Fenced, Job, JsonObject, State
 from ..table.shared_claims import LONGEST_BACK_OFF_SECONDS
 from .attempt import Attempt
-from .log import log_traceback
 from .model_processes import ProcessEnd
 from .tasks import error_of
 from .work_table import WorkTable
+from .worker_log import log_traceback
 
 FIRST_BACK_OFF_SECONDS = 1.0
 MOST_INTERRUPTIONS = 100

@@ -22,7 +22,6 @@ from ..table.table import Table
 from ..table.worker_rows import WorkerRows
 from .attempt import Attempt, Attempts
 from .listening import listen
-from .log import bound_log, log
 from .model_fetching import ModelFetching
 from .model_processes import Processes
 from .models_at_hand import ModelsAtHand
@@ -31,6 +30,7 @@ from .quantizing import quantize
 from .slots import Slots
 from .tasks import download
 from .work_table import Carrier
+from .worker_log import bound_log, log
 
 STOP_SECONDS = 5.0
 LOCAL_SWEEP_SECONDS = 1.0

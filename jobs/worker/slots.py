@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from ..table.job import Job
-from .log import log
+from .worker_log import log
 
 AFTER_FAILURE_SECONDS = 1.0
 

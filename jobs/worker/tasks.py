@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from leap_core.errors import LeapError, LeapJobError
 from leap_core.functions import LeapFunction
 from leap_core.messages import ChatMessage, messages_from_json
-from leap_core.models.hub.retries import DownloadStopped
+from leap_core.models.hub.hub_retries import DownloadStopped
 from leap_core.options import GenerationOptions, ModelLoadingOptions
 from leap_core.responses import AudioSample, Complete, GenerationFinishReason, require_complete
 from leap_core.runner.contract import ModelRunner
@@ -45,8 +45,8 @@ OpenModel = Callable[[str, ModelLoadingOptions], "Runner"]
 
 def download(attempt: Attempt, configuration: JobsConfiguration) -> Ending:
     """Fetch a model. What has arrived stays, and the next attempt goes on from there."""
+    from leap_core.models.download.download_events import Event, FileFinished, Notice, Planned, Progress
     from leap_core.models.download.downloading import Download, DownloadOptions
-    from leap_core.models.download.events import Event, FileFinished, Notice, Planned, Progress
 
     parameters = confined(attempt.job, configuration).parameters
     variables = variables_of(parameters)
@@ -112,8 +112,8 @@ def generate(attempt: Attempt, load: Load) -> Ending:
 def _transcribe(attempt: Attempt, load: Load) -> Ending:
     """Write down what is said in the sound that is kept with the job."""
     from leap_core.storage.atomic_files import replace_text
-    from leap_core.transcription.formats import TIMED, as_json, write
     from leap_core.transcription.recognition import read_recording, transcribe
+    from leap_core.transcription.transcript_formats import TIMED, as_json, write
 
     parameters = attempt.job.parameters
     request = parameters["transcription"]

@@ -31,8 +31,8 @@ from ..keeper.revision import FIELD
 from ..keeper.starting import is_running
 from ..table.table import Table
 from ..table.worker_rows import WorkerRows
-from .log import log
 from .shift import Shift
+from .worker_log import log
 
 LOOK_SECONDS, SHARED_LOOK_SECONDS = 0.5, 1.0
 DRAIN_SECONDS = 10.0

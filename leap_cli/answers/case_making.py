@@ -36,7 +36,7 @@ def _of_sessions(env: Environment, names: Sequence[str]) -> Iterator[dict[str, A
 
 def _of_log(env: Environment, names: Sequence[str]) -> Iterator[dict[str, Any]]:
     from leap_core.evaluation.making import case_of_entry
-    from leap_core.prompt_log.log import PromptLog
+    from leap_core.prompt_log.log_database import PromptLog
     from leap_core.prompt_log.setting import log_file
 
     path = log_file(env.directories)

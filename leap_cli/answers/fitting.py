@@ -24,7 +24,7 @@ def fit_temperatures(
     from leap_core.decisions.calibration import fit, keep
     from leap_core.decisions.deciding import cases_of
     from leap_core.storage.directories import Directories
-    from leap_core.tasks.cases import read_case
+    from leap_core.tasks.decision_cases import read_case
 
     output = Output(env, Format.JSON if format in ("json", "jsonl") else Format.TEXT)
     lines = [line for line in read_text_file(name, env).splitlines() if line.strip()]

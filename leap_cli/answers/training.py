@@ -105,7 +105,7 @@ def _of_sessions(env: Environment, training: Training, functions: Sequence[LeapF
 
 
 def _of_log(env: Environment, training: Training) -> Iterator[Reading]:
-    from leap_core.prompt_log.log import PromptLog
+    from leap_core.prompt_log.log_database import PromptLog
     from leap_core.prompt_log.setting import log_file
     from leap_core.training.conversations import of_entry
 

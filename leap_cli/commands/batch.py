@@ -175,8 +175,8 @@ def _run(
 
 
 def _merge(output: Output, checked: CheckedBatch, count: int, *, quiet: bool) -> ExitCode:
-    from leap_core.batch.merging import merge
     from leap_core.batch.part import Part
+    from leap_core.batch.result_merging import merge
 
     settings = checked.settings
     warn_of_problems(output, checked)

@@ -23,7 +23,7 @@ from ..options.loading import MODEL, ModelChoice
 
 if TYPE_CHECKING:
     from leap_core.prompt_log.entry import Entry
-    from leap_core.prompt_log.log import PromptLog
+    from leap_core.prompt_log.log_database import PromptLog
 
 SHOWN = 20
 """Entries that are listed where nothing else is said."""
@@ -77,7 +77,7 @@ def list_entries(
     if json_schema is not None and not data:
         raise click.UsageError("--json-schema is for --data")
     if data:
-        from leap_core.prompt_log.documents import documents, forms_of
+        from leap_core.prompt_log.logged_documents import documents, forms_of
 
         from ..options.constraints import read_schema_argument
 
@@ -271,7 +271,7 @@ def clear(env: Environment, /, older_than: float | None, yes: bool, dry_run: boo
 
 def _log(env: Environment) -> PromptLog | None:
     """The log; None where nothing was ever logged."""
-    from leap_core.prompt_log.log import PromptLog
+    from leap_core.prompt_log.log_database import PromptLog
     from leap_core.prompt_log.setting import log_file
 
     file = log_file(env.directories)

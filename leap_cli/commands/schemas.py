@@ -83,7 +83,7 @@ def check(env: Environment, /, schema: str, format: str, strict: bool) -> ExitCo
     """
     from leap_core.constraints.schema_grammar import enforce
     from leap_core.schemas.grammar_matcher import byte_tokenizer
-    from leap_core.schemas.schema import check_schema
+    from leap_core.schemas.json_schema import check_schema
 
     output = Output(env, format)
     enforced = enforce(check_schema(read_schema_argument(schema, env)), byte_tokenizer())

@@ -133,7 +133,7 @@ def _fetched(env: Environment, output: Output, reference: str) -> str | None:
     if local is not None:
         return str((env.cwd / reference).absolute()) if os.path.exists(env.cwd / reference) else local.model_id
     from leap_core.models.download.downloading import Download, DownloadOptions
-    from leap_core.models.hub.retries import DownloadStopped
+    from leap_core.models.hub.hub_retries import DownloadStopped
 
     from ..display.downloads import DownloadPrinter
 

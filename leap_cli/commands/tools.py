@@ -167,7 +167,7 @@ def check(env: Environment, /, names: tuple[str, ...], tools_file: tuple[str, ..
 def call(env: Environment, /, name: str, arguments: str, tools_file: tuple[str, ...], allow: bool) -> ExitCode:
     """Call a tool as a model would: ARGUMENTS is a JSON object. The result goes to stdout."""
     from leap_core.functions import LeapFunctionCall
-    from leap_core.schemas.schema import parse_json
+    from leap_core.schemas.json_schema import parse_json
     from leap_core.tools.execution import run_call
     from leap_core.tools.policy import ALLOW, DENY
 
@@ -224,7 +224,7 @@ def _source(function: LeapFunction) -> str:
 
 def _declaration(schema: str, env: Environment) -> dict[str, Any]:
     """A tool's declaration out of ``--schema``: its own, or the schema of its arguments."""
-    from leap_core.schemas.schema import check_schema
+    from leap_core.schemas.json_schema import check_schema
 
     value = read_document(schema, env)
     function: dict[str, Any] = {}

@@ -98,8 +98,8 @@ def command(
     if background:
         _submit(env, output, files, places, model, request | job_request(env, model, background))
         return ExitCode.DONE
-    from leap_core.transcription.formats import TIMED
     from leap_core.transcription.recognition import AT_ONCE
+    from leap_core.transcription.transcript_formats import TIMED
 
     recordings = [_read(name, env, output, longest, format in TIMED) for name in files]
     with load_model(env, model, slots=AT_ONCE) as runner:
@@ -171,7 +171,7 @@ def _write(
     output: Output, place: Path | None, pieces: list[Transcribed], format: str, seconds: float, model: str
 ) -> None:
     from leap_core.storage.atomic_files import replace_text
-    from leap_core.transcription.formats import write
+    from leap_core.transcription.transcript_formats import write
 
     text = write(pieces, format, seconds=seconds, model=model)
     if place is None:

@@ -66,11 +66,18 @@ def models(context: click.Context, prefix: str) -> Iterator[Item]:
     names = list(_installed(env))
     yield from (CompletionItem(name, help="on this machine") for name in names)
     yield from (CompletionItem(name, help=f"alias of {model}") for name, model in _aliases(env).items())
+    yield from (CompletionItem(name, help=f"elsewhere: {url}") for name, url in _endpoints(env).items())
     yield from (CompletionItem(name, help=about) for name, about in BUILTINS.items())
     catalogue = {name: entry for name, entry in _catalogue(env).items() if not {"needs", "obstacle"} & entry.keys()}
     yield from (CompletionItem(name, help=str(entry.get("about", ""))) for name, entry in catalogue.items())
     if prefix and not any(name.lower().startswith(prefix.lower()) for name in (*names, *catalogue, *BUILTINS)):
         yield CompletionItem("", type="file")
+
+
+def endpoints(context: click.Context, _prefix: str) -> Iterator[Item]:
+    """The models elsewhere."""
+    known = _endpoints(context.ensure_object(Environment))
+    return (CompletionItem(name, help=url) for name, url in known.items())
 
 
 def aliases(context: click.Context, _prefix: str) -> Iterator[Item]:
@@ -192,7 +199,7 @@ def jobs(*states: str) -> Source:
 
 def sessions(context: click.Context, _begun: str) -> Iterator[Item]:
     """Names, then ids, of the sessions that were written to last."""
-    from leap_core.sessions.recent import newest
+    from leap_core.sessions.recent_sessions import newest
 
     rows = newest(context.ensure_object(Environment).directories.sessions_file)
     yield from (CompletionItem(session.name, help=session.title) for session in rows if session.name)
@@ -250,6 +257,7 @@ BY_PLACE: dict[str, Source] = {
     "--allow-tool": tools,
     "--tool-choice": tool_choices,
     "models alias NAME": aliases,
+    "models endpoints NAME": endpoints,
     "templates show NAME": templates,
     "templates add NAME": templates,
     "templates edit NAME": templates,
@@ -300,6 +308,20 @@ def _aliases(env: Environment) -> dict[str, str]:
     from leap_core.models.references.alias_file import read_aliases
 
     return read_aliases(env.directories.config_file)
+
+
+def _endpoints(env: Environment) -> dict[str, str]:
+    """The addresses of the models elsewhere, by name; none where the file cannot be read."""
+    try:
+        if b"endpoints" not in env.directories.config_file.read_bytes():
+            return {}
+    except OSError:
+        return {}
+    from leap_core.models.references.endpoints import known_endpoints
+
+    with suppress(LeapError):
+        return {name: each.url for name, each in known_endpoints(env.directories.config_file).items()}
+    return {}
 
 
 def _catalogue(env: Environment) -> dict[str, dict[str, Any]]:

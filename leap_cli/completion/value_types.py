@@ -40,7 +40,7 @@ class WarmModel(FileName):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:
-            from leap_core.host.client.connection import ModelHost
+            from leap_core.host.client.host_connection import ModelHost
 
             host = ModelHost.running(ctx.ensure_object(Environment).variables)
             names = [] if host is None else [model["model"] for model in host.status(timeout=0.5)["models"]]

@@ -180,7 +180,7 @@ def models(env: Environment) -> Check:
 
 def host(env: Environment) -> Check:
     """The process that keeps models warm."""
-    from leap_core.host.client.connection import ModelHost
+    from leap_core.host.client.host_connection import ModelHost
 
     try:
         model_host = ModelHost.running(env.variables)
@@ -197,8 +197,8 @@ def host(env: Environment) -> Check:
 def hub(env: Environment) -> Check:
     """Whether downloads would find their hub. Never a problem, and never asked when offline is wanted."""
     from leap_core.models.hub.http_client import Web
+    from leap_core.models.hub.hub_retries import Retryable
     from leap_core.models.hub.hub_settings import HubSettings
-    from leap_core.models.hub.retries import Retryable
 
     try:
         settings = HubSettings.from_environment(env.variables)

@@ -9,7 +9,7 @@ from ..framework.output import Format, Output
 from ..framework.sizes import in_bytes
 
 if TYPE_CHECKING:
-    from leap_core.models.download.events import Event, Progress
+    from leap_core.models.download.download_events import Event, Progress
     from leap_core.models.download.plan import DownloadPlan
 
 BAR_CELLS = 16
@@ -27,7 +27,7 @@ class DownloadPrinter:
         """Whether nothing has come to light that keeps the model from running."""
 
     def __call__(self, event: Event) -> None:
-        from leap_core.models.download.events import Notice, Progress, Unusable
+        from leap_core.models.download.download_events import Notice, Progress, Unusable
 
         self.usable = self.usable and not isinstance(event, Unusable)
         if self._output.format is Format.JSONL:

@@ -13,8 +13,8 @@ from ..framework.environment import Environment
 from ..framework.output import Format, Output
 
 if TYPE_CHECKING:
+    from leap_core.evaluation.evaluation_results import CaseResult
     from leap_core.evaluation.report import Report
-    from leap_core.evaluation.results import CaseResult
 
     from ..options.evaluation import Judgement
 
@@ -31,11 +31,11 @@ class Shown:
 
 def print_evaluation(env: Environment, shown: Shown, judgement: Judgement, *, quiet: bool) -> ExitCode:
     """Print the table, write the files that were asked for, and give the exit code that the results mean."""
+    from leap_core.evaluation.evaluation_results import read_results
     from leap_core.evaluation.report import report_of
     from leap_core.evaluation.reports.html import html_page
     from leap_core.evaluation.reports.junit import junit_xml
     from leap_core.evaluation.reports.markdown import markdown_tables
-    from leap_core.evaluation.results import read_results
     from leap_core.storage.atomic_files import replace_text
 
     before = None if judgement.against is None else read_results(judgement.against)[0]

@@ -49,7 +49,7 @@ class Constraint:
 
 def read_schema_argument(value: str, env: Environment, *, many: bool = False) -> Any:
     """The schema that an argument means: see ``read_document``. Raises LeapSchemaError."""
-    from leap_core.schemas.schema import check_schema
+    from leap_core.schemas.json_schema import check_schema
     from leap_core.schemas.shorthand import list_of
 
     checked = check_schema(read_document(value, env)).document
@@ -179,7 +179,7 @@ def read_document(value: str, env: Environment) -> Any:
     """The JSON that an argument means, whatever it says: JSON text, a file, the name of a saved schema, else the
     shorthand. A file goes before a name, and a name before a shorthand. Raises LeapSchemaError, and UsageError for a
     word that is nearly a name."""
-    from leap_core.schemas.schema import parse_json
+    from leap_core.schemas.json_schema import parse_json
     from leap_core.schemas.shorthand import schema_from_shorthand
 
     value = value[1:] if value.startswith("@") else value  # as -s has it for files

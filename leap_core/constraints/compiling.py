@@ -19,7 +19,7 @@ from ..schemas.grammar_matcher import (
     reasoning_tags,
     tokenizer_of,
 )
-from ..schemas.schema import JsonSchema, check_schema, read_schema
+from ..schemas.json_schema import JsonSchema, check_schema, read_schema
 from .call_grammar import STRICTNESSES, Strictness, json_grammar, pythonic_grammar, unenforced
 from .contract import CompiledConstraint, TokenConstraint
 from .finishing import FinishingConstraint

@@ -15,7 +15,7 @@ from ..schemas.closed_objects import with_closed_objects
 from ..schemas.format_lengths import bounded, with_bounded_formats
 from ..schemas.formats import CHECKS
 from ..schemas.grammar_matcher import ConstraintTokenizer, GrammarError
-from ..schemas.schema import JsonObject, JsonSchema, pointer
+from ..schemas.json_schema import JsonObject, JsonSchema, pointer
 from ..schemas.subschemas import transform, walk
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import LeapModelLoadingError
-from ..llama.quantizing import QuantizeSettings, quantize
+from ..llama.quantizer import QuantizeSettings, quantize
 from .importance import read_importance
 from .quantize_request import MIXTURES, TYPES, QuantizeRequest
 

@@ -135,7 +135,7 @@ class ShapeCheck:
 def shape_check(options: GenerationOptions) -> ShapeCheck | None:
     """The check of the shape that the options ask for, None where they ask for none. Raises LeapSchemaError."""
     if options.json_schema_constraint is not None:
-        from ..schemas.schema import read_schema
+        from ..schemas.json_schema import read_schema
 
         return ShapeCheck(read_schema(options.json_schema_constraint).problems)
     choices = options.choices_constraint

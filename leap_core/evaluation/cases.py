@@ -16,8 +16,8 @@ from typing import Any
 from ..errors import LeapError, LeapSerializationError
 from .expectations.expectation import Expectation, read_expectations
 from .expectations.kinds import KINDS
+from .formats.case_origin import as_cases
 from .formats.rows import read_rows
-from .formats.shapes import as_cases
 
 JsonObject = dict[str, Any]
 OWN_FIELDS = ("id", "custom_id", "expect", "group", "weight", "vars")

@@ -9,8 +9,8 @@ from itertools import combinations
 from statistics import median
 from typing import Any
 
-from .results import CaseResult
-from .statistics import bootstrap_difference, bootstrap_mean, holm, mcnemar, wilson
+from .evaluation_results import CaseResult
+from .significance import bootstrap_difference, bootstrap_mean, holm, mcnemar, wilson
 
 JsonObject = dict[str, Any]
 ALPHA = 0.05

@@ -18,7 +18,7 @@ from .comparison import (
     groups_of,
     summary_of,
 )
-from .results import CaseResult
+from .evaluation_results import CaseResult
 
 JsonObject = dict[str, Any]
 

@@ -17,17 +17,17 @@ from ..batch.batch_settings import DEFAULT_CONCURRENCY, BatchSettings
 from ..batch.checking import CheckedBatch, check_batch
 from ..batch.definition import Progress
 from ..batch.journal.line_result import OPENAI
-from ..batch.merging import merge
 from ..batch.part import Part
+from ..batch.result_merging import merge
 from ..decisions.answers import shares
 from ..errors import LeapSerializationError
 from ..models.references.resolving import resolve_local
 from ..storage.atomic_files import replace_text
 from .cases import Case, CaseFile
 from .columns import OPTION, REPEAT, Column, lines_of
+from .evaluation_results import CaseResult, ColumnFacts
 from .expectations.expectation import Answer, Verdict, verdict_on
 from .expectations.kinds import KINDS, options_of
-from .results import CaseResult, ColumnFacts
 
 JsonObject = dict[str, Any]
 JUDGED, EMBEDDED = "judged", "embedded"

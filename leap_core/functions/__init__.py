@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..messages import LeapFunctionCall
 from .declaration import LeapFunction
+from .function_parameters import LeapFunctionParameter
 from .parameter_types import (
     ArrayType,
     BooleanType,
@@ -15,7 +16,6 @@ from .parameter_types import (
     SchemaType,
     StringType,
 )
-from .parameters import LeapFunctionParameter
 from .parsers import HermesFunctionCallParser, LeapFunctionCallParser, LFMFunctionCallParser, parser_named
 
 __all__ = [

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from ..errors import LeapSerializationError
+from .function_parameters import LeapFunctionParameter, type_of_schema
 from .parameter_types import JsonObject
-from .parameters import LeapFunctionParameter, type_of_schema
 
 NAME = re.compile(r"\w[\w-]*(\.\w[\w-]*)*")
 """Names that models can write in a call: words with digits, underscores and hyphens, joined by dots."""

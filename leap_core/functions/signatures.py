@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 
 from ..errors import LeapGeneratableSchematizationError
 from ..schemas.python_types import optional_of, schema_of, without_annotations
-from .parameters import LeapFunctionParameter, type_of_schema
+from .function_parameters import LeapFunctionParameter, type_of_schema
 
 GOOGLE_SECTION = re.compile(r"^(Args|Arguments|Parameters|Params):\s*$")
 GOOGLE_ENTRY = re.compile(r"^\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)$")

@@ -26,7 +26,7 @@ from ..runner.conversation import messages_of
 from ..runner.generator import DecisionModel, TokenizerInfo
 from ..runner.hidden_states import HiddenStates
 from ..speech.voices import asks_to_speak, is_interleaved
-from .loaded_model import Closing, EarlyOpening, ModelParts, context_size_for, open_scheduler
+from .model_parts import Closing, EarlyOpening, ModelParts, context_size_for, open_scheduler
 from .prompt_maker import MadePrompt, PromptMaker
 from .token_responses import InProcessGeneration
 

@@ -14,7 +14,7 @@ from ..llama.context import LlamaContext
 from ..llama.model import LlamaModel
 from ..messages import ChatMessage
 from ..options import ModelLoadingOptions
-from .child import TEMPLATE_STAGE
+from .trial_child import TEMPLATE_STAGE
 
 CELLS = 1024
 THREADS = 1

@@ -1,4 +1,4 @@
-"""The child process in which a file is tried. See ``child`` for what goes in and out.
+"""The child process in which a file is tried. See ``trial_child`` for what goes in and out.
 
 Each kind of file has a function that does with it what leap does with it later, and calls ``stage`` before each step.
 """

@@ -11,10 +11,10 @@ from ..errors import LeapModelLoadingError
 from ..models.gguf.architectures import check_architecture, check_decisions
 from ..models.gguf.header import GGUFHeader, read_gguf_header
 from ..storage.directories import Directories, packages_directory
-from .child import run_child
 from .child_limits import Limits
 from .fingerprint import content_key, place_key
 from .subject import AUDIO_DECODER, AUDIO_TOKENIZER, Subject
+from .trial_child import run_child
 from .verdict import REFUSED, Verdict, Verdicts
 
 DIRECTORY = "trials"

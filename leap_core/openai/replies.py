@@ -27,9 +27,9 @@ from ..responses import (
     ReasoningChunk,
 )
 from ..statistics import GenerationStats
-from .audio import AudioAnswer, audio_body
 from .errors import error_object, status_of
 from .requests import GenerationRequest
+from .speech_bodies import AudioAnswer, audio_body
 from .text_logprobs import text_logprobs
 
 JsonObject = dict[str, Any]

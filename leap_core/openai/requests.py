@@ -18,10 +18,10 @@ from ..media.fetching import UrlAccess
 from ..messages import ChatMessage, messages_from_json
 from ..options import GenerationOptions
 from ..options.generation import check_tool_choice
-from .audio import AudioAnswer, asked_to_speak, read_audio
 from .fields import HARMLESS, NOTE, REFUSE, BodyFields, Unknown
 from .keep_alive import read_keep_alive
 from .parameters import ANY_OBJECT, ONLY_VALUE, READERS, SAME_NAME, SHAPES, functions_of, read_parameters
+from .speech_bodies import AudioAnswer, asked_to_speak, read_audio
 
 JsonObject = dict[str, Any]
 

@@ -46,7 +46,7 @@ class LogWriter:
             self._on_warning(f"{prompts} not in the log: {failure}")
 
     def _write_all(self) -> None:
-        from .log import PromptLog
+        from .log_database import PromptLog
 
         log: PromptLog | None = None
         try:

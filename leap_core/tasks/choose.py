@@ -12,7 +12,7 @@ from ..decisions.deciding import Settings, decide, prompts_of
 from ..decisions.questions import Decision, Question
 from ..messages import ChatMessage
 from ..options import GenerationOptions
-from .table import table_row
+from .csv_rows import table_row
 from .task import JsonObject, Prompt, Task, TaskAnswer, TaskModel, pictures_of, text_of
 
 TEXT, JSON, CSV = "text", "json", "csv"

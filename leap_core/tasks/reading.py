@@ -18,16 +18,16 @@ from ..decisions.questions import MOST_OPTIONS
 from ..decisions.reading import read_questions
 from ..decisions.readouts import READOUTS
 from ..errors import LeapOptionsError, LeapSerializationError
-from ..schemas.schema import check_schema
+from ..schemas.json_schema import check_schema
 from ..schemas.shorthand import schema_from_shorthand
 from .choose import FORMATS, TEXT, YES_OR_NO, Classify, Decide, DecideAll
-from .extract import ABSENT, CSV, FAIL, JSONL, MOST_PASSES, Extract
+from .extraction import ABSENT, CSV, FAIL, JSONL, MOST_PASSES, Extract
 from .personal_patterns import CATEGORIES as PATTERNED
 from .recipe import Recipe, parse_recipe, read_recipe
-from .redact import CATEGORIES, Redact
-from .summarize import Summarize
+from .redaction import CATEGORIES, Redact
+from .summarization import Summarize
 from .task import RecipeTask, Task
-from .translate import Translate
+from .translation import Translate
 
 SCORE = re.compile(r"(\d{1,6})\.\.(\d{1,6})", re.ASCII)
 CATEGORY = re.compile(r"\w[\w -]*")

@@ -19,11 +19,11 @@ from ..errors import LeapSchemaError, LeapToolError
 from ..functions.declaration import LeapFunction, Program, Service
 from ..messages import LeapFunctionCall
 from ..responses import FunctionResult as FunctionResult
-from .child_process import call_function, cut_text, failure_text, result_text
 from .lifeline import Lifeline
 from .policy import ToolPolicy
 from .programs import PythonFunction
 from .stream_tail import StreamTail
+from .tool_process import call_function, cut_text, failure_text, result_text
 
 COMPLAINT_BYTES = 2000
 GRACE_SECONDS = 1.0
@@ -49,7 +49,7 @@ def run_call(
 
 def check_arguments(function: LeapFunction, call: LeapFunctionCall) -> None:
     """Raises LeapToolError when the arguments do not have the declared shape."""
-    from ..schemas.schema import check_schema
+    from ..schemas.json_schema import check_schema
 
     schema = function.arguments_schema
     values = dict(call.arguments)

@@ -19,9 +19,9 @@ from typing import Any
 from ..background.process_groups import CREATION_FLAGS, OF_A_SESSION, kill_group
 from ..errors import LeapToolError
 from ..storage.directories import packages_directory
-from .environment import short_environment
 from .lifeline import Lifeline
 from .stream_tail import StreamTail
+from .tool_environment import short_environment
 
 JsonObject = dict[str, Any]
 

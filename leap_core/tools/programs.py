@@ -12,13 +12,13 @@ from typing import Any
 
 from ..errors import LeapToolError
 from ..storage.directories import packages_directory
-from .child_process import cut_text
-from .environment import short_environment
+from .tool_environment import short_environment
+from .tool_process import cut_text
 
 CHILD = """
 import sys
 sys.path = {places!a} + [place for place in sys.path if place]
-from leap_core.tools.child_process import main
+from leap_core.tools.tool_process import main
 main()
 """
 """The places are here and not in PYTHONPATH, which the programs that a tool starts would inherit."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import LeapError
 from ..messages import ChatMessage, ChatMessageRole
-from ..prompt_log.documents import FINISHED
+from ..prompt_log.logged_documents import FINISHED
 from ..sessions.marks import UNMARKED, Mark
 from .rendering import UnfitError
 
@@ -110,7 +110,7 @@ def of_answer(
     schema = options.json_schema_constraint
     if schema is not None:
         from ..constraints import inject_schema
-        from ..schemas.schema import read_schema
+        from ..schemas.json_schema import read_schema
 
         try:
             if options.inject_schema_into_prompt:

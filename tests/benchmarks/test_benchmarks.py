@@ -29,6 +29,7 @@ RUNS = {
     "decode": BUILTIN,
     "download": "--megabytes 1 --rounds 1",
     "embedding": f"{ENCODER} --tokens 512",
+    "endpoint": "",
     "host": BUILTIN,
     "interruption": BUILTIN,
     "job_stores": "--submits 4 --idle-seconds 0.5 --lines 4 --repeat 1",

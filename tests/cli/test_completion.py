@@ -126,6 +126,13 @@ def test_models_that_are_here_come_first(words, leap_home):
     assert words("leap models remove ") == words("leap models verify ") == ["alpha-Q8_0", "Zeta-Q4_0"]
 
 
+def test_endpoints_are_models_too(words, leap, leap_home):
+    leap("models", "add-endpoint", "faraway", "http://127.0.0.1:9/v1")
+    assert "faraway" in words("leap generate -m far") and "faraway" in words("leap models endpoints far")
+    (leap_home / "config.toml").write_text("[endpoints.faraway]\nurl = 1\n")
+    assert "faraway" not in words("leap generate -m far")
+
+
 def test_aliases(words, leap):
     leap("models", "alias", "mine", "builtin")
     assert words("leap models alias m") == ["mine"] and "mine" in words("leap generate -m mi")

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from leap_core.prompt_log.entry import Entry
-from leap_core.prompt_log.log import PromptLog
+from leap_core.prompt_log.log_database import PromptLog
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from leap_core.constraints.schema_grammar import Freedom, enforce
 from leap_core.constraints.token_constraints import GrammarConstraint
 from leap_core.errors import LeapGenerationError, LeapSchemaError
 from leap_core.schemas.grammar_matcher import byte_tokenizer
-from leap_core.schemas.schema import check_schema
+from leap_core.schemas.json_schema import check_schema
 
 
 def accepts(grammar: str, text: str) -> bool:

@@ -15,7 +15,7 @@ import pytest
 from jobs.client import JobsClient
 from leap_core import ChatMessage, GenerationOptions, Leap, LeapFunction, ModelLoadingOptions
 from leap_core.errors import LeapError
-from leap_core.host.client.connection import ModelHost
+from leap_core.host.client.host_connection import ModelHost
 from leap_core.host.client.lookup import keep_warm, runner_of
 from leap_core.runner.streams import last_of
 

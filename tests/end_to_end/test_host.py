@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from leap_core.background.process_identity import start_time
-from leap_core.host.client.connection import ModelHost
+from leap_core.host.client.host_connection import ModelHost
 from leap_core.host.client.rendezvous import HostFiles, HostState
 from leap_core.storage.directories import Directories
 

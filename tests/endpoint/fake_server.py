@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 import time
 from collections import deque
@@ -136,10 +137,14 @@ class QuietServer(ThreadingHTTPServer):
 
 
 @contextmanager
-def fake_endpoint() -> Iterator[FakeEndpoint]:
+def fake_endpoint(secure: ssl.SSLContext | None = None) -> Iterator[FakeEndpoint]:
+    """``secure``: it speaks TLS."""
     handler = type("OwnHandler", (Handler,), {})
     server = QuietServer(("127.0.0.1", 0), handler)
     handler.fake = fake = FakeEndpoint(server.server_address[1])  # type: ignore[attr-defined]
+    if secure is not None:
+        server.socket = secure.wrap_socket(server.socket, server_side=True)
+        fake.url = fake.url.replace("http://", "https://")
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:

@@ -22,8 +22,8 @@ from leap_core.functions import (
     SchemaType,
     StringType,
 )
+from leap_core.schemas.json_schema import check_schema
 from leap_core.schemas.python_types import Guide
-from leap_core.schemas.schema import check_schema
 
 WEATHER = LeapFunction(
     "get_weather",

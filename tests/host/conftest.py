@@ -14,10 +14,10 @@ import openai
 import pytest
 
 from leap_core import ModelLoadingOptions, ModelRunner
-from leap_core.host.client.connection import ModelHost
+from leap_core.host.client.host_connection import ModelHost
 from leap_core.host.client.lookup import runner_of
+from leap_core.host.client.remote_runner import RemoteModelRunner
 from leap_core.host.client.rendezvous import HostFiles, HostState
-from leap_core.host.client.runner import RemoteModelRunner
 from leap_core.host.server.models.load_request import LoadRequest
 from leap_core.host.server.models.loaded_models import LoadedModels
 from leap_core.host.server.process.access import AccessCheck, for_local_pages

@@ -21,7 +21,7 @@ from leap_core.host.server.models.loaded_models import LoadedModels
 from leap_core.host.server.models.offer import Offer
 from leap_core.host.server.process.foreground import ServerSettings, application
 from leap_core.loading import load_as_made, load_local_for_embedding
-from leap_core.models.download.events import Planned, Progress
+from leap_core.models.download.download_events import Planned, Progress
 from leap_core.ollama.requests import read_ollama_chat, read_ollama_generate
 from leap_core.responses import FunctionCalls, ReasoningChunk
 from leap_core.runner.embedding import EmbeddingRunner

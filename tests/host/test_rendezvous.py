@@ -12,7 +12,7 @@ import pytest
 
 from leap_core import LeapModelLoadingError, LeapUnavailableError
 from leap_core.background.process_identity import start_time, terminate
-from leap_core.host.client.connection import ModelHost
+from leap_core.host.client.host_connection import ModelHost
 from leap_core.host.client.rendezvous import HostFiles, HostState
 from leap_core.storage.directories import Directories
 from leap_core.storage.locks import locked

@@ -8,7 +8,7 @@ import pytest
 
 from leap_core.errors import LeapModelLoadingError
 from leap_core.in_process.in_process_runner import InProcessRunner
-from leap_core.in_process.loaded_model import EarlyOpening
+from leap_core.in_process.model_parts import EarlyOpening
 from leap_core.llama.context import LlamaContext
 from leap_core.llama.model import LlamaModel
 from leap_core.options import ModelLoadingOptions

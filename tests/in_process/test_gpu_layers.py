@@ -118,7 +118,7 @@ def test_auto_is_zero_for_the_kept_prompts_of_a_build_without_gpu(monkeypatch):
     """Snapshots of former versions stay of use."""
     from types import SimpleNamespace
 
-    from leap_core.in_process.loaded_model import _snapshot_scope
+    from leap_core.in_process.model_parts import _snapshot_scope
 
     model = SimpleNamespace(fingerprint=b"x", n_gpu_layers=gpu_layers_for(model_path(), ModelLoadingOptions()))
     scopes = {_snapshot_scope(model, ModelLoadingOptions(n_gpu_layers=n)) for n in (0, "auto")}

@@ -21,7 +21,8 @@ from jobs.keeper import keeper
 from jobs.keeper.starting import is_running
 from jobs.table.job import Claimant, State
 from jobs.table.table import NewJob, Table
-from jobs.worker import log, model_processes, outcomes
+from jobs.worker import model_processes, outcomes
+from jobs.worker import worker_log as log
 from jobs.worker.worker import Worker
 from leap_core.builtin import model_path
 from leap_core.options import GenerationOptions
@@ -100,7 +101,7 @@ def test_repeated_reports_are_counted_and_a_long_log_is_cut(tmp_path, capfd, mon
     assert "and 999 times" in capfd.readouterr().err
     path = tmp_path / "worker.log"
     script = (
-        "import os, sys; from pathlib import Path; from jobs.worker.log import bound_log; "
+        "import os, sys; from pathlib import Path; from jobs.worker.worker_log import bound_log; "
         "os.write(2, b'x' * 5_000_000); bound_log(Path(sys.argv[1])); os.write(2, b'after')"
     )
     with path.open("ab") as file:

@@ -14,9 +14,9 @@ import pytest
 
 from leap_core import Leap
 from leap_core.errors import LeapModelLoadingError
-from leap_core.load_check.child import run_child
 from leap_core.load_check.child_limits import Limits
 from leap_core.load_check.subject import Subject
+from leap_core.load_check.trial_child import run_child
 from leap_core.load_check.trying import require_sound, verdict_on
 from leap_core.load_check.verdict import CRASH, HANG, REFUSED, SOUND
 from leap_core.models.installed.model_store import Store

@@ -11,8 +11,8 @@ import gguf
 import numpy as np
 import pytest
 
+from leap_core.models.download.download_events import Event, Notice
 from leap_core.models.download.downloading import Download, DownloadOptions
-from leap_core.models.download.events import Event, Notice
 from leap_core.models.references.resolving import LocalModel
 from leap_core.testing.hub import FakeHub
 

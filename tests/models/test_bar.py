@@ -6,7 +6,7 @@ import pytest
 
 from leap_cli.display.downloads import bar
 from leap_cli.framework.sizes import in_bytes
-from leap_core.models.download.events import Progress
+from leap_core.models.download.download_events import Progress
 
 
 @pytest.mark.parametrize("width", [20, 40, 60, 79, 100, 200])

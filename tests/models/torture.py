@@ -28,7 +28,7 @@ import httpx
 from jobs.client import JobsClient
 from jobs.table.job import State
 from leap_core.errors import LeapError
-from leap_core.host.client.connection import ModelHost
+from leap_core.host.client.host_connection import ModelHost
 from leap_core.host.client.lookup import keep_warm, runner_of
 from leap_core.load_check.fingerprint import place_key
 from leap_core.load_check.subject import Subject

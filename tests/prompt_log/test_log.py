@@ -16,9 +16,9 @@ import pytest
 from leap_core.errors import LeapGenerationError
 from leap_core.messages import ChatMessage, Image, LeapFunctionCall, Text
 from leap_core.options import GenerationOptions
-from leap_core.prompt_log.documents import documents, forms_of
 from leap_core.prompt_log.entry import Entry, canonical, entry_of
-from leap_core.prompt_log.log import PromptLog
+from leap_core.prompt_log.log_database import PromptLog
+from leap_core.prompt_log.logged_documents import documents, forms_of
 from leap_core.prompt_log.logged_runner import LoggedRunner
 from leap_core.prompt_log.writer import LogWriter
 from leap_core.responses import Chunk, FunctionCalls, ReasoningChunk

@@ -13,7 +13,7 @@ from leap_core.constraints.schema_grammar import enforce
 from leap_core.errors import LeapError, LeapSchemaError
 from leap_core.schemas.bounded_matching import CheckTakesTooLong, matches
 from leap_core.schemas.grammar_matcher import byte_tokenizer
-from leap_core.schemas.schema import check_schema, read_schema
+from leap_core.schemas.json_schema import check_schema, read_schema
 
 from .hostile_schemas import TEXT, hostile_schemas, nested
 

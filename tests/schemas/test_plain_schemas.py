@@ -12,8 +12,8 @@ from jsonschema.exceptions import SchemaError
 
 from leap_core.errors import LeapSchemaError
 from leap_core.schemas.formats import regex_checker
+from leap_core.schemas.json_schema import check_schema
 from leap_core.schemas.plain_schemas import CHECKS, is_plain
-from leap_core.schemas.schema import check_schema
 
 EVERY_KEYWORD: dict[str, Any] = {
     "type": ["object", "null"],

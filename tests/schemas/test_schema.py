@@ -10,7 +10,7 @@ import pytest
 from leap_core.errors import LeapSchemaError
 from leap_core.schemas.bounded_matching import compiled, matches
 from leap_core.schemas.formats import CHECKS, format_checker
-from leap_core.schemas.schema import check_schema, read_schema
+from leap_core.schemas.json_schema import check_schema, read_schema
 from leap_core.schemas.shorthand import list_of, schema_from_shorthand
 from leap_core.schemas.subschemas import walk
 

@@ -21,9 +21,9 @@ from leap_core.errors import LeapError
 from leap_core.messages import ChatMessage
 from leap_core.options import GenerationOptions, ModelLoadingOptions
 from leap_core.runner.contract import ModelRunner
+from leap_core.schemas.json_schema import check_schema
 from leap_core.schemas.optional_fields import all_optional
-from leap_core.schemas.schema import check_schema
-from leap_core.tasks.extract import Extract
+from leap_core.tasks.extraction import Extract
 from leap_core.tasks.reading import read_task
 
 from .conftest import ask_of

@@ -13,7 +13,7 @@ import pytest
 
 from leap_core.messages import ChatMessage, Image
 from leap_core.models.references.catalogue import Catalogue
-from leap_core.search.answering import prompt_of
+from leap_core.search.rag_prompt import prompt_of
 from leap_core.tasks.reading import read_task
 from leap_core.testing import ScriptedModelRunner
 

@@ -10,7 +10,7 @@ import pytest
 from leap_core.errors import LeapGenerationError
 from leap_core.tasks.masking import unmask
 from leap_core.tasks.pieces import halves_between_sentences
-from leap_core.tasks.redact import LONGEST, MOST
+from leap_core.tasks.redaction import LONGEST, MOST
 from leap_core.testing import ScriptedModelRunner
 
 from .conftest import do

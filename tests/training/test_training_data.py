@@ -15,7 +15,7 @@ from leap_core.messages import ChatMessage, LeapFunctionCall
 from leap_core.models.references.resolving import resolve_local
 from leap_core.options import GenerationOptions, ModelLoadingOptions
 from leap_core.prompt_log.entry import Entry
-from leap_core.prompt_log.log import PromptLog
+from leap_core.prompt_log.log_database import PromptLog
 from leap_core.sessions.marks import Mark
 from leap_core.sessions.store import SessionStore
 from leap_core.training.batches import of_journal

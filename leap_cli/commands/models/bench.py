@@ -91,7 +91,7 @@ def _measured(env: Environment, output: Output, name: str, repeat: int, threads:
     from leap_core.background.process_identity import resident_bytes
     from leap_core.opening import HostUse, open_runner
     from leap_core.options import ModelLoadingOptions
-    from leap_core.runner.measuring import CONTEXT, TOGETHER, measure
+    from leap_core.runner.speed import CONTEXT, TOGETHER, measure
 
     held = resident_bytes()
     options = ModelLoadingOptions(context_size=CONTEXT, slots=TOGETHER, cpu_threads=threads)

@@ -95,7 +95,7 @@ def command(
     that of the first that failed. With --background each is a job of its own.
     """
     from leap_core.models.download.downloading import Download
-    from leap_core.models.hub.retries import DownloadStopped
+    from leap_core.models.hub.hub_retries import DownloadStopped
 
     output = Output(env, format)
     report = DownloadReport(output, models)

@@ -17,7 +17,7 @@ from ...setup.offers import SLOTS
 from .fit import LARGEST_DEFAULT_CONTEXT, Candidate, record_of
 
 if TYPE_CHECKING:
-    from leap_core.models.download.hub_search import FoundModel
+    from leap_core.models.download.hub_query import FoundModel
 
 
 @leap_command("search", short_help="Search the hub for models that run here.")
@@ -43,7 +43,7 @@ def search(env: Environment, /, words: tuple[str, ...], limit: int, memory: int 
     fetched when none is named; MEMORY is about what it needs with a context of 8192 tokens for four requests, as
     `leap models fit` counts. JSON has all quantizations.
     """
-    from leap_core.models.download.hub_search import search_hub
+    from leap_core.models.download.hub_query import search_hub
     from leap_core.models.references.catalogue import Catalogue
 
     output = Output(env, format)

@@ -22,7 +22,7 @@ def command(env: Environment, /, format: str) -> None:
 
     Those of `leap serve` are shown with the port of their server.
     """
-    from leap_core.host.client.connection import ModelHost
+    from leap_core.host.client.host_connection import ModelHost
     from leap_core.host.client.served_models import served_models
 
     output = Output(env, format)

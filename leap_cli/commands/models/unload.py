@@ -20,7 +20,7 @@ def command(env: Environment, /, model: str | None, everything: bool) -> None:
     Answers that it is giving end with an error. Without MODEL the only warm one is meant.
     """
     from leap_core.errors import LeapModelNotFoundError
-    from leap_core.host.client.connection import ModelHost
+    from leap_core.host.client.host_connection import ModelHost
 
     if everything and model is not None:
         raise click.UsageError("give either MODEL or --all")

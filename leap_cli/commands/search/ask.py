@@ -19,7 +19,7 @@ from ...options.opening import load_model, note_builtin
 from ...options.sampling import PLAIN_SAMPLING, Sampling
 
 if TYPE_CHECKING:
-    from leap_core.search.answering import Source
+    from leap_core.search.rag_prompt import Source
 
 ROOM_FOR_ANSWER = 512
 """Tokens that stay free where --max-tokens does not say."""
@@ -51,7 +51,7 @@ def command(
     As many passages as the model's context has room for are given to it. The answer goes to stdout, the sources to
     stderr (in json they are part of the document).
     """
-    from leap_core.search.answering import prompt_of
+    from leap_core.search.rag_prompt import prompt_of
 
     from ...answers.passages import find_passages
     from ...answers.show import show_answer

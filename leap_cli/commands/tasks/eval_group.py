@@ -127,7 +127,7 @@ def show(
 
     RESULTS is its directory or its results.jsonl; without it the one directory *.eval of this directory.
     """
-    from leap_core.evaluation.results import read_results
+    from leap_core.evaluation.evaluation_results import read_results
 
     found, facts = read_results(_place(env, results))
     shown = Shown(found, facts)
@@ -212,7 +212,7 @@ def _evaluation(
 def _ask(env: Environment, output: Output, evaluation: Evaluation, asking: Asking) -> Shown | None:
     """Ask all columns, and keep what came of them; None where that was stopped."""
     from leap_core import __version__
-    from leap_core.evaluation.results import write_results
+    from leap_core.evaluation.evaluation_results import write_results
 
     stop = threading.Event()
     progress = ProgressLine(output)

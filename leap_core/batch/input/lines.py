@@ -362,6 +362,6 @@ def only_known(fields: JsonObject) -> JsonObject:
 
 @lru_cache(maxsize=256)
 def _check_schema(text: str) -> None:
-    from ...schemas.schema import read_schema
+    from ...schemas.json_schema import read_schema
 
     read_schema(text)

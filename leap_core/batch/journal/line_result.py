@@ -12,7 +12,7 @@ from ...openai.embeddings import decoded, embedding_reply, encoded, numbers_of
 from ...openai.replies import finish_reason, joined, message_body, usage, whole_chat
 from ...responses import Complete
 from ...statistics import GenerationStats
-from ...tasks.table import table_row as row_of
+from ...tasks.csv_rows import table_row as row_of
 from ...tasks.task import TaskReply
 from ..input.row_formats import DELIMITERS, PARQUET
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...errors import LeapSerializationError
 from ...schemas.bounded_matching import CheckTakesTooLong, compiled, matches
-from ...schemas.schema import check_schema
+from ...schemas.json_schema import check_schema
 from .call_equality import difference_of_calls, read_calls
 from .expectation import Answer, Expectation, JsonObject, Kind, Verdict
 from .json_equality import first_difference

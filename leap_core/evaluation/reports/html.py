@@ -7,8 +7,8 @@ import json
 from html import escape
 
 from ..comparison import ColumnSummary
+from ..evaluation_results import CaseResult
 from ..report import Report, selected
-from ..results import CaseResult
 
 STYLE = """
 :root { color-scheme: light dark; --ground: #fbfbf9; --card: #fff; --ink: #1c1e21; --soft: #5c6370; --line: #dcdfe4;

@@ -6,8 +6,8 @@ import re
 from xml.sax.saxutils import escape, quoteattr
 
 from ..comparison import columns_of
+from ..evaluation_results import CaseResult
 from ..report import Report
-from ..results import CaseResult
 
 FORBIDDEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
 """Characters that XML 1.0 cannot have."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...errors import LeapError, LeapGenerationError, LeapModelNotFoundError, LeapUnavailableError
-from .connection import ModelHost
+from .host_connection import ModelHost
 from .http import Answer
 
 JsonObject = dict[str, Any]

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import LeapError, LeapUnavailableError
 from ...options import ModelLoadingOptions
-from .connection import ModelHost
 from .held_model import HeldModel
+from .host_connection import ModelHost
 
 if TYPE_CHECKING:
     from .embedding_runner import RemoteEmbeddingRunner
-    from .runner import RemoteModelRunner
+    from .remote_runner import RemoteModelRunner
 
 ATTEMPTS = 3
 """Hosts that may end just when they are asked, before that is an error."""
@@ -153,7 +153,7 @@ def running_or_new_host(variables: Mapping[str, str] | None = None) -> ModelHost
 
 def runner_of(host: ModelHost, model: dict[str, Any]) -> RemoteModelRunner:
     """The runner of a model that the host's ``load`` or ``find`` described."""
-    from .runner import RemoteModelRunner
+    from .remote_runner import RemoteModelRunner
 
     return RemoteModelRunner(HeldModel(host, model, _load_again))
 

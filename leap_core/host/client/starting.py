@@ -14,7 +14,7 @@ from ...error_json import error_from_json
 from ...errors import LeapUnavailableError
 from ...storage.directories import Directories, private_directory
 from ...storage.locks import locked
-from .connection import ModelHost
+from .host_connection import ModelHost
 from .rendezvous import HostFiles
 
 START_SECONDS = 60.0

@@ -24,7 +24,7 @@ from ...runner.embedding import (
     TooLong,
     require_pooling,
 )
-from ..loaded_model import Closing, ModelParts, open_model
+from ..model_parts import Closing, ModelParts, open_model
 from .embedding_prefixes import DOCUMENT_MARKER, QUERY_MARKER, prefixes_of
 
 if TYPE_CHECKING:

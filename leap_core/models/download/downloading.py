@@ -28,8 +28,8 @@ from ..gguf.architectures import architecture_in, check_architecture, check_deci
 from ..gguf.header import read_gguf_header
 from ..hub.api import Hub
 from ..hub.http_client import Web
+from ..hub.hub_retries import FIRST_DELAY, RETRIES, DownloadStopped, RetryPolicy
 from ..hub.hub_settings import HubSettings
-from ..hub.retries import FIRST_DELAY, RETRIES, DownloadStopped, RetryPolicy
 from ..installed.holding import WRITE_LOCK
 from ..installed.model_store import PART, Store, free_space, size_on_disk
 from ..manifests.manifest import read_manifest, write_manifest
@@ -46,7 +46,7 @@ from ..references.reference_syntax import (
     parse_reference,
 )
 from ..references.resolving import LocalModel, resolve_local
-from .events import Event, FileFinished, Finished, Listener, Notice, Planned, Speedometer, Unusable
+from .download_events import Event, FileFinished, Finished, Listener, Notice, Planned, Speedometer, Unusable
 from .part_file import PartFile, discard_part
 from .plan import DownloadPlan, PlannedFile, Planner
 from .transfer import CONNECTIONS, RemoteChanged, Transfer

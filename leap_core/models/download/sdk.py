@@ -30,8 +30,8 @@ from ...storage.directories import Directories
 from ...storage.locks import is_locked
 from ..hub.api import Hub
 from ..hub.http_client import Web
+from ..hub.hub_retries import DownloadStopped, RetryPolicy
 from ..hub.hub_settings import HubSettings, endpoint_of
-from ..hub.retries import DownloadStopped, RetryPolicy
 from ..installed.holding import WRITE_LOCK
 from ..installed.model_store import STATE, InstalledModel, Store, free_space
 from ..manifests.manifest import Manifest, read_manifest
@@ -40,8 +40,8 @@ from ..names.safe_names import file_name_of_url, safe_file_name, safe_repository
 from ..references.catalogue import Catalogue
 from ..references.reference_syntax import HubFile, Url, parse_reference
 from ..references.resolving import hub_url, repository_model, resolve_local
+from .download_events import Event, Progress
 from .downloading import Download, DownloadOptions
-from .events import Event, Progress
 from .plan import Planner, hub_directory, own_file_name, url_directory
 
 

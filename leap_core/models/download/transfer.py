@@ -20,7 +20,7 @@ from typing import Any
 from ...errors import LeapModelDownloadError, LeapModelDownloadSizeMismatchError
 from ..hub.api import RemoteFile, strong_etag
 from ..hub.http_client import Answer, Web
-from ..hub.retries import DownloadStopped, Retryable, RetryPolicy
+from ..hub.hub_retries import DownloadStopped, Retryable, RetryPolicy
 from .part_file import BLOCK, PartFile
 
 CONNECTIONS = 4

@@ -15,8 +15,8 @@ from urllib.parse import urljoin, urlsplit
 
 from ...addresses import masked
 from ...errors import LeapModelDownloadError
+from .hub_retries import DownloadStopped, Retryable
 from .hub_settings import HubSettings
-from .retries import DownloadStopped, Retryable
 
 if TYPE_CHECKING:
     import httpx

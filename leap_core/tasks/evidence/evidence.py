@@ -8,9 +8,9 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
-from .candidates import NO_PLACE, NOT_IN_TEXT
 from .confidence import confidences
 from .places import Path, Place, find_places, leaves
+from .value_places import NO_PLACE, NOT_IN_TEXT
 from .words import SourceText
 
 JsonObject = dict[str, Any]

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...schemas.schema import pointer
-from .candidates import NO_PLACE, NOT_IN_TEXT, Candidate, Source, candidates
+from ...schemas.json_schema import pointer
+from .value_places import NO_PLACE, NOT_IN_TEXT, Candidate, Source, candidates
 from .words import folded
 
 Path = tuple[str | int, ...]

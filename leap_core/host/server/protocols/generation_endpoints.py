@@ -15,11 +15,11 @@ from ....anthropic.replies import MessagesReply
 from ....anthropic.requests import read_messages
 from ....errors import LeapGenerationError, LeapSerializationError
 from ....media.fetching import UrlAccess
-from ....openai.audio import SpokenAnswers
 from ....openai.replies import OpenAIReply
 from ....openai.requests import GenerationRequest, options_of_choice, read_chat, read_completions
 from ....openai.responses_replies import ResponsesReply
 from ....openai.responses_requests import conversation_of, previous_of, read_responses
+from ....openai.speech_bodies import SpokenAnswers
 from ....options.adapters import refuse_adapters
 from ....responses import Complete
 from ....runner.contract import Generation, ModelRunner

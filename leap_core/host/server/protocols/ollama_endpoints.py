@@ -17,8 +17,8 @@ from starlette.routing import Route
 
 from ....errors import LeapError, LeapModelLoadingError, LeapModelNotFoundError
 from ....media.fetching import UrlAccess
+from ....models.download.download_events import Event, Finished, Notice, Planned, Progress
 from ....models.download.downloading import download_model
-from ....models.download.events import Event, Finished, Notice, Planned, Progress
 from ....models.gguf.header import GGUFHeader
 from ....models.references.resolving import LocalModel
 from ....ollama.replies import OllamaReply, error_text

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from ....errors import LeapError, LeapGenerationError
 from ....media.wav_writer import encoded_sound, pcm16, wav_header
 from ....messages import ChatMessage
-from ....openai.audio import FORMATS, SpeechRequest, read_speech
+from ....openai.speech_bodies import FORMATS, SpeechRequest, read_speech
 from ....responses import AudioSample, Complete
 from ....runner.contract import Generation, ModelRunner
 from ..models.loaded_model import LoadedModel

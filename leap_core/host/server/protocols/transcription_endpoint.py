@@ -19,8 +19,8 @@ from ....openai.keep_alive import read_keep_alive
 from ....openai.responses_replies import typed_event
 from ....options import GenerationOptions
 from ....runner.contract import ModelRunner
-from ....transcription.formats import as_json, write
 from ....transcription.recognition import PROMPT, Recording, Transcribed, read_recording, transcribe
+from ....transcription.transcript_formats import as_json, write
 from ..models.loaded_models import LoadedModels
 from ..sending.http_errors import Refused, body_of, unacceptable
 from ..sending.json_response import AsciiJSON

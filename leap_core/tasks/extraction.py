@@ -11,11 +11,11 @@ from ..constraints.extraction_prompt import field_lines
 from ..errors import LeapConstraintError
 from ..messages import ChatMessage
 from ..responses import TokenLogprob
+from ..schemas.json_schema import check_schema
 from ..schemas.optional_fields import all_optional
-from ..schemas.schema import check_schema
+from .csv_rows import table_row
 from .evidence.passes import with_missed
 from .pieces import merged, pieces_that_fit
-from .table import table_row
 from .task import JsonObject, Prompt, Task, TaskAnswer, TaskModel, pictures_of, text_of
 
 JSONL, CSV = "jsonl", "csv"

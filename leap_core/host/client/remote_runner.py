@@ -21,8 +21,8 @@ from ...responses import Complete, MessageResponse
 from ...runner.contract import Generation, ModelRunner, RenderedPrompt
 from ...runner.conversation import messages_of
 from ...runner.generator import DecisionModel
-from .connection import ModelHost
 from .held_model import HeldModel
+from .host_connection import ModelHost
 from .http import Answer
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from ...errors import LeapModelDownloadError
 from ..gguf.architectures import DRAFTS, KNOWN
 from ..hub.api import Found, Hub
 from ..hub.http_client import Web
+from ..hub.hub_retries import RetryPolicy
 from ..hub.hub_settings import HubSettings
-from ..hub.retries import RetryPolicy
 from ..names.file_names import by_quantization, parts_of, preferred_quantization
 from ..names.safe_names import REPOSITORY
 from ..references.catalogue import Catalogue

@@ -10,7 +10,7 @@ from typing import Any
 from ...errors import LeapError, LeapSerializationError
 from . import bfcl, evals, promptfoo
 from .rows import Row
-from .tables import of_table
+from .table_cases import of_table
 
 JsonObject = dict[str, Any]
 

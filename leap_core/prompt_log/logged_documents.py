@@ -11,7 +11,7 @@ from ..errors import LeapSchemaError
 from ..schemas.optional_fields import all_optional
 from ..schemas.shorthand import list_of
 from .entry import Entry, canonical
-from .log import PromptLog
+from .log_database import PromptLog
 
 FINISHED = ("stop", "constraint")
 

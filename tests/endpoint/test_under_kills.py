@@ -1,0 +1,16 @@
+"""A batch over an endpoint with faults, killed on the way: short for ``scripts/endpoint_batch_under_kills.py``."""
+
+from __future__ import annotations
+
+import sys
+
+from ..end_to_end.conftest import ROOT
+from .fake_server import says
+
+sys.path.insert(0, str(ROOT / "scripts"))
+import endpoint_batch_under_kills  # noqa: E402
+
+
+def test_each_line_is_answered_once_in_its_shape_and_the_key_is_nowhere(fake, tmp_path, capsys):
+    fake.always = says(lambda body: '{"colour": "red", "n": 7}' if "lot" in str(body["messages"]) else "?")
+    assert endpoint_batch_under_kills.trial(tmp_path, fake.url, 40, 1, "m"), capsys.readouterr().out
