@@ -18,7 +18,8 @@ from ..errors import (
 from ..messages import ChatMessage
 from ..options import GenerationOptions
 from ..responses import Complete, GenerationFinishReason, MessageResponse
-from ..runner.contract import Generation, ModelRunner, RenderedPrompt
+from ..runner.contract import Generation, ModelRunner
+from ..runner.passing_runner import PassingRunner
 from ..runner.streams import last_of
 from ..tasks.task import TaskReply
 
@@ -79,22 +80,19 @@ def probability(complete: Complete) -> float:
     return math.exp(sum(each.logprob for each in scores) / len(scores))
 
 
-class EscalatingRunner(ModelRunner):
+class EscalatingRunner(PassingRunner):
     """``near`` answers, and where that is not good enough, ``far``. ``escalated`` answers of ``answers`` went there,
     and took ``prompt_tokens`` and ``completion_tokens`` of it."""
 
     def __init__(self, near: ModelRunner, far: ModelRunner, when: When) -> None:
+        super().__init__(near)
         self._near, self._far, self._when = near, far, when
         self._guard = threading.Lock()
         self.answers = self.escalated = self.prompt_tokens = self.completion_tokens = 0
 
     @property
-    def model_id(self) -> str:
-        return self._near.model_id
-
-    @property
-    def context_size(self) -> int:
-        return self._near.context_size
+    def speaks(self) -> bool:
+        return False  # an answer is passed on whole
 
     def start(
         self,
@@ -118,28 +116,8 @@ class EscalatingRunner(ModelRunner):
             near = None
         return _EscalatingGeneration(self, near, far, keep_logprobs=asked is options)
 
-    def start_text(self, text: str | Sequence[int], options: GenerationOptions | None = None) -> Generation:
-        return self._near.start_text(text, options)
-
-    def render(
-        self,
-        prompt: Sequence[ChatMessage] | str,
-        functions: Sequence[LeapFunction] = (),
-        options: GenerationOptions | None = None,
-    ) -> RenderedPrompt:
-        return self._near.render(prompt, functions, options)
-
-    def get_prompt_tokens_size(
-        self,
-        messages: Sequence[ChatMessage],
-        add_bos_token: bool = True,
-        functions: Sequence[LeapFunction] = (),
-        options: GenerationOptions | None = None,
-    ) -> int:
-        return self._near.get_prompt_tokens_size(messages, add_bos_token, functions, options)
-
     def unload(self) -> None:
-        self._near.unload()
+        super().unload()
         self._far.unload()
 
     def judge(self, complete: Complete) -> str | None:

@@ -9,23 +9,22 @@ from typing import TYPE_CHECKING
 from ..errors import LeapError, LeapGenerationError
 from ..messages import ChatMessage
 from ..options import GenerationOptions
-from ..options.adapters import LoraAdapter
 from ..responses import Chunk, Complete, MessageResponse
-from ..runner.contract import Generation, ModelRunner, RenderedPrompt
-from ..runner.generator import DecisionModel, TokenizerInfo
+from ..runner.contract import Generation, ModelRunner
+from ..runner.passing_runner import PassingRunner
 from .entry import Entry, entry_of, text_entry
 from .writer import LogWriter
 
 if TYPE_CHECKING:
     from ..functions import LeapFunction
-    from ..runner.hidden_states import HiddenStates
 
 
-class LoggedRunner(ModelRunner):
+class LoggedRunner(PassingRunner):
     """``runner``, each of whose generations becomes an entry of ``log`` when it has ended. ``command``: who asks."""
 
     def __init__(self, runner: ModelRunner, log: LogWriter, command: str) -> None:
-        self._runner, self._log, self._command = runner, log, command
+        super().__init__(runner)
+        self._log, self._command = log, command
 
     def start(
         self,
@@ -59,64 +58,9 @@ class LoggedRunner(ModelRunner):
             raise
         return _LoggedGeneration(generation, entry, self._log)
 
-    @property
-    def model_id(self) -> str:
-        return self._runner.model_id
-
-    @property
-    def context_size(self) -> int:
-        return self._runner.context_size
-
-    @property
-    def decision_model(self) -> DecisionModel:
-        return self._runner.decision_model
-
-    @property
-    def reads_ahead(self) -> bool:
-        return self._runner.reads_ahead
-
-    @property
-    def speaks(self) -> bool:
-        return self._runner.speaks
-
-    def render(
-        self,
-        prompt: Sequence[ChatMessage] | str,
-        functions: Sequence[LeapFunction] = (),
-        options: GenerationOptions | None = None,
-    ) -> RenderedPrompt:
-        return self._runner.render(prompt, functions, options)
-
-    def get_prompt_tokens_size(
-        self,
-        messages: Sequence[ChatMessage],
-        add_bos_token: bool = True,
-        functions: Sequence[LeapFunction] = (),
-        options: GenerationOptions | None = None,
-    ) -> int:
-        return self._runner.get_prompt_tokens_size(messages, add_bos_token, functions, options)
-
-    def set_adapters(self, adapters: Sequence[LoraAdapter]) -> None:
-        self._runner.set_adapters(adapters)
-
-    def hidden_states(self, text: str, adapters: Sequence[LoraAdapter] | None = None) -> HiddenStates:
-        return self._runner.hidden_states(text, adapters)
-
-    def tokenize(self, text: str, *, parse_special: bool = False) -> list[int]:
-        return self._runner.tokenize(text, parse_special=parse_special)
-
-    def detokenize(self, tokens: Sequence[int]) -> str:
-        return self._runner.detokenize(tokens)
-
-    def tokenizer_info(self) -> TokenizerInfo:
-        return self._runner.tokenizer_info()
-
-    def infill_prompt(self, before: str, after: str) -> str:
-        return self._runner.infill_prompt(before, after)
-
     def unload(self) -> None:
         try:
-            self._runner.unload()
+            super().unload()
         finally:
             self._log.close()
 

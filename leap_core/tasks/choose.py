@@ -20,8 +20,28 @@ FORMATS = (TEXT, JSON, CSV)
 YES_OR_NO = ("yes", "no")
 
 
+class Deciding(Task):
+    """A task that the probabilities of answers decide."""
+
+    def decision(self, message: ChatMessage) -> Decision:
+        """What is asked about a text."""
+        raise NotImplementedError
+
+    def settings(self, model: TaskModel, message: ChatMessage) -> Settings:
+        """How it is asked."""
+        raise NotImplementedError
+
+    def prompts(self, model: TaskModel, message: ChatMessage) -> Iterator[Prompt]:
+        yield from prompts_of(model.runner, self.decision(message), self.settings(model, message))
+
+    def answers(self, model: TaskModel, message: ChatMessage) -> Sequence[Answer]:
+        """The answers to the questions, in their order."""
+        settings = self.settings(model, message)
+        return decide(model.runner, self.decision(message), settings, ask=model.read_all).answers
+
+
 @dataclass(frozen=True)
-class Choose(Task):
+class Choose(Deciding):
     """``labels``: the answers. ``format``: the answer alone, a JSON object with the probabilities, or a row of CSV.
     ``readout`` and ``orders``: see ``decisions.deciding.Settings``."""
 
@@ -32,17 +52,8 @@ class Choose(Task):
 
     places = frozenset({"text", "labels"})
 
-    def prompts(self, model: TaskModel, message: ChatMessage) -> Iterator[Prompt]:
-        yield from prompts_of(model.runner, self.decision(message), self.settings(model, message))
-
     def answer(self, model: TaskModel, message: ChatMessage, name: str) -> TaskAnswer:
-        decided = decide(
-            model.runner,
-            self.decision(message),
-            self.settings(model, message),
-            ask=model.read_all,
-        )
-        (answer,) = decided.answers
+        (answer,) = self.answers(model, message)
         shares = dict(zip(self.labels, answer.probabilities, strict=True))
         details = {"probabilities": shares, **self._more(answer), **how_sure(answer)}
         if self.format == JSON:
@@ -67,15 +78,12 @@ class Choose(Task):
         return ()
 
     def decision(self, message: ChatMessage) -> Decision:
-        """What is asked about a text."""
         return Decision(text_of(message), (self._question(),), tuple(pictures_of(message)))
 
     def _question(self) -> Question:
         raise NotImplementedError
 
     def settings(self, model: TaskModel, message: ChatMessage) -> Settings:
-        """How it is asked."""
-
         def put(question: Question, texts: Sequence[str]) -> list[ChatMessage]:
             values = {"labels": ", ".join(texts), "text": text_of(message), **self._values()}
             return model.wording.messages(values, pictures_of(message))
@@ -136,7 +144,7 @@ class Decide(Choose):
 
 
 @dataclass(frozen=True)
-class DecideAll(Task):
+class DecideAll(Deciding):
     """Several questions about a text. ``questions``: ``asked`` as they were given."""
 
     asked: tuple[Question, ...]
@@ -152,22 +160,12 @@ class DecideAll(Task):
         asked = {"questions": self.questions, "format": self.format, "orders": self.orders}
         return {"task": self.name, **asked, **({} if self.readout is None else {"readout": self.readout})}
 
-    def prompts(self, model: TaskModel, message: ChatMessage) -> Iterator[Prompt]:
-        yield from prompts_of(model.runner, self.decision(message), self.settings(model, message))
-
     def answer(self, model: TaskModel, message: ChatMessage, name: str) -> TaskAnswer:
-        decided = decide(
-            model.runner,
-            self.decision(message),
-            self.settings(model, message),
-            ask=model.read_all,
-        )
-        details = {
-            "answers": {key: answer_object(each) for key, each in zip(self._names, decided.answers, strict=True)}
-        }
+        answers = self.answers(model, message)
+        details = {"answers": {key: answer_object(each) for key, each in zip(self._names, answers, strict=True)}}
         if self.format == JSON:
             return TaskAnswer(json.dumps({"source": name, **details}, ensure_ascii=False), details)
-        named = list(zip(self._names, decided.answers, strict=True))
+        named = list(zip(self._names, answers, strict=True))
         if self.format == CSV:
             rows = [table_row([name, key, each.text, max(each.probabilities), each.confidence]) for key, each in named]
             return TaskAnswer("\n".join(rows), details)
@@ -188,5 +186,4 @@ class DecideAll(Task):
         return Settings(self.readout, self.orders, options=GenerationOptions(temperature=0.0))
 
     def decision(self, message: ChatMessage) -> Decision:
-        """What is asked about a text."""
         return Decision(text_of(message), self.asked, tuple(pictures_of(message)))

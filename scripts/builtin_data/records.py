@@ -10,20 +10,9 @@ from builtin_data.values import Values
 
 Facts = dict[str, Any]
 NUMBER_WORDS = [
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-]
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine",
+    "ten", "eleven", "twelve",
+]  # fmt: skip
 ORDER = {
     "person": ("name", "age", "city", "job", "email"),
     "order": ("item", "quantity", "price", "customer"),

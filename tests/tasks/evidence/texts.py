@@ -131,23 +131,9 @@ def _forms(text: Text, draw: random.Random) -> None:
     german = grouped.translate(str.maketrans(",.", ".,"))
     number = draw.choice([grouped, german, grouped.replace(",", " ")])
     words = [
-        "zero",
-        "one",
-        "two",
-        "three",
-        "four",
-        "five",
-        "six",
-        "seven",
-        "eight",
-        "nine",
-        "ten",
-        "eleven",
-        "twelve",
-        "thirteen",
-        "fourteen",
-        "fifteen",
-    ]
+        "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine",
+        "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen",
+    ]  # fmt: skip
     text.document = {"date": day.isoformat(), "total": total, "people": share}
     text.say("On ")
     text.put("/date", spelled)
