@@ -26,17 +26,20 @@ from many_workers import fill
 
 from jobs.table.batch_rows import BatchLine, BatchRows, StoredResult
 from jobs.table.batch_submission import NewBatch, add_batch
-from jobs.table.job import Claim, Claimant, Ending, Job, NewJob, State
+from jobs.table.job import Claim, Claimant, Ending, Fenced, Job, NewJob, State
 from jobs.table.table import Table
 from jobs.table.worker_rows import WorkerRows
 
 BATCH = 1024
 """Lines of a batch among the sizes."""
-LEASE_SECONDS = 3.0
+LEASE_SECONDS = 10.0
 CHUNK = 100
 """Results that a player stores at once."""
 BEAT_SECONDS = 5.0
-DEAD_ROWS = "SELECT relname, n_live_tup AS live, n_dead_tup AS dead FROM pg_stat_user_tables"
+DEAD_ROWS = (
+    "SELECT relname, n_live_tup AS live, n_dead_tup AS dead, autovacuum_count AS visits, "
+    "pg_total_relation_size(relid)/1024 AS kib FROM pg_stat_user_tables WHERE relname IN ('jobs', 'workers')"
+)
 CONNECTIONS = "SELECT count(*) AS count FROM pg_stat_activity WHERE backend_type='client backend'"
 ME = Claimant("me", "me", "here", frozenset({"aaa"}))
 
@@ -107,7 +110,7 @@ class Fifty:
         self.url, self.players, self.lines, self.lose = _database(server, "fifty"), players, lines, lose
         self.over = threading.Event()
         self.guard = threading.Lock()
-        self.woken = self.claimed = self.lost = 0
+        self.woken = self.claimed = self.lost = self.fenced = 0
         self.most = 0
 
     def run(self) -> None:
@@ -133,15 +136,17 @@ class Fifty:
             ended = time.monotonic()
             assert job is not None and job.result is not None
             found = table.database.rows("SELECT count(*) AS lines FROM batch_results WHERE job=:id", {"id": id})
-            vacuums = table.database.rows(f"{DEAD_ROWS} ORDER BY dead DESC LIMIT 3")
+            vacuums = table.database.rows(DEAD_ROWS)
         self.over.set()
         for thread in threads:
             thread.join()
         assert found[0]["lines"] == job.result["succeeded"] == self.lines, (found, job.result)
         print(f"{self.lines} lines submitted in {submitted - begun:.1f} s, done in {ended - submitted:.1f} s")
-        print(f"{self.claimed} shards begun, {self.lost} of them dropped; each line has one result")
+        print(f"{self.claimed} shards begun, {self.lost} of them dropped, {self.fenced} taken from a slow player")
+        print("each line has one result")
         print(f"at most {self.most} connections to the server, this program's and its own")
-        print("dead rows: " + "; ".join(f"{row['relname']} {row['dead']} of {row['live']}" for row in vacuums))
+        for row in vacuums:
+            print("{relname}: {live} rows, {dead} dead, {kib} KiB, {visits} visits of autovacuum".format(**row))
 
     def _watch(self, table: Table) -> None:
         (row,) = table.database.rows(CONNECTIONS)
@@ -162,7 +167,10 @@ class Fifty:
                         self.woken += 1
                 workers.beat(name)
                 while (job := table.claim_next("shard", _claimant(name))) is not None:
-                    self._work(table, rows, job, name, lose=chance.random() < self.lose)
+                    try:
+                        self._work(table, rows, job, name, lose=chance.random() < self.lose)
+                    except Fenced:
+                        self.fenced += 1
 
     def _work(self, table: Table, rows: BatchRows, job: Job, name: str, *, lose: bool) -> None:
         with self.guard:

@@ -134,7 +134,7 @@ def _checked(
     settings, variables, cwd = request.settings, submitter.variables, request.cwd
     at_once = settings.output_format in (NPY, PARQUET) or compression_of(settings.output)
     if at_once or is_url(settings.output):
-        raise LeapJobError("a batch on a server has lines in a file as its results", hint="-o FILE.jsonl")
+        raise LeapJobError("a batch on a server has lines in a file as its results, no array", hint="-o FILE.jsonl")
     named = settings.model or request.default_model
     if named is not None:  # perhaps only a worker has it: the lines are checked all the same
         checked = check_batch(replace(settings, model=BUILTIN), default_model=None, variables=variables, cwd=cwd)

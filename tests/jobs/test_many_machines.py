@@ -17,6 +17,7 @@ import pytest
 
 from jobs.client import JobsClient
 from jobs.keeper.keeper import WorkerKeeper
+from jobs.table.contract import MISSED
 from jobs.table.job import Claim, Claimant, Fenced, NewJob, State
 from jobs.table.table import Table
 from leap_core.batch.batch_settings import KEPT, BatchSettings
@@ -279,11 +280,16 @@ def test_a_prompt_that_is_too_large_for_a_server_is_refused(machines, monkeypatc
 
 def test_a_restarted_server_is_waited_for(own_postgres, tmp_path):
     with Table(own_postgres.get_uri()) as table:
+        changes = table.database.listen("abcdefgh")
+        assert changes.wait(1) == []
         id = table.add([NewJob("generate", {"label": "x"})])[0]
         own_postgres.stop()
         threading.Timer(1.5, own_postgres.start).start()
         assert table.get(id).label == "x"
         assert table.claim_next("generate", Claimant("me", "me", "here")).id == id
+        assert changes.wait(30) == [MISSED], "there may have been anything meanwhile"
+        table.database.announce("changed", "abcdefgh")
+        assert changes.wait(30) == ["changed"]
 
 
 def test_a_transaction_that_a_stopped_machine_left_open_is_ended(jobs_url, monkeypatch):
