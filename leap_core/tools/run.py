@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
@@ -183,7 +184,7 @@ class FunctionRun:
     def _answer(self, calls: Sequence[LeapFunctionCall]) -> Generator[MessageResponse, None, Sequence[FunctionResult]]:
         """Run the calls of one round and record what came of them."""
         functions = self._functions()
-        results: list[FunctionResult | None] = [self._decide(functions.get(call.name), call) for call in calls]
+        results: list[FunctionResult | None] = [self._decide(call) for call in calls]
         denied = next((r for r in results if r is not None and r.denied and not r.refused), None)
         if denied is None:
             waiting = [n for n, result in enumerate(results) if result is None]
@@ -210,25 +211,37 @@ class FunctionRun:
             )
         return answers
 
-    def _decide(self, function: LeapFunction | None, call: LeapFunctionCall) -> FunctionResult | None:
-        """A result for a call that does not run; None for one that does."""
-        if function is None:
-            return FunctionResult(call, "", f"there is no function {call.name}")
-        policy = self._policy.of(call.name)
-        if policy.decision == ALLOW:
-            return None
-        if policy.decision == DENY:
-            return FunctionResult(call, "", "the policy denies it", denied=True)
-        reason: str | None = "the policy is to ask"
-        if policy.decision == DECIDE:
-            reason = doubt_of(self._conversation, function, call, policy, self._cancelled.is_set)
-        if reason is None:
-            return None
-        if self._policy.ask is None:
-            return FunctionResult(call, "", f"{reason}, and there is no one to ask", denied=True)
-        if self._policy.ask(function, call):
-            return None
-        return FunctionResult(call, "", "the user refused this call", denied=True, refused=True)
+    def _decide(self, call: LeapFunctionCall) -> FunctionResult | None:
+        function, policy = self._functions().get(call.name), self._policy.of(call.name)
+        doubt: Callable[[], str | None] | None = None
+        if function is not None and policy.decision == DECIDE:
+            doubt = partial(doubt_of, self._conversation, function, call, policy, self._cancelled.is_set)
+        return refusal(function, call, self._policy, doubt)
+
+
+def refusal(
+    function: LeapFunction | None,
+    call: LeapFunctionCall,
+    policies: FunctionPolicy,
+    doubt: Callable[[], str | None] | None = None,
+) -> FunctionResult | None:
+    """A result for a call that does not run, as ``function`` is None or the policy is against it; None for one that
+    does. ``doubt``: why the user is asked, None where it need not be."""
+    if function is None:
+        return FunctionResult(call, "", f"there is no function {call.name}")
+    decision = policies.of(call.name).decision
+    if decision == ALLOW:
+        return None
+    if decision == DENY:
+        return FunctionResult(call, "", "the policy denies it", denied=True)
+    reason = "the policy is to ask" if doubt is None else doubt()
+    if reason is None:
+        return None
+    if policies.ask is None:
+        return FunctionResult(call, "", f"{reason}, and there is no one to ask", denied=True)
+    if policies.ask(function, call):
+        return None
+    return FunctionResult(call, "", "the user refused this call", denied=True, refused=True)
 
 
 def _after_first_call(options: GenerationOptions) -> GenerationOptions:

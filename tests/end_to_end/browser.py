@@ -29,6 +29,8 @@ class Browser:
             "--disable-gpu",
             "--disable-dev-shm-usage",
             "--window-size=900,900",
+            "--use-fake-device-for-media-stream",  # a microphone that beeps
+            "--use-fake-ui-for-media-stream",
         ]
         options = {"binary": BROWSER, "args": arguments}
         capabilities = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
@@ -78,6 +80,11 @@ class Browser:
         """Prefer ``light`` or ``dark``, as a person's system would."""
         feature = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
         self._post(f"{self._session}/goog/cdp/execute", {"cmd": "Emulation.setEmulatedMedia", "params": feature})
+
+    def width(self, pixels: int) -> None:
+        """Show the page in a window so wide; 0 is the browser's own."""
+        size = {"width": pixels, "height": 900 if pixels else 0, "deviceScaleFactor": 0, "mobile": False}
+        self._post(f"{self._session}/goog/cdp/execute", {"cmd": "Emulation.setDeviceMetricsOverride", "params": size})
 
     def picture(self) -> bytes:
         """The whole page as PNG."""

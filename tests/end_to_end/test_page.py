@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -55,6 +56,7 @@ def test_a_prompt_is_answered_and_a_job_is_cancelled(browser, start, program, tm
         "builtin" in browser.text("#models")
         and browser.run("return document.querySelector('#model').value") == "builtin"
     )
+    assert "builtin-embed" not in browser.text("#model"), "it writes nothing"
     browser.click("button[aria-label='Load builtin-embed']")
     browser.wait(lambda: browser.text("button[aria-label='Unload builtin-embed']"))
     browser.click("button[aria-label='Unload builtin-embed']")
@@ -83,6 +85,31 @@ def test_a_prompt_is_answered_and_a_job_is_cancelled(browser, start, program, tm
     assert foreign == []
     complaints = [line for line in browser.log() if "401" not in line]
     assert complaints == []
+
+
+def test_an_answer_that_the_server_ends_in_the_middle_stays_on_the_page(browser, start, tmp_path):
+    """And without an API key, what is private has the key that stands in the address."""
+    process = start("serve", "builtin", "--port", "0", "--threads", "1", "--page", "--sessions")
+    url = process.stdout.readline().decode().strip().removesuffix("v1")
+    address = process.stdout.readline().decode().strip()
+    assert address.startswith(url + "#key=") and httpx.get(url + "leap/sessions").status_code == 401
+    process.stderr.readline()
+    browser.open(address)
+    browser.wait(lambda: browser.text("#state") == "ready" and "leap chat -c" in browser.text("#kept-where"))
+    assert browser.run("return location.hash") == ""
+    grammar = {"type": "array", "items": {"type": "integer"}, "minItems": 3000, "maxItems": 3000}
+    browser.run("document.querySelector('#settings').open = true")
+    browser.click("#as-data")
+    browser.run("document.querySelector('#schema').value = arguments[0]", json.dumps(grammar))
+    browser.type("#prompt", "Count.\n")
+    text = "return document.querySelector('#turns li:last-child .text').textContent"
+    browser.wait(lambda: len(browser.run(text)) > 20)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0
+    browser.wait(lambda: "Error: " in browser.text("#turns li:last-child .counts"))
+    assert len(browser.run(text)) > 20 and browser.text("#turns li .text") == "Count."
+    browser.wait(lambda: "does not answer" in browser.text("#state"))
+    assert browser.run("return [...document.querySelectorAll('.of-models')].every(part => !part.hidden)")
 
 
 def test_the_page_of_jobs_shows_a_batch_and_cancels_it(browser, start, program, tmp_path):

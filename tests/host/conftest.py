@@ -20,6 +20,8 @@ from leap_core.host.client.remote_runner import RemoteModelRunner
 from leap_core.host.client.rendezvous import HostFiles, HostState
 from leap_core.host.server.models.load_request import LoadRequest
 from leap_core.host.server.models.loaded_models import LoadedModels
+from leap_core.host.server.page.routes import page_routes
+from leap_core.host.server.page.services import PageServices
 from leap_core.host.server.process.access import AccessCheck, for_local_pages
 from leap_core.host.server.process.application import build_app
 from leap_core.host.server.process.request_log import RequestLog
@@ -27,10 +29,11 @@ from leap_core.host.server.process.uvicorn_server import Server, listen
 from leap_core.host.server.protocols.generation_endpoints import GenerationEndpoints
 from leap_core.host.server.protocols.kept_responses import KeptResponses
 from leap_core.host.server.protocols.management_endpoints import ManagementEndpoints
-from leap_core.host.server.protocols.page import page_routes
 from leap_core.models.references.resolving import LocalModel
 from leap_core.storage.directories import Directories
 from leap_core.testing import ScriptedModelRunner
+
+from ..end_to_end.browser import open_browser
 
 PROMPTLY = 20.0
 INSTANCE = "this-server"
@@ -84,9 +87,12 @@ def serve() -> Iterator[Callable[..., Scripted]]:
             bounds: dict[str, Any] | None = None,
             private: bool = False,
             kept: KeptResponses | None = None,
+            page: PageServices | None = None,
             **loading: Any,
         ) -> Scripted:
-            return running.enter_context(_Running(scripts, token, pages, loading, bounds or {}, private, kept))
+            made = _Running(scripts, token, pages, loading, bounds or {}, private, kept)
+            made.page = page
+            return running.enter_context(made)
 
         yield start
 
@@ -103,7 +109,13 @@ class _Running:
         kept: KeptResponses | None,
     ) -> None:
         self._bounds, self._private, self._kept = bounds, private, kept
-        self._runner = ScriptedModelRunner(*scripts, model_id="builtin", context_size=loading.pop("context_size", 4096))
+        self.page: PageServices | None = None
+        self._runner = ScriptedModelRunner(
+            *scripts,
+            model_id="builtin",
+            context_size=loading.pop("context_size", 4096),
+            speaks=loading.pop("speaks", False),
+        )
         self._token, self._pages, self._loading = token, pages, loading
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
         self._ready = threading.Event()
@@ -130,7 +142,7 @@ class _Running:
         listener = listen("127.0.0.1", 0)
         endpoints = GenerationEndpoints(models, kept=self._kept, own_clients=self._private)
         routes = ManagementEndpoints(models, endpoints, self._ending.set).routes() if self._private else []
-        routes += page_routes() if self._pages else []
+        routes += page_routes(self.page, models) if self._pages else []
         app = build_app(models, endpoints, routes)
         guard = AccessCheck(app, token=self._token, pages=self._pages, stamp=INSTANCE)
         logged = RequestLog(for_local_pages(guard) if self._pages else guard, endpoints.metrics)
@@ -143,3 +155,23 @@ class _Running:
         await models.close()
         server.end()
         await serving
+
+
+@pytest.fixture(scope="session")
+def window():
+    with open_browser() as opened:
+        yield opened
+
+
+@pytest.fixture
+def page(window, serve):
+    """The page of a server whose model plays these scripts; every test has an address, and so a storage, of its own."""
+
+    def opened(*scripts, **given):
+        server = serve(*scripts, token=None, pages=True, **given)
+        window.open(f"http://127.0.0.1:{server.port}/")
+        window.wait(lambda: window.text("#state") == "ready" and window.text("#model") == "builtin")
+        return window, server
+
+    yield opened
+    window.open("about:blank")  # it asks no server that is gone

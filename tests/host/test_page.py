@@ -8,8 +8,8 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from leap_core.host.server.protocols.markdown_endpoint import LONGEST_RENDERED, MARKDOWN_PATH, to_html
-from leap_core.host.server.protocols.page import FILES, PAGES, page_routes
+from leap_core.host.server.page.markdown import LONGEST_RENDERED, MARKDOWN_PATH, to_html
+from leap_core.host.server.page.routes import FILES, PAGES, page_routes
 
 
 @pytest.fixture(scope="module")

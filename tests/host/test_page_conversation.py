@@ -5,67 +5,31 @@ from __future__ import annotations
 import base64
 import io
 
-import pytest
 from PIL import Image
 
 from leap_core import LeapGenerationError
-from leap_core.responses import ReasoningChunk
+from leap_core.responses import AudioSample, Chunk, ReasoningChunk
 from leap_core.testing import Script, Stall
 
-from ..end_to_end.browser import BROWSER, DRIVER, open_browser
 from ..wav_bytes import wav_of
+from .page_screen import (
+    ENTER,
+    ESCAPE,
+    LAST,
+    SHIFT,
+    asked,
+    can,
+    counts,
+    ended,
+    focus,
+    needs_browser,
+    say,
+    settings,
+    shown,
+    turns,
+)
 
-pytestmark = pytest.mark.skipif(not (DRIVER and BROWSER), reason="needs chromium and chromedriver (apt install both)")
-
-ENTER, ESCAPE, SHIFT = "\ue007", "\ue00c", "\ue008"
-LAST = "#turns li:last-child"
-
-
-@pytest.fixture(scope="module")
-def window():
-    with open_browser() as opened:
-        yield opened
-
-
-@pytest.fixture
-def page(window, serve):
-    """The page of a server whose model plays these scripts; every test has an address, and so a storage, of its own."""
-
-    def opened(*scripts):
-        server = serve(*scripts, token=None, pages=True)
-        window.open(f"http://127.0.0.1:{server.port}/")
-        window.wait(lambda: window.text("#state") == "ready" and window.text("#model") == "builtin")
-        return window, server
-
-    yield opened
-    window.open("about:blank")  # it asks no server that is gone
-
-
-def say(page, text):
-    before = page.run("return document.querySelectorAll('#turns li').length")
-    page.type("#prompt", text + ENTER)
-    page.wait(lambda: page.run("return document.querySelectorAll('#turns li').length") == before + 2)
-
-
-def ended(page):
-    return page.wait(lambda: not page.run("return document.querySelector('#turns').ariaBusy") and counts(page))
-
-
-def counts(page):
-    return page.text(f"{LAST} .counts")
-
-
-def turns(page):
-    texts = "return [...document.querySelectorAll('#turns .text')].map(each => each.textContent.trim())"
-    return page.run(texts)
-
-
-def asked(server, n=-1):
-    return [(message.role.value, message.text) for message in server.runner.requests[n].messages]
-
-
-def focus(page):
-    return page.run("return document.activeElement.id")
+pytestmark = needs_browser
 
 
 def test_several_turns_edit_retry_and_a_reload(page):
@@ -91,6 +55,7 @@ def test_several_turns_edit_retry_and_a_reload(page):
     assert asked(server) == [("user", "Hi there")]
 
     page.open(f"http://127.0.0.1:{server.port}/?again")
+    page.wait(lambda: page.text("#conversations .title") == "Hi")
     page.run("document.querySelector('#kept').open = true; document.querySelector('#conversations .title').click()")
     page.wait(lambda: turns(page) == ["Hi there", "Other."])
 
@@ -152,11 +117,7 @@ def test_pictures_and_sound_are_dropped_where_the_model_takes_them(page):
     drawn = base64.b64encode(picture.getvalue()).decode()
     page.run(drop, drawn, "red.png", "image/png")
     assert "takes no such file: red.png" in page.text("#refused")
-    page.run(  # the scripted model says what it takes nowhere
-        "const real = window.fetch; window.fetch = (path, options) => path === 'api/show' ?"
-        ' Promise.resolve(new Response(\'{"capabilities": ["vision", "audio"]}\')) : real(path, options);'
-        " document.querySelector('#model').dispatchEvent(new Event('change'))"
-    )
+    can(page, "vision", "audio")
     page.wait(lambda: "Drop or paste pictures and sound" in page.text("#keys"))
     page.run(drop, drawn, "red.png", "image/png")
     page.wait(lambda: "red.png" in page.text("#attached"))
@@ -191,3 +152,43 @@ def test_no_markup_of_an_answer_runs(page):
     assert (
         page.run("return document.querySelectorAll('#turns img, #turns script, #turns b, #turns .text a').length") == 0
     )
+
+
+def test_markdown_is_rendered_while_the_answer_comes_and_reasoning_is_switched(page):
+    stall = Stall()
+    page, server = page(Script(["**Bold** and <b>more", stall, "** end"]))
+    settings(page)
+    assert not shown(page, "#reason")
+    can(page, "completion", "thinking")
+    page.wait(lambda: shown(page, "#reason"))
+    page.click("#reason")
+    say(page, "Go")
+    page.wait(lambda: page.text(f"{LAST} .text strong") == "Bold")
+    assert page.run("return document.querySelector('#turns').ariaBusy") == "true", "it still comes"
+    assert turns(page)[-1] == "Bold and <b>more"
+    stall.release()
+    ended(page)
+    page.wait(lambda: turns(page)[-1] == "Bold and <b>more** end")
+    assert server.runner.requests[-1].options.enable_thinking
+
+
+def test_the_microphone_records_what_the_model_hears_and_its_voice_is_played(page):
+    sound = AudioSample((0.1, -0.1) * 1200, 24000)
+    page, server = page(Script([Chunk("I heard."), sound, sound]), speaks=True)
+    assert not shown(page, "#record")
+    can(page, "audio", "speech")
+    page.wait(lambda: shown(page, "#record"))
+    page.click("#record")
+    page.wait(lambda: page.text("#record") == "Stop recording" and page.text("#recorded"))
+    page.type("#prompt", "Listen" + ENTER)
+    assert "microphone is on" in page.text("#refused")
+    page.click("#record")
+    page.wait(lambda: "Recording" in page.text("#attached"))
+    settings(page)
+    page.click("#speak")
+    say(page, "")
+    ended(page)
+    heard, text = server.runner.requests[-1].messages[-1].content
+    assert heard.sample_rate == 16000 and len(heard.samples) > 1600 and max(heard.samples) > 0.01
+    assert text.text == "Listen" and turns(page)[-1] == "I heard."
+    page.wait(lambda: page.run(f"return document.querySelector('{LAST} audio').duration") == 0.2)

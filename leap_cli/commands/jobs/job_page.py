@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import secrets
-import tempfile
-from pathlib import Path
 
 import click
 
 from ...framework.click_classes import leap_command
 from ...framework.environment import Environment
 from ...framework.output import Output
+from ...framework.web_browser import page_opener
+from ...options.served_page import guides
 
 
 @leap_command("page", short_help="Show jobs in a web browser.")
@@ -26,6 +26,7 @@ def page(env: Environment, /, port: int, opens: bool) -> None:
     loads no model; leap serve --page is the same page beside models.
     """
     from jobs.client.served_batches import ServedBatches
+    from leap_core.host.server.page.services import PageServices
     from leap_core.host.server.process.foreground import ServerSettings, serve
 
     output = Output(env)
@@ -35,19 +36,14 @@ def page(env: Environment, /, port: int, opens: bool) -> None:
         address = f"{url.removesuffix('/v1')}/#key={key}"
         output.text(f"{address}\n")
         if opens:
-            import webbrowser
-
-            way.write_text(f'<meta charset="utf-8"><meta http-equiv="refresh" content="0;url={address}">\n')
-            if not webbrowser.open(way.as_uri()):
-                output.warning("there is no web browser that can be opened from here")
+            open_page(address)
 
     settings = ServerSettings(
         port=port,
         api_key=key,
         batches=ServedBatches(env.variables),
         files=env.directories.data / "served",
-        page=True,
+        page=PageServices(key=key, **guides()),
     )
-    with tempfile.TemporaryDirectory(dir=env.directories.run, prefix="page-") as private:
-        way = Path(private) / "open.html"  # what a program is started with can be read by others; this file cannot
+    with page_opener(env) as open_page:
         serve((), settings, cwd=env.cwd, on_listening=tell, on_ready=lambda _: output.note("Ctrl-C ends it"))

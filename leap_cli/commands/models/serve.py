@@ -11,9 +11,11 @@ from ...framework.environment import Environment
 from ...framework.option_groups import Arguments, OptionGroup
 from ...framework.options import option
 from ...framework.output import Output
+from ...framework.web_browser import page_opener
 from ...options.loading import HOST_LOADING, HostLoading
 from ...options.opening import naming_the_default
 from ...options.served_model_options import SERVED_MODELS, ServedModels
+from ...options.served_page import PAGE, ServedPage
 
 if TYPE_CHECKING:
     from leap_core.host.server.process.foreground import ServerSettings
@@ -39,7 +41,6 @@ def _settings(arguments: Arguments) -> ServerSettings:
         files=env.directories.data / "served",
         responses=durable_responses(env.directories.data / "served" / "responses", key),
         log_requests=arguments["log_requests"],
-        page=arguments["page"],
         run=env.directories.run,
     )
 
@@ -81,7 +82,6 @@ SERVER = OptionGroup(
             help="Keep at most this many connections open; 1000 by default.",
         ),
         option("--log-requests", is_flag=True, help="Write a line to stderr for every request, without its content."),
-        option("--page", is_flag=True, help="Serve a page for people at /: prompts, models, speed, jobs."),
     ),
     _settings,
 )
@@ -90,11 +90,11 @@ SERVER = OptionGroup(
 @leap_command("serve")
 @SERVED_MODELS
 @SERVER
+@PAGE
 @HOST_LOADING
-@option("--open", "opens", is_flag=True, help="Open the page of --page in the default web browser.")
 @click.pass_obj
 def command(
-    env: Environment, /, models: ServedModels, settings: ServerSettings, loading: HostLoading, opens: bool
+    env: Environment, /, models: ServedModels, settings: ServerSettings, page: ServedPage, loading: HostLoading
 ) -> None:
     """Serve models to other programs over OpenAI's, Anthropic's and Ollama's protocols.
 
@@ -107,9 +107,7 @@ def command(
 
     from leap_core.host.server.process.foreground import serve
 
-    if opens and not settings.page:
-        raise click.UsageError("--open opens the page, which --page serves")
-    output = Output(env)
+    output, services = Output(env), page.services(env, settings.api_key)
 
     def tell(names: list[str]) -> None:
         ready = [f"{', '.join(names)} ready"] if names else []
@@ -118,19 +116,17 @@ def command(
 
     def listening(url: str) -> None:
         output.text(f"{url}\n")
-        if settings.page:
-            page = url.removesuffix("v1")
-            output.text(f"{page}\n")
+        if services is not None:
+            own = services.key is not None and settings.api_key is None
+            address = url.removesuffix("v1") + (f"#key={services.key}" if own else "")
+            output.text(f"{address}\n")
             if settings.api_key is not None:
                 output.note("the page asks for the API key")
-            if opens:
-                import webbrowser
+            if page.opens:
+                open_page(address)
 
-                if not webbrowser.open(page):
-                    output.warning("there is no web browser that can be opened from here")
-
-    settings = replace(settings, offer=models.offer(env, loading.request), bounds=models.bounds)
-    with naming_the_default(env, None if models.default is not None else ""):
+    settings = replace(settings, offer=models.offer(env, loading.request), bounds=models.bounds, page=services)
+    with naming_the_default(env, None if models.default is not None else ""), page_opener(env) as open_page:
         serve(
             models.staying,
             settings,

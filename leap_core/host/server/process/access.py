@@ -72,17 +72,31 @@ class AccessCheck:
             )
         origin = headers.get(b"origin")
         if origin is not None and not (self._pages and _host_name(origin.decode("latin-1")) in LOOPBACK_NAMES):
-            return _refused(403, "foreign_origin", f"requests from web pages of {origin.decode('latin-1')} are refused")
-        if self._token is None or scope["path"] in self._open_paths:
+            return refused_origin(origin.decode("latin-1"))
+        if scope["path"] in self._open_paths:
             return None
-        scheme, _, key = headers.get(b"authorization", b"").partition(b" ")
-        if scheme.lower() != b"bearer" or not key:
-            key = headers.get(b"x-api-key", b"")  # Anthropic's clients
-        if not key:
-            return _refused(401, "invalid_api_key", "the request has no bearer token (Authorization: Bearer …)")
-        if not hmac.compare_digest(key.strip(), self._token):
-            return _refused(401, "invalid_api_key", "the bearer token is wrong")
+        authorization, api_key = (headers.get(name, b"").decode("latin-1") for name in (b"authorization", b"x-api-key"))
+        return refused_key(authorization, api_key, self._token)
+
+
+def refused_origin(origin: str) -> Refused:
+    """The refusal of a request of a web page that comes from elsewhere."""
+    return _refused(403, "foreign_origin", f"requests from web pages of {origin} are refused")
+
+
+def refused_key(authorization: str, api_key: str, token: bytes | None) -> Refused | None:
+    """Why these headers do not open what ``token`` does, None where they do: ``api_key`` is that of Anthropic's
+    clients."""
+    if token is None:
         return None
+    scheme, _, key = authorization.partition(" ")
+    if scheme.lower() != "bearer" or not key:
+        key = api_key
+    if not key:
+        return _refused(401, "invalid_api_key", "the request has no bearer token (Authorization: Bearer …)")
+    if not hmac.compare_digest(key.strip().encode("latin-1"), token):
+        return _refused(401, "invalid_api_key", "the bearer token is wrong")
+    return None
 
 
 def _host_name(url: str) -> str | None:

@@ -24,6 +24,8 @@ from ..models.load_request import LoadRequest
 from ..models.loaded_models import LoadedModels
 from ..models.offer import Offer
 from ..models.room import Bounds
+from ..page.routes import PAGE_PATHS, page_routes
+from ..page.services import PageServices
 from ..protocols.batch_endpoints import BatchEndpoints, BatchQueue
 from ..protocols.generation_endpoints import GenerationEndpoints
 from ..protocols.kept_files import owner_of
@@ -31,7 +33,6 @@ from ..protocols.kept_responses import KeptResponses
 from ..protocols.message_batches import MessageBatches
 from ..protocols.model_endpoints import status_route
 from ..protocols.ollama_endpoints import OllamaEndpoints, alive_route
-from ..protocols.page import PAGE_PATHS, page_routes
 from ..protocols.stored_responses import AnswerQueue, StoredResponses
 from .access import LOOPBACK_NAMES, AccessCheck, for_local_pages
 from .application import build_app
@@ -51,7 +52,7 @@ class ServerSettings:
     in ``files``; without it there are none. ``answers`` makes responses of the background, kept in ``responses``.
     ``offer``: the models that requests may have loaded, within ``bounds``. ``run``: the run directory, where
     ``leap ps`` finds the server. ``log_requests``: a line on stderr for every request. ``page``: serve the page for
-    people at /.
+    people at /, which may do this beside asking.
     """
 
     address: str = LOOPBACK
@@ -67,7 +68,7 @@ class ServerSettings:
     bounds: Bounds | None = None
     run: Path | None = None
     log_requests: bool = False
-    page: bool = False
+    page: PageServices | None = None
 
     @property
     def is_local(self) -> bool:
@@ -128,8 +129,8 @@ def application(models: LoadedModels, settings: ServerSettings, state: ServerSta
         routes += generation.stored.routes() + generation.conversations.routes()
     routes += OllamaEndpoints(models, generation, urls=settings.urls).routes()
     open_paths = OPEN_PATHS
-    if settings.page:
-        routes += page_routes()
+    if settings.page is not None:
+        routes += page_routes(settings.page, models)
         open_paths |= PAGE_PATHS
     else:
         routes.append(alive_route())

@@ -1,5 +1,6 @@
 // What the server holds and does: its models, their speed, and its jobs; asked for every two seconds.
-import { begin, learn } from "./conversation.js";
+import { begin, learn, offer } from "./conversation.js";
+import { beginReader, offerGuides } from "./reader.js";
 import { ask, byId, read } from "./server.js";
 
 const REFRESH_MS = 2000, POINTS = 150; // five minutes
@@ -155,7 +156,17 @@ async function refresh() {
   } catch (error) { tell(error); }
 }
 
+async function about() { // asked for once, and again with another key
+  try {
+    const page = await read("leap/page");
+    offer(page);
+    offerGuides(page.guides);
+  } catch (error) { tell(error); }
+}
+
 begin();
-document.addEventListener("key", refresh);
+beginReader();
+document.addEventListener("key", () => { about(); refresh(); });
+about();
 refresh();
 setInterval(refresh, REFRESH_MS);

@@ -11,8 +11,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ....json_fields import list_at, object_at, text_at
+from ..protocols.request_bodies import read_body
 from ..sending.json_response import AsciiJSON
-from .request_bodies import read_body
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

@@ -1,5 +1,12 @@
 // Requests to the server that this page came from, and the key that it may want.
 export const byId = (id) => document.getElementById(id);
+
+export function made(name, properties = {}, ...children) {
+  const element = Object.assign(document.createElement(name), properties);
+  element.append(...children);
+  return element;
+}
+
 const fromAddress = new URLSearchParams(location.hash.slice(1)).get("key"); // never sent to a server
 if (fromAddress) {
   sessionStorage.setItem("leap-key", fromAddress);
@@ -7,12 +14,12 @@ if (fromAddress) {
 }
 let key = sessionStorage.getItem("leap-key") || "";
 
-export async function ask(path, body, signal) {
+export async function ask(path, body, options = {}) {
   const headers = { "Content-Type": "application/json", ...(key ? { Authorization: `Bearer ${key}` } : {}) };
-  const options = body === undefined ? {} : { method: "POST", body: JSON.stringify(body) };
+  const sent = body === undefined ? {} : { method: "POST", body: JSON.stringify(body) };
   let answer;
   try {
-    answer = await fetch(path, { ...options, headers, signal });
+    answer = await fetch(path, { ...sent, headers, ...options });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Error("the server does not answer");
@@ -20,12 +27,13 @@ export async function ask(path, body, signal) {
   if (answer.status === 401) { askForKey(); throw new Error("an API key is needed"); }
   if (!answer.ok) {
     const { error } = await answer.json().catch(() => ({}));
-    throw new Error(error?.message || (typeof error === "string" && error) || `${answer.status} ${answer.statusText}`);
+    const message = error?.message || (typeof error === "string" && error) || `${answer.status} ${answer.statusText}`;
+    throw Object.assign(new Error(message), { status: answer.status });
   }
   return answer;
 }
 
-export const read = async (path, body) => (await ask(path, body)).json();
+export const read = async (path, body, options) => (await ask(path, body, options)).json();
 
 // The JSON of each event of a stream. One without an end is an error.
 export async function* events(response) {
@@ -57,6 +65,7 @@ function askForKey() {
   byId("key-refused").hidden = !key;
   dialog.showModal();
   dialog.onclose = () => {
+    if (!byId("key").value) return;
     key = byId("key").value;
     sessionStorage.setItem("leap-key", key);
     document.dispatchEvent(new Event("key"));
