@@ -64,7 +64,10 @@ def open_runner(
     directories = directories or Directories.from_environment(variables)
     endpoint = find_endpoint(reference, directories)
     if endpoint is not None:
-        return _open_endpoint(endpoint, options, host, variables, on_warning)
+        from .endpoint.runner import open_endpoint
+
+        _check_endpoint(endpoint, options, host, on_warning)
+        return open_endpoint(endpoint, variables)
     if _may_ask_host(host, options, directories):
         from .host.client.lookup import warm_runner
 
@@ -91,8 +94,17 @@ def open_embedding_runner(
     load: Callable[[str, ModelLoadingOptions], EmbeddingRunner] | None = None,
 ) -> EmbeddingRunner:
     """``open_runner`` for a model that makes vectors. ``options.context_size`` is the most tokens of a text."""
+    from .models.references.endpoints import find_endpoint
+
     options, host = _checked(options, host)
-    if _may_ask_host(host, options, Directories.from_environment(variables)):
+    directories = Directories.from_environment(variables)
+    endpoint = find_endpoint(reference, directories)
+    if endpoint is not None:
+        from .endpoint.vectors import open_endpoint_for_embedding
+
+        _check_endpoint(endpoint, options, host, on_warning)
+        return open_endpoint_for_embedding(endpoint, variables)
+    if _may_ask_host(host, options, directories):
         from .host.client.lookup import warm_embedding_runner
 
         find = partial(warm_embedding_runner, reference, options, variables=variables, cwd=cwd)
@@ -114,16 +126,11 @@ def _checked(options: ModelLoadingOptions | None, host: HostUse | str) -> tuple[
     return options or ModelLoadingOptions(), HostUse(host)
 
 
-def _open_endpoint(
-    endpoint: Endpoint,
-    options: ModelLoadingOptions,
-    host: HostUse,
-    variables: Mapping[str, str],
-    on_warning: Callable[[str], object] | None,
-) -> ModelRunner:
-    """A model elsewhere is loaded already: what the options ask of its loading has no effect, which is said."""
-    from .endpoint.runner import open_endpoint
-
+def _check_endpoint(
+    endpoint: Endpoint, options: ModelLoadingOptions, host: HostUse, on_warning: Callable[[str], object] | None
+) -> None:
+    """A model elsewhere is loaded already: what the options ask of its loading has no effect, which is said. Raises
+    LeapUnavailableError where a host is demanded."""
     if host is HostUse.DEMAND:
         raise LeapUnavailableError(f"{endpoint.label} is an endpoint: no model host on this machine holds it")
     plain = ModelLoadingOptions()
@@ -134,7 +141,6 @@ def _open_endpoint(
     without_effect = ", ".join(names)
     if without_effect and on_warning is not None:
         on_warning(f"{endpoint.label} is loaded elsewhere: {without_effect} has no effect")
-    return open_endpoint(endpoint, variables)
 
 
 def _may_ask_host(host: HostUse, options: ModelLoadingOptions, directories: Directories) -> bool:

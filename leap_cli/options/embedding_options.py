@@ -15,7 +15,7 @@ from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option
 from ..framework.output import Output
 from .loading import HOST_OPTION, THREADS_OPTION, ModelChoice
-from .opening import host_use
+from .opening import host_use, note_endpoint
 
 if TYPE_CHECKING:
     from leap_core.runner.embedding import EmbeddingRunner
@@ -130,6 +130,7 @@ def open_embedder(env: Environment, reference: str, model: ModelChoice) -> Itera
         on_warning=Output(env).warning,
         load=env.load_embedder,
     )
+    note_endpoint(env, reference)
     with runner:
         yield runner
 

@@ -8,10 +8,10 @@ import os
 import ssl
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urljoin, urlsplit
 
 import httpx
@@ -21,7 +21,6 @@ from ..models.hub.hub_settings import CERTIFICATE_FILES
 from ..models.references.endpoints import Endpoint
 from ..responses import MessageResponse
 from .errors import PASSING, Refusal, Words
-from .replies import ReplyReader
 from .retries import HoldBack, Patience
 
 JsonObject = dict[str, Any]
@@ -34,18 +33,33 @@ REDIRECTS = (301, 302, 303, 307, 308)
 STREAM, JSON = "text/event-stream", "application/json"
 
 
-class Connection:
-    """Requests to one endpoint. ``submit`` may be called from any thread; coroutines run in the loop's."""
+class Reads(Protocol):
+    """Takes an answer in pieces, or whole."""
 
-    def __init__(self, endpoint: Endpoint, key: str | None, patience: Patience) -> None:
+    @property
+    def has_begun(self) -> bool: ...
+
+    @property
+    def has_ended(self) -> bool: ...
+
+    def feed(self, value: object) -> Iterator[MessageResponse]: ...
+
+
+class Connection:
+    """Requests to one endpoint. ``submit`` may be called from any thread; coroutines run in the loop's. ``what`` the
+    endpoint is asked for, in errors."""
+
+    def __init__(self, endpoint: Endpoint, key: str | None, patience: Patience, what: str = "chats") -> None:
         self.endpoint, self.patience = endpoint, patience
-        self.words = Words(endpoint, key)
+        self.words = Words(endpoint, key, what)
         self._headers = {"Content-Type": JSON, **({"Authorization": f"Bearer {key}"} if key else {})}
         self._guard = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._client: httpx.AsyncClient | None = None
         self._hold_back = HoldBack()
+        self.way = 0
+        """Which of the addresses that answer a request the endpoint has."""
         self._substitutes: dict[str, str | None] = {}
         """Fields that this endpoint refuses, and those that say the same, if any."""
 
@@ -106,7 +120,7 @@ class Connection:
         self,
         path: str,
         body: JsonObject,
-        reply: ReplyReader,
+        reply: Reads,
         put: Callable[[MessageResponse], object],
         on_again: Callable[[str], object],
     ) -> None:
@@ -227,7 +241,7 @@ class Connection:
         if answer.status_code != 200 or refusal.is_page:
             raise _RefusedError(refusal)
         raise LeapEndpointError(
-            f"{self.endpoint.host} answered with {self.words.plain(kind) or 'an unnamed type'}, not with a chat",
+            f"{self.endpoint.host} answered with {self.words.plain(kind) or 'an unnamed type'}, not with an answer",
             hint=f"check the address {self.endpoint.url}; most end in /v1",
         )
 

@@ -100,11 +100,15 @@ class Refusal:
         return None
 
 
+class NoSuchPathError(LeapEndpointError):
+    """A status that says that there is no such address, and nothing of a model."""
+
+
 class Words:
     """Says in one line what went wrong at an endpoint, without its key."""
 
-    def __init__(self, endpoint: Endpoint, key: str | None) -> None:
-        self._endpoint, self._key = endpoint, key
+    def __init__(self, endpoint: Endpoint, key: str | None, what: str = "chats") -> None:
+        self._endpoint, self._key, self.what = endpoint, key, what
         self._host = endpoint.host
 
     def plain(self, text: str) -> str:
@@ -134,9 +138,10 @@ class Words:
                 f"{self._host} does not allow it (403){says}", hint="check what the key may do", status=status
             )
         if status in (404, 405):
-            return LeapEndpointError(
-                f"{self._host} knows no model {self._endpoint.model!r}, or no chats at {self._endpoint.url} ({status})"
-                f"{says}",
+            kind = LeapEndpointError if "model" in refusal.message.lower() else NoSuchPathError
+            return kind(
+                f"{self._host} knows no model {self._endpoint.model!r}, or no {self.what} at {self._endpoint.url} "
+                f"({status}){says}",
                 hint="check the model's name and the address; most end in /v1",
                 status=status,
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,10 +15,20 @@ from ..errors import LeapEndpointError, LeapError, LeapGenerationError
 from ..options import GenerationOptions
 from ..responses import Complete, MessageResponse
 from ..runner.generator import Generation
-from .connection import Connection
+from .connection import Connection, Reads
+from .errors import NoSuchPathError
 from .replies import ReplyReader
 
 JsonObject = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Way:
+    """One of the addresses that answer a request: its body, and what reads its answer for a chat's reader."""
+
+    path: str
+    body: Callable[[], JsonObject]
+    reader: Callable[[ReplyReader], Reads] = lambda reply: reply
 
 
 class EndpointGeneration(Generation):
@@ -27,8 +37,7 @@ class EndpointGeneration(Generation):
     def __init__(
         self,
         connection: Connection,
-        path: str,
-        body: JsonObject,
+        ways: Sequence[Way],
         options: GenerationOptions,
         on_end: Callable[[EndpointGeneration], object],
     ) -> None:
@@ -39,7 +48,7 @@ class EndpointGeneration(Generation):
         self._delivered: list[MessageResponse] = []
         self._stopped = self._ended = False
         self._cut: LeapError | None = None
-        self._task: Future[None] = connection.submit(_exchange(connection, path, body, self._reply, self._events.put))
+        self._task: Future[None] = connection.submit(_exchange(connection, ways, self._reply, self._events.put))
 
     def wait(self, seconds: float) -> None:
         """Wait until the answer has begun, at most so long. Raises the error that came instead."""
@@ -96,15 +105,14 @@ class EndpointGeneration(Generation):
 
 async def _exchange(
     connection: Connection,
-    path: str,
-    body: JsonObject,
+    ways: Sequence[Way],
     reply: ReplyReader,
     put: Callable[[MessageResponse | LeapError], object],
 ) -> None:
     """Puts the responses, Complete last, or an error. Knows no generation, so that one that nobody reads is freed."""
     again: list[str] = []
     try:
-        await connection.exchange(path, body, reply, put, again.append)
+        await _by_a_way_that_is_there(connection, ways, reply, put, again.append)
         if again:
             reply.warnings.append(_asked_again(again))
         for response in reply.finish():
@@ -113,6 +121,28 @@ async def _exchange(
         put(error)
     except Exception as error:  # what an endpoint sends must not hang its reader
         put(LeapEndpointError(f"the answer could not be read: {type(error).__name__}", of_request=True))
+
+
+async def _by_a_way_that_is_there(
+    connection: Connection,
+    ways: Sequence[Way],
+    reply: ReplyReader,
+    put: Callable[[MessageResponse | LeapError], object],
+    on_again: Callable[[str], object],
+) -> None:
+    """Ask by the first way that the endpoint has, and remember it. Raises what the first one raised where it has
+    none."""
+    missing: NoSuchPathError | None = None
+    for way in ways[connection.way if connection.way < len(ways) else 0 :]:
+        try:
+            await connection.exchange(way.path, way.body(), way.reader(reply), put, on_again)
+        except NoSuchPathError as error:
+            missing = missing or error
+            continue
+        connection.way = ways.index(way)
+        return
+    assert missing is not None
+    raise missing
 
 
 def _asked_again(reasons: list[str]) -> str:

@@ -19,8 +19,10 @@ from ..runner.checked_generation import CheckedGeneration
 from ..runner.contract import Generation, ModelRunner, RenderedPrompt
 from ..runner.conversation import messages_of
 from .connection import Connection
-from .generation import EndpointGeneration, shape_check
+from .generation import EndpointGeneration, Way, shape_check
+from .models import only_model
 from .requests import chat_body, check_held, text_body
+from .responses_api import PATH, ResponsesReader, responses_body
 from .retries import Patience
 
 if TYPE_CHECKING:
@@ -85,8 +87,13 @@ class EndpointRunner(ModelRunner):
         check = shape_check(options)
 
         def begin(more: Sequence[ChatMessage] = ()) -> Generation:
-            body = {"model": self._model_name(), **chat_body([*messages, *more], functions, options)}
-            return self._begin("/chat/completions", body, options)
+            asked, name = [*messages, *more], self._model_name()
+            chat = chat_body(asked, functions, options)
+            ways = (
+                Way("/chat/completions", lambda: {"model": name, **chat}),
+                Way(PATH, lambda: {"model": name, **responses_body(asked, functions, options)}, ResponsesReader),
+            )
+            return self._begin(ways, options)
 
         generation = begin()
         if check is None:
@@ -99,7 +106,8 @@ class EndpointRunner(ModelRunner):
         check = shape_check(options)
         if check is not None:
             raise LeapOptionsError("shape", "an endpoint goes on from a text without one; give it as a message")
-        return self._begin("/completions", {"model": self._model_name(), **text_body(text, options)}, options)
+        body = {"model": self._model_name(), **text_body(text, options)}
+        return self._begin((Way("/completions", lambda: body),), options)
 
     def _checked(self, options: GenerationOptions | None) -> GenerationOptions:
         self._check_loaded()
@@ -109,10 +117,10 @@ class EndpointRunner(ModelRunner):
         check_held(options)
         return options
 
-    def _begin(self, path: str, body: JsonObject, options: GenerationOptions) -> Generation:
+    def _begin(self, ways: Sequence[Way], options: GenerationOptions) -> Generation:
         with self._guard:
             self._check_loaded()
-            generation = EndpointGeneration(self._connection, path, body, options, self._running.discard)
+            generation = EndpointGeneration(self._connection, ways, options, self._running.discard)
             self._running.add(generation)
         generation.wait(REFUSAL_SECONDS)
         return generation
@@ -120,16 +128,7 @@ class EndpointRunner(ModelRunner):
     def _model_name(self) -> str:
         """The model's name; where none was given, that of the endpoint's only one."""
         if self._model is None:
-            value = self._connection.ask("GET", f"{self._endpoint.url}/models")
-            listed = value.get("data") if isinstance(value, dict) else None
-            names = [str(each["id"]) for each in listed or () if isinstance(each, dict) and "id" in each]
-            if len(names) != 1:
-                has = f"several models: {', '.join(names[:5])}" if names else "no model that it names"
-                raise LeapModelNotFoundError(
-                    f"{self._endpoint.host} has {has}",
-                    hint=f"name one: {self._endpoint.name or self._endpoint.url}#MODEL",
-                )
-            self._model = names[0]
+            self._model = only_model(self._connection)
         return self._model
 
     def _asked_context(self) -> int | None:

@@ -47,7 +47,7 @@ def test_what_is_seen_decides(served, colour):
 def test_both_protocols_see_and_count_the_picture_to_the_state(served):
     data = base64.b64encode(circle("blue").data).decode()
     how = {"leap": {"orders": 6}}  # it was not trained on lists of answers, and prefers what comes last
-    part = {"type": "input_image", "image_url": f"data:image/png;base64,{data}"}
+    part = {"type": "input_image", "image_url": f"data:image/jpeg;base64,{data}"}
     question = {"type": "choice", "instructions": "What colour is the circle?", "choices": ANSWERS}
     body = {"model": "builtin", "input": [{"role": "user", "content": [part]}], "questions": [question], **how}
     status, reply, _ = post(served, body, "/decisions")
@@ -55,7 +55,7 @@ def test_both_protocols_see_and_count_the_picture_to_the_state(served):
     answer = reply["answers"][0]
     assert answer["choice"] == "The circle is blue."
     criteria = {"type": "choice", "instructions": "What colour is the circle?", "criteria": dict.fromkeys(ANSWERS)}
-    asset = {"type": "image", "format": "png", "data_base64": data}
+    asset = {"type": "image", "format": "jpeg", "data_base64": data}
     body = {"model": "builtin", "state": [], "questions": {"colour": criteria}, "assets": {"one": asset}, **how}
     status, reply, _ = post(served, {**body, "state": None}, "/systemone")
     assert status == 200, reply
@@ -67,10 +67,10 @@ def test_the_command_line_sees(leap, tmp_path, monkeypatch):
     monkeypatch.setattr(
         leap, "load", lambda *_: Leap.load("builtin-vl", ModelLoadingOptions(cpu_threads=1), host="never")
     )
-    (tmp_path / "red.png").write_bytes(circle("red").data)
+    (tmp_path / "red.jpeg").write_bytes(circle("red").data)
     questions = [{"type": "choice", "name": "colour", "instructions": QUESTION.instructions, "choices": ANSWERS}]
     (tmp_path / "q.json").write_text(json.dumps(questions))
-    ask = ("decide", "-m", "some", "--questions", "q.json", "--image", "red.png", "--orders", "6", "--format", "json")
+    ask = ("decide", "-m", "some", "--questions", "q.json", "--image", "red.jpeg", "--orders", "6", "--format", "json")
     done = leap(*ask)
     assert done.code == 0, done.stderr
     assert json.loads(done.stdout)["answers"]["colour"]["answer"] == "The circle is red."

@@ -35,7 +35,7 @@ FOR_GOOD = {
     "404": (fails(404, "no model m"), "knows no model 'm', or no chats at"),
     "page": (page(), "answered with a web page (200 OK)"),
     "page of 404": (page(404), "answered with a web page (404 Not Found)"),
-    "type": (lambda h: h.send(200, "image/png", b"x"), "answered with image/png, not with a chat"),
+    "type": (lambda h: h.send(200, "image/png", b"x"), "answered with image/png, not with an answer"),
     "spent": (fails(429, "pay", code="insufficient_quota"), "answers no more (429): pay"),
     "400": (fails(400, "two\nlines\x1b[31m"), "refuses the request (400 Bad Request): two lines [31m"),
     "filter": (says("x", "content_filter"), "filter ended the answer"),
