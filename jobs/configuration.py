@@ -86,7 +86,7 @@ class JobsConfiguration:
 
     @property
     def table_place(self) -> Path | str:
-        """Where the table of jobs lies."""
+        """Where the table of jobs is."""
         return self.table if self.jobs_url is None else self.jobs_url
 
     @property
@@ -105,7 +105,7 @@ class JobsConfiguration:
         return self.directories.data / "batches"
 
     def keeps(self, path: Path) -> bool:
-        """Whether a file lies in ``inputs``, and is no link to another one."""
+        """Whether a file is in ``inputs``, and is no link to another one."""
         return path.is_absolute() and path.resolve() == self.inputs.resolve() / path.name
 
     @property

@@ -126,7 +126,7 @@ def _percentile(ordered: list[float], percent: int) -> float:
 
 
 def _probe(port: int, pipe: Any) -> None:
-    """Ask for /health until told to end, in a process of its own; send how long each took."""
+    """Ask for /health until asked to end, in a process of its own; send how long each took."""
     times: list[float] = []
     pipe.send(None)
     while not pipe.poll(0.02):

@@ -35,7 +35,7 @@ JOB_VERSION = 1
 
 
 class State(str, Enum):
-    """Where a job stands."""
+    """How far a job is."""
 
     QUEUED = "queued"
     RUNNING = "running"

@@ -71,7 +71,7 @@ class Attempt:
             action()
 
     def end(self, *, cancelled: bool = False, lost: bool = False) -> None:
-        """Tell the code that works on this to stop. Harmless when repeated."""
+        """Have the code that works on this stop. Harmless when repeated."""
         with self._guard:
             self.cancelled |= cancelled
             self.lost |= lost

@@ -77,7 +77,7 @@ def _start(owner: str, calls: Calls | None) -> ModelWork:
 
 
 def _show_life(answer: Callable[[Mapping[str, object]], None]) -> None:
-    """Tell the worker each second that this process is not stuck."""
+    """Report to the worker each second that this process is not stuck."""
     while True:
         with suppress(OSError, ValueError):
             answer({"alive": True})

@@ -20,7 +20,7 @@ from ..options.task_options import TaskSettings
 def fit_temperatures(
     fields: dict[str, Any], name: str, format: str, settings: TaskSettings, env: Environment
 ) -> ExitCode:
-    """Fit, keep, and tell how good the answers to cases held back are, before and after."""
+    """Fit, keep, and say how good the answers to cases held back are, before and after."""
     from leap_core.decisions.calibration import fit, keep
     from leap_core.decisions.deciding import cases_of
     from leap_core.storage.directories import Directories

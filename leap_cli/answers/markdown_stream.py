@@ -148,7 +148,7 @@ def _inline(line: str, start: int, ends: bool, *, bold: bool = True) -> tuple[st
 
 
 def _may_open(line: str, start: int) -> bool:
-    """Whether the markers here can begin a span: something follows them, and no word stands before a ``_``."""
+    """Whether the markers here can begin a span: something follows them, and no word comes before a ``_``."""
     rest = line[start:].lstrip(line[start])
     inside_word = start > 0 and (line[start - 1].isalnum() or line[start - 1] == "_")
     if line[start] != "`" and inside_word and not line.startswith("**", start):

@@ -53,7 +53,7 @@ def read_through(_dialogue: Dialogue, stream: Stream) -> Complete:
 
 
 def _message(complete: Complete) -> dict[str, object]:
-    """The answer as a message; how likely its tokens were stands beside its content, where that was asked for."""
+    """The answer as a message; how likely its tokens were is beside its content, where that was asked for."""
     value = complete.to_json()
     beside = {"logprobs": value["logprobs"]} if complete.logprobs else {}
     return {**value["message"], **beside}

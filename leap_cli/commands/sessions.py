@@ -157,5 +157,5 @@ def _store(env: Environment) -> SessionStore:
 
 
 def _only_size(data: bytes, suffix: str) -> str:
-    """What stands for pictures and sound where only text is shown."""
+    """What represents pictures and sound where only text is shown."""
     return f"{in_bytes(len(data))} of {suffix[1:]}"

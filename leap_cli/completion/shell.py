@@ -4,7 +4,7 @@ The scripts in ``completion_scripts`` start leap with two variables: ``_LEAP_COM
 ``_LEAP_LINE``, the command up to the cursor. leap answers with one candidate a line, three fields divided by tabs:
 
     plain   the whole word that the shell would insert   what it means
-    file    what stands before the path in the word      nothing
+    file    what is before the path in the word      nothing
 
 and ``dir`` as ``file``. The shell evaluates nothing of what it gets.
 """
@@ -30,7 +30,7 @@ LONGEST_HELP = 100
 
 
 class Typed(NamedTuple):
-    """What has been typed: complete words, the beginning of the one at the cursor, and the quote it stands in."""
+    """What has been typed: complete words, the beginning of the one at the cursor, and the quote around it."""
 
     words: list[str]
     begun: str
@@ -38,7 +38,7 @@ class Typed(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A possible word (kind ``plain``), or where paths are wanted (``file``, ``dir``) what stands before them."""
+    """A possible word (kind ``plain``), or where paths are wanted (``file``, ``dir``) what is before them."""
 
     kind: str
     value: str
@@ -68,7 +68,7 @@ def candidates(root: CommandTable, env: Environment, typed: Typed) -> Iterator[C
         words = root.with_default(typed.words)
         _offer_values(_command_of(root, words))
         items = ShellComplete(root, {"obj": env}, "leap", SHELL_VARIABLE).get_completions(words, typed.begun)
-    except click.ClickException:  # what stands before is wrong already
+    except click.ClickException:  # what comes before is wrong already
         return
     option, equals, _ = typed.begun.partition("=")
     before = option + equals if equals and option.startswith("--") else ""

@@ -37,7 +37,7 @@ TABLES = ("variables", "defaults", "options")
 
 @dataclass(frozen=True)
 class PromptTemplate:
-    """What a file says. ``prompt``: the pattern, in which ``{input}`` stands for what is asked. ``variables`` None: the
+    """What a file says. ``prompt``: the pattern, in which ``{input}`` is what is asked. ``variables`` None: the
     file declares none, as those of former versions."""
 
     name: str

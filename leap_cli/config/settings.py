@@ -36,7 +36,7 @@ class Text(click.ParamType[str]):
 
 
 class Url(Text):
-    """An address with one of these schemes; what stands behind it is not looked at, and a password not shown."""
+    """An address with one of these schemes; what is behind it is not looked at, and a password not shown."""
 
     def __init__(self, schemes: Sequence[str]) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class Setting:
         return self._converted(texts, where)
 
     def from_toml(self, value: Any, where: str) -> Any:
-        """A value as it stands in the file. Raises UsageError saying ``where``."""
+        """A value as the file has it. Raises UsageError saying ``where``."""
         if self.option is not None:
             check_shape(value, self.option, where)
         elif isinstance(value, (dict, list)) or (isinstance(value, bool) and self.type is not click.BOOL):
@@ -238,7 +238,7 @@ def effective(setting: Setting, env: Environment, table: Mapping[str, Any]) -> E
 
 
 def origin_of(setting: Setting, env: Environment, table: Mapping[str, Any]) -> str:
-    """Where its value stands, as ``Effective.origin`` says it."""
+    """Where its value is, as ``Effective.origin`` says it."""
     if setting.variable and env.variables.get(setting.variable):
         return setting.variable
     return DEFAULT if look_up(table, setting.key) is MISSING else str(env.directories.config_file)

@@ -67,7 +67,7 @@ def checks(env: Environment, *, patience: float, on: str | None = None) -> Itera
 
 
 def versions() -> Check:
-    """leap, Python, and the packages that leap stands on."""
+    """leap, Python, and the packages that leap needs."""
     from importlib.metadata import PackageNotFoundError, version
 
     from leap_core import __version__
@@ -147,7 +147,7 @@ def disk(env: Environment) -> Check:
 
 
 def configuration(env: Environment) -> Check:
-    """Whether config.toml can be read, and all that stands in it."""
+    """Whether config.toml can be read, and all that is in it."""
     from leap_core.configuration import read_table
 
     from ..config.settings import problems_of

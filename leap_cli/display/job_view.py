@@ -1,4 +1,4 @@
-"""How jobs and their output are shown to people, and the exit code that a job stands for."""
+"""How jobs and their output are shown to people, and the exit code that a job means."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class LeapCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if ctx.resilient_parsing and args and args[-1].startswith("-"):
-            args = args[:-1]  # completion: an option that waits for its value would hide what stands before it
+            args = args[:-1]  # completion: an option that waits for its value would hide what comes before it
         if ctx.parent is None or ctx.resilient_parsing or isinstance(self, click.Group):
             return super().parse_args(ctx, args)
         from .option_defaults import OptionDefaults

@@ -121,7 +121,7 @@ class Environment:
 
 
 class ClosedOutput(io.TextIOBase):
-    """Stands for an output that was closed before we started: writing to it fails as the system call would."""
+    """Represents an output that was closed before we started: writing to it fails as the system call would."""
 
     def writable(self) -> bool:
         return True

@@ -1,6 +1,6 @@
 """How help is laid out: what an option takes and means, in words, wrapped to the terminal.
 
-Below ``NARROW`` columns a meaning stands under what it explains instead of beside it.
+Below ``NARROW`` columns a meaning is under what it explains instead of beside it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WORD_OF_KIND = {
     "filename": "FILE",
     "directory": "DIR",
 }
-"""What stands for a value in help, by the name of click's type."""
+"""What represents a value in help, by the name of click's type."""
 
 
 class HelpFormatter(click.HelpFormatter):
@@ -99,7 +99,7 @@ class HelpFormatter(click.HelpFormatter):
 
 
 def metavar(option: click.Option, ctx: click.Context) -> str:
-    """What stands for the option's value, such as ``N``, ``FILE`` or ``[text|json]``; nothing for a flag."""
+    """What represents the option's value, such as ``N``, ``FILE`` or ``[text|json]``; nothing for a flag."""
     if option.is_flag or option.count:
         return ""
     if option.metavar is None and (word := WORD_OF_KIND.get(option.type.name)):

@@ -130,7 +130,7 @@ def hand_over(context: click.Context, groups: list[tuple[OptionGroup[Any], tuple
     """Replace the values of the groups' options among the parameters by what the groups make of them. All that excludes
     each other is refused before anything is built, and groups are built from the first to the last."""
     arguments = Arguments(context)
-    with augment_usage_errors(context):  # so that they say which command's help tells more
+    with augment_usage_errors(context):  # so that they say which command's help says more
         for group, _ in groups:
             group.check(arguments)
         values = {group.name: group.build(arguments) for group, _ in groups}

@@ -167,7 +167,7 @@ def _examples(heading: str, paths: tuple[str, ...]) -> Iterator[str]:
 
 
 def exit_code_meanings() -> Iterator[tuple[int, str]]:
-    """Every exit code and what stands below it in the source."""
+    """Every exit code and what is below it in the source."""
     source = inspect.getsource(ExitCode)
     for each in ExitCode:
         words = re.search(rf'{each.name} = {each.value}\n +"""(.*?)"""', source, re.DOTALL)

@@ -1,4 +1,4 @@
-"""Text as man(7) takes it: escaped, so that whatever stands in it is shown and nothing in it is obeyed."""
+"""Text as man(7) takes it: escaped, so that whatever is in it is shown and nothing in it is obeyed."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ def escaped(text: str) -> str:
 
 
 def prose(text: str) -> str:
-    """A paragraph on one line, what stands in backticks bold."""
+    """A paragraph on one line, what is in backticks bold."""
     parts = _CODE.split(" ".join(text.split()))
     line = "".join(bold(part) if number % 2 else escaped(part).removeprefix(r"\&") for number, part in enumerate(parts))
     return rf"\&{line}" if line.startswith((".", "'")) else line
 
 
 def bold(text: str) -> str:
-    """What is typed as it stands."""
+    """What is typed as it is."""
     return rf"\fB{escaped(text)}\fR"
 
 
 def italic(text: str) -> str:
-    """What stands for something else."""
+    """What represents something else."""
     return rf"\fI{escaped(text)}\fR"
 
 

@@ -30,7 +30,7 @@ class Pattern:
         return f"{text}\n\n{question}" if question else text
 
     def fill_variables(self) -> str:
-        """The text with its variables filled in; ``{input}`` stands as it is."""
+        """The text with its variables filled in; ``{input}`` stays as it is."""
         return self._filled(self.values)
 
     def escaped(self, names: Iterable[str]) -> str:

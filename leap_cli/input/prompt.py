@@ -29,7 +29,7 @@ def read_prompt(
     """The parts ``before``, the words, joined by spaces, then standard input unless that is a terminal, with a blank
     line between them.
 
-    One ``-`` among the words stands for standard input, a terminal included. All of it is filled into
+    One ``-`` among the words means standard input, a terminal included. All of it is filled into
     ``pattern``, where there is one. An empty prompt is a usage error, unless it ``may_be_empty``.
     ``stdin_is_taken``: standard input is not text but a picture or a sound.
     """

@@ -37,7 +37,7 @@ NO_SHAPE: dict[str, Any] = {
 }
 """The fields of GenerationOptions that give an answer its shape, none of them set."""
 NO_PATH = re.compile(r"[\s:]")
-"""What hardly stands in a file's name, but in a shorthand."""
+"""What is hardly in a file's name, but in a shorthand."""
 
 
 @dataclass(frozen=True)

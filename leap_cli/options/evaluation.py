@@ -102,7 +102,7 @@ class Asking:
 
 
 def _headings(chosen: Mapping[str, str], varied: Mapping[str, Sequence[str]]) -> list[str]:
-    """What tells a column from the others of its model."""
+    """What distinguishes a column from the others of its model."""
     named = {name: value for name, value in chosen.items() if len(varied[name]) > 1}
     return [
         f"{name}={list(varied[name]).index(value) + 1}"

@@ -167,7 +167,7 @@ def _saved(option: LeapOption, value: Any, env: Environment) -> Any:
 
 
 def save_template(env: Environment, template: PromptTemplate, defaults: dict[str, str], *, replace: bool) -> str:
-    """Write a template that declares the names in its texts, with these defaults; where it lies. Raises UsageError for
+    """Write a template that declares the names in its texts, with these defaults; where it is. Raises UsageError for
     one that is there, and for a default of nothing."""
     path = TEMPLATES.free(env, template.name, replace=replace)
     if not template.prompt.strip():

@@ -36,7 +36,7 @@ def ask(
 
 
 def describe(env: Environment, machine: Machine, there: SetUp) -> None:
-    """Tell what the machine has and what is set, a line each."""
+    """Say what the machine has and what is set, a line each."""
     output = Output(env)
     memory = "memory unknown" if machine.memory is None else f"{in_bytes(machine.memory)} of memory"
     disk = "disk unknown" if machine.disk is None else f"{in_bytes(machine.disk)} of disk free"

@@ -43,7 +43,7 @@ def fingerprint_of(reference: str, loading: ModelLoadingOptions, *, variables: M
 
 
 def _sampled(path: Path) -> str:
-    """Tells files apart by size and pieces spread over them, in a few milliseconds."""
+    """Distinguishes files by size and pieces spread over them, in a few milliseconds."""
     size = path.stat().st_size
     digest = hashlib.sha256(str(size).encode())
     with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""Telling the model what shape its answer has."""
+"""What says in the prompt which shape the answer has."""
 
 from __future__ import annotations
 

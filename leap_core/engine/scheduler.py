@@ -83,11 +83,6 @@ class Scheduler:
         for request in [slot.request for slot in self._running() if slot.request] + list(self._waiting):
             request.finish(Reason.ERROR, compute_loop.closed_error(text))
 
-    @property
-    def slots_in_use(self) -> int:
-        """Sequences that run now."""
-        return len(self._running())
-
     def _running(self) -> list[Slot]:
         return [slot for slot in self._memory.slots if slot.request is not None]
 

@@ -174,7 +174,7 @@ class LlamaContext:
         self._cells.restore(sequence, count)
 
     def in_order(self, sequence: int) -> int:
-        """Up to which position a sequence lies in rising cells; beyond, what it holds is rounded differently."""
+        """Up to which position the cells of a sequence rise; beyond, what it holds is rounded differently."""
         return self._cells.sound(sequence)
 
     def logits(self, index: int) -> NDArray[float32]:

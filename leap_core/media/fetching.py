@@ -105,7 +105,7 @@ def _web(url: str) -> bytes:
 
 
 def _get(client: httpx.Client, target: httpx.URL) -> bytes | httpx.URL:
-    """What stands at one URL, or where it redirects to. Raises ValueError for what is none of both, OSError for a
+    """What is at one URL, or where it redirects to. Raises ValueError for what is none of both, OSError for a
     target that may not be asked."""
     secure = target.scheme == "https"
     address = public_address(target.host, target.port or (443 if secure else 80), secure)

@@ -37,7 +37,7 @@ HARMLESS = {
 
 
 class BodyFields:
-    """The fields of one object. ``path`` is where it stands in the body."""
+    """The fields of one object. ``path`` is its place in the body."""
 
     def __init__(self, value: object, path: str = "") -> None:
         if not isinstance(value, dict):

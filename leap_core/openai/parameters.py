@@ -95,7 +95,7 @@ def functions_of(tools: object) -> list[LeapFunction]:
 
 
 def schema_text(schema: object, path: str) -> str:
-    """The text of a JSON schema that stands in a request."""
+    """The text of a JSON schema in a request."""
     if not isinstance(schema, (dict, bool)):
         raise LeapSerializationError("expected a JSON schema", path=path)
     return json.dumps(schema, ensure_ascii=False)

@@ -33,7 +33,7 @@ FORMATS = {
     "pcm16": "audio/pcm",
     "pcm": "audio/pcm",
 }
-"""Name of a format -> its media type. pcm is 16-bit little-endian mono; opus lies in Ogg."""
+"""Name of a format -> its media type. pcm is 16-bit little-endian mono; opus is within Ogg."""
 SPEECH_FORMATS = tuple(name for name in FORMATS if name != "pcm16")
 OPENAI_VOICES = {
     **dict.fromkeys(("alloy", "coral", "nova", "sage", "shimmer", "marin"), "us-female"),

@@ -86,7 +86,7 @@ class EmbeddingRunner(ABC):
     @property
     @abstractmethod
     def fingerprint(self) -> bytes:
-        """Tells models apart whose vectors cannot be compared (16 bytes)."""
+        """Distinguishes models whose vectors cannot be compared (16 bytes)."""
 
     @property
     @abstractmethod

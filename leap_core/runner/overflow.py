@@ -102,7 +102,7 @@ class Shortening:
         return self.summarized(rest[omission.messages : shorter.messages], shorter)
 
     def summarized(self, said: Sequence[ChatMessage], omission: Omission) -> Omission:
-        """The omission with a summary of what was ``said`` besides what its summary tells."""
+        """The omission with a summary of what was ``said`` besides what its summary says."""
         return replace(omission, summary=self._summary(said, omission.summary) or omission.summary)
 
     def _summary(self, said: Sequence[ChatMessage], before: str | None) -> str:

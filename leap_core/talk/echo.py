@@ -19,7 +19,7 @@ FORGETTING = 0.02
 
 
 class Echo:
-    """Told of each frame what is played and what is heard."""
+    """Gets of each frame what is played and what is heard."""
 
     def __init__(self) -> None:
         self._frames = 0

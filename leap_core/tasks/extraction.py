@@ -29,7 +29,7 @@ PASS_TEMPERATURE = 0.4
 @dataclass(frozen=True)
 class Extract(Task):
     """``schema`` describes an object. ``format``: a JSON document, or a row of a CSV table of the schema's fields.
-    ``evidence``: also say where each value stands in the text, and how sure the model was. ``strict``: what becomes of
+    ``evidence``: also say where each value is in the text, and how sure the model was. ``strict``: what becomes of
     values that are not in the text: they are left out (``absent``), or the text fails (``fail``).
     ``passes``: times that the text is read; those after the first add what it missed."""
 

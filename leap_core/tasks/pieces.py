@@ -14,7 +14,7 @@ MARKS = ("\n\n", "\n", ". ", "。", " ")
 ENDS = (re.compile(r"[\r\n]+"), re.compile(r"[.!?]\s+|[。！？]"))
 """Where a line ends, and a sentence."""
 RULE = "\n----------\n"
-"""What stands between the head of a transcript and what was said."""
+"""What comes between the head of a transcript and what was said."""
 LONGEST_HEAD = 4000
 
 

@@ -101,7 +101,7 @@ class TaskModel:
         return complete.full_message.text.strip()
 
     def put(self, text: str) -> None:
-        """Emit a text that stands between answers."""
+        """Emit a text between answers."""
         if self.emit is not None:
             self.emit(text)
 

@@ -121,7 +121,7 @@ def test_soak_every_answer_equals_the_one_given_alone(make_scheduler: Make) -> N
         tokens, ended = finish(sequence)
         assert ended.reason in (Reason.MAX_TOKENS, Reason.STOP, Reason.INTERRUPTED)
         assert tokens == (expected[n][: len(tokens)] if ended.reason is Reason.INTERRUPTED else expected[n])
-    assert scheduler.slots_in_use == 0 and not scheduler._waiting
+    assert not scheduler.has_work()
 
 
 def test_cancel_while_decoding_keeps_what_came(make_scheduler: Make) -> None:

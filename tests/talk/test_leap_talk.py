@@ -139,9 +139,7 @@ def test_a_model_that_does_not_speak_or_hear_is_refused_at_once(
     assert not (tmp_path / "answers.wav").exists()
 
 
-def test_without_the_library_or_a_device_it_says_what_to_do(
-    leap: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_library_or_a_device_it_says_what_to_do(leap: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sounddevice", None)
     runner = leap.script(speaks=True)
     for arguments in (["talk"], ["talk", "--devices"]):

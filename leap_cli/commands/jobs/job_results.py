@@ -105,7 +105,7 @@ def print_output(env: Environment, /, id: str, path: Path | None, format: str) -
 
 
 def _wait_with_progress(jobs: JobsClient, id: str, deadline: float | None, output: Output) -> Job:
-    """The ended job; how far it is stands in a terminal's last line meanwhile. Raises TimeoutError."""
+    """The ended job; a terminal's last line says how far it is meanwhile. Raises TimeoutError."""
     while True:
         left = math.inf if deadline is None else max(0.0, deadline - time.monotonic())
         try:

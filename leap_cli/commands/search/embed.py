@@ -40,7 +40,7 @@ class Item:
     file: str | None = None
 
     def record(self, number: int) -> dict[str, Any]:
-        """What stands beside its vector."""
+        """What is beside its vector."""
         return {"index": number, **({"text": self.text} if self.file is None else {"file": self.file})}
 
 

@@ -74,7 +74,7 @@ def command(
 
 
 def _near(env: Environment, place: str) -> str:
-    """Relative to the working directory where it lies below it."""
+    """Relative to the working directory where it is below it."""
     start = f"{env.cwd}/"
     return place[len(start) :] if place.startswith(start) else place
 

@@ -1,4 +1,4 @@
-"""The sound lines of a batch: where each one lies and what it asks, some forty bytes a line."""
+"""The sound lines of a batch: where each one is and what it asks, some forty bytes a line."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class LineIndex:
         self._digests += bytes.fromhex(digest)
 
     def raw(self, n: int) -> bytes:
-        """The line as it stands in the input now."""
+        """The line as the input has it now."""
         return self.rows.read(self._offsets[n], self._lengths[n])
 
     def number(self, n: int) -> int:

@@ -2,7 +2,7 @@
 
 A result counts once its line is whole. What the end of the process, or of the machine, tore is cut off when the
 journal is opened again. The file is locked while a batch runs, and the lock goes with its process. Results stay on the
-disk: memory holds where each one lies.
+disk: memory holds where each one is.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ READ_BYTES = 1 << 14
 
 
 def journal_path(output: Path) -> Path:
-    """Where the journal of this output lies: one for a file and all links to it."""
+    """Where the journal of this output is: one for a file and all links to it."""
     output = output.resolve()
     return output.with_name(output.name + ".journal")
 
 
 def is_journal_of(path: Path, output: Path | str) -> bool | None:
-    """Whether the journal at ``path`` is that of this output, a file or a URL; None when no journal is there. One that
-    lies beside its output is, whatever both were called before. Raises LeapSerializationError when the file cannot be
-    read."""
+    """Whether the journal at ``path`` is that of this output, a file or a URL; None when no journal is there. One
+    beside its output counts as that, whatever both were called before. Raises LeapSerializationError when the file
+    cannot be read."""
     try:
         with path.open("rb") as file:
             line = file.readline(LONGEST_HEADER)

@@ -41,7 +41,7 @@ class JournalIndex:
         self._succeeded.append(succeeded)
 
     def places_of(self, keys: bytes, *, also_failed: bool = False) -> array[int]:
-        """Where the newest result of each key (16 bytes each) lies, if that succeeded; -1 for the others.
+        """Where the newest result of each key (16 bytes each) is, if that succeeded; -1 for the others.
         ``also_failed``: also if it did not."""
         import numpy
 
@@ -75,7 +75,7 @@ class JournalIndex:
 
 
 def read_index(file: IO[bytes], offset: int, begun_field: str) -> tuple[str | None, JournalIndex, int]:
-    """Read the results from ``offset`` on: who began the journal, where each lies, and where the last whole line
+    """Read the results from ``offset`` on: who began the journal, where each is, and where the last whole line
     ends."""
     index, begun_by = JournalIndex(), None
     for line in file:

@@ -94,7 +94,7 @@ class SlotMemory:
         return self._context.save(slot.index, partial=True) if self._hybrid and slot.keys else None
 
     def checkpoint(self, slot: Slot) -> None:
-        """Keep a checkpoint of a slot as it stands. The first (the system prompt's) outlives the later ones."""
+        """Keep a checkpoint of a slot as it is. The first (the system prompt's) outlives the later ones."""
         state = self.partial_state(slot)
         if state is None:
             return

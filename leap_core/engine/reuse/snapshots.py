@@ -35,7 +35,7 @@ SHORTEST = 16
 
 
 class SnapshotStore:
-    """Snapshots of one model under one memory layout, which ``scope`` (16 bytes) stands for."""
+    """Snapshots of one model under one memory layout, which ``scope`` (16 bytes) names."""
 
     def __init__(self, options: CacheOptions, scope: bytes) -> None:
         self._scope = scope

@@ -37,7 +37,7 @@ class PromptLookup:
         count = min(most, LONG_DRAFT if length >= LONG_MATCH else SHORT_DRAFT)
         tokens: list[int] = []
         for token in keys[place : place + max(0, count)]:
-            if token < 0 or token in never:  # below 0: what stands for an embedding
+            if token < 0 or token in never:  # below 0: an embedding
                 break
             tokens.append(token)
         return tokens

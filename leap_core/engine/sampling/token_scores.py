@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LEAST = -9999.0
-"""Stands for a token that the mask forbids, as in OpenAI's replies."""
+"""The logprob of a token that the mask forbids, as in OpenAI's replies."""
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,7 @@ def _is_allowed(values: Sequence[Any], value: Any) -> bool:
 
 
 def _is_itself(expected: Any, value: Any) -> bool:
-    """Whether an object is equal as it stands: below its first level the leaderboard writes plain values."""
+    """Whether an object is equal as it is: below its first level the leaderboard writes plain values."""
     return isinstance(expected, Mapping) and first_difference(expected, value) is None
 
 

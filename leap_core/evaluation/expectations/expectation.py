@@ -37,7 +37,7 @@ class Expectation:
 
     @property
     def name(self) -> str:
-        """As it stands in the case."""
+        """As the case has it."""
         return f"{NOT}{self.kind}" if self.negated else self.kind
 
     @property

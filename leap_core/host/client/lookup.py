@@ -1,4 +1,4 @@
-"""The warm model that stands for a reference, if the host holds it as it is wanted."""
+"""The warm model that a reference means, if the host holds it as it is wanted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names and sizes of ggml's tensor types, and the names of the mixtures that a GGUF's ``general.file_type`` stands for.
+"""Names and sizes of ggml's tensor types, and the names of the mixtures that a GGUF's ``general.file_type`` means.
 
 The numbers are those of ``enum ggml_type`` (ggml.h) and ``enum llama_ftype`` (llama.h), as llama-cpp-python 0.3.36
 vendors them.

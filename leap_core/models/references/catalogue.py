@@ -141,17 +141,6 @@ class Catalogue:
         inside = [key for key in self._entries if name and name.lower() in key]
         return [self._entries[key].name for key in dict.fromkeys(near + inside)][:MOST_SUGGESTIONS]
 
-    def completions(self, incomplete: str) -> list[str]:
-        """Names that begin with this, and with a colon in it, their quantizations."""
-        name, colon, prefix = incomplete.partition(":")
-        if not colon:
-            return [entry.name for entry in self if entry.name.lower().startswith(name.lower())]
-        entry = self.exact(name)
-        quantization_names = entry.quantizations if entry else ()
-        return [
-            f"{name}:{quantization}" for quantization in quantization_names if quantization.startswith(prefix.upper())
-        ]
-
 
 def parse_catalogue(text: bytes, source: str) -> list[CatalogueEntry]:
     """Read a catalogue's JSON. Raises LeapSerializationError naming file, entry and key."""

@@ -44,7 +44,7 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a value stands: code points of the source, ``end`` after the last; None where it has no place."""
+    """Where a value is: code points of the source, ``end`` after the last; None where it has no place."""
 
     leaf: Leaf
     how: str
@@ -188,7 +188,7 @@ class _Finder:
         self._used.append((chosen.start, chosen.end))
 
     def _is_named(self, leaf: Leaf, candidate: Candidate) -> bool:
-        """Whether the field's name stands before a place, on its line."""
+        """Whether the field's name comes before a place, on its line."""
         name = next((part for part in reversed(leaf.path) if isinstance(part, str)), "")
         words = [
             word for word in re.split(r"[\W_]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower()) if len(word) > 1

@@ -101,7 +101,7 @@ def _dates(source: Source, day: date) -> list[Candidate]:
 
 
 def _lookalikes(source: Source, value: str) -> list[Candidate]:
-    """Where the value stands in other characters that look the same, between the edges of words."""
+    """Where the value is written in other characters that look the same, between the edges of words."""
     wanted = " ".join(folded(value).split()).translate(LOOKALIKES)
     if len(wanted) < 2:
         return []
@@ -111,7 +111,7 @@ def _lookalikes(source: Source, value: str) -> list[Candidate]:
 
 
 def _parts(source: Source, words: list[str]) -> list[Candidate]:
-    """The longest run of the value's words that stands in the text, where that is most of them."""
+    """The longest run of the value's words that is in the text, where that is most of them."""
     size = sum(map(len, words))
     for count in range(len(words) - 1, 0, -1):
         for first in range(len(words) - count + 1):

@@ -239,7 +239,7 @@ def _of_embedder(runner: EmbeddingRunner) -> JsonObject:
 
 
 def _version_of(path: Path) -> tuple[int, int, int] | None:
-    """Tells a file from one that was put in its place later."""
+    """Distinguishes a file from one that was put in its place later."""
     with suppress(OSError):
         status = path.stat()
         return status.st_ino, status.st_size, status.st_mtime_ns

@@ -132,7 +132,7 @@ def _failed(error: LeapError) -> int:
 
 
 def _report(value: object) -> None:
-    """Tell the starting process, once; then stdout is the log too."""
+    """Report to the starting process, once; then stdout is the log too."""
     with suppress(OSError, ValueError):
         sys.stdout.write(json.dumps(value) + "\n")
         sys.stdout.flush()

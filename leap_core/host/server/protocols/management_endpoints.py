@@ -93,7 +93,8 @@ class ManagementEndpoints:
         return _json({"model": model.to_json(), "differs": model.differs(load_request)})
 
     async def unload(self, request: Request) -> Response:
-        """Let go of one model, or of all with ``{"all": true}``. Tells their names, and whether the host now ends."""
+        """Let go of one model, or of all with ``{"all": true}``. The answer
+        has their names, and whether the host now ends."""
         body = await read_json(request)
         if isinstance(body, dict) and body.get("all") is True:
             models = list(self._models)

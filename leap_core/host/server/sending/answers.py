@@ -34,7 +34,7 @@ log = logging.getLogger("leap.host")
 
 GENERATION_HEADER = "X-Leap-Generation"
 WRITE_SECONDS = 60.0
-"""How long a client may take to read what lies ready."""
+"""How long a client may take to read what is ready."""
 
 
 class ReplyWriter(Protocol):
