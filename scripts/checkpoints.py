@@ -61,13 +61,20 @@ def write_tokenizer(directory: Path, source: Path) -> int:
     return len(tokens)
 
 
-def tensors_of(family: str, vocabulary: int, seed: int) -> dict[str, np.ndarray]:
-    """Random weights under the names that transformers gives them."""
+def shapes_of(family: str, vocabulary: int) -> dict[str, tuple[int, ...]]:
+    """The shapes of ``tensors_of``, without the memory of its values."""
+    empty = tensors_of(family, vocabulary, 0, lambda *shape: np.broadcast_to(np.float32(0), shape))
+    return {name: values.shape for name, values in empty.items()}
+
+
+def tensors_of(family: str, vocabulary: int, seed: int, weights: Any = None) -> dict[str, np.ndarray]:
+    """Random weights under the names that transformers gives them; ``weights`` makes the values of a shape."""
     random = np.random.default_rng(seed)
 
-    def weights(*shape: int) -> np.ndarray:
+    def normal(*shape: int) -> np.ndarray:
         return (random.standard_normal(shape) * 0.05).astype(np.float32)
 
+    weights = weights or normal
     made = {"model.embed_tokens.weight": weights(vocabulary, WIDTH)}
     if family == "llama":
         made["model.norm.weight"] = 1 + weights(WIDTH)

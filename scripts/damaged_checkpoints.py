@@ -15,10 +15,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from checkpoints import write_checkpoint
+from checkpoints import write_adapter, write_checkpoint
 
 from leap_core.builtin import model_path
-from leap_core.conversion.converting import convert_text
+from leap_core.conversion.adapters import convert_adapter
+from leap_core.conversion.converting import convert_projector, convert_text
 from leap_core.conversion.quantizing import Making
 from leap_core.errors import LeapError
 
@@ -38,13 +39,16 @@ STRANGE: list[Any] = [
     "../../etc/passwd",
     [2**62] * 9,
 ]
-SETTINGS = ("config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json")
+FAMILIES = ("lfm2", "moe", "vl", "colbert", "llama", "adapter")
+INDEX = "model.safetensors.index.json"
 MOST_MEMORY = 1024**3
+LONGEST_LINE = 600
 
 
 def damage(directory: Path, chance: random.Random) -> str:
     """Do one harm to a checkpoint; what it was."""
-    weights = chance.choice(sorted(directory.glob("*.safetensors")))
+    weights = chance.choice(sorted(directory.rglob("*.safetensors")))
+    settings = [path.name for path in sorted(directory.glob("*.json")) if path.name != INDEX]
     kind = chance.choice(["cut", "length", "entry", "bytes", "missing", "index", "link", "setting", "json", "pipe"])
     data = weights.read_bytes()
     length = int.from_bytes(data[:8], "little")
@@ -71,9 +75,9 @@ def damage(directory: Path, chance: random.Random) -> str:
             changed[chance.randrange(8 + length)] = chance.randrange(256)
         weights.write_bytes(changed)
     elif kind == "missing":
-        (directory / chance.choice([weights.name, *SETTINGS[:2]])).unlink()
-    elif kind == "index":
-        index = directory / "model.safetensors.index.json"
+        chance.choice([weights, *(directory / name for name in settings)]).unlink()
+    elif kind == "index" and (directory / INDEX).exists():
+        index = directory / INDEX
         value = json.loads(index.read_text())
         name = chance.choice(list(value["weight_map"]))
         value["weight_map"][name] = chance.choice(
@@ -83,61 +87,79 @@ def damage(directory: Path, chance: random.Random) -> str:
     elif kind == "link":
         weights.unlink()
         weights.symlink_to(chance.choice([weights.name, "/dev/zero", ".", "/nowhere"]))
-    elif kind == "setting":
-        path = directory / chance.choice(SETTINGS[:2])
+    elif kind in ("setting", "index"):
+        path = directory / chance.choice(settings)
         value = json.loads(path.read_text())
-        value[chance.choice(list(value))] = chance.choice(STRANGE)
+        part = value[0] if isinstance(value, list) else value
+        while any(isinstance(each, dict) and each for each in part.values()) and chance.random() < 0.5:
+            part = chance.choice([each for each in part.values() if isinstance(each, dict) and each])
+        part[chance.choice(list(part))] = chance.choice(STRANGE)
         path.write_text(json.dumps(value))
     elif kind == "json":
-        path = directory / chance.choice([*SETTINGS, "model.safetensors.index.json"])
+        path = directory / chance.choice([*settings, INDEX])
         path.write_text(chance.choice(["", "[" * 100_000, "null", "[]", "{", '{"a":' * 50_000, "\ufeff{}", "7"]))
     else:
-        path = directory / chance.choice([weights.name, *SETTINGS, "README.md", "chat_template.jinja"])
+        path = directory / chance.choice([weights.name, *settings, "README.md", "chat_template.jinja"])
         path.unlink(missing_ok=True)
         os.mkfifo(path)
     return kind
 
 
-def outcome(source: Path, folder: Path, seed: int) -> tuple[str, str]:
+def sources(folder: Path) -> dict[str, Path]:
+    """A sound checkpoint of each family, and an adapter with its base, ``base.gguf``, beside it."""
+    made = {family: folder / f"whole-{family}" for family in FAMILIES}
+    for family in FAMILIES[:-1]:
+        write_checkpoint(made[family], family, model_path("builtin"), shards=3 if family == "lfm2" else 1)
+    write_adapter(made["adapter"], "lfm2", "base")
+    convert_text(made["lfm2"], folder / "base.gguf", "F16", Making())
+    return made
+
+
+def outcome(source: Path, family: str, folder: Path, seed: int) -> tuple[str, str]:
     """What was done to a copy of a checkpoint, and the line in which converting it ended; empty for a sound one.
     Raises whatever is no LeapError."""
-    copy = shutil.copytree(source, folder / f"damaged-{seed}")
+    copy, made = shutil.copytree(source, folder / f"damaged-{seed}"), folder / f"made-{seed}.gguf"
     try:
         kind = damage(copy, random.Random(seed))
         try:
-            convert_text(copy, folder / f"made-{seed}.gguf", "F16", Making())
+            if family == "adapter":
+                convert_adapter(copy, folder / "base.gguf", made)
+            else:
+                convert_text(copy, made, "F16", Making())
+            if family == "vl":
+                convert_projector(copy, made, "F16", Making())
         except LeapError as error:
             return kind, error.message
         finally:
-            (folder / f"made-{seed}.gguf").unlink(missing_ok=True)
+            made.unlink(missing_ok=True)
         return kind, ""
     finally:
         shutil.rmtree(copy)
 
 
 def main() -> int:
-    count, first = (
-        (int(each) for each in (*sys.argv[1:], "200", "1")[:2]) if len(sys.argv) < 3 else map(int, sys.argv[1:3])
-    )
-    bad = sound = 0
+    numbers = [int(each) for each in sys.argv[1:]]
+    count, first = [*numbers, *(200, 1)[len(numbers) :]]
+    bad = 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        source = write_checkpoint(folder / "whole", "lfm2", model_path("builtin"), shards=3)
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        for seed in range(first, first + count):
-            try:
-                kind, line = outcome(source, folder, seed)
-            except Exception as error:
-                bad += 1
-                print(f"{seed}: {type(error).__name__}: {error}")
-                continue
-            sound += not line
-            if "\n" in line:
-                bad += 1
-                print(f"{seed} {kind}: several lines: {line!r}")
-        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
-    print(f"{count} damaged checkpoints: {bad} bad ends, {sound} still sound, {grown / 1e6:.0f} MB more memory")
-    return 1 if bad or grown > MOST_MEMORY else 0
+        for family, source in sources(folder).items():
+            sound = 0
+            for seed in range(first, first + count):
+                try:
+                    kind, line = outcome(source, family, folder, seed)
+                except Exception as error:
+                    bad += 1
+                    print(f"{family} {seed}: {type(error).__name__}: {error}")
+                    continue
+                sound += not line
+                if "\n" in line or len(line) > LONGEST_LINE:
+                    bad += 1
+                    print(f"{family} {seed} {kind}: {len(line)} characters: {line[:200]!r}")
+            print(f"{family}: {count} damaged, {sound} still sound")
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(f"{bad} bad ends; peak memory of the process {peak / 1e6:.0f} MB, of which the largest tensor has 0.3 MB")
+    return 1 if bad or peak > MOST_MEMORY else 0
 
 
 if __name__ == "__main__":

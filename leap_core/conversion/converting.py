@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -30,6 +31,7 @@ UNDERSTOOD = (
     RecursionError,
     OverflowError,
     AssertionError,
+    struct.error,
 )
 
 
@@ -240,11 +242,11 @@ def _write_vocabulary(writer: Any, family: Family) -> None:
 def _write_content(writer: Any, target: Path, planned: Sequence[PlannedTensor], making: Making) -> None:
     """Header, then every tensor piece by piece."""
     require_space(target.parent, total(planned) + 64 * 1024**2)
-    writer.write_header_to_file(path=target)
-    writer.write_kv_data_to_file()
-    writer.write_ti_data_to_file()
-    file = writer.fout[0]
     try:
+        writer.write_header_to_file(path=target)
+        writer.write_kv_data_to_file()
+        writer.write_ti_data_to_file()
+        file = writer.fout[0]
         for number, tensor in enumerate(planned):
             making.on_tensor(number + 1, len(planned), tensor.name)
             if making.stop is not None and making.stop.is_set():

@@ -50,6 +50,24 @@ def convert_into_store(
     )
 
 
+def convert_to_files(directory: Path, target: Path, to: str, making: Making) -> list[Path]:
+    """Write a checkpoint as a file and, of one that sees, its projector beside it; their paths. Raises what
+    ``convert_to_file`` raises; then nothing is left."""
+    projector = target.with_name(f"mmproj-{target.name}") if read_family(directory).sees else None
+    if projector is None:
+        convert_to_file(directory, target, to, making)
+        return [target]
+    kind = mixture(to)
+    unfinished = projector.with_name(f".{projector.name}.unfinished")
+    try:
+        convert_projector(directory, unfinished, kind if kind in FILE_TYPES else "F16", making)
+        convert_to_file(directory, target, to, making)
+        unfinished.replace(projector)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return [target, projector]
+
+
 def convert_to_file(directory: Path, target: Path, to: str, making: Making) -> None:
     """Write the text model of a checkpoint as ``to``: what is no direct type is quantized from the stored one."""
     kind = mixture(to)

@@ -95,8 +95,9 @@ def test_other_kinds_are_refused(pairs, tmp_path, change, problem):
 def test_merging_adds_scaled_products(pairs, tmp_path, leap, leap_home):
     base, directory = pairs["lfm2"]
     convert_adapter(directory, base, tmp_path / "style.gguf")
-    done = leap("models", "merge", str(base), "--lora", f"{tmp_path / 'style.gguf'}=0.25", "--name", "Both")
+    done = leap("models", "merge", str(base), "--lora", f"{tmp_path / 'style.gguf'}=0.25", "-o", "Both")
     assert done.code == 0, done
+    assert Path(done.stdout.strip()).parent.name == "Both-F16"
     name = "blk.2.attn_q.weight"
     first, second = (values_of(tmp_path / "style.gguf", f"{name}.lora_{side}") for side in "ab")
     wanted = values_of(base, name) + 0.25 * 8 / 4 * (second @ first)

@@ -60,7 +60,17 @@ def test_other_types_are_quantized_afterwards(made, leap):
     done = leap("models", "convert", str(made["lfm2"]), "--to", "Q4_0", "-o", "mine.gguf")
     assert done.code == 0, done
     assert read_gguf_header(Path(done.stdout.strip())).quantization == "Q4_0"
-    Path(done.stdout.strip()).unlink()
+    both = leap("models", "convert", str(made["lfm2"]), "-o", "Mine", "--name", "Yours")
+    assert both.code == 2 and "-o NAME is the same as --name" in both.stderr
+
+
+def test_a_file_has_its_projector_beside_it(made, leap, tmp_path):
+    done = leap("models", "convert", str(made["vl"]), "--to", "F16", "-o", "eyes.gguf")
+    assert done.code == 0, done
+    model, projector = map(Path, done.stdout.splitlines())
+    assert (model, projector) == (tmp_path / "eyes.gguf", tmp_path / "mmproj-eyes.gguf")
+    assert read_gguf_header(projector).is_projector and not read_gguf_header(model).is_projector
+    assert sorted(tmp_path.glob(".*unfinished")) == []
 
 
 def test_a_checkpoint_is_told_from_a_model(made, leap):

@@ -39,7 +39,7 @@ def convert(env: Environment, /, directory: Path, to: str, base: str | None, des
     """Make a model of a Hugging Face DIRECTORY (config.json, *.safetensors, tokenizer.json), without torch.
 
     LFM2 and LFM2.5 (dense, MoE, VL with its projector, embedding, ColBERT) and the plain Llama shape are converted. The
-    result is NAME:TYPE in the store, or one file with -o. Ctrl-C leaves nothing behind.
+    result is NAME:TYPE in the store, or with -o FILE.gguf a file, a projector beside it. Ctrl-C leaves nothing behind.
 
     A directory of PEFT's (adapter_config.json) becomes a LoRA adapter for the model that --base names: a file
     beside it, or the one of -o.
@@ -68,12 +68,12 @@ def convert(env: Environment, /, directory: Path, to: str, base: str | None, des
 def _convert(
     env: Environment, directory: Path, to: str, destination: Destination, making: Making, output: Output
 ) -> None:
-    from leap_core.conversion.storing import convert_into_store, convert_to_file
+    from leap_core.conversion.storing import convert_into_store, convert_to_files
     from leap_core.models.installed.model_store import Store
 
     if destination.output is not None:
-        convert_to_file(directory, destination.output, to, making)
-        output.text(f"{destination.output}\n")
+        for path in convert_to_files(directory, destination.output, to, making):
+            output.text(f"{path}\n")
         return
     store = Store.of(env.directories)
     made = convert_into_store(directory, destination.name, to, store, making, replace=destination.replace)
@@ -118,7 +118,7 @@ def merge(env: Environment, /, model: str, lora: tuple[str, ...], destination: D
     adapters = [_scaled(env, each) for each in lora]
     making = Making(lambda done, total, name: output.progress(f"tensor {done} of {total}, {name}"), stop, env.variables)
     if (destination.name is None) == (destination.output is None):
-        raise click.UsageError("name the result with --name, or a file with -o")
+        raise click.UsageError("name the result with -o: NAME, or FILE.gguf for a file")
     with stopping_on_interrupt(stop.set):
         try:
             if destination.output is not None:

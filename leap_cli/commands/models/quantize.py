@@ -95,8 +95,12 @@ class Destination:
 
 
 def _destination(arguments: Arguments) -> Destination:
-    output = arguments["output"]
-    return Destination(arguments["name"], arguments.env.cwd / output if output else None, arguments["replace"])
+    name, output = arguments["name"], arguments["output"]
+    if output is not None and output.suffix.lower() != ".gguf" and output.parent == Path():
+        if name is not None:
+            raise click.UsageError("-o NAME is the same as --name; a file is called FILE.gguf")
+        name, output = str(output), None
+    return Destination(name, arguments.env.cwd / output if output else None, arguments["replace"])
 
 
 DESTINATION = OptionGroup(
@@ -104,7 +108,13 @@ DESTINATION = OptionGroup(
     "Result",
     (
         option("--name", help="Call the results NAME:TYPE; the model's own name by default."),
-        option("-o", "--output", type=click.Path(path_type=Path), help="Write one GGUF file, outside the store."),
+        option(
+            "-o",
+            "--output",
+            type=click.Path(path_type=Path),
+            metavar="FILE.gguf|NAME",
+            help="Write one GGUF file, outside the store; of a word without .gguf, the same as --name.",
+        ),
         option("--replace", is_flag=True, help="Replace an installed model of that name."),
     ),
     _destination,
