@@ -29,8 +29,8 @@ from ..runner.contract import ModelRunner
 from ..runner.embedding import EmbeddingRunner
 from ..storage.directories import Directories
 
-GATHER_SECONDS = 0.01
-"""How long an outcome waits for others that come with it."""
+GATHER_SECONDS = 0.1
+"""The longest that an outcome waits for others that come with it."""
 
 
 class GivenLine(NamedTuple):
@@ -153,7 +153,7 @@ class LineAnswerer:
         with suppress(queue.Empty):
             outcomes.append(self._outcomes.get(timeout=seconds))
             until = time.monotonic() + GATHER_SECONDS
-            while len(outcomes) < 2 * self._concurrency:
+            while 2 * len(outcomes) < self._concurrency:  # more would let the slots idle: as many lines wait for them
                 outcomes.append(self._outcomes.get(timeout=max(0.0, until - time.monotonic())))
         return outcomes
 

@@ -40,6 +40,7 @@ RUNS = {
     "media": "--rounds 1",
     "parallel": BUILTIN,
     "prefill": BUILTIN,
+    "ray_batches": "--lines 4 --tokens 4 --threads 1",
     "schema_correctness": "schemas",
     "search": "--chunks 2000 --dimensions 32",
     "search_command": "--chunks 300 --repeat 1",
@@ -70,6 +71,8 @@ def run(name: str, arguments: str, tmp_path: Path) -> str:
 def test_a_benchmark_runs(name, tmp_path):
     if name == "download" and shutil.which("curl") is None:
         pytest.skip("curl is not installed")
+    if name == "ray_batches":
+        pytest.importorskip("ray")
     if name in SERVED:
         with started_server():  # skips where there can be none
             pass
