@@ -60,6 +60,7 @@ def run(name: str, arguments: str, tmp_path: Path) -> str:
         "LEAP_BENCHMARK_SHORT": "1",
         **({} if name in SERVED else {"TMPDIR": str(tmp_path)}),
         "LEAP_HOME": str(tmp_path / "home"),
+        "RAY_TMPDIR": "/tmp",  # its sockets take no longer path
     }
     command = [sys.executable, str(ROOT / "benchmarks" / f"{name}.py"), *arguments.split()]
     done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=200)
