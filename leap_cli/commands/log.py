@@ -131,7 +131,7 @@ def replay(env: Environment, /, id: int | None, model: ModelChoice, format: str)
     entry's model answers, or the one that -m names. Entries of later turns, and those with pictures or sound, of which
     the log does not hold all, are refused.
     """
-    from leap_core.prompt_log.entry import entry_of
+    from leap_core.prompt_log.entry import entry_of, made_by
     from leap_core.prompt_log.replay import difference, request_of
     from leap_core.runner.streams import last_of
 
@@ -142,6 +142,7 @@ def replay(env: Environment, /, id: int | None, model: ModelChoice, format: str)
     messages, options = request_of(entry)
     with load_model(env, replace(model, name=model.name or entry.model)) as runner:
         again = entry_of(entry.command, runner.model_id, messages, options)
+        again.made_by = made_by(runner)
         again.end(last_of(runner.start(messages, (), options)), 0.0)
     found = {"id": entry.id, "model": again.model, **difference(entry, again), "answer": again.answer}
     if output.format is Format.TEXT:

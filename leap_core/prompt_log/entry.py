@@ -6,12 +6,16 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from .. import __version__
 from ..errors import LeapError
 from ..messages import ChatMessage, ChatMessageRole, Text
 from ..options import GenerationOptions
 from ..responses import Complete
+
+if TYPE_CHECKING:
+    from ..runner.generator import Generator
 
 
 @dataclass
@@ -20,7 +24,8 @@ class Entry:
     ``generate``. ``prompt``: what was said since the last answer; pictures and sound are named, not kept. ``turns``:
     messages before that. ``options``: those that differ from the model's own, without the shape. ``schema``: the JSON
     schema that the answer was held to, as text. ``finish``: why the answer ended; None where ``error`` says why there
-    is none. ``rating``: good, bad, or None. ``id``: its number in the log, 0 before it is in one."""
+    is none. ``rating``: good, bad, or None. ``made_by``: what the same answer depends on besides the request, see
+    ``made_by``. ``id``: its number in the log, 0 before it is in one."""
 
     command: str
     model: str
@@ -39,6 +44,7 @@ class Entry:
     asked: float = field(default_factory=time.time)
     seconds: float = 0.0
     rating: str | None = None
+    made_by: dict[str, Any] = field(default_factory=dict)
     id: int = 0
 
     def end(self, complete: Complete, seconds: float) -> None:
@@ -73,6 +79,12 @@ def entry_of(command: str, model: str, messages: Sequence[ChatMessage], options:
 def text_entry(command: str, model: str, text: str, options: GenerationOptions | None) -> Entry:
     """The beginning of an entry of a text that the model goes on from."""
     return Entry(command, model, text, **_options(options))
+
+
+def made_by(runner: Generator) -> dict[str, Any]:
+    """The version of leap, which brings its llama.cpp, and in hexadecimal the weights, where the runner knows them."""
+    weights = runner.decision_model.fingerprint
+    return {"leap": __version__, **({"weights": weights} if weights else {})}
 
 
 def described(message: ChatMessage) -> str:

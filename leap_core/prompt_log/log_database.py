@@ -48,9 +48,10 @@ MIGRATIONS = (
     CREATE VIRTUAL TABLE words USING fts5 (prompt, answer, tokenize="unicode61 remove_diacritics 2");
     """,
     "ALTER TABLE entries ADD COLUMN rating TEXT;",
+    "ALTER TABLE entries ADD COLUMN made_by TEXT NOT NULL DEFAULT '{}';",
 )
 COLUMNS = tuple(name for name in Entry.__dataclass_fields__ if name != "id")
-JSON_COLUMNS = ("calls", "options")
+JSON_COLUMNS = ("calls", "options", "made_by")
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from ..options import GenerationOptions
 from ..responses import Chunk, Complete, MessageResponse
 from ..runner.contract import Generation, ModelRunner
 from ..runner.passing_runner import PassingRunner
-from .entry import Entry, entry_of, text_entry
+from .entry import Entry, entry_of, made_by, text_entry
 from .writer import LogWriter
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class LoggedRunner(PassingRunner):
         if not self._log.is_on():
             return start()
         entry, began = describe(), time.monotonic()
+        entry.made_by = made_by(self._runner)
         try:
             generation = start()
         except LeapError as error:

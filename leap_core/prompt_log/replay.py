@@ -12,6 +12,7 @@ from .entry import Entry
 
 NOT_KEPT = re.compile(r"^\[(image|audio|imagefile|audiofile|picture|sound)\w*\]$", re.MULTILINE | re.IGNORECASE)
 AROUND = 20
+MAKERS = {"weights": "another file of the model", "leap": "another version of leap or of llama.cpp"}
 
 
 def request_of(entry: Entry) -> tuple[list[ChatMessage], GenerationOptions]:
@@ -58,4 +59,10 @@ def reasons(before: Entry, again: Entry) -> list[str]:
         found.append(f"another model: {before.model} answered, now {again.model}")
     if before.options.get("rng_seed") is None and before.options.get("temperature") != 0:
         found.append("the request has no seed, and chance decides above temperature 0")
-    return found or ["another file of the model, another version of leap or of llama.cpp, or other options of loading"]
+    if found:
+        return found
+    old, new = before.made_by, again.made_by
+    shared = [name for name in MAKERS if name in old and name in new]
+    found = [f"{MAKERS[name]}: {old[name]} answered, now {new[name]}" for name in shared if old[name] != new[name]]
+    unknown = [text for name, text in MAKERS.items() if name not in shared]
+    return found or [", or ".join([*unknown, "other options of loading, as of the cache's types or of a GPU"])]

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from leap_core import __version__
 from leap_core.prompt_log.entry import Entry
 from leap_core.prompt_log.log_database import PromptLog
 
@@ -162,7 +163,21 @@ def test_a_prompt_is_asked_again_and_compared(leap, on):
     other = leap("log", "replay", "1", "--format", "json")
     found = json.loads(other.stdout)
     assert (other.code, found["from_character"], found["was"], found["is"]) == (1, 4, "the answer", "the other")
-    assert "llama.cpp" in found["reasons"][0]
+    assert "another file of the model" in found["reasons"][0] and "version" not in found["reasons"][0]
+
+
+def test_a_replay_names_what_is_different_now(leap, on, leap_home):
+    old = {"prompt": "one", "answer": "the answer", "finish": "stop", "options": {"temperature": 0}}
+    model = leap.script("").model_id
+    with PromptLog(leap_home / "log.db") as log:
+        for made_by in ({"leap": "0.0.9", "weights": "ab"}, {}):
+            log.add(Entry("generate", model, **old, made_by=made_by))
+    reasons = []
+    for number in "12":
+        leap.script("the other")
+        reasons.append(json.loads(leap("log", "replay", number, "--format", "json").stdout)["reasons"])
+    assert reasons[0] == [f"another version of leap or of llama.cpp: 0.0.9 answered, now {__version__}"]
+    assert "another file of the model, or another version" in reasons[1][0], "an old entry says nothing of either"
 
 
 def test_what_the_log_does_not_hold_is_not_asked_again(leap, on, leap_home):

@@ -13,6 +13,7 @@ from contextlib import closing
 
 import pytest
 
+from leap_core import __version__
 from leap_core.errors import LeapGenerationError
 from leap_core.messages import ChatMessage, Image, LeapFunctionCall, Text
 from leap_core.options import GenerationOptions
@@ -71,6 +72,7 @@ def test_what_is_asked_and_answered_is_there_when_the_model_is_unloaded(logged, 
         list(runner.start_text("2+2="))
     first, second = entries(file)
     assert (first.id, first.command, first.prompt, first.system) == (1, "generate", "[image]\nAnd this?", "Be brief.")
+    assert first.made_by == {"leap": __version__}, "a scripted model has no weights"
     assert (first.turns, first.answer, first.reasoning, first.finish) == (2, "Well", "hm", "stop")
     assert [each["name"] for each in first.calls] == ["look"] and first.options == {"temperature": 0.5, "stop": ["END"]}
     assert (second.prompt, second.answer, second.answer_tokens) == ("2+2=", "4", 1)
