@@ -60,6 +60,8 @@ class Browser:
         self._post(f"{self._session}/element/{self._find(selector)}/value", {"text": text})
 
     def click(self, selector: str) -> None:
+        """Click in the middle of it, where nothing that sticks to the window's edge covers it."""
+        self.run("document.querySelector(arguments[0])?.scrollIntoView({ block: 'center' })", selector)
         self._post(f"{self._session}/element/{self._find(selector)}/click", {})
 
     def text(self, selector: str) -> str:
@@ -83,8 +85,11 @@ class Browser:
 
     def width(self, pixels: int) -> None:
         """Show the page in a window so wide; 0 is the browser's own."""
-        size = {"width": pixels, "height": 900 if pixels else 0, "deviceScaleFactor": 0, "mobile": False}
-        self._post(f"{self._session}/goog/cdp/execute", {"cmd": "Emulation.setDeviceMetricsOverride", "params": size})
+        size = {"width": pixels, "height": 900, "deviceScaleFactor": 0, "mobile": False}
+        command = {"cmd": "Emulation.setDeviceMetricsOverride", "params": size}
+        if not pixels:
+            command = {"cmd": "Emulation.clearDeviceMetricsOverride", "params": {}}
+        self._post(f"{self._session}/goog/cdp/execute", command)
 
     def picture(self) -> bytes:
         """The whole page as PNG."""

@@ -158,9 +158,8 @@ def test_sources_of_an_index_are_searched_and_listed(page, tmp_path):
 
 
 def test_a_conversation_is_saved_to_a_file_and_guides_are_read(page):
-    page, _ = page(
-        "**Yes**.", page=PageServices(guides={"host": "Serving"}, guide=lambda _name: "# Serve\n\nAll of it.")
-    )
+    guide = "# Serve\n\nAll [of](other.md) [it](host.md)."
+    page, _ = page("**Yes**.", page=PageServices(guides={"host": "Serving"}, guide=lambda _name: guide))
     page.run(
         "window.saved = []; const real = URL.createObjectURL; HTMLAnchorElement.prototype.click = () => {};"
         "URL.createObjectURL = (blob) => { window.saved.push(blob); return real.call(URL, blob); }"
@@ -174,6 +173,8 @@ def test_a_conversation_is_saved_to_a_file_and_guides_are_read(page):
     assert [ChatMessage.from_json(each).text for each in json.loads(messages)] == ["Is it?", "**Yes**."]
     page.click("#open-guides")
     page.wait(lambda: page.text("#reader-body h4") == "Serve" and shown(page, "#reader"))
+    links = page.run("return [...document.querySelectorAll('#reader-body a')].map(each => each.textContent)")
+    assert links == ["it"], "what is not there is no link"
     page.press(ESCAPE)
     page.wait(lambda: not shown(page, "#reader"))
     page.click("#open-metrics")

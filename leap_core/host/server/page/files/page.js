@@ -161,6 +161,7 @@ async function about() { // asked for once, and again with another key
     const page = await read("leap/page");
     offer(page);
     offerGuides(page.guides);
+    shownAt = -Infinity; // an error about the key is over
   } catch (error) { tell(error); }
 }
 

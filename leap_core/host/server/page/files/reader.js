@@ -15,10 +15,11 @@ async function guide(name) {
   if (page.html === undefined) place.append(made("pre", {}, page.text));
   else place.innerHTML = page.html; // cleaned by the server as answers are
   for (const link of place.querySelectorAll("a")) {
-    const [, other] = link.getAttribute("href").match(/^([\w-]+)\.md(#|$)/) || [];
-    if (!guides[other]) continue;
-    link.removeAttribute("target");
-    link.onclick = (event) => { event.preventDefault(); guide(other).catch(failed); };
+    const address = link.getAttribute("href") || "", [, other] = address.match(/^([\w-]+)\.md(#|$)/) || [];
+    if (guides[other]) {
+      link.removeAttribute("target");
+      link.onclick = (event) => { event.preventDefault(); guide(other).catch(failed); };
+    } else if (!/^(https?|mailto):/.test(address)) link.replaceWith(...link.childNodes); // a file that is not here
   }
   show(guides[name], choice(name), place);
 }
