@@ -8,7 +8,7 @@ from typing import Any
 from ..errors import LeapSerializationError
 from ..json_fields import list_at, object_at, text_at
 from ..media.fetching import UrlAccess
-from ..openai.fields import NOTE, BodyFields, Unknown
+from ..openai.fields import NOTE, BodyFields, Unknown, functions_among
 from ..openai.requests import GenerationRequest, read_chat
 
 JsonObject = dict[str, Any]
@@ -48,7 +48,7 @@ def chat_body(body: object, *, counts: bool = False, unknown: Unknown = NOTE) ->
     stop = fields.take("stop_sequences")
     if stop:
         chat["stop"] = stop
-    tools, notes = _tools(fields.take("tools"))
+    tools, notes = functions_among(fields.take("tools"), "custom", _declared, usual="custom")
     if tools:
         chat["tools"] = tools
     choice = fields.object("tool_choice")
@@ -192,17 +192,7 @@ def _texts(value: object, path: str) -> str:
     return "\n".join(texts)
 
 
-def _tools(value: object) -> tuple[list[JsonObject], tuple[str, ...]]:
-    if value is None:
-        return [], ()
-    functions, notes = [], []
-    for n, tool in enumerate(list_at(value, "tools")):
-        tool = object_at(tool, f"tools[{n}]")
-        if tool.get("type", "custom") != "custom":
-            notes.append(f"tools of type {tool['type']!r} are not there and were left out")
-            continue
-        function = {"name": tool.get("name"), "parameters": tool.get("input_schema")}
-        if tool.get("description"):
-            function["description"] = tool["description"]
-        functions.append({"type": "function", "function": function})
-    return functions, tuple(notes)
+def _declared(tool: JsonObject) -> JsonObject:
+    """A function as chat requests declare it."""
+    described = {"description": tool["description"]} if tool.get("description") else {}
+    return {"name": tool.get("name"), "parameters": tool.get("input_schema"), **described}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
 from ..errors import LeapSerializationError
-from ..json_fields import kind_of
+from ..json_fields import kind_of, list_at, object_at
 
 JsonObject = dict[str, Any]
 
@@ -90,3 +91,18 @@ class BodyFields:
     def _left(self) -> list[str]:
         own = [self.at(name) for name, value in self._rest.items() if value is not None]
         return own + [path for part in self._parts for path in part._left()]
+
+
+def functions_among(
+    tools: object, kind: str, read: Callable[[JsonObject], JsonObject], *, usual: str | None = None
+) -> tuple[list[JsonObject], tuple[str, ...]]:
+    """The tools of this ``kind`` as chat requests declare functions, by what ``read`` makes of each, and a note on each
+    of the others. ``usual``: the kind of a tool that names none."""
+    functions, notes = [], []
+    for n, tool in enumerate([] if tools is None else list_at(tools, "tools")):
+        tool = object_at(tool, f"tools[{n}]")
+        if tool.get("type", usual) == kind:
+            functions.append({"type": "function", "function": read(tool)})
+        else:
+            notes.append(f"tools of type {tool.get('type')!r} are not there and were left out")
+    return functions, tuple(notes)

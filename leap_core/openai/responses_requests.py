@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import LeapSerializationError
 from ..json_fields import list_at, object_at, text_at
 from ..media.fetching import UrlAccess
-from .fields import NOTE, BodyFields, Unknown
+from .fields import NOTE, BodyFields, Unknown, functions_among
 from .parameters import EFFORTS
 from .requests import GenerationRequest, read_chat
 
@@ -95,7 +95,7 @@ def read_responses(
     most = fields.take("max_output_tokens")
     if most is not None:
         chat["max_tokens"] = most
-    tools, left_out = _tools(fields.take("tools"))
+    tools, left_out = functions_among(fields.take("tools"), "function", _declared)
     if tools:
         chat["tools"] = tools
     choice = fields.take("tool_choice")
@@ -213,19 +213,9 @@ def _output(value: object, path: str) -> str:
     return content if isinstance(content, str) else json.dumps(content)
 
 
-def _tools(value: object) -> tuple[list[JsonObject], tuple[str, ...]]:
-    """The functions among the tools, as chat requests declare them, and a note on each of the others."""
-    if value is None:
-        return [], ()
-    functions, notes = [], []
-    for n, tool in enumerate(list_at(value, "tools")):
-        tool = object_at(tool, f"tools[{n}]")
-        if tool.get("type") != "function":
-            notes.append(f"tools of type {tool.get('type')!r} are not there and were left out")
-            continue
-        names = ("name", "description", "parameters", "strict")
-        functions.append({"type": "function", "function": {name: tool[name] for name in names if name in tool}})
-    return functions, tuple(notes)
+def _declared(tool: JsonObject) -> JsonObject:
+    """A function as chat requests declare it."""
+    return {name: tool[name] for name in ("name", "description", "parameters", "strict") if name in tool}
 
 
 def _tool_choice(value: object) -> object:

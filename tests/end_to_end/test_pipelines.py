@@ -9,28 +9,14 @@ import csv
 import json
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from .conftest import ROOT
+from .pipelines import Pipelines
 
-PAGE = (ROOT / "docs" / "pipes.md").read_text("utf-8")
-PIPELINES = dict(re.findall(r"^## ([^\n]*)\n(?:(?!## |```)[^\n]*\n)*```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
-
-Check = Callable[[Path, str, str], None]
-CHECKS: dict[str, Check] = {}
-
-
-def after(heading: str) -> Callable[[Check], Check]:
-    """The check of this pipeline: it gets the directory, and what went to stdout and stderr."""
-
-    def remember(check: Check) -> Check:
-        CHECKS[heading] = check
-        return check
-
-    return remember
+PIPELINES = Pipelines("pipes.md", "##")
+after = PIPELINES.after
 
 
 @after("Fields of fifty files into CSV")
@@ -111,13 +97,10 @@ def _(directory: Path, _stdout: str, _stderr: str) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(shutil.which("bash") is None, reason="the pipelines are written for bash")
 @pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
-@pytest.mark.parametrize("heading", CHECKS)
+@pytest.mark.parametrize("heading", PIPELINES.checks)
 def test_pipelines(heading, type_in, tmp_path):
-    done = type_in("bash", "-c", f"set -eo pipefail\n{PIPELINES[heading]}")
-    assert done.returncode == 0, done.stderr
-    CHECKS[heading](tmp_path / "work", done.stdout, done.stderr)
+    PIPELINES.run(heading, type_in, tmp_path)
 
 
 def test_every_pipeline_has_a_check():
-    assert set(PIPELINES) == set(CHECKS) and len(CHECKS) >= 10
-    assert PAGE.count("```sh\n") == len(PIPELINES)
+    PIPELINES.all_are_checked()

@@ -9,28 +9,14 @@ import csv
 import json
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from .conftest import ROOT
+from .pipelines import Pipelines
 
-PAGE = (ROOT / "docs" / "tasks.md").read_text("utf-8")
-PIPELINES = dict(re.findall(r"^### ([^\n]*)\n(?:(?!##|```)[^\n]*\n)*```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
-
-Check = Callable[[Path, str], None]
-CHECKS: dict[str, Check] = {}
-
-
-def after(heading: str) -> Callable[[Check], Check]:
-    """The check of this pipeline: it gets the directory, and what went to stdout."""
-
-    def remember(check: Check) -> Check:
-        CHECKS[heading] = check
-        return check
-
-    return remember
+PIPELINES = Pipelines("tasks.md", "###")
+after = PIPELINES.after
 
 
 def table(path: Path) -> list[list[str]]:
@@ -39,7 +25,7 @@ def table(path: Path) -> list[list[str]]:
 
 
 @after("A table of orders")
-def _(directory: Path, _stdout: str) -> None:
+def _(directory: Path, _stdout: str, _stderr: str) -> None:
     head, *rows = table(directory / "orders.csv")
     assert head == ["item", "quantity", "price"] and len(rows) == 3
     for _item, quantity, price in rows:
@@ -47,32 +33,32 @@ def _(directory: Path, _stdout: str) -> None:
 
 
 @after("Pictures into a table")
-def _(directory: Path, _stdout: str) -> None:
+def _(directory: Path, _stdout: str, _stderr: str) -> None:
     rows = table(directory / "figures.csv")
     assert [row[0] for row in rows] == ["file", "red.ppm", "blue.ppm"] and {len(row) for row in rows} == {3}
 
 
 @after("Only what failed, again")
-def _(directory: Path, _stdout: str) -> None:
+def _(directory: Path, _stdout: str, _stderr: str) -> None:
     failures = [json.loads(line) for line in (directory / "failed.jsonl").read_text().splitlines()]
     assert failures and all(failure["error"] for failure in failures)
     assert len(table(directory / "people.csv")) == 2
 
 
 @after("Phrases beside their translations")
-def _(directory: Path, _stdout: str) -> None:
+def _(directory: Path, _stdout: str, _stderr: str) -> None:
     rows = table(directory / "phrases.csv")
     assert [row[0] for row in rows] == ["Good morning.", "Where is the station?"] and all(row[1] for row in rows)
 
 
 @after("What a meeting came to")
-def _(directory: Path, _stdout: str) -> None:
+def _(directory: Path, _stdout: str, _stderr: str) -> None:
     rows = (directory / "meeting.md").read_text().splitlines()
     assert [row.split(" | ")[0] for row in rows] == ["| executive", "| actions", "| decisions"]
 
 
 @after("What was masked")
-def _(directory: Path, _stdout: str) -> None:
+def _(directory: Path, _stdout: str, _stderr: str) -> None:
     masks = json.loads((directory / "map.json").read_text())
     masked = (directory / "masked.txt").read_text()
     assert masks and table(directory / "masks.csv") == [[*each] for each in masks.items()]
@@ -80,12 +66,12 @@ def _(directory: Path, _stdout: str) -> None:
 
 
 @after("Masked for the way, and back")
-def _(directory: Path, _stdout: str) -> None:
+def _(directory: Path, _stdout: str, _stderr: str) -> None:
     assert (directory / "back.csv").read_text() == (directory / "people.csv").read_text() + "Eve,Oslo\n"
 
 
 @after("How many of each")
-def _(directory: Path, stdout: str) -> None:
+def _(directory: Path, stdout: str, _stderr: str) -> None:
     head, *rows = table(directory / "mail.csv")
     assert head == ["source", "answer", "greeting", "question"]
     assert [row[0] for row in rows] == [f"mail.txt:{n}" for n in range(1, 5)]
@@ -93,33 +79,33 @@ def _(directory: Path, stdout: str) -> None:
 
 
 @after("Yes or no, with numbers")
-def _(directory: Path, _stdout: str) -> None:
+def _(directory: Path, _stdout: str, _stderr: str) -> None:
     _head, *rows = table(directory / "weather.csv")
     for _source, answer, yes, no in rows:
         assert answer in ("yes", "no") and float(yes) + float(no) == pytest.approx(1)
 
 
 @after("The best first")
-def _(directory: Path, _stdout: str) -> None:
+def _(directory: Path, _stdout: str, _stderr: str) -> None:
     rows = [line.split("\t") for line in (directory / "ranking.tsv").read_text().splitlines()]
     expected = [float(row[2]) for row in rows]
     assert len(rows) == 2 and expected == sorted(expected, reverse=True) and all(1 <= each <= 5 for each in expected)
 
 
 @after("A table from a job")
-def _(directory: Path, _stdout: str) -> None:
+def _(directory: Path, _stdout: str, _stderr: str) -> None:
     head, *rows = table(directory / "people.csv")
     assert head == ["full_name", "age"] and len(rows) == 2
 
 
 @after("Several tasks at once")
-def _(directory: Path, _stdout: str) -> None:
+def _(directory: Path, _stdout: str, _stderr: str) -> None:
     rows = (directory / "tasks.md").read_text().splitlines()
     assert [row.split(" | ")[0] for row in rows] == ["| who", "| kind", "| good"]
 
 
 @after("Where a value stands, and how sure the model was")
-def _(directory: Path, stdout: str) -> None:
+def _(directory: Path, stdout: str, _stderr: str) -> None:
     places = (directory / "places.tsv").read_text().splitlines()
     assert places == ["/full_name\texact\t0\t3", "/age\texact\t7\t9"] and stdout == ""
 
@@ -127,13 +113,10 @@ def _(directory: Path, stdout: str) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(shutil.which("bash") is None, reason="the pipelines are written for bash")
 @pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
-@pytest.mark.parametrize("heading", CHECKS)
+@pytest.mark.parametrize("heading", PIPELINES.checks)
 def test_task_pipelines(heading, type_in, tmp_path):
-    done = type_in("bash", "-c", f"set -eo pipefail\n{PIPELINES[heading]}")
-    assert done.returncode == 0, done.stderr
-    CHECKS[heading](tmp_path / "work", done.stdout)
+    PIPELINES.run(heading, type_in, tmp_path)
 
 
 def test_every_task_pipeline_has_a_check():
-    assert set(PIPELINES) == set(CHECKS) and len(CHECKS) >= 10
-    assert PAGE.count("```sh\n") == len(PIPELINES)
+    PIPELINES.all_are_checked()
