@@ -95,6 +95,8 @@ def shared_batch(request: BatchRequest, submitter: Submitter, workers: Sequence[
     from leap_core.batch.batch_settings import KEPT
 
     settings = request.settings
+    if settings.escalate_to is not None:
+        raise LeapJobError("jobs of several machines know no second model", hint="leave out --background")
     if settings.output == KEPT:
         settings = replace(settings, output=f"results-{uuid.uuid4().hex}")  # a name that no other batch has
     settings = settings.from_anywhere(request.cwd)

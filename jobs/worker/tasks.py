@@ -161,7 +161,7 @@ def batch(attempt: Attempt, open_model: OpenModel) -> Ending:
         cwd=Path(parameters["cwd"]),
     )
     with checked:
-        load = partial(_opened, checked, settings, variables, open_model)
+        load = partial(_opened, attempt, checked, settings, variables, open_model)
         return _run_batch(attempt, settings, checked, load)
 
 
@@ -225,8 +225,21 @@ def _run_batch(attempt: Attempt, settings: BatchSettings, checked: CheckedBatch,
 
 
 def _opened(
-    checked: CheckedBatch, settings: BatchSettings, variables: Mapping[str, str], open_model: OpenModel
+    attempt: Attempt,
+    checked: CheckedBatch,
+    settings: BatchSettings,
+    variables: Mapping[str, str],
+    open_model: OpenModel,
 ) -> Runner:
+    if settings.escalate_to is not None:
+        from leap_core.batch.escalation import EscalatingRunner, When
+
+        near = open_model(checked.model, settings.loading_options())
+        far = open_model(settings.escalate_to, ModelLoadingOptions())
+        assert isinstance(near, ModelRunner) and isinstance(far, ModelRunner)
+        name = settings.escalate_to
+        when = When.parse(settings.when, settings.check)
+        return EscalatingRunner(near, far, when, on_end=lambda ended: attempt.note(ended.summary(name)))
     if settings.on is None:
         return open_model(checked.model, settings.loading_options())
     from leap_core.clusters.opening import open_on_cluster

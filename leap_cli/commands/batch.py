@@ -12,7 +12,6 @@ import click
 
 from ..display.batch_view import (
     ProgressLine,
-    escalation_summary,
     missing_lines,
     show_nothing,
     summary,
@@ -86,8 +85,6 @@ def command(
         settings = settings.of_part(machines.part)
     with naming_the_default(env, model.name):
         if background:
-            if settings.escalate_to is not None:
-                raise click.UsageError("--escalate-to cannot be combined with --background")
             if settings.output == STANDARD:
                 raise click.UsageError("--background needs -o FILE for the results")
             from jobs.client import JobsClient
@@ -137,7 +134,7 @@ def _run(
             output.note(builtin_note())
         if settings.escalate_to is not None:
             far = load_model(env, replace(model, name=settings.escalate_to, fields={}))
-            runner = escalating = EscalatingRunner(runner, far, When.parse(settings.when))
+            runner = escalating = EscalatingRunner(runner, far, When.parse(settings.when, settings.check))
             escalations.append(escalating)
         return runner
 
@@ -166,7 +163,7 @@ def _run(
         if progress.remark:
             output.note(progress.remark)
         for each in escalations:
-            output.note(escalation_summary(each, str(settings.escalate_to)))
+            output.note(each.summary(str(settings.escalate_to)))
     if progress.stopped:
         if not quiet and journal is not None:
             output.note("stopped; the same command goes on from here")

@@ -11,7 +11,6 @@ from ..framework.output import Output
 if TYPE_CHECKING:
     from leap_core.batch.checking import CheckedBatch
     from leap_core.batch.definition import Progress
-    from leap_core.batch.escalation import EscalatingRunner
 
 PAUSE_SECONDS = 0.1
 """The progress is drawn this often at most."""
@@ -34,15 +33,6 @@ def summary(progress: Progress, *, skipped: int = 0) -> str:
         )
     lines = "1 line" if progress.total == 1 else f"{progress.total} lines"
     return f"{lines}: {', '.join(parts)}{speed}"
-
-
-def escalation_summary(runner: EscalatingRunner, model: str) -> str:
-    """``12 of 100 answers (12 %) came from far, for 3400 tokens of prompts and 800 of answers``"""
-    share = 100 * runner.escalated / max(runner.answers, 1)
-    return (
-        f"{runner.escalated} of {runner.answers} answers ({share:.0f} %) came from {model},"
-        f" for {runner.prompt_tokens} tokens of prompts and {runner.completion_tokens} of answers"
-    )
 
 
 def missing_lines(missing: Mapping[int, Sequence[int]], count: int) -> Iterator[str]:

@@ -86,7 +86,12 @@ _OPTIONS = (
     option(
         "--when",
         metavar="REASONS",
-        help="Call an answer bad that is invalid (default), refused, or uncertain<0.8; several with commas.",
+        help="Call an answer bad that is invalid (default), refused, uncertain<0.8 or check<0.5; several with commas.",
+    ),
+    option(
+        "--check",
+        metavar="QUESTION",
+        help="Let the first model decide on each answer by this question (with --when check<0.5).",
     ),
     option(
         "--input-format",
@@ -160,7 +165,7 @@ _OPTIONS = (
 )
 PLAIN = (
     *("ordered", "concurrency", "skip_invalid", "overwrite", "input_format", "keep_fields"),
-    *("requests_per_minute", "tokens_per_minute", "escalate_to"),
+    *("requests_per_minute", "tokens_per_minute", "escalate_to", "check"),
 )
 """Options that are fields of BatchSettings as they stand."""
 
@@ -185,6 +190,8 @@ def _build(arguments: Arguments) -> BatchWish:
         if arguments["escalate_to"] is None:
             raise click.UsageError("--when needs --escalate-to MODEL, which answers then")
         fields["when"] = arguments["when"]
+    if arguments["check"] is not None and arguments["escalate_to"] is None:
+        raise click.UsageError("--check needs --escalate-to MODEL, which answers then")
     return BatchWish(fields, arguments["show_thinking"], arguments["quiet"], arguments["max_workers"])
 
 

@@ -88,6 +88,8 @@ class BatchSettings:
     escalate_to: str | None = None
     """The model that answers what the first one answers badly: see ``when``."""
     when: str = "invalid"
+    check: str | None = None
+    """The question by which the first model decides on an answer; None is one of leap's own."""
     part: Part | None = None
     """The part of the lines that is answered; the files are that part's own."""
     on: str | None = None

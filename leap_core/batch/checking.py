@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from ..errors import LeapModelNotFoundError, LeapSerializationError
+from ..errors import LeapModelNotFoundError, LeapOptionsError, LeapSerializationError
 from ..options import ModelLoadingOptions
 from .batch_run import Batch
 from .batch_settings import STANDARD, BatchSettings
@@ -134,10 +134,14 @@ def check_batch(
         named = settings.model or default_model or _named_by(checked.models)
         model = named or (BUILTIN_EMBED if embeds else BUILTIN)
         fingerprint = _fingerprint(settings, model, default_model, variables, cwd) if len(lines) else ""
+        if settings.escalate_to is not None and (embeds or settings.on is not None):
+            what = "vectors" if embeds else f"a batch on {settings.on}"
+            raise LeapOptionsError("escalate_to", f"{what} cannot go on with a second model")
         if settings.escalate_to is not None and len(lines):
-            When.parse(settings.when)
+            When.parse(settings.when, settings.check)
             far = fingerprint_of(settings.escalate_to, ModelLoadingOptions(), variables=variables, cwd=cwd)
             fingerprint += f" else {far} when {settings.when}"
+            fingerprint += f" by {settings.check}" if settings.check is not None else ""
         if settings.speech is not None:  # a result without sound does not stand for one with it
             fingerprint += " aloud"
     except BaseException:

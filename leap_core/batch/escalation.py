@@ -9,13 +9,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ..decisions.deciding import decide
+from ..decisions.questions import Decision, Question
 from ..errors import (
     LeapConstraintError,
     LeapGenerationError,
     LeapGenerationPromptExceedContextLengthError,
     LeapOptionsError,
 )
-from ..messages import ChatMessage
+from ..messages import ChatMessage, ChatMessageRole
 from ..options import GenerationOptions
 from ..responses import Complete, GenerationFinishReason, MessageResponse
 from ..runner.contract import Generation, ModelRunner
@@ -26,7 +28,9 @@ from ..tasks.task import TaskReply
 if TYPE_CHECKING:
     from ..functions import LeapFunction
 
-INVALID, UNCERTAIN, REFUSED = "invalid", "uncertain", "refused"
+INVALID, UNCERTAIN, REFUSED, CHECK = "invalid", "uncertain", "refused", "check"
+QUESTION = "Does the answer do what was asked for?"
+FORMS = "invalid, uncertain<0.8, refused, check<0.5"
 REFUSAL = re.compile(r"\s*(I'?m|I am) (very |so )?sorry\b|\s*(Sorry|I can'?t|I cannot|I'm unable|I am unable)\b", re.I)
 """How models begin to decline, in English."""
 
@@ -34,26 +38,36 @@ REFUSAL = re.compile(r"\s*(I'?m|I am) (very |so )?sorry\b|\s*(Sorry|I can'?t|I c
 @dataclass(frozen=True)
 class When:
     """``invalid``: no answer of its shape, or none that the context has room for. ``certainty``: an answer that is less
-    probable is uncertain. ``refused``: the model declines."""
+    probable is uncertain. ``refused``: the model declines. ``check``: yes to ``question`` about an answer is less
+    probable, as the first model decides."""
 
     invalid: bool = False
     certainty: float | None = None
     refused: bool = False
+    check: float | None = None
+    question: str = QUESTION
 
     @staticmethod
-    def parse(text: str) -> When:
-        """``invalid,uncertain<0.8,refused``, or some of these. Raises LeapOptionsError."""
-        when = When()
+    def parse(text: str, question: str | None = None) -> When:
+        """``invalid,uncertain<0.8,refused,check<0.5``, or some of these. Raises LeapOptionsError."""
+        when = When(question=question or QUESTION)
         for word in filter(None, re.split(r"[,|\s]+", text)):
             name, less, number = word.partition("<")
-            if name in (INVALID, REFUSED) and not less:
-                when = replace(when, **{name: True})
-            elif name == UNCERTAIN and re.fullmatch(r"0?\.\d+|1|1\.0*", number):
+            is_share = re.fullmatch(r"0?\.\d+|1|1\.0*", number) is not None
+            if name == INVALID and not less:
+                when = replace(when, invalid=True)
+            elif name == REFUSED and not less:
+                when = replace(when, refused=True)
+            elif name == UNCERTAIN and is_share:
                 when = replace(when, certainty=float(number))
+            elif name == CHECK and is_share:
+                when = replace(when, check=float(number))
             else:
-                raise LeapOptionsError("when", f"{word!r} is none of invalid, uncertain<0.8, refused")
-        if when == When():
-            raise LeapOptionsError("when", "say when: invalid, uncertain<0.8, refused")
+                raise LeapOptionsError("when", f"{word!r} is none of {FORMS}")
+        if when == When(question=when.question):
+            raise LeapOptionsError("when", f"say when: {FORMS}")
+        if question is not None and when.check is None:
+            raise LeapOptionsError("check", "a question needs --when check<0.5, which says how sure the yes must be")
         return when
 
     def reason(self, complete: Complete) -> str | None:
@@ -84,7 +98,15 @@ class EscalatingRunner(PassingRunner):
     """``near`` answers, and where that is not good enough, ``far``. ``escalated`` answers of ``answers`` went there,
     and took ``prompt_tokens`` and ``completion_tokens`` of it."""
 
-    def __init__(self, near: ModelRunner, far: ModelRunner, when: When) -> None:
+    def __init__(
+        self,
+        near: ModelRunner,
+        far: ModelRunner,
+        when: When,
+        on_end: Callable[[EscalatingRunner], object] = lambda _: None,
+    ) -> None:
+        """``on_end`` is called when it is unloaded."""
+        self._on_end = on_end
         super().__init__(near)
         self._near, self._far, self._when = near, far, when
         self._guard = threading.Lock()
@@ -114,17 +136,33 @@ class EscalatingRunner(PassingRunner):
             if not self._when.invalid:
                 raise
             near = None
-        return _EscalatingGeneration(self, near, far, keep_logprobs=asked is options)
+        return _EscalatingGeneration(self, messages, near, far, keep_logprobs=asked is options)
 
     def unload(self) -> None:
         super().unload()
         self._far.unload()
+        self._on_end(self)
 
-    def judge(self, complete: Complete) -> str | None:
+    def judge(self, complete: Complete, messages: Sequence[ChatMessage]) -> str | None:
         """Why the near answer is not good enough; None where it is. Counts it."""
         with self._guard:
             self.answers += 1
-        return self._when.reason(complete)
+        reason = self._when.reason(complete)
+        interrupted = complete.finish_reason is GenerationFinishReason.INTERRUPTED
+        if reason is not None or interrupted or self._when.check is None:
+            return reason
+        asked = next((each.text for each in reversed(messages) if each.role is ChatMessageRole.USER), "")
+        state = {"asked": asked, "answer": complete.full_message.text}
+        (answer,) = decide(self._near, Decision(state, (Question.predicate(self._when.question),))).answers
+        return CHECK if answer.probability < self._when.check else None
+
+    def summary(self, model: str) -> str:
+        """``12 of 100 answers (12 %) came from far, for 3400 tokens of prompts and 800 of answers``"""
+        share = 100 * self.escalated / max(self.answers, 1)
+        return (
+            f"{self.escalated} of {self.answers} answers ({share:.0f} %) came from {model},"
+            f" for {self.prompt_tokens} tokens of prompts and {self.completion_tokens} of answers"
+        )
 
     def fails(self) -> bool:
         """Count an answer that the near model could not give; whether the far one is asked."""
@@ -139,7 +177,8 @@ class EscalatingRunner(PassingRunner):
             if complete.stats is not None:
                 self.prompt_tokens += complete.stats.prompt_tokens + complete.stats.cached_prompt_tokens
                 self.completion_tokens += complete.stats.completion_tokens
-        note = f"answered by {self._far.model_id}: the answer of {self._near.model_id} was {reason}"
+        was = "did not pass the check" if reason == CHECK else f"was {reason}"
+        note = f"answered by {self._far.model_id}: the answer of {self._near.model_id} {was}"
         details = {"answered_by": self._far.model_id, "escalated": reason}
         return TaskReply(**{**vars(complete), "warnings": (*complete.warnings, note), "details": details})
 
@@ -148,8 +187,15 @@ class _EscalatingGeneration(Generation):
     """Reads the near answer to its end before anything of it is passed on."""
 
     def __init__(
-        self, runner: EscalatingRunner, near: Generation | None, far: Callable[[], Generation], *, keep_logprobs: bool
+        self,
+        runner: EscalatingRunner,
+        messages: Sequence[ChatMessage],
+        near: Generation | None,
+        far: Callable[[], Generation],
+        *,
+        keep_logprobs: bool,
     ) -> None:
+        self._messages = messages
         self._runner, self._current, self._begin_far, self._keep = runner, near, far, keep_logprobs
         self._guard = threading.Lock()
         self._stopped = self._ended = False
@@ -179,7 +225,7 @@ class _EscalatingGeneration(Generation):
             if self._runner.fails():
                 return None, INVALID
             raise
-        return complete, self._runner.judge(complete)
+        return complete, self._runner.judge(complete, self._messages)
 
     def stop(self) -> None:
         with self._guard:

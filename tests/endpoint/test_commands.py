@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from leap_core.batch.pace import Pace
 from leap_core.errors import LeapOptionsError
 from leap_core.messages import ChatMessage
 from leap_core.responses import Complete, GenerationFinishReason, TokenLogprob
+from leap_core.testing import ScriptedModelRunner
 
 from .conftest import KEY
 from .fake_server import chunk, fails, hangs_up, says, streams
@@ -129,6 +131,47 @@ def test_lines_that_break_their_schema_near_go_far(leap, far, tmp_path):
     easy, hard = (json.loads(row) for row in (tmp_path / "out").read_text().splitlines())
     assert (easy["text"], hard["text"]) == ('{"n": 1}', '{"n": 2}')
     assert "answered_by" not in easy and (hard["answered_by"], hard["escalated"]) == ("m", "invalid")
+
+
+def test_answers_that_the_first_model_finds_bad_go_far(leap, far, tmp_path, monkeypatch):
+    class Near(ScriptedModelRunner):
+        """Answers with the prompt, and finds what has ``bad`` in it bad."""
+
+        def start(self, messages, functions=(), options=None):
+            text = messages[-1].text
+            if options.choices_constraint is None:
+                self.add(f"I say {text}")
+            else:
+                (answer,) = options.choices_constraint
+                share = 0.1 if "bad" in text.partition("Is it good?")[0] else 0.9
+                score = TokenLogprob(answer.encode(), math.log(share if answer == "yes" else 1 - share))
+                message = ChatMessage("assistant", answer)
+                self.add([Complete(message, GenerationFinishReason.STOP, logprobs=(score,))])
+            return super().start(messages, functions, options)
+
+    monkeypatch.setattr(leap, "load", lambda *_: Near())
+    far.always = says("better")
+    (tmp_path / "in.txt").write_text("one\nbad\n")
+    line = [
+        "batch",
+        str(tmp_path / "in.txt"),
+        "-m",
+        "builtin",
+        "--escalate-to",
+        "far",
+        "--format",
+        "plain",
+        "-o",
+        "out",
+    ]
+    line += ["--concurrency", "1"]
+    done = leap(*line, "--when", "check<0.5", "--check", "Is it good?")
+    assert done.code == 0 and "1 of 2 answers (50 %) came from far" in done.stderr, done
+    first, second = (json.loads(row) for row in (tmp_path / "out").read_text().splitlines())
+    assert (first["text"], second["text"], second["escalated"]) == ("I say one", "better", "check")
+    for wrong in (("--check", "Is it good?"), ("--when", "check"), ("--when", "check<2")):
+        assert leap(*line, "--replace", *wrong).code == 2
+    assert leap(*line, "--on", "ray").code == 2
 
 
 def test_when_is_read_and_judges():
