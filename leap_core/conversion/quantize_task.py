@@ -1,4 +1,4 @@
-"""What the child process does to quantize: find out what it gives, or do it."""
+"""What the child process does to quantize: find out what it gives, and do it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .quantize_request import MIXTURES, TYPES, QuantizeRequest
 
 
 def run(request: dict[str, Any], progress: Callable[[Any], None]) -> dict[str, Any]:
-    """Quantize ``source`` to ``target`` as ``settings`` say; with ``dry`` only refuse what cannot be done, and give
-    the size of the result's tensors."""
+    """Quantize ``source`` to ``target`` as ``settings`` say, unless its tensors take more than ``room`` bytes: then the
+    result does not say ``fits``. What cannot be done is refused before any work."""
     asked = QuantizeRequest.from_json(request["settings"])
     source, target = Path(request["source"]), Path(request["target"])
     settings = QuantizeSettings(
@@ -30,21 +30,17 @@ def run(request: dict[str, Any], progress: Callable[[Any], None]) -> dict[str, A
         pure=asked.pure,
         keep_split=asked.keep_split,
     )
-    log = quantize(
-        source,
-        target,
-        settings,
-        dry=request["dry"],
-        on_tensor=lambda done, total, name: None if request["dry"] else progress([done, total, name]),
-    )
-    if request["dry"]:
-        if log.needs_imatrix and settings.imatrix is None:
-            raise LeapModelLoadingError(
-                f"{asked.to} needs to know which weights count", hint="--imatrix FILE, which llama-imatrix writes"
-            )
-        if log.converted and len(log.fallbacks) >= log.converted:
-            raise LeapModelLoadingError(
-                f"no tensor of {source.name} can be {asked.to}: their rows are no multiple of its blocks",
-                hint="a type with blocks of 32 fits more models: Q8_0, Q5_0, Q4_0, IQ4_NL",
-            )
-    return asdict(log)
+    plan = quantize(source, target, settings, dry=True)
+    if plan.needs_imatrix and settings.imatrix is None:
+        raise LeapModelLoadingError(
+            f"{asked.to} needs to know which weights count", hint="--imatrix FILE, which llama-imatrix writes"
+        )
+    if plan.converted and len(plan.fallbacks) >= plan.converted:
+        raise LeapModelLoadingError(
+            f"no tensor of {source.name} can be {asked.to}: their rows are no multiple of its blocks",
+            hint="a type with blocks of 32 fits more models: Q8_0, Q5_0, Q4_0, IQ4_NL",
+        )
+    fits = plan.bytes <= request["room"]
+    if fits:
+        quantize(source, target, settings, dry=False, on_tensor=lambda *step: progress(step))
+    return asdict(plan) | {"fits": fits}

@@ -8,9 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 from ..errors import LeapError
 from ..load_check.subject import Subject
@@ -108,25 +106,38 @@ def checked_source(path: Path, request: QuantizeRequest, making: Making) -> GGUF
 
 
 def _quantize(source: Path, target: Path, request: QuantizeRequest, making: Making, header: GGUFHeader) -> int:
-    """Quantize once what it gives is known to fit; how many tensors fell back to another type."""
+    """Quantize, if what it gives fits; how many tensors fell back to another type. Finding that out and doing it is one
+    process's work: to start another takes longer than to quantize a small model."""
     # llama.cpp appends the parts' numbers by itself
     target = target.with_suffix("") if request.keep_split else target
-    asked: dict[str, Any] = {"source": str(source), "target": str(target), "settings": request.to_json()}
-    run = partial(run_in_child, "quantize", stop=making.stop, variables=making.variables)
-    plan = run(asked | {"dry": True})
-    require_space(target.parent, plan["bytes"] + header.data_start + ROOM)
-    run(asked | {"dry": False}, on_progress=lambda step: making.on_tensor(*step))
-    return len(plan["fallbacks"])
+    extra = header.data_start + ROOM
+    asked = {"source": str(source), "target": str(target), "settings": request.to_json()}
+    made = run_in_child(
+        "quantize",
+        asked | {"room": shutil.disk_usage(target.parent).free - extra},
+        on_progress=lambda step: making.on_tensor(*step),
+        stop=making.stop,
+        variables=making.variables,
+    )
+    if not made["fits"]:
+        raise no_space(target.parent, made["bytes"] + extra)
+    return len(made["fallbacks"])
 
 
 def require_space(directory: Path, needed: int) -> None:
     """Raises LeapError where a disk has not so many bytes left."""
     free = shutil.disk_usage(directory).free
     if needed > free:
-        raise LeapError(
-            f"{directory} has {free / 1e9:.1f} GB left, and {needed / 1e9:.1f} GB are needed",
-            hint="leap models list --sort size",
-        )
+        raise no_space(directory, needed)
+
+
+def no_space(directory: Path, needed: int) -> LeapError:
+    """The error for a disk without so many bytes left."""
+    free = shutil.disk_usage(directory).free
+    return LeapError(
+        f"{directory} has {free / 1e9:.1f} GB left, and {needed / 1e9:.1f} GB are needed",
+        hint="leap models list --sort size",
+    )
 
 
 @contextmanager
