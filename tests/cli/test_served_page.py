@@ -1,0 +1,34 @@
+"""What `leap serve --page` is asked to offer, and what needs a key."""
+
+from __future__ import annotations
+
+import pytest
+
+from leap_cli.options.served_page import ServedPage
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--sessions"], "--sessions is for the page: add --page"),
+        (["--open"], "--open is for the page: add --page"),
+        (["--tool", "calculate"], "--tool is for the page: add --page"),
+        (["--page", "--tool", "nosuch"], "there is no tool nosuch"),
+        (["--page", "--index", "nosuch"], "there is no index 'nosuch'"),
+        (["--page", "--index", "../x"], "cannot be an index's name"),
+    ],
+)
+def test_what_cannot_be_offered_is_said_before_anything_is_served(leap, arguments, complaint):
+    done = leap("serve", "builtin", "--port", "0", *arguments)
+    assert done.code != 0 and complaint in done.stderr and done.stderr.count("\n") == 1 and done.stdout == ""
+
+
+def test_what_is_private_has_a_key(leap):
+    env = leap.environment("", terminal=False, stdin_terminal=False)
+    assert ServedPage(False, False, False, (), ()).services(env, None) is None
+    plain = ServedPage(True, False, False, (), ()).services(env, None)
+    assert plain is not None and plain.key is None and "host" in plain.guides
+    private = [ServedPage(True, False, True, (), ()).services(env, key) for key in (None, None, "given")]
+    first, second, given = (services.key for services in private if services is not None)
+    assert first and second and first != second and given == "given"
+    assert private[0] is not None and private[0].sessions == env.directories.sessions_file
