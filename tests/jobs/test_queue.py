@@ -83,7 +83,12 @@ def test_a_queue_whose_package_is_missing_says_so(tmp_path):
 
 def test_the_configuration_of_jobs(leap_home):
     leap_home.mkdir(parents=True)
-    assert JobsConfiguration.from_environment().concurrency == {"download": 2, "generate": 4, "batch": 1}
+    assert JobsConfiguration.from_environment().concurrency == {
+        "download": 2,
+        "generate": 4,
+        "batch": 1,
+        "quantize": 1,
+    }
     config = leap_home / "config.toml"
     config.write_text('queue_url = "sqlite:////x.db"\n[jobs]\nbatch = 3\nidle_minutes = 0.5\n')
     configuration = JobsConfiguration.from_environment()
