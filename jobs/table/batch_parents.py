@@ -12,50 +12,39 @@ from .batch_rows import ending_of_batch
 from .contract import Database, Row, Values
 
 OPEN = "('queued', 'running')"
+CHANGE_OWN = """
+WITH before AS (
+    SELECT id AS before_id, parent AS batch, done AS lines, succeeded AS good, tokens AS spent, max_workers AS bound
+    FROM jobs WHERE {condition} FOR UPDATE
+), after AS (
+    UPDATE jobs SET {assignments}, done=0, succeeded=0, tokens=0 FROM before WHERE id=before_id RETURNING state, error
+), counted AS (
+    UPDATE jobs SET done=jobs.done+before.lines, succeeded=jobs.succeeded+before.good, tokens=jobs.tokens+before.spent,
+        open_shards=jobs.open_shards-CASE WHEN after.state IN ('queued', 'running') THEN 0 ELSE 1 END,
+        error=COALESCE(jobs.error, CASE WHEN after.state='failed' THEN after.error END)
+    FROM before, after WHERE jobs.id=before.batch AND jobs.state='running' RETURNING jobs.open_shards
+)
+SELECT batch, bound, state, (SELECT open_shards FROM counted) AS open FROM before, after
+"""
 
 
 def change_own(database: Database, condition: str, assignments: str, values: Values) -> Row | None:
-    """Change the row that ``condition`` names, and take from it what it has counted: its parent and counts as they were
-    before. None where there is no such row."""
-    rows = database.rows(
-        f"WITH before AS (SELECT id AS before_id, parent AS batch, done AS lines, succeeded AS good, tokens AS spent, "
-        f"max_workers AS bound FROM jobs WHERE {condition} FOR UPDATE), after AS (UPDATE jobs SET {assignments}, "
-        "done=0, succeeded=0, tokens=0 FROM before WHERE id=before_id RETURNING state, error) "
-        "SELECT * FROM before, after",
-        values,
-    )
-    return rows[0] if rows else None
-
-
-def take_counts(database: Database, shard: Row) -> None:
-    """Add to the batch what its shard had counted and, where the shard has ended, end the batch with the last one."""
-    if shard["batch"] is None:
-        return
-    ended = shard["state"] not in ("queued", "running")
-    values = {
-        "parent": shard["batch"],
-        "done": shard["lines"],
-        "succeeded": shard["good"],
-        "tokens": shard["spent"],
-        "ended": int(ended),
-        "error": shard["error"] if shard["state"] == "failed" else None,
-    }
-    rows = database.rows(
-        "UPDATE jobs SET done=done+:done, succeeded=succeeded+:succeeded, tokens=tokens+:tokens, "
-        "open_shards=open_shards-:ended, error=COALESCE(error, :error) WHERE id=:parent AND state='running' "
-        "RETURNING open_shards",
-        values,
-    )
-    if not rows or not ended:
-        return
-    if shard["bound"] is not None:
-        database.change(
-            "UPDATE jobs SET held=0 WHERE id=(SELECT id FROM jobs WHERE parent=:parent AND held=1 AND state='queued' "
-            "ORDER BY sequence LIMIT 1)",
-            {"parent": shard["batch"]},
-        )
-    if rows[0]["open_shards"] <= 0:
-        settle(database, str(shard["batch"]))
+    """Change the row that ``condition`` names, and add to its batch, which that ends perhaps, what it has counted. Its
+    state and ``batch``; None where there is no such row."""
+    rows = database.rows(CHANGE_OWN.format(condition=condition, assignments=assignments), values)
+    if not rows:
+        return None
+    row = rows[0]
+    if row["open"] is not None and row["state"] not in ("queued", "running"):
+        if row["bound"] is not None:
+            database.change(
+                "UPDATE jobs SET held=0 WHERE id=(SELECT id FROM jobs WHERE parent=:parent AND held=1 AND "
+                "state='queued' ORDER BY sequence LIMIT 1)",
+                {"parent": row["batch"]},
+            )
+        if row["open"] <= 0:
+            settle(database, str(row["batch"]))
+    return row
 
 
 def settle(database: Database, parent: str) -> None:

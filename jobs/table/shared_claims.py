@@ -38,9 +38,11 @@ WITH first AS MATERIALIZED (
     UPDATE jobs SET state='running', started=COALESCE(jobs.started, leap_now())
     FROM taken WHERE jobs.id=taken.parent AND jobs.state='queued' RETURNING jobs.id
 )
-SELECT taken.*, (SELECT parameters FROM jobs WHERE jobs.id=taken.parent) AS common FROM taken
+SELECT taken.*, (SELECT parameters FROM jobs WHERE jobs.id=taken.parent) AS common,
+    set_config('synchronous_commit', 'off', true) FROM taken
 """
-"""One statement, so one way to the server and back. A shard's row is written before its batch's."""
+"""One statement, so one way to the server and back. A shard's row is written before its batch's. It need not be on the
+disk yet: a claim that is lost with the server's power leaves the job queued, and what its worker writes is refused."""
 WAKE = """
 UPDATE workers SET woken=leap_now() FROM (
     SELECT w.id FROM workers w

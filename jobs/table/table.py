@@ -17,7 +17,7 @@ from typing import Any
 from leap_core.errors import LeapJobError, LeapUnavailableError
 from leap_core.storage.atomic_files import text_of
 
-from .batch_parents import change_own, reopen, settle_all, take_counts
+from .batch_parents import change_own, reopen, settle_all
 from .contract import Conflict, Database, Values
 from .database import open_database
 from .forgetting import Forgetting
@@ -183,8 +183,7 @@ class Table(Forgetting):
         }
 
         def finish() -> None:
-            self._own(f"state=:state, finished=leap_now(), {FREED}, result=:result, error=:error", values)
-            self.database.announce("changed", claim.id)
+            self._own(claim, f"state=:state, finished=leap_now(), {FREED}, result=:result, error=:error", values)
 
         self.database.transaction(finish)
 
@@ -218,6 +217,7 @@ class Table(Forgetting):
 
         def requeue() -> None:
             self._own(
+                claim,
                 "state=CASE WHEN cancel_requested=1 THEN 'cancelled' ELSE 'queued' END, "
                 "finished=CASE WHEN cancel_requested=1 THEN leap_now() END, "
                 f"attempt=attempt+1-cancel_requested, {FREED}, error=:error, "
@@ -227,19 +227,20 @@ class Table(Forgetting):
                 values,
             )
             self._wake_for([claim.id])
-            self.database.announce("changed", claim.id)
 
         self.database.transaction(requeue)
 
-    def _own(self, assignments: str, values: Values) -> None:
-        """Change the row of a claim, which gives the job up; its batch hears of it. Raises Fenced."""
+    def _own(self, claim: Claim, assignments: str, values: Values) -> None:
+        """Change the row of a claim, which gives the job up, and say so; a shard's batch does that for it. Raises
+        Fenced."""
         if not self.database.is_shared:
             self._keep(assignments, values)
             return
         row = change_own(self.database, OWN, assignments, values)
         if row is None:
             raise Fenced
-        take_counts(self.database, row)
+        if row["batch"] is None:
+            self.database.announce("changed", claim.id)
 
     def _keep(self, assignments: str, values: Values) -> None:
         """Change the row of a claim. Raises Fenced."""
@@ -283,9 +284,7 @@ class Table(Forgetting):
         if not self.database.is_shared:
             self.database.change(f"UPDATE jobs SET {assignments} WHERE {running}", {**values, "id": id})
             return
-        row = change_own(self.database, running, assignments, {**values, "id": id})
-        if row is not None:
-            take_counts(self.database, row)
+        change_own(self.database, running, assignments, {**values, "id": id})
 
     def request_cancel(self, id: str) -> State:
         """Cancel a queued job, or ask its worker to stop; the state it then has."""
