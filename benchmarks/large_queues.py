@@ -80,7 +80,7 @@ class Sizes:
         self.claims: dict[Table, Claim] = {}
         for n in range(self.rounds):
             for what, act in acts.items():
-                for count, table in self.tables.items():
+                for count, table in sorted(self.tables.items(), reverse=n % 2 == 1):
                     begun = time.perf_counter()
                     act(table, n)
                     taken.setdefault((what, count), []).append(time.perf_counter() - begun)
