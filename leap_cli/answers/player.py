@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import suppress
 from typing import Any
 
 from leap_core.errors import LeapError
 from leap_core.media.wav_writer import pcm16
 from leap_core.responses import AudioSample
 
+_alsa_handler: Any = None
+"""Kept as long as ALSA may call it."""
+
 
 def sound_library(what: str, instead: str) -> Any:
     """The sounddevice library. Raises LeapError, which says ``what`` cannot be done and what to do ``instead``."""
+    _quieten_alsa()
     try:
         import sounddevice
     except ImportError:
@@ -20,6 +26,20 @@ def sound_library(what: str, instead: str) -> Any:
     except OSError as error:  # it is installed, and the system's PortAudio is not
         raise LeapError(f"{what}: {error}", hint=f"install PortAudio, or {instead}") from None
     return sounddevice
+
+
+def _quieten_alsa() -> None:
+    """ALSA writes its own lines to stderr, for every device that is not there and every sound that came late."""
+    global _alsa_handler
+    if sys.platform != "linux" or _alsa_handler is not None:
+        return
+    import ctypes
+
+    with suppress(OSError, AttributeError):
+        _alsa_handler = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_int)(
+            lambda *_: None
+        )
+        ctypes.CDLL("libasound.so.2").snd_lib_error_set_handler(_alsa_handler)
 
 
 class Player:

@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 INSTEAD = "give --input FILE --output FILE"
-LATENCY = 0.04
-"""Seconds of sound that a device holds, at its choice: what is played when an answer is stopped."""
 SILENT_SECONDS = 2.0
 """A device that asks for nothing and brings nothing for so long is gone."""
 INPUT, OUTPUT = "input", "output"
+LATENCY = {INPUT: 0.12, OUTPUT: 0.06}
+"""Seconds of sound that a device may hold while this process is late. The microphone's come in parts of that; the
+loudspeaker's still sound when an answer is stopped."""
 NAMES = {INPUT: "microphone", OUTPUT: "loudspeaker"}
 Device = int | str | None
 
@@ -120,7 +121,7 @@ class SoundDevices:
             use = self._hearing(rate) if kind == INPUT else self._playing(rate)
             try:
                 stream = stream_class(
-                    rate, device=device["index"], channels=1, dtype="float32", latency=LATENCY, callback=use
+                    rate, device=device["index"], channels=1, dtype="float32", latency=LATENCY[kind], callback=use
                 )
                 stream.start()
             except self._library.PortAudioError as error:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..media.audio import LEAST_SECONDS, RATE
+from ..media.audio import LEAST_SECONDS, RATE, RELIABLE_SECONDS
 from .events import Utterance
-from .speech_detector import BEGINS_ABOVE, FRAME, QUIETEST, SpeechDetector
+from .speech_detector import BEGINS_ABOVE, FRAME, LEAST_LEVEL, QUIETEST, SpeechDetector
 
 if TYPE_CHECKING:
     from numpy import float32
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 ONSET_FRAMES, ONSET_WINDOW = 4, 5
 """Speech begins when so many frames of the last ones are loud: 0.1 s, which a click does not last."""
+LASTING_FRAMES = 3
+"""So many loud frames in a row are speech that goes on."""
 PAUSE = 0.7
 """Seconds of quiet that end an utterance."""
 BEFORE, AFTER = 0.3, 0.2
@@ -42,7 +44,7 @@ class Ears:
         self._pause_frames = round(pause * RATE / FRAME)
         self._kept: list[_Heard] = []
         self._onset: list[bool] = []
-        self._quiet = 0
+        self._quiet = self._loud = 0
         self._frames = 0
         self.level = QUIETEST
         """Of the last frame, in decibels of full scale."""
@@ -70,7 +72,8 @@ class Ears:
             self._quiet = 0
             del self._kept[: -(round(BEFORE * RATE / FRAME) + ONSET_WINDOW)]
             return None
-        self._quiet = 0 if self._detector.goes_on(level) else self._quiet + 1
+        self._loud = self._loud + 1 if self._detector.goes_on(level) else 0
+        self._quiet = 0 if self._loud >= LASTING_FRAMES else self._quiet + 1
         return self._end() if self._quiet >= self._pause_frames else None
 
     def press(self) -> None:
@@ -90,17 +93,21 @@ class Ears:
     def _end(self) -> Utterance | None:
         import numpy as np
 
-        was_pressed, kept, quiet = self.is_pressed, self._kept, self._quiet
+        was_pressed, kept, quiet, surplus = self.is_pressed, self._kept, self._quiet, 0
         self.forget()
+        if was_pressed and all(each.level < LEAST_LEVEL for each in kept):
+            return None
         if not was_pressed:
             # The floor may have risen to what began this: then it was a noise that lasts.
             loud = sum(each.level > self._detector.floor + BEGINS_ABOVE for each in kept)
             if loud * FRAME < LEAST_SPEECH * RATE:
                 return None
-            surplus = quiet - round(AFTER * RATE / FRAME)
-            kept = kept[:-surplus] if surplus > 0 else kept
+            # Models understand less than a second badly, so a short word keeps more of the quiet after it.
+            surplus = min(quiet - round(AFTER * RATE / FRAME), len(kept) - round(RELIABLE_SECONDS * RATE / FRAME))
+            surplus = max(0, surplus)
+            kept = kept[: len(kept) - surplus]
         if len(kept) * FRAME < LEAST_SECONDS * RATE:
             return None
-        end = (self._frames - max(0, 0 if was_pressed else quiet - round(AFTER * RATE / FRAME))) * FRAME / RATE
+        end = (self._frames - surplus) * FRAME / RATE
         samples = np.concatenate([each.samples for each in kept])
         return Utterance(end - len(samples) / RATE, end, samples)

@@ -23,7 +23,7 @@ LOWEST, HIGHEST = 150, 4000
 """Hz between which speech has its energy: the hum of the mains and of fans is below."""
 QUIETEST = -90.0
 """Decibels of full scale; nothing counts as quieter."""
-BEGINS_ABOVE, GOES_ON_ABOVE = 10.0, 6.0
+BEGINS_ABOVE, GOES_ON_ABOVE = 8.0, 5.0
 """Decibels above the floor at which speech begins, and down to which it goes on."""
 LEAST_LEVEL = -55.0
 """Decibels of full scale that speech has at least."""

@@ -1,0 +1,167 @@
+"""How well a talk's utterances are found under noise, beside WebRTC's detector where ``webrtcvad-wheels`` is installed.
+
+    python benchmarks/speech_detector.py
+
+Sentences by espeak-ng (where it is missing, notes of the miniature) stand at known places, 3 s apart, under noise of
+several kinds and strengths. Both detectors judge frames of 20 ms; both get the same rule that makes utterances of them.
+Prints, for each: sentences found as one utterance, other utterances a minute, and how late the beginning is noticed.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+from benchmarks.harness import SHORT  # noqa: E402
+from leap_core.media.audio import RATE, as_wav, at_model_rate, samples_of_wav  # noqa: E402
+from leap_core.talk.ears import Ears  # noqa: E402
+from leap_core.talk.speech_detector import FRAME, level_of  # noqa: E402
+from leap_core.testing.sounds import clip_of  # noqa: E402
+
+SENTENCES = (
+    "What time is it?",
+    "Tell me something about the history of Rome, and be brief, please.",
+    "No.",
+    "Could you repeat that?",
+    "I would like to know how far it is from here to the sea.",
+    "Stop it, I have heard enough.",
+)
+VOICES = ("en-us", "en-gb", "de", "fr")
+APART = 3.0
+Samples = np.ndarray[Any, np.dtype[np.float32]]
+
+
+def sentences() -> list[Samples]:
+    """What is said, at a level of -25 dB."""
+    if shutil.which("espeak-ng") is None:
+        return [scaled(clip_of(name, length=0.5, gap=0.01).play(), -25) for name in ("do", "mi", "la")]
+    said = []
+    for voice in VOICES[: 1 if SHORT else None]:
+        for sentence in SENTENCES[: 2 if SHORT else None]:
+            command = ["espeak-ng", "-v", voice, "--stdout", sentence]
+            data = subprocess.run(command, capture_output=True, check=True).stdout
+            samples = at_model_rate(*samples_of_wav(as_wav(data).data))
+            loud = np.flatnonzero(np.abs(samples) > 0.01)
+            said.append(scaled(samples[loud[0] : loud[-1]], -25))
+    return said
+
+
+def scaled(samples: Samples, decibels: float) -> Samples:
+    """The samples at this level between 150 and 4000 Hz."""
+    frames = samples[: len(samples) // FRAME * FRAME].reshape(-1, FRAME)
+    level = 10 * np.log10(np.mean([10 ** (level_of(frame) / 10) for frame in frames]))
+    result: Samples = (samples * 10 ** ((decibels - level) / 20)).astype(np.float32)
+    return result
+
+
+def noise(kind: str, count: int) -> Samples:
+    """``white``, ``pink``, ``hum`` of the mains with a fan, ``clicks`` of a keyboard."""
+    random = np.random.default_rng(5)
+    white = random.normal(0, 1, count)
+    if kind == "white":
+        return white.astype(np.float32)
+    spectrum = np.fft.rfft(white)
+    hertz = np.maximum(np.fft.rfftfreq(count, 1 / RATE), 20)
+    pink = np.fft.irfft(spectrum / np.sqrt(hertz / 100), count)
+    if kind == "hum":
+        time = np.arange(count) / RATE
+        pink = 0.3 * pink + sum(np.sin(2 * np.pi * 50 * n * time) / n for n in range(1, 8))
+    if kind == "clicks":
+        pink *= 0.1
+        for start in random.integers(0, count - 400, count // RATE * 3):
+            pink[start : start + 240] += random.normal(0, 3, 240) * np.exp(-np.arange(240) / 60)
+    return pink.astype(np.float32)
+
+
+def mixed(said: list[Samples], kind: str, ratio: float) -> tuple[Samples, list[tuple[float, float]]]:
+    """The sentences under noise that is ``ratio`` dB weaker, and where they are, in seconds."""
+    places, at = [], APART
+    for sentence in said:
+        places.append((at, at + len(sentence) / RATE))
+        at = places[-1][1] + APART
+    whole = scaled(noise(kind, round(at * RATE)), -25 - ratio)
+    for (start, _), sentence in zip(places, said, strict=True):
+        first = round(start * RATE)
+        whole[first : first + len(sentence)] += sentence
+    return np.clip(whole, -1, 1), places
+
+
+def webrtc(mode: int) -> Callable[[], Ears] | None:
+    """Ears that ask WebRTC's detector."""
+    try:
+        import webrtcvad  # type: ignore[import-not-found,unused-ignore]
+    except ImportError:
+        return None
+
+    class Asked(Ears):
+        def __init__(self) -> None:
+            super().__init__()
+            self._vad = webrtcvad.Vad(mode)
+            self._speaks = False
+            detector: Any = self._detector
+            detector.begins = lambda _level, _least=0.0: self._speaks
+            detector.goes_on = lambda _level: self._speaks
+            hear = detector.hear
+
+            def heard(frame: Samples) -> float:
+                self._speaks = self._vad.is_speech((frame * 32767).astype("<i2").tobytes(), RATE)
+                level: float = hear(frame)
+                detector.floor = -200.0  # nothing is taken back
+                return level
+
+            detector.hear = heard
+
+    return Asked
+
+
+def measured(make: Callable[[], Ears], whole: Samples, places: list[tuple[float, float]]) -> tuple[int, float, float]:
+    """Sentences found as one utterance, other utterances a minute, median seconds until a beginning is noticed."""
+    ears, found, noticed = make(), [], []
+    for start in range(0, len(whole) // FRAME * FRAME, FRAME):
+        before = ears.is_hearing
+        utterance = ears.hear(whole[start : start + FRAME])
+        if ears.is_hearing and not before:
+            noticed.append(ears.seconds)
+        if utterance is not None:
+            found.append(utterance)
+    right = lag = 0
+    lags = []
+    for start, end in places:
+        over = [each for each in found if each.start < end and each.end > start]
+        if (
+            len(over) == 1
+            and over[0].start <= start + 0.1
+            and end - 0.2 <= over[0].end
+            and over[0].seconds < end - start + 1
+        ):
+            right += 1
+        lags += [at - start for at in noticed if start < at < end][:1]
+    lag = float(np.median(lags)) if lags else float("nan")
+    false = sum(all(each.start >= end or each.end <= start for start, end in places) for each in found)
+    return right, false / (len(whole) / RATE / 60), lag
+
+
+def main() -> None:
+    said = sentences()
+    detectors: dict[str, Callable[[], Ears] | None] = {"energy": Ears, "webrtc 2": webrtc(2), "webrtc 3": webrtc(3)}
+    print(f"{len(said)} sentences; found as one utterance, false utterances a minute, noticed after")
+    for kind in ("white", "pink", "hum", "clicks"):
+        for ratio in (30, 20, 10, 5)[: 1 if SHORT else None]:
+            whole, places = mixed(said, kind, ratio)
+            row = f"{kind:<7} {ratio:>3} dB"
+            for name, make in detectors.items():
+                if make is not None:
+                    right, false, lag = measured(make, whole, places)
+                    row += f" | {name}: {right:>2}  {false:>4.1f}  {lag * 1000:>4.0f} ms"
+            print(row)
+
+
+if __name__ == "__main__":
+    main()
