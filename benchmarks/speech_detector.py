@@ -11,19 +11,16 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from harness import SHORT
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-from benchmarks.harness import SHORT  # noqa: E402
-from leap_core.media.audio import RATE, as_wav, at_model_rate, samples_of_wav  # noqa: E402
-from leap_core.talk.ears import Ears  # noqa: E402
-from leap_core.talk.speech_detector import FRAME, level_of  # noqa: E402
-from leap_core.testing.sounds import clip_of  # noqa: E402
+from leap_core.media.audio import RATE, as_wav, at_model_rate, samples_of_wav
+from leap_core.talk.ears import Ears
+from leap_core.talk.speech_detector import FRAME, level_of
+from leap_core.testing.sounds import clip_of
 
 SENTENCES = (
     "What time is it?",

@@ -45,6 +45,7 @@ RUNS = {
     "search": "--chunks 2000 --dimensions 32",
     "search_command": "--chunks 300 --repeat 1",
     "speech": "--frames 8 --threads 1",
+    "speech_detector": "",
     "startup": "--rounds 1",
     "threads": BUILTIN,
 }
