@@ -136,13 +136,3 @@ def test_a_mapper_is_pickled_without_its_model():
     first = mapper({"text": ["one"]})["answer"]
     again = pickle.loads(pickle.dumps(mapper))
     assert again({"text": ["one"]})["answer"] == first and len(pickle.dumps(mapper)) < 4000
-
-
-@needs_model
-def test_datasets(tmp_path):
-    datasets = pytest.importorskip("datasets")
-    source = datasets.Dataset.from_dict({"text": [f"{n}" for n in range(6)]})
-    mapper = Mapper("builtin", prompt="Say {text}.", options=SHORT)
-    out = source.map(mapper, batched=True, batch_size=3, new_fingerprint="leap", keep_in_memory=True)
-    assert out["answer"] == mapper({"text": source["text"][:]})["answer"] and set(out["error"]) == {""}
-    out.to_parquet(tmp_path / "out.parquet")

@@ -18,6 +18,8 @@ import pytest
 
 from leap_core.builtin import model_path
 
+from .test_pipelines import pipeline
+
 sys.path.insert(0, str(Path(__file__).parent.parent.parent / "scripts"))
 import torture_ray  # noqa: E402
 
@@ -35,8 +37,6 @@ from leap_core.batch import Mapper
 ray.init(logging_level=logging.CRITICAL, log_to_driver=False)
 ray.data.DataContext.get_current().enable_progress_bars = False
 mapper = Mapper("builtin", prompt="Say {text}.", options=GenerationOptions(temperature=0.0, max_tokens=4))
-frame = ray.data.read_parquet("PLACE/in.parquet").map_batches(mapper, batch_size=3, batch_format="FORMAT")
-frame.write_parquet("PLACE/out")
 """
 
 
@@ -77,10 +77,10 @@ def check_mapper(nodes, tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
     pyarrow_parquet.write_table(pyarrow.table({"text": [f"{n}" for n in range(6)]}), tmp_path / "in.parquet")
     environment = {**os.environ, "RAY_ADDRESS": nodes.address}
-    script = MAPPING.replace("FORMAT", "pandas").replace("PLACE", str(tmp_path))
+    script = MAPPING + pipeline("Ray Data").replace("/data/", f"{tmp_path}/").replace("256", "3")
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
-    rows = pyarrow_parquet.read_table(tmp_path / "out").sort_by("text").to_pylist()
+    rows = pyarrow_parquet.read_table(tmp_path / "out.parquet").sort_by("text").to_pylist()
     assert [row["text"] for row in rows] == [f"{n}" for n in range(6)]
     assert all(row["answer"] and not row["error"] and row["usage"]["prompt_tokens"] for row in rows)
 
