@@ -86,10 +86,11 @@ def check_mapper(nodes, tmp_path):
 
 
 def check_interrupt_job_and_client(nodes, client_port, tmp_path):
-    """One batch is stopped by Ctrl-C, goes on as a job whose process is killed, and is asked again by a client."""
-    rows = ({"id": f"id-{n}", "prompt": f"Count from {n}.", "max_tokens": 12} for n in range(400))
+    """One batch is stopped by Ctrl-C, goes on as a job whose process is killed, and a client asks others."""
+    rows = ({"id": f"id-{n}", "prompt": f"Count from {n}.", "max_tokens": 12} for n in range(150))
     (tmp_path / "many.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    batch = ["batch", "many.jsonl", "-m", "builtin", "--format", "plain", "--temperature", "0", "--concurrency", "4"]
+    options = ["-m", "builtin", "--format", "plain", "--temperature", "0", "--concurrency", "4"]
+    batch = ["batch", "many.jsonl", *options]
     journal = tmp_path / "many-out.jsonl.journal"
     environment = {**os.environ, "RAY_ADDRESS": nodes.address}
     on_ray = [*batch, "-o", "many-out.jsonl", "--on", "ray"]
@@ -104,33 +105,32 @@ def check_interrupt_job_and_client(nodes, client_port, tmp_path):
     answered = until(lambda: count_of(journal) > 20 and count_of(journal))
     driver.send_signal(signal.SIGINT)
     assert driver.wait(60) == 130 and count_of(journal) >= answered
-    assert count_of(journal) < 400, "it went on after Ctrl-C"
+    assert count_of(journal) < 150, "it went on after Ctrl-C"
 
     id = leap(*on_ray, "--background")
     environment.pop("RAY_ADDRESS")  # the job took it along
     try:
         before = count_of(journal)
         until(lambda: count_of(journal) > before + 20)
-        (process,) = processes_of(tmp_path / "leap-home", b"jobs.worker.model_process")
-        os.kill(process, signal.SIGKILL)
+        for process in processes_of(tmp_path / "leap-home", b"jobs.worker.model_process"):
+            os.kill(process, signal.SIGKILL)
         leap("jobs", "wait", id, "--timeout", "200s")
     finally:
         leap("jobs", "worker", "--end")
     job = json.loads(leap("jobs", "status", id, "--format", "json"))
-    assert job["result"]["succeeded"] == 400
+    assert job["result"]["succeeded"] == 150
     leap(*batch, "-o", "many-one.jsonl")
-    one = (tmp_path / "many-one.jsonl").read_bytes()
-    assert (tmp_path / "many-out.jsonl").read_bytes() == one
-    if client_port is not None:
-        leap(*batch, "-o", "many-client.jsonl", "--on", f"ray://127.0.0.1:{client_port}")
-        assert (tmp_path / "many-client.jsonl").read_bytes() == one
+    assert (tmp_path / "many-out.jsonl").read_bytes() == (tmp_path / "many-one.jsonl").read_bytes()
+    if client_port is not None:  # the lines that check_batch answered
+        leap("batch", "in.jsonl", *options, "-o", "client.jsonl", "--on", f"ray://127.0.0.1:{client_port}")
+        assert (tmp_path / "client.jsonl").read_bytes() == (tmp_path / "one.jsonl").read_bytes()
 
 
 def count_of(journal: Path) -> int:
     return journal.read_bytes().count(b"\n") - 1 if journal.exists() else 0
 
 
-def until(found, seconds: float = 100.0):
+def until(found, seconds: float = 200.0):
     end = time.monotonic() + seconds
     while not (value := found()):
         assert time.monotonic() < end, "it did not come"
