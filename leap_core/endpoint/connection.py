@@ -58,6 +58,8 @@ class Connection:
         self._thread: threading.Thread | None = None
         self._client: httpx.AsyncClient | None = None
         self._hold_back = HoldBack()
+        self._knows_schemas = True
+        """Whether it takes schemas as OpenAI writes them; else as llama-cpp-python's server does."""
         self.way = 0
         """Which of the addresses that answer a request the endpoint has."""
         self._substitutes: dict[str, str | None] = {}
@@ -173,10 +175,14 @@ class Connection:
 
     def _substitute(self, refusal: Refusal, body: JsonObject) -> bool:
         """Say in another way what this endpoint does not know; whether there was anything to change."""
-        if refusal.status not in (400, 422):
+        if refusal.status not in (400, 422, 500):
             return False
         said = f"{refusal.param} {refusal.message}"
-        if "stream_options" in body and "stream_options" in said:
+        if "response_format" in said and "json_schema" in body.get("response_format", {}):
+            self._knows_schemas = False
+        elif refusal.status == 500:
+            return False
+        elif "stream_options" in body and "stream_options" in said:
             self._substitutes["stream_options"] = None
         elif "max_tokens" in body and "max_completion_tokens" in said:
             self._substitutes["max_tokens"] = "max_completion_tokens"
@@ -186,6 +192,10 @@ class Connection:
 
     def _apply_substitutes(self, body: JsonObject) -> bool:
         changed = False
+        shape = body.get("response_format", {})
+        if not self._knows_schemas and "json_schema" in shape:
+            body["response_format"] = {"type": "json_object", "schema": shape["json_schema"]["schema"]}
+            changed = True
         for name, other in self._substitutes.items():
             if name in body:
                 value, changed = body.pop(name), True

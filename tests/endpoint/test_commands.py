@@ -72,6 +72,19 @@ def test_an_answer_that_breaks_its_schema_is_asked_again_and_then_code_6(leap, f
     assert len(far.requests) == 3
 
 
+def test_a_schema_is_written_as_older_servers_read_it(leap, far):
+    def answer(handler):
+        known = handler.body["response_format"]["type"] != "json_schema"
+        (says('{"n": 1}') if known else fails(500, "response_format: not 'text' or 'json_object'"))(handler)
+
+    far.always = answer
+    for asked in (2, 3):
+        done = leap("generate", "-m", "far", "--json-schema", SCHEMA, "How many?")
+        assert done.code == 0 and json.loads(done.stdout) == {"n": 1}, done
+        assert len(far.requests) == 2 * (asked - 1)  # each command finds it out
+    assert far.requests[-1][2]["response_format"] == {"type": "json_object", "schema": json.loads(SCHEMA)}
+
+
 @pytest.mark.parametrize("url", ["https://me:secret@host/v1", "https://host/v1?key=secret", "ftp://host", "https://"])
 def test_an_address_with_a_key_or_of_nothing_is_refused(leap, url):
     done = leap("models", "add-endpoint", "far", url)
