@@ -14,8 +14,8 @@ from ...framework.output import Output
 from ...framework.web_browser import page_opener
 from ...options.loading import HOST_LOADING, HostLoading
 from ...options.opening import naming_the_default
-from ...options.served_model_options import SERVED_MODELS, ServedModels
 from ...options.served_page import PAGE, ServedPage
+from .served_model_options import SERVED_MODELS, ServedModels
 
 if TYPE_CHECKING:
     from leap_core.host.server.process.foreground import ServerSettings

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..completion.value_types import ModelName
-from ..framework.durations import Duration, seconds_of
-from ..framework.environment import Environment
-from ..framework.option_groups import Arguments, OptionGroup
-from ..framework.options import option
-from ..framework.sizes import Size
-from .opening import model_reference
+from ...completion.value_types import ModelName
+from ...framework.durations import Duration, seconds_of
+from ...framework.environment import Environment
+from ...framework.option_groups import Arguments, OptionGroup
+from ...framework.options import option
+from ...framework.sizes import Size
+from ...options.opening import model_reference
 
 if TYPE_CHECKING:
     from leap_core.host.server.models.offer import Offer
