@@ -164,13 +164,26 @@ class PostgresDatabase:
         """The server's autovacuum does it."""
 
     def server_facts(self) -> dict[str, object]:
-        """The server's version, its clock's lead over this machine's in seconds, the version of the tables, and whether
-        announcements are listened for through a pooler, which does not pass them on in transaction mode."""
+        """The server's version, its clock's lead over this machine's in seconds, the version of the tables, and
+        ``deaf``: why its announcements may not be heard."""
         before = time.time()
         row = self.rows("SELECT current_setting('server_version') AS version, leap_now() AS now")[0]
         lead = float(row["now"]) - (before + time.time()) / 2
         facts: dict[str, object] = {"version": row["version"], "clock_lead_seconds": round(lead, 3)}
-        return {**facts, "schema": self._version(), "listens_to_pooler": self._ear.is_pooled}
+        return {**facts, "schema": self._version(), "deaf": self._deafness()}
+
+    def _deafness(self) -> str | None:
+        try:
+            with self._ear.borrowed():
+                through_pooler = self._ear.is_pooled
+        except self._psycopg.Error as error:
+            reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+            return f"listening at listen_host fails: {without_secrets_of(self._url, reason)}"
+        return (
+            "a pooler stands before it, which passes no announcements on in transaction mode"
+            if through_pooler
+            else None
+        )
 
     def close(self) -> None:
         self._link.close()

@@ -206,7 +206,7 @@ class Notifications(Inbox):
                 self._link.subscribe(self)
                 self._subscribed = True
             except Exception:  # whatever psycopg says about a server that is away
-                time.sleep(min(seconds, 0.2))
+                time.sleep(min(seconds, AGAIN_SECONDS))
             return []  # what happened before is not announced: look
         return super().wait(seconds)
 

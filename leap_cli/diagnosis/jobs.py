@@ -89,9 +89,9 @@ def server(env: Environment) -> Iterator[Check]:
     if abs(lead) > MOST_CLOCK_SECONDS:
         detail += f"; its clock differs from this machine's by {lead:+.0f} s"
         yield Check("jobs' server", WARNING, detail, "leap uses the server's time; set this machine's clock", facts)
-    elif facts["listens_to_pooler"]:
-        detail += "; a pooler stands before it, and in transaction mode it passes no announcements on"
-        yield Check("jobs' server", WARNING, detail, "add listen_host and listen_port of the server to jobs_url", facts)
+    elif facts["deaf"] is not None:
+        hint = "jobs_url says with listen_host and listen_port where the server itself is"
+        yield Check("jobs' server", WARNING, f"{detail}; {facts['deaf']}", hint, facts)
     else:
         yield Check("jobs' server", OK, detail, None, facts)
     alive = [f"{each.name} on {each.machine}" for each in workers if each.is_alive]
