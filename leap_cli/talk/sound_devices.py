@@ -27,7 +27,7 @@ INSTEAD = "give --input FILE --output FILE"
 SILENT_SECONDS = 2.0
 """A device that asks for nothing and brings nothing for so long is gone."""
 INPUT, OUTPUT = "input", "output"
-LATENCY = {INPUT: 0.12, OUTPUT: 0.06}
+LATENCY = {INPUT: 0.2, OUTPUT: 0.06}
 """Seconds of sound that a device may hold while this process is late. The microphone's come in parts of that; the
 loudspeaker's still sound when an answer is stopped."""
 NAMES = {INPUT: "microphone", OUTPUT: "loudspeaker"}
