@@ -65,6 +65,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2, help="threads of both sides (default 2)")
     parser.add_argument("--repeat", type=int, default=1 if SHORT else 3, help="measurements of each side (default 3)")
     given = parser.parse_args()
+    os.environ.setdefault("RAY_worker_niceness", "0")  # 15 by default: beside any other load Ray would come last
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         settings = settings_of(directory, given)
