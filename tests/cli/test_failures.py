@@ -25,6 +25,7 @@ SPECIAL = {
     ),
     errors.LeapConstraintError: lambda: errors.LeapConstraintError("no", text="{}"),
     errors.LeapOptionsError: lambda: errors.LeapOptionsError("top_p", "no"),
+    errors.LeapGuardError: lambda: errors.LeapGuardError("message", "is_rude", 0.9, 0.5),
     DownloadStopped: DownloadStopped,
 }
 DOCUMENTED = {
@@ -51,6 +52,7 @@ DOCUMENTED = {
     "LeapToolError": 7,
     "LeapJobError": 8,
     "LeapUnavailableError": 10,
+    "LeapGuardError": 11,
 }
 
 
