@@ -16,6 +16,7 @@ SPECIAL = [
     errors.LeapSchemaError("no", pointer="/a/0"),
     errors.LeapOptionsError("top_k", "too small"),
     errors.LeapSerializationError("no", path="messages[0]"),
+    errors.LeapGuardError("message", "is_rude", 0.9, 0.5),
 ]
 KINDS = {kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.LeapError)}
 PLAIN = [
