@@ -99,7 +99,7 @@ def test_the_web_is_asked_only_where_that_is_allowed(server: str, monkeypatch: p
         ChatMessage.from_json(message(server + "/none"), urls=UrlAccess.WEB)
     with pytest.raises(LeapSerializationError, match="cannot fetch") as packed:
         ChatMessage.from_json(message(server + "/packed"), urls=UrlAccess.WEB)
-    assert "404" not in str(missing.value) and "gzip" not in str(packed.value)
+    assert "404" not in str(missing.value).replace(server, "") and "gzip" not in str(packed.value)
 
 
 def test_neither_this_machine_nor_its_networks_are_asked(server: str, tmp_path: Path) -> None:

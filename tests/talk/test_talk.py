@@ -107,7 +107,8 @@ def test_the_model_is_not_far_ahead_of_its_loudspeaker() -> None:
     kept = sum(len(event.samples) for event in of_kind(events, AudioSample)) / PLAYED
     (interruption,) = of_kind(events, Interrupted)
     assert interruption.heard == pytest.approx(2.65, abs=0.15)
-    assert kept - 1 < interruption.heard + 2.1, "but for the second answer"
+    kept -= 1  # the second answer
+    assert kept <= interruption.heard + 3, "a second waits, one goes beyond it, and one is held back"
 
 
 def test_what_is_said_before_the_first_word_of_an_answer_belongs_to_the_question() -> None:
