@@ -20,6 +20,11 @@ from leap_core.testing.hashed_words import HashedWordsRunner
 os.environ.setdefault("LEAP_TRY_MODELS", "0")  # each test's home would pay for its trial; tests of the trial turn it on
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest test begins first, or the suite would wait for it at its end."""
+    items.sort(key=lambda item: item.name != "test_the_examples_in_order")
+
+
 def pytest_unconfigure() -> None:
     """Close what llama_cpp opens at import and never closes, or Python complains after the summary."""
     opened = sys.modules.get("llama_cpp._utils")

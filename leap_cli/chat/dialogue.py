@@ -80,8 +80,10 @@ class Dialogue:
             stream = self.log.keeping(stream, self.conversation, message)
         try:
             self.last = self.show(self, stream)
-        finally:
+        except BaseException:
             self._keep()
+            raise
+        self._keep(self.last.finish_reason)
         return self.last
 
     def add(self, message: ChatMessage) -> None:

@@ -24,12 +24,13 @@ class Mark:
 UNMARKED = Mark()
 
 
-def carried(before: Sequence[tuple[str, Mark]], after: Sequence[str]) -> list[Mark]:
-    """The marks of messages that take the place of others. ``before``: each message as it is stored, with its mark;
-    ``after``: the new ones. A message that stays, in its order, keeps its mark."""
-    marks, place = [], 0
+def carried(before: Sequence[tuple[str, Mark]], after: Sequence[str]) -> list[Mark | None]:
+    """The marks of messages that take the place of others; None for those that are new. ``before``: each message as it
+    is stored, with its mark; ``after``: the new ones. A message that stays, in its order, keeps its mark."""
+    marks: list[Mark | None] = []
+    place = 0
     for value in after:
         found = next((n for n in range(place, len(before)) if before[n][0] == value), None)
-        marks.append(UNMARKED if found is None else before[found][1])
+        marks.append(None if found is None else before[found][1])
         place = place if found is None else found + 1
     return marks

@@ -250,7 +250,7 @@ class SessionStore:
         self, id: str, history: Sequence[ChatMessage], *, instead_of: int | None = None, answered: Mark = UNMARKED
     ) -> bool:
         """Put these messages in the place of those that there are; not where those are not ``instead_of`` many, because
-        another process has written meanwhile. Messages that stay keep their marks, and other answers get ``answered``.
+        another process has written meanwhile. Messages that stay keep their marks, and new answers get ``answered``.
         Returns whether it was done."""
         with self._transaction():
             if instead_of not in (None, self._existing(id).messages):
@@ -260,8 +260,9 @@ class SessionStore:
             marks = carried([(row["value"], Mark(row["finish"], row["rating"])) for row in rows], values)
             self._forget_messages(id)
             for number, (value, message, mark) in enumerate(zip(values, history, marks, strict=True)):
-                is_new = mark == UNMARKED and message.role is ChatMessageRole.ASSISTANT
-                self._write(id, number, value, message, answered if is_new else mark)
+                if mark is None:
+                    mark = answered if message.role is ChatMessageRole.ASSISTANT else UNMARKED
+                self._write(id, number, value, message, mark)
             self._touch(id, "title=?", title(history))
         return True
 

@@ -25,6 +25,7 @@ RUNS = {
     "batches": f"{BUILTIN} --lines 4 --tokens 4 --repeat 1",
     "completion": "--rounds 1",
     "constraints": BUILTIN,
+    "conversion": "--gigabytes 0.001 --types Q8_0 --repeat 1",
     "decisions": BUILTIN,
     "decode": BUILTIN,
     "download": "--megabytes 1 --rounds 1",

@@ -22,6 +22,7 @@ OTHERS = {
     ),
     errors.LeapSchemaError: lambda kind: kind("no type", pointer="/a", hint="see docs"),
     errors.LeapOptionsError: lambda kind: kind("temperature", "must be warm"),
+    errors.LeapGuardError: lambda kind: kind("message", "is_rude", 0.9, 0.5),
     errors.LeapSerializationError: lambda kind: kind("no text", path="messages[0]", hint="say something"),
 }
 

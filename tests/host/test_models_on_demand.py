@@ -107,20 +107,34 @@ def test_what_answers_is_not_taken_away_and_who_waits_has_a_turn(loading: Loadin
 
     async def main(models: LoadedModels) -> None:
         order: list[str] = []
+        is_over = {"first": asyncio.Event(), "second": asyncio.Event()}
 
-        async def noted(name: str, seconds: float) -> None:
-            await use(models, name, seconds)
+        async def noted(name: str, until: asyncio.Event | None = None) -> None:
+            model = await models.reserve(name)
+            try:
+                with model.in_use():
+                    begun.append(name)
+                    if until is not None:
+                        await until.wait()
+            finally:
+                model.release()
             order.append(name)
 
         await asyncio.gather(use(models, "first"), use(models, "second"))
-        long = asyncio.create_task(noted("first", 0.2))
-        await asyncio.sleep(0.02)
-        other = asyncio.create_task(noted("second", 0.3))
-        await asyncio.sleep(0.02)
-        third = asyncio.create_task(noted("third", 0.0))
-        await asyncio.sleep(0.02)
-        again = asyncio.create_task(noted("first", 0.0))
-        await asyncio.gather(long, other, third, again)
+        begun: list[str] = []
+        answers = [asyncio.create_task(noted(name, is_over[name])) for name in ("first", "second")]
+        while len(begun) < 2:
+            await asyncio.sleep(0.01)
+        answers.append(asyncio.create_task(noted("third")))
+        await asyncio.sleep(0.1)
+        answers.append(asyncio.create_task(noted("first")))
+        await asyncio.sleep(0.1)
+        is_over["first"].set()
+        while "third" not in order:
+            assert order in ([], ["first"])
+            await asyncio.sleep(0.01)
+        is_over["second"].set()
+        await asyncio.gather(*answers)
         assert order == ["first", "third", "second", "first"]
 
     run(loading, main, models=2)

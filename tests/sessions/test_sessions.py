@@ -76,6 +76,14 @@ def test_marks_stay_with_messages_that_stay(store):
     assert store.marks(id) == marks
 
 
+def test_an_answer_that_never_had_a_mark_gets_none_when_others_change(store):
+    id = begun(store, USER)
+    old, new = ChatMessage("assistant", "Of an older leap."), ChatMessage("assistant", "New.")
+    store.append(id, old)
+    store.replace(id, [USER, old, USER, new], answered=Mark("stop"))
+    assert store.marks(id) == [UNMARKED, UNMARKED, UNMARKED, Mark("stop")]
+
+
 def test_a_file_of_an_older_leap_has_no_marks(tmp_path):
     path = tmp_path / "leap.db"
     with closing(sqlite3.connect(path)) as connection:
