@@ -60,7 +60,10 @@ def of_files(lines: Path, results: Path, wanted: Wanted = ALL) -> Iterator[Readi
     asked: dict[str, Any] = {}
     for place, row in read_rows(lines)[1]:
         value = row if isinstance(row, dict) else {"prompt": row}
-        asked[identifier_of(value) or place.replace(" ", "-")] = value
+        identifier = identifier_of(value) or place.replace(" ", "-")
+        if identifier in asked:
+            raise LeapSerializationError(f"{place} has the id {identifier!r} of an earlier line", path=lines.name)
+        asked[identifier] = value
     for place, row in read_rows(results)[1]:
         if not isinstance(row, dict) or str(row.get("custom_id")) not in asked:
             raise LeapSerializationError(

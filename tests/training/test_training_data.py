@@ -265,6 +265,13 @@ def test_the_command_takes_the_answers_of_a_batch(leap, tmp_path, format):
     assert swapped.code == 2 and "give the lines first, then the results" in swapped.stderr
 
 
+def test_two_lines_of_one_id_are_refused(leap, tmp_path):
+    (tmp_path / "in.jsonl").write_text('{"custom_id": "a", "prompt": "One"}\n{"custom_id": "a", "prompt": "Two"}\n')
+    (tmp_path / "out.jsonl").write_text('{"custom_id": "a", "text": "1", "finish_reason": "stop"}\n')
+    done = leap("export", "--for-training", "-m", "builtin", "--batch", "in.jsonl", "out.jsonl")
+    assert done.code == 2 and "has the id 'a' of an earlier line" in done.stderr
+
+
 def test_a_batch_is_read_from_its_journal(tmp_path):
     from leap_core.batch.batch_settings import BatchSettings
     from leap_core.batch.checking import check_batch
