@@ -183,7 +183,7 @@ class EarlyOpening:
         except BaseException as error:
             self._error = error
             return
-        with suppress(LeapModelLoadingError):  # ``take_context`` tries again and says why not
+        with suppress(Exception):  # ``take_context`` tries again and says why not
             if model.can_generate:
                 self._context = open_context(model, options, context_size_for(model, "", options.context_size))
 

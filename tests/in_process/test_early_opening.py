@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -84,3 +85,16 @@ def test_why_there_is_no_context_is_said_by_who_takes_it(path, monkeypatch):
     monkeypatch.setattr(LlamaContext, "__init__", refuse)
     with pytest.raises(LeapModelLoadingError, match="no room"):
         InProcessRunner(path, "tiny", OPTIONS)
+
+
+def test_an_error_of_any_kind_is_said_by_who_takes_it_alone(path, monkeypatch):
+    def refuse(self, *args, **options):
+        self.pointer = None
+        raise OSError("no room")
+
+    in_thread = []
+    monkeypatch.setattr(LlamaContext, "__init__", refuse)
+    monkeypatch.setattr(threading, "excepthook", in_thread.append)
+    with pytest.raises(OSError, match="no room"):
+        InProcessRunner(path, "tiny", OPTIONS)
+    assert in_thread == []
