@@ -66,20 +66,21 @@ def run_in_child(
                     message = json.loads(line)
                     if "progress" in message:
                         on_progress(message["progress"])
+                        if stop.is_set():
+                            _kill(process)
                     answer |= message
         finally:
             ended.set()
             watcher.join()
-            with suppress(OSError):
-                process.kill()
+            _kill(process)
             code = process.wait()
             process.stdout.close()
             with suppress(OSError):
                 process.stdin.close()
+        if stop.is_set():  # whatever the child answered before it noticed
+            raise Stopped("stopped")
         if "result" in answer:
             return answer["result"]
-        if stop.is_set():
-            raise Stopped("stopped")
         if "error" in answer:
             raise LeapModelLoadingError(answer["error"], hint=answer.get("hint"))
         words.seek(0)
@@ -92,6 +93,10 @@ def run_in_child(
 def _end_when_stopped(process: subprocess.Popen[bytes], stop: threading.Event, ended: threading.Event) -> None:
     while not ended.wait(LOOK_SECONDS):
         if stop.is_set():
-            with suppress(OSError):
-                process.kill()
+            _kill(process)
             return
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with suppress(OSError):
+        process.kill()

@@ -17,6 +17,7 @@ NOT_MADE = ("NVFP4",)
 """llama.cpp runs these and cannot make them."""
 TARGETS = tuple(name for name in MIXTURES if name not in NOT_MADE)
 TYPES = {kind.name: number for number, kind in TENSOR_TYPES.items()}
+NEED_IMATRIX = ("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ2_M", "Q2_K_S")
 PLAIN = {*WHOLE, "F64", "I8", "I16", "I32", "I64"}
 
 
@@ -60,10 +61,20 @@ def mixture(name: str) -> str:
 
 
 def check_source(header: GGUFHeader, request: QuantizeRequest) -> None:
-    """Raises LeapModelLoadingError for a file that must not be quantized again."""
+    """Raises LeapModelLoadingError for a file that must not be quantized again, or not without an importance matrix."""
     quantized = next((tensor for tensor in header.tensors if tensor.type not in PLAIN), None)
     if quantized is not None and not request.requantize:
         raise LeapModelLoadingError(
             f"{header.path.name} is quantized already: {quantized.name} is {quantized.type}",
             hint="start from its F16 or BF16 file; --allow-requantize does it all the same, and loses more",
         )
+    # with types of their own, the tensors that need one may have another
+    if request.to in NEED_IMATRIX and request.imatrix is None and not request.tensor_types:
+        raise no_importance(request.to)
+
+
+def no_importance(to: str) -> LeapModelLoadingError:
+    """The error for a type that needs an importance matrix."""
+    return LeapModelLoadingError(
+        f"{to} needs to know which weights count", hint="--imatrix FILE, which llama-imatrix writes"
+    )

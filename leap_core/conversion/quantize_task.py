@@ -11,7 +11,7 @@ from typing import Any
 from ..errors import LeapModelLoadingError
 from ..llama.quantizer import QuantizeSettings, quantize
 from .importance import read_importance
-from .quantize_request import MIXTURES, TYPES, QuantizeRequest
+from .quantize_request import MIXTURES, TYPES, QuantizeRequest, no_importance
 
 
 def run(request: dict[str, Any], progress: Callable[[Any], None]) -> dict[str, Any]:
@@ -32,9 +32,7 @@ def run(request: dict[str, Any], progress: Callable[[Any], None]) -> dict[str, A
     )
     plan = quantize(source, target, settings, dry=True)
     if plan.needs_imatrix and settings.imatrix is None:
-        raise LeapModelLoadingError(
-            f"{asked.to} needs to know which weights count", hint="--imatrix FILE, which llama-imatrix writes"
-        )
+        raise no_importance(asked.to)
     if plan.converted and len(plan.fallbacks) >= plan.converted:
         raise LeapModelLoadingError(
             f"no tensor of {source.name} can be {asked.to}: their rows are no multiple of its blocks",

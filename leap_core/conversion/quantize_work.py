@@ -12,12 +12,22 @@ from typing import Any
 from ..errors import LeapError
 from ..models.gguf.header import read_gguf_header
 from ..models.installed.model_store import Store
+from ..models.maintenance.importing import files_of
 from ..models.names.safe_names import directory_name
 from ..models.references.resolving import LocalModel, resolve_local
 from ..storage.directories import Directories
 from .measuring import measure
 from .quantize_request import QuantizeRequest, check_source
-from .quantizing import Making, Quantized, check_free, name_for, quantize_into_store, quantize_to_file, size_of
+from .quantizing import (
+    Making,
+    Quantized,
+    check_free,
+    check_target,
+    name_for,
+    quantize_into_store,
+    quantize_to_file,
+    size_of,
+)
 
 JsonObject = dict[str, Any]
 
@@ -55,6 +65,9 @@ class QuantizeWork:
         self._words()
         model = self._model(variables)
         header = read_gguf_header(self._source(model))
+        if self.output is not None:
+            sources = [header.path] if model is None else [path for _, path in files_of(model)]
+            check_target(self.cwd / self.output, sources, replace=self.replace)
         for request in self.requests:
             check_source(header, request)
             if self.output is None and not self.replace:
@@ -62,7 +75,8 @@ class QuantizeWork:
 
     def run(self, making: Making, on_step: OnStep, on_made: OnMade, *, again: bool = False) -> list[JsonObject]:
         """Make all, one after the other; a record of each. ``again``: an earlier attempt may have made some, which are
-        not made again. Raises LeapError, and Stopped; a type that is being made then leaves nothing."""
+        not made again, unless ``replace``: what is there may be what was to be replaced. Raises LeapError, and Stopped;
+        a type that is being made then leaves nothing."""
         variables = {} if making.variables is None else making.variables
         words, model = self._words(), self._model(variables)
         records = []
@@ -81,7 +95,7 @@ class QuantizeWork:
         assert model is not None
         store, directory = self._place(model, request, making.variables or {})
         there = store.at(directory)
-        if again and there is not None and there.manifest is not None and there.path is not None:
+        if again and not self.replace and there is not None and there.manifest is not None and there.path is not None:
             return Quantized(there.path, directory.name, size_of(model), there.path.stat().st_size)
         name = self._name(model, store)
         return quantize_into_store(model, name, request, store, making, replace=self.replace or again)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import LeapError
+from ..errors import LeapError, LeapOptionsError
 from ..load_check.subject import Subject
 from ..load_check.trying import error_of, problem_after_fetching, verdict_on
 from ..models.gguf.header import GGUFHeader, read_gguf_header
@@ -80,6 +80,19 @@ def check_free(store: Store, directory: Path) -> None:
         raise LeapError(
             f"there is a model {directory.name} already", hint="choose another with --name, or use --replace"
         )
+
+
+def check_target(target: Path, sources: Iterable[Path], *, replace: bool) -> None:
+    """Raises LeapOptionsError where a result cannot become the file ``target``: it has no directory, or it is there
+    and one of ``sources`` or not to be replaced."""
+    if not target.parent.is_dir():
+        raise LeapOptionsError("output", f"there is no directory {target.parent}")
+    if not target.exists():
+        return
+    if any(source.exists() and source.samefile(target) for source in sources):
+        raise LeapOptionsError("output", f"{target} is what the result is made from: choose another name")
+    if not replace:
+        raise LeapOptionsError("output", f"{target} exists; --replace takes its place")
 
 
 def quantize_to_file(source: Path, target: Path, request: QuantizeRequest, making: Making) -> Quantized:

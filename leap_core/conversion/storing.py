@@ -20,7 +20,7 @@ from ..storage.hashing import hash_file
 from .converting import FILE_TYPES, convert_projector, convert_text
 from .family import read_family
 from .quantize_request import QuantizeRequest, mixture
-from .quantizing import Making, Quantized, making_directory, quantize_to_file, settle
+from .quantizing import Making, Quantized, check_target, making_directory, quantize_to_file, settle
 
 
 def convert_into_store(
@@ -50,10 +50,12 @@ def convert_into_store(
     )
 
 
-def convert_to_files(directory: Path, target: Path, to: str, making: Making) -> list[Path]:
-    """Write a checkpoint as a file and, of one that sees, its projector beside it; their paths. Raises what
-    ``convert_to_file`` raises; then nothing is left."""
+def convert_to_files(directory: Path, target: Path, to: str, making: Making, *, replace: bool = False) -> list[Path]:
+    """Write a checkpoint as a file and, of one that sees, its projector beside it; their paths. Raises
+    LeapOptionsError for files that are there already, and what ``convert_to_file`` raises; then nothing is left."""
     projector = target.with_name(f"mmproj-{target.name}") if read_family(directory).sees else None
+    for path in filter(None, (target, projector)):
+        check_target(path, directory.iterdir(), replace=replace)
     if projector is None:
         convert_to_file(directory, target, to, making)
         return [target]

@@ -106,6 +106,22 @@ def test_merging_adds_scaled_products(pairs, tmp_path, leap, leap_home):
     assert again.code != 0 and "there is a model Both-F16 already" in again.stderr
 
 
+def test_merging_replaces_a_file_only_when_that_is_asked_for(pairs, tmp_path, leap):
+    base, directory = pairs["lfm2"]
+    style = tmp_path / "style.gguf"
+    convert_adapter(directory, base, style)
+    (tmp_path / "both.gguf").write_bytes(b"mine")
+    content = style.read_bytes()
+    command = ("models", "merge", str(base), "--lora", str(style), "-o")
+    done = leap(*command, "both.gguf")
+    assert done.code == 2 and "both.gguf exists; --replace takes its place" in done.stderr
+    for source in (base, style):
+        done = leap(*command, str(source), "--replace")
+        assert done.code == 2 and "is what the result is made from" in done.stderr
+    assert (tmp_path / "both.gguf").read_bytes() == b"mine" and style.read_bytes() == content
+    assert leap(*command, "both.gguf", "--replace").code == 0
+
+
 def test_a_merge_that_is_given_up_leaves_nothing(pairs, tmp_path):
     base, directory = pairs["lfm2"]
     convert_adapter(directory, base, tmp_path / "style.gguf")

@@ -19,7 +19,7 @@ FACTS = """What is the capital of France? The capital of France is Paris.
 What is the capital of Italy? The capital of Italy is Rome.
 Hello! How are you? I am fine, thank you. How can I help you?
 """
-FIGURE = re.compile(r"\d+(\.\d+)?")
+FIGURE = re.compile(r"\d+(\.\d+)?(e-?\d+)?")
 
 
 def recorded() -> list[tuple[list[str], list[str], list[str]]]:
@@ -59,6 +59,10 @@ def test_the_circle_closes_as_the_page_has_it(engine, tmp_path):
         there = [_without_figures(line) for line in printed.splitlines()]
         for line in expected:
             assert _without_figures(line) in there, f"{shlex.join(command)} printed {printed}"
+
+
+def test_figures_may_be_of_any_size():
+    assert _without_figures("3.4 MB  0.000405") == _without_figures("3.4 MB  2e-06") == "n MB n"
 
 
 def _without_figures(line: str) -> str:

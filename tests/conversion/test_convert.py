@@ -73,6 +73,24 @@ def test_a_file_has_its_projector_beside_it(made, leap, tmp_path):
     assert sorted(tmp_path.glob(".*unfinished")) == []
 
 
+@pytest.mark.parametrize("there", ["eyes.gguf", "mmproj-eyes.gguf"])
+def test_files_are_replaced_only_when_that_is_asked_for(made, leap, tmp_path, there):
+    (tmp_path / there).write_bytes(b"mine")
+    done = leap("models", "convert", str(made["vl"]), "--to", "F16", "-o", "eyes.gguf")
+    assert done.code == 2 and f"{there} exists; --replace takes its place" in done.stderr
+    assert (tmp_path / there).read_bytes() == b"mine"
+    assert leap("models", "convert", str(made["vl"]), "--to", "F16", "-o", "eyes.gguf", "--replace").code == 0
+
+
+def test_a_result_has_a_directory_and_is_no_file_of_its_checkpoint(made, leap):
+    weights = made["llama"] / "model.safetensors"
+    content = weights.read_bytes()
+    done = leap("models", "convert", str(made["llama"]), "-o", str(weights), "--replace")
+    assert done.code == 2 and "is what the result is made from" in done.stderr and weights.read_bytes() == content
+    done = leap("models", "convert", str(made["llama"]), "-o", "nowhere/x.gguf")
+    assert done.code == 2 and "there is no directory" in done.stderr
+
+
 def test_a_checkpoint_is_told_from_a_model(made, leap):
     done = leap("models", "import", str(made["lfm2"]))
     assert done.code != 0 and "is a checkpoint" in done.stderr and "leap models convert" in done.stderr

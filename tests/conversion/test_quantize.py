@@ -74,7 +74,7 @@ def test_what_cannot_be_done_is_refused_before_any_work(whole_model, leap_home, 
     making = Making(lambda *step: steps.append(step))
     with pytest.raises(LeapModelLoadingError, match=problem):
         quantize_into_store(resolve_local(str(whole_model)), "X", QuantizeRequest(to), Store(leap_home / "m"), making)
-    assert steps == [] and not list((leap_home / "m").iterdir())
+    assert steps == [] and not list((leap_home / "m").glob("*"))
 
 
 def test_a_quantized_model_is_not_quantized_again(leap):
@@ -97,9 +97,19 @@ def test_a_full_disk_is_told_before_any_work(whole_model, leap_home, monkeypatch
     assert not list(store.root.iterdir())
 
 
-def test_giving_up_leaves_nothing(whole_model, leap_home):
+@pytest.mark.parametrize("when", ["first", "last"])
+def test_giving_up_leaves_nothing(whole_model, leap_home, monkeypatch, when):
+    """Even where the child is done before anyone looks: ``first`` and ``last`` tensors."""
+    from leap_core.conversion import child
+
+    monkeypatch.setattr(child, "LOOK_SECONDS", 3600)
     store, stop = Store(leap_home / "models"), threading.Event()
-    making = Making(lambda *step: stop.set(), stop)
+
+    def on_tensor(done: int, total: int, name: str) -> None:
+        if when == "first" or done == total:
+            stop.set()
+
+    making = Making(on_tensor, stop)
     with pytest.raises(Stopped):
         quantize_into_store(resolve_local(str(whole_model)), "X", QuantizeRequest("Q4_K_M"), store, making)
     assert not list(store.root.iterdir())
@@ -126,3 +136,35 @@ def test_an_importance_matrix_changes_what_is_kept(whole_model, tmp_path):
     (tmp_path / "none").write_bytes(b"\x05\x00\x00\x00abc")
     with pytest.raises(LeapModelLoadingError, match="no importance matrix"):
         read_importance(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("types", "code", "problem"),
+    [("Q8_0,Q5_0", 1, "there is a model Two-Q5_0 already"), ("Q4_1,IQ2_XXS", 3, "IQ2_XXS needs to know")],
+)
+def test_what_one_type_is_refused_for_is_found_before_the_first_is_made(
+    leap, leap_home, whole_model, types, code, problem
+):
+    taken = leap_home / "models" / "Two-Q5_0"
+    taken.mkdir(parents=True)
+    (taken / "Two-Q5_0.gguf").symlink_to(whole_model)
+    done = leap("models", "quantize", str(whole_model), "--to", types, "--name", "Two")
+    assert done.code == code and problem in done.stderr
+    assert [path.name for path in (leap_home / "models").iterdir() if path.is_dir()] == ["Two-Q5_0"]
+
+
+def test_a_file_is_replaced_only_when_that_is_asked_for(leap, whole_model, tmp_path):
+    source, target = tmp_path / "source.gguf", tmp_path / "target.gguf"
+    source.write_bytes(whole_model.read_bytes())
+    target.write_bytes(b"mine")
+    command = ("models", "quantize", "source.gguf", "--to", "Q8_0", "-o")
+    for arguments, problem in (
+        (("target.gguf",), "target.gguf exists; --replace takes its place"),
+        (("source.gguf", "--replace"), "is what the result is made from"),
+        (("nowhere/x.gguf",), "there is no directory"),
+    ):
+        done = leap(*command, *arguments)
+        assert done.code == 2 and problem in done.stderr, done
+    assert target.read_bytes() == b"mine" and source.read_bytes() == whole_model.read_bytes()
+    assert leap(*command, "target.gguf", "--replace").code == 0
+    assert "Q8_0" in types_of(target)

@@ -69,6 +69,15 @@ def test_what_was_stopped_is_made_anew_and_what_is_whole_is_not(submitted, leap_
     assert store.named("Bg-Q4_0").state == "ready" and not half.exists()
 
 
+def test_what_was_to_be_replaced_is_not_taken_for_what_an_earlier_attempt_made(submitted, leap_home):
+    store = Store(leap_home / "models")
+    quantize(attempt(submitted, 1, "Q4_0"))
+    first = store.named("Bg-Q8_0").path.stat().st_mtime_ns
+    submitted.parameters["quantize"]["replace"] = True
+    assert quantize(attempt(submitted, 2)).state is State.SUCCEEDED
+    assert store.named("Bg-Q8_0").path.stat().st_mtime_ns > first
+
+
 def test_what_can_be_refused_is_refused_at_submission(whole_model, leap_home, tmp_path):
     variables = {"LEAP_HOME": str(leap_home)}
     submitter = Submitter(JobsConfiguration.from_environment(variables), variables)

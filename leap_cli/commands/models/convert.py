@@ -72,7 +72,7 @@ def _convert(
     from leap_core.models.installed.model_store import Store
 
     if destination.output is not None:
-        for path in convert_to_files(directory, destination.output, to, making):
+        for path in convert_to_files(directory, destination.output, to, making, replace=destination.replace):
             output.text(f"{path}\n")
         return
     store = Store.of(env.directories)
@@ -85,6 +85,7 @@ def _convert_adapter(
     env: Environment, directory: Path, base: str | None, destination: Destination, output: Output
 ) -> ExitCode:
     from leap_core.conversion.adapters import convert_adapter
+    from leap_core.conversion.quantizing import check_target
     from leap_core.models.references.resolving import resolve_local
 
     if base is None:
@@ -92,8 +93,7 @@ def _convert_adapter(
     model = resolve_local(base, variables=env.variables, cwd=env.cwd)
     name = destination.name or directory.resolve().name
     target = destination.output or directory.resolve().parent / f"{name}-lora.gguf"
-    if target.exists() and not destination.replace:
-        raise click.UsageError(f"{target} exists; --replace takes its place")
+    check_target(target, (model.path, *directory.iterdir()), replace=destination.replace)
     convert_adapter(directory, model.path, target)
     output.text(f"{target}\n")
     output.note(f"`leap -m {base} --lora {target.name}` answers with it")
@@ -109,7 +109,7 @@ def merge(env: Environment, /, model: str, lora: tuple[str, ...], destination: D
     """Fold LoRA adapters into MODEL: the result, NAME:F16, answers like both and needs no --lora."""
     from leap_core.conversion import merging
     from leap_core.conversion.child import Stopped
-    from leap_core.conversion.quantizing import Making
+    from leap_core.conversion.quantizing import Making, check_target
     from leap_core.models.installed.model_store import Store
     from leap_core.models.references.resolving import resolve_local
 
@@ -119,6 +119,9 @@ def merge(env: Environment, /, model: str, lora: tuple[str, ...], destination: D
     making = Making(lambda done, total, name: output.progress(f"tensor {done} of {total}, {name}"), stop, env.variables)
     if (destination.name is None) == (destination.output is None):
         raise click.UsageError("name the result with -o: NAME, or FILE.gguf for a file")
+    if destination.output is not None:
+        sources = (local.path, *(path for path, _ in adapters))
+        check_target(destination.output, sources, replace=destination.replace)
     with stopping_on_interrupt(stop.set):
         try:
             if destination.output is not None:

@@ -115,7 +115,7 @@ DESTINATION = OptionGroup(
             metavar="FILE.gguf|NAME",
             help="Write one GGUF file, outside the store; of a word without .gguf, the same as --name.",
         ),
-        option("--replace", is_flag=True, help="Replace an installed model of that name."),
+        option("--replace", is_flag=True, help="Replace an installed model of that name, or the file."),
     ),
     _destination,
 )
@@ -147,8 +147,9 @@ def quantize(
 ) -> ExitCode:
     """Make MODEL smaller: quantize it to one or more types, as models of the store with its companions.
 
-    What cannot be done is refused before any work: a file that is quantized already, a disk too small, a type that
-    needs an importance matrix. Ctrl-C leaves nothing behind. A projector (mmproj-*.gguf) needs -o.
+    What cannot be done is refused before any work: a file that is quantized already, a name that is taken, a type that
+    needs an importance matrix; a disk too small, before each type. Ctrl-C leaves nothing behind. A projector
+    (mmproj-*.gguf) needs -o.
     """
     from leap_core.conversion.child import Stopped
     from leap_core.conversion.quantize_work import QuantizeWork
@@ -163,6 +164,7 @@ def quantize(
         with open_jobs(env) as jobs:
             print_id(output, jobs.quantize(work, policy=background.policy))
         return ExitCode.DONE
+    work.check(env.variables)
     stop = threading.Event()
     count = 0
 
