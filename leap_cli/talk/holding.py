@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -134,10 +134,10 @@ class HeldTalk:
     def close(self) -> None:
         """Put the files in their places."""
         self._talk.close()
-        if self._sink is not None:
-            self._sink.finish()
-        if self._recording is not None:
-            self._recording.finish()
+        with ExitStack() as files:
+            for file in (self._recording, self._sink):
+                if file is not None:
+                    files.callback(file.finish)
 
     def _type_and_speak(self, spoken: SpokenDialogue, load_model: Callable[[str], ModelRunner]) -> None:
         from .keyboard import TalkEditor

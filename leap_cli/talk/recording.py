@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from leap_core.errors import LeapError
 from leap_core.media.audio import RATE as HEARD
 from leap_core.responses import AudioSample
 from leap_core.speech.spoken_file import SpokenFile
@@ -29,6 +30,7 @@ class Recording:
         self._resampler = soxr.ResampleStream(HEARD, PLAYED, 1, dtype="float32")
         self._guard = threading.Lock()
         self._sides: list[list[NDArray[float32]]] = [[], []]
+        self._has_failed = False
 
     def heard(self, samples: NDArray[float32]) -> None:
         """The user's side: mono, 16 kHz."""
@@ -41,7 +43,9 @@ class Recording:
             self._sides[1].append(samples)
 
     def finish(self) -> bool:
-        """Put the file in its place. False where nothing came."""
+        """Put the file in its place. False where nothing came, or not all could be written."""
+        if self._has_failed:
+            return False
         self._write(to_the_end=True)
         return self._file.finish()
 
@@ -57,4 +61,8 @@ class Recording:
         both[: len(left[:count]), 0] = left[:count]
         both[: len(right[:count]), 1] = right[:count]
         if count:
-            self._file.write(AudioSample(tuple(both.ravel().tolist()), PLAYED))
+            try:
+                self._file.write(AudioSample(tuple(both.ravel().tolist()), PLAYED))
+            except LeapError:
+                self._has_failed = True
+                raise

@@ -173,23 +173,25 @@ class SoundDevices:
         return samples
 
     def _listen(self) -> None:
+        while not self._closing.is_set():
+            try:
+                block = self._blocks.get(timeout=0.1)
+            except Empty:
+                block = b""
+            try:
+                self._check()
+                if block and self.failure is None:
+                    self._hear(block)
+            except Exception as error:  # the recording cannot be written; the loudspeaker may still go
+                self._lose(error, INPUT)
+
+    def _hear(self, block: bytes) -> None:
         import numpy as np
 
-        try:
-            while not self._closing.is_set():
-                try:
-                    block = self._blocks.get(timeout=0.1)
-                except Empty:
-                    block = b""
-                self._check()
-                if not block or self.failure is not None:
-                    continue
-                samples = self._at_model_rate(np.frombuffer(block, np.float32))
-                self._talk.feed(samples)
-                if self._recording is not None:
-                    self._recording.heard(samples)
-        except Exception as error:  # the recording cannot be written
-            self._lose(error, INPUT)
+        samples = self._at_model_rate(np.frombuffer(block, np.float32))
+        self._talk.feed(samples)
+        if self._recording is not None:
+            self._recording.heard(samples)
 
     def _check(self) -> None:
         """Notice a device that is gone."""
@@ -198,14 +200,15 @@ class SoundDevices:
                 self._lose(LeapError(f"the {NAMES[kind]} is gone", hint="leap talk -c goes on with another one"), kind)
 
     def _lose(self, failure: Exception, kind: str) -> None:
-        if self.failure is not None:
-            return
-        self.failure = failure
-        if kind == INPUT:
-            self._talk.end()  # what was said is still answered
-        else:
+        is_first = self.failure is None
+        if is_first:
+            self.failure = failure
+        if kind == OUTPUT:
             self._talk.close()
-        self._on_lost()
+        elif is_first:
+            self._talk.end()  # what was said is still answered
+        if is_first:
+            self._on_lost()
 
     def _close(self) -> None:
         for stream in self._streams.values():

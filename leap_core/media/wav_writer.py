@@ -60,7 +60,7 @@ def wav_header(data_bytes: int, sample_rate: int, channels: int = 1) -> bytes:
     return (
         struct.pack("<4sI4s4sI", b"RIFF", riff, b"WAVE", b"fmt ", 16)
         + layout
-        + struct.pack("<4sI", b"data", data_bytes)
+        + struct.pack("<4sI", b"data", min(UNKNOWN_LENGTH, data_bytes))
     )
 
 

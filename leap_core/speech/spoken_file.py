@@ -70,7 +70,7 @@ class SpokenFile:
 
     def discard(self) -> None:
         """Give up what came; an older file stays as it is."""
-        file, self._file = self._file, None
+        file, self._file, self._writer = self._file, None, None
         with suppress(OSError):
             if file is not None:
                 file.close()

@@ -135,8 +135,8 @@ class Talk:
         with self._guard:
             self._ears.forget()
             self._ended = True
+            self._playback.close()
             answer = self._answer
-        self._playback.close()
         if answer is not None:
             answer.interrupt()
 
@@ -192,7 +192,7 @@ class Talk:
         unanswered: list[ChatMessageContent] = []
         try:
             while True:
-                utterance = self.next_utterance(wait=False)
+                utterance = None if self.is_closed else self.next_utterance(wait=False)
                 if utterance is None:
                     if self._ended and events.empty():
                         return
@@ -254,7 +254,7 @@ class Talk:
         with self._guard:
             self._answer = answer
             self._playback.begin()
-            if self._ears.is_hearing:  # the user went on while the answer before was being stopped
+            if self.is_closed or self._ears.is_hearing:  # the user went on while the answer before was being stopped
                 answer.interrupt()
             else:
                 self._change(TalkState.RESPONDING)

@@ -10,7 +10,7 @@ import pytest
 import soundfile
 
 from leap_core.media.wav import check_wav
-from leap_core.media.wav_writer import WavWriter, pcm16
+from leap_core.media.wav_writer import UNKNOWN_LENGTH, WavWriter, pcm16, wav_header
 from tests.wav_bytes import wav_of
 
 
@@ -48,6 +48,10 @@ def test_a_pipe_gets_a_header_of_unknown_length() -> None:
     assert struct.unpack_from("<I", data, 40) == (0xFFFFFFFF,)
     assert check_wav(data).samples == 2
     assert soundfile.info(io.BytesIO(data)).samplerate == 8_000
+
+
+def test_what_is_too_long_for_a_wav_goes_to_the_end() -> None:
+    assert struct.unpack_from("<I", wav_header(2**32, 24_000), 40) == (UNKNOWN_LENGTH,)
 
 
 def test_bare_samples() -> None:

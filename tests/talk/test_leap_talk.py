@@ -104,6 +104,17 @@ def test_a_failure_ends_a_file_and_keeps_what_was_said(leap: CommandLine, file: 
     assert len(hertz(tmp_path / "answers.wav")) == 1
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
+@pytest.mark.parametrize("flag", ["--record", "-o"])
+def test_a_full_disk_is_one_error_and_spares_the_other_file(leap: CommandLine, tmp_path: Path, flag: str) -> None:
+    write(tmp_path / "one.wav", recording(0.5, note("do"), 1.0))
+    leap.script(["Hum.", HUM], speaks=True)
+    other = {"--record": "-o", "-o": "--record"}[flag]
+    done = leap("talk", "--input", "one.wav", "--fast", flag, "/dev/full", other, "other.wav")
+    assert done.code == 1 and done.stderr.count("leap: error: cannot write /dev/full") == 1, done
+    assert done.stderr.count("error") == 1 and soundfile.info(tmp_path / "other.wav").frames
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -111,6 +122,9 @@ def test_a_failure_ends_a_file_and_keeps_what_was_said(leap: CommandLine, file: 
         (["--fast"], "--fast needs --input"),
         (["--input", "talk.wav", "--push"], "--push"),
         (["--input", "talk.wav", "-o", "nowhere/answers.wav"], "there is no directory"),
+        (["--input", "talk.wav", "-o", "./talk.wav"], "--input and --output name the same file"),
+        (["--input", "talk.wav", "--record", "talk.wav"], "--input and --record name the same file"),
+        (["--input", "talk.wav", "-o", "new.wav", "--record", "new.wav"], "--output and --record name the same file"),
         (["--input", "nothing.wav"], "cannot read nothing.wav"),
         (["--input", "words.wav"], "words.wav"),
         (["--device", "1", "--device", "2", "--device", "3"], "--device"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -161,6 +161,18 @@ def test_a_talk_that_is_closed_lets_everybody_go() -> None:
             talk.close()
     assert isinstance(events[-1], (StateChange, Complete))
     assert talk.next_utterance() is None
+
+
+def test_nothing_is_answered_after_the_close() -> None:
+    runner = ScriptedModelRunner(*[[HUM] * 60] * 3, speaks=True)
+    talk = Talk()
+    for name in ("la", "do"):
+        talk.feed(recording(0.5, note(name), 1.0))
+    talk.close()
+    assert not of_kind(list(talk.hold(runner.create_conversation())), Complete)
+    assert runner.requests == []
+    with closing(talk.speaking(runner.create_conversation().generate_response("Hum."))) as answer:
+        assert answer.is_interrupted and not of_kind(list(answer), AudioSample)
 
 
 def test_an_error_of_the_model_leaves_the_talk_usable() -> None:
