@@ -91,7 +91,7 @@ def run_batch(nodes: Nodes, place: Path, lines: int, rounds: int, seed: int = 1,
                 continue
             happened[kind] += 1
         with suppress(subprocess.TimeoutExpired):
-            told += b"".join(driver.communicate(timeout=0.2))
+            told += b"".join(driver.communicate(timeout=0.02))
             if driver.returncode == -signal.SIGKILL:
                 driver = _driver(leap, place, environment)
                 continue
