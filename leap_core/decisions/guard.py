@@ -108,6 +108,8 @@ def _watched(question: Question, name: str, fields: Mapping[str, Any], path: str
     if "stop" not in fields and question.kind != PREDICATE:
         raise LeapSerializationError("missing: which answers stop it?", path=f"{path}.stop")
     stop = fields.get("stop", True)
+    if stop == []:
+        raise LeapSerializationError("empty: which answers stop it?", path=f"{path}.stop")
     numbers = [_number(question, each, f"{path}.stop") for each in (stop if isinstance(stop, list) else [stop])]
     return Watched(
         question, name, tuple(sorted(set(numbers))), float(threshold), (MESSAGE, ANSWER) if of is None else (of,)

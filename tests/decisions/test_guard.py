@@ -93,6 +93,7 @@ def test_a_choice_names_what_stops_it():
         ({"threshold": True}, "questions[0].threshold"),
         ({"of": "both"}, "questions[0].of"),
         ({"stop": "yes"}, "questions[0].stop"),
+        ({"stop": []}, "questions[0].stop"),
         ({"type": "score", "levels": ["a", "b"]}, "questions[0].stop"),
         ({"stopp": True}, "questions[0].stopp"),
     ],
