@@ -84,6 +84,7 @@ class CuttingProxy:
 
     def __init__(self, target: tuple[str, int], cuts: int, after: int) -> None:
         self._target, self._after, self.cuts = target, after, cuts
+        self._guard = threading.Lock()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         threading.Thread(target=self._serve, daemon=True).start()
@@ -101,8 +102,10 @@ class CuttingProxy:
         with suppress(OSError):
             while data := source.recv(65536):
                 carried += len(data)
-                if carried > self._after and self.cuts > 0:
-                    self.cuts -= 1
+                with self._guard:
+                    cut = carried > self._after and self.cuts > 0
+                    self.cuts -= cut
+                if cut:
                     break
                 target.sendall(data)
         for end in (source, target):
@@ -126,6 +129,7 @@ def cut(bucket, monkeypatch):
         proxies.append(CuttingProxy((str(server.hostname), int(server.port or 0)), cuts, after))
         monkeypatch.setenv("AWS_ENDPOINT_URL", proxies[-1].address)
         monkeypatch.setattr(s3fs.S3FileSystem, "retries", 2)
+        monkeypatch.setattr(s3fs.S3FileSystem, "default_block_size", 5 << 20)
         monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
         s3fs.S3FileSystem.clear_instance_cache()
         return proxies[-1]
@@ -165,6 +169,21 @@ def test_an_output_whose_transfer_is_cut_is_not_there_and_the_former_one_stays(b
     send(io.BytesIO(many), "s3://leap/out.bin")
     bucket.invalidate_cache()
     assert bucket.cat("leap/out.bin") == many and proxy.cuts == 0
+
+
+@pytest.mark.filterwarnings("default")
+def test_parts_whose_end_fails_are_given_up(bucket, monkeypatch):
+    import s3fs
+
+    def fail(file):
+        raise OSError("no end")
+
+    monkeypatch.setattr(s3fs.core.S3File, "commit", fail)
+    monkeypatch.setattr(s3fs.S3FileSystem, "default_block_size", 5 << 20)
+    s3fs.S3FileSystem.clear_instance_cache()
+    with pytest.raises(LeapUnavailableError, match="no end"):
+        send(io.BytesIO(bytes(12_000_000)), "s3://leap/out.bin")
+    assert bucket.call_s3("list_multipart_uploads", Bucket="leap").get("Uploads", []) == []
 
 
 @pytest.fixture

@@ -77,10 +77,10 @@ def send(file: IO[bytes], url: str) -> None:
         try:
             shutil.copyfileobj(file, target, PIECE)
             target.close()
+            target.commit()
         except BaseException:
             _give_up(target)
             raise
-        target.commit()
 
 
 def _give_up(file: Any) -> None:
