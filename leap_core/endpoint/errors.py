@@ -30,6 +30,8 @@ OPTION_OF_FIELD = {field: option for option, field in FIELDS_OF_OPTIONS.items()}
 ADD = "leap models add-endpoint NAME URL --key-variable VARIABLE says where the key is"
 SPENT = ("insufficient_quota", "billing_hard_limit_reached")
 """Codes of 429 that waiting does not change."""
+FOR_GOOD = re.compile(rf"invalid|unsupported|image|empty_image|context_length|{'|'.join(SPENT)}")
+"""The beginnings of codes of events that asking again does not change."""
 
 
 @dataclass(frozen=True)
@@ -191,9 +193,12 @@ class Words:
     def of_event(self, value: object) -> LeapEndpointError:
         """An error in the middle of a stream."""
         error = value.get("error") if isinstance(value, dict) else value
-        said = error.get("message") if isinstance(error, dict) else error
+        said, code = error, ""
+        if isinstance(error, dict):
+            said, code = error.get("message"), str(error.get("code") or error.get("type"))
+        says = f": {self.plain(str(said))}" if said else ""
         return LeapEndpointError(
-            f"{self._host} broke the answer off: {self.plain(str(said))}", of_request=True, may_pass=True
+            f"{self._host} broke the answer off{says}", of_request=True, may_pass=FOR_GOOD.match(code) is None
         )
 
     def of_end(self) -> LeapEndpointError:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import LeapEndpointError, LeapError, LeapGenerationError
+from ..errors import LeapEndpointError, LeapError, LeapGenerationError, LeapOptionsError
 from ..options import GenerationOptions
 from ..responses import Complete, MessageResponse
 from ..runner.generator import Generation
@@ -135,7 +135,14 @@ async def _by_a_way_that_is_there(
     missing: NoSuchPathError | None = None
     for way in ways[connection.way if connection.way < len(ways) else 0 :]:
         try:
-            await connection.exchange(way.path, way.body(), way.reader(reply), put, on_again)
+            body = way.body()
+        except LeapOptionsError as error:
+            if missing is None:
+                raise
+            missing.hint = f"{missing.hint}; if it has the Responses API alone, leave {error.option} out"
+            break
+        try:
+            await connection.exchange(way.path, body, way.reader(reply), put, on_again)
         except NoSuchPathError as error:
             missing = missing or error
             continue

@@ -5,8 +5,7 @@ Source: openai 3.54.0, types/responses.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import LeapEndpointError, LeapOptionsError
@@ -90,10 +89,10 @@ def _part(part: JsonObject, kind: str) -> JsonObject:
 
 
 class ResponsesReader:
-    """Hands events on to the reader of a chat's reply, as chunks."""
+    """Hands events on to the reader of a chat's reply, as chunks. ``failure``: the error for an event that is one."""
 
-    def __init__(self, reply: ReplyReader) -> None:
-        self._reply = reply
+    def __init__(self, reply: ReplyReader, failure: Callable[[object], LeapEndpointError]) -> None:
+        self._reply, self._failure = reply, failure
 
     @property
     def has_begun(self) -> bool:
@@ -124,7 +123,7 @@ class ResponsesReader:
         elif kind in ("response.completed", "response.incomplete", "response.failed"):
             yield from self._end(value.get("response"))
         elif kind == "error":
-            raise _broken_off(value)
+            raise self._failure({"error": value})
 
     def _item(self, item: object, *, whole: bool) -> Iterator[MessageResponse]:
         """A finished item: calls, and the texts of an answer that comes whole."""
@@ -145,7 +144,7 @@ class ResponsesReader:
         if not isinstance(response, dict):
             return
         if response.get("status") == "failed" or response.get("error"):
-            raise _broken_off(response.get("error"))
+            raise self._failure({"error": response.get("error")})
         details = response.get("incomplete_details")
         reason = details.get("reason") if isinstance(details, dict) else None
         usage = response.get("usage")
@@ -161,9 +160,3 @@ class ResponsesReader:
     def _chunk(self, delta: JsonObject, *, logprobs: object = None) -> Iterator[MessageResponse]:
         choice = {"delta": delta, "logprobs": {"content": logprobs} if logprobs else None}
         yield from self._reply.feed({"choices": [choice]})
-
-
-def _broken_off(error: object) -> LeapEndpointError:
-    said = error.get("message") if isinstance(error, dict) else None
-    reason = f": {json.dumps(str(said)[:300], ensure_ascii=False)}" if said else ""
-    return LeapEndpointError(f"the endpoint broke the answer off{reason}", of_request=True, may_pass=True)

@@ -89,9 +89,14 @@ class EndpointRunner(ModelRunner):
         def begin(more: Sequence[ChatMessage] = ()) -> Generation:
             asked, name = [*messages, *more], self._model_name()
             chat = chat_body(asked, functions, options)
+            failure = self._connection.words.of_event
             ways = (
                 Way("/chat/completions", lambda: {"model": name, **chat}),
-                Way(PATH, lambda: {"model": name, **responses_body(asked, functions, options)}, ResponsesReader),
+                Way(
+                    PATH,
+                    lambda: {"model": name, **responses_body(asked, functions, options)},
+                    lambda reply: ResponsesReader(reply, failure),
+                ),
             )
             return self._begin(ways, options)
 

@@ -6,7 +6,8 @@ import hashlib
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import TimeoutError as WaitedTooLong
+from concurrent.futures import CancelledError
+from concurrent.futures import wait as wait_for
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -120,7 +121,7 @@ class EndpointEmbeddingRunner(EmbeddingRunner):
 
     def _rows(self, texts: list[str], request: EmbeddingRequest) -> list[NDArray[float32]]:
         if self._unloaded.is_set():
-            raise LeapGenerationError("the model is unloaded", hint="load it again")
+            raise _unloaded()
         body: JsonObject = {"model": self._name(), "input": texts}
         if request.dimensions is not None:
             body["dimensions"] = request.dimensions
@@ -128,16 +129,23 @@ class EndpointEmbeddingRunner(EmbeddingRunner):
         asked = self._connection.submit(
             self._connection.exchange("/embeddings", body, reply, lambda _: None, lambda _: None)
         )
-        while True:
-            with suppress(WaitedTooLong):
-                asked.result(LOOK_SECONDS)
-                break
-            if self._unloaded.is_set() or (request.cancelled is not None and request.cancelled.is_set()):
+        while not wait_for([asked], LOOK_SECONDS).done:
+            if request.cancelled is not None and request.cancelled.is_set():
                 asked.cancel()
                 raise LeapGenerationError("the embedding was cancelled")
+            if self._unloaded.is_set():
+                asked.cancel()
+        try:
+            asked.result()
+        except CancelledError:  # whoever unloads ends its requests
+            raise _unloaded() from None
         rows = reply.rows(len(texts), self._endpoint.host)
         self._dimensions = self._dimensions or (None if request.dimensions else len(rows[0]))
         return rows
+
+
+def _unloaded() -> LeapGenerationError:
+    return LeapGenerationError("the model is unloaded", hint="load it again")
 
 
 class _Vectors:

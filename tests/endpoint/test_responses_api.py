@@ -112,6 +112,18 @@ def test_what_breaks_off_is_an_error(fake, runner, events, words):
         ask(runner)
 
 
+@pytest.mark.parametrize("code", ["server_error", "invalid_prompt"])
+@pytest.mark.parametrize("whole", [False, True])
+def test_an_event_that_quotes_the_key_does_not_show_it(fake, runner, code, whole):
+    error = {"code": code, "message": f"the key\x1b {KEY} is wrong"}
+    failed = {"type": "response.failed", "response": {"status": "failed", "error": error}}
+    fake.always = only_responses(streams(failed if whole else {"type": "error", **error}))
+    with pytest.raises(LeapEndpointError, match=r"broke the answer off: the key \*\*\* is wrong") as caught:
+        ask(runner)
+    assert caught.value.may_pass == (code == "server_error")
+    assert len(fake.requests) == (2 + QUICK.retries if caught.value.may_pass else 2)
+
+
 def test_a_cut_answer_says_so_and_faults_are_asked_again(fake, runner):
     cut = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
     ends = streams(HALF, {"type": "response.incomplete", "response": cut})
@@ -122,8 +134,16 @@ def test_a_cut_answer_says_so_and_faults_are_asked_again(fake, runner):
 
 def test_what_the_api_has_no_field_for_is_named(fake, runner):
     fake.always = only_responses(streams(HALF, REST, DONE))
+    ask(runner)
     with pytest.raises(LeapOptionsError, match="stop: this endpoint has the Responses API alone"):
         ask(runner, stop=("x",))
+
+
+def test_a_wrong_address_is_no_fault_of_an_option(fake, runner):
+    fake.always = fails(404, "Not Found")
+    with pytest.raises(LeapEndpointError, match="or no chats at") as caught:
+        ask(runner, stop=("x",))
+    assert "leave stop out" in (caught.value.hint or "") and len(fake.requests) == 1
 
 
 def test_an_endpoint_with_neither_is_asked_for_both_once(fake, runner):

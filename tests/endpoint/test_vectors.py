@@ -105,6 +105,12 @@ def test_a_call_that_is_cancelled_ends(fake, runner):
         runner.embed(["a"])
 
 
+def test_a_call_ends_when_the_model_is_unloaded(fake, runner):
+    fake.always = lambda handler: (runner.unload(), sleeps(0.5)(handler))
+    with pytest.raises(LeapGenerationError, match="the model is unloaded"):
+        runner.embed(["a"])
+
+
 def test_commands_take_it_as_any_model_for_vectors(leap, fake, tmp_path):
     fake.always = embeds
     (tmp_path / "key").write_text(KEY)
