@@ -7,6 +7,10 @@ import json
 
 import httpx
 import pytest
+from starlette.responses import PlainTextResponse
+from starlette.testclient import TestClient
+
+from leap_core.host.server.process.access import AccessCheck
 
 
 def get(server, path="/v1/models", **headers):
@@ -60,6 +64,23 @@ def test_pages_of_other_sites_are_refused(serve, origin, pages):
 def test_pages_of_this_machine_may_ask_the_public_server_only(serve):
     assert get(serve("Hi.", pages=True), Origin="http://localhost:3000")[0] == 200
     assert get(serve("Hi."), Origin="http://localhost:3000")[0] == 403
+
+
+@pytest.mark.parametrize(
+    ("any_name", "token", "origin", "status"),
+    [
+        (True, "secret", "http://desk.lan:8080", 200),
+        (True, "secret", "http://desk.lan:9090", 403),
+        (True, "secret", "http://evil.example", 403),
+        (True, None, "http://desk.lan:8080", 403),
+        (False, "secret", "http://desk.lan:8080", 403),
+    ],
+)
+def test_the_servers_own_page_may_ask_from_another_computer(any_name, token, origin, status):
+    guard = AccessCheck(PlainTextResponse("yes"), token=token, any_name=any_name, pages=True)
+    client = TestClient(guard, base_url="http://desk.lan:8080")
+    asked = client.post("/v1/chat/completions", headers={"Authorization": "Bearer secret", "Origin": origin})
+    assert asked.status_code == status
 
 
 def test_scripts_of_such_pages_are_told_that_they_may(serve):

@@ -71,12 +71,22 @@ class AccessCheck:
                 403, "foreign_host", f"requests to {name or 'no host'} are refused: only this machine is served"
             )
         origin = headers.get(b"origin")
-        if origin is not None and not (self._pages and _host_name(origin.decode("latin-1")) in LOOPBACK_NAMES):
+        if origin is not None and not self._allows(
+            origin.decode("latin-1"), headers.get(b"host", b"").decode("latin-1")
+        ):
             return refused_origin(origin.decode("latin-1"))
         if scope["path"] in self._open_paths:
             return None
         authorization, api_key = (headers.get(name, b"").decode("latin-1") for name in (b"authorization", b"x-api-key"))
         return refused_key(authorization, api_key, self._token)
+
+    def _allows(self, origin: str, host: str) -> bool:
+        """Whether pages of this origin may ask. The server's own pages have the host that was asked, but so does a name
+        that another site points here: without a token, that is no proof."""
+        if not self._pages:
+            return False
+        own = self._any_name and self._token is not None and origin in (f"http://{host}", f"https://{host}")
+        return own or _host_name(origin) in LOOPBACK_NAMES
 
 
 def refused_origin(origin: str) -> Refused:
