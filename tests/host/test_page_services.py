@@ -9,6 +9,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from leap_core.errors import LeapSessionError
 from leap_core.functions import LeapFunction
 from leap_core.host.server.models.loaded_models import LoadedModels
 from leap_core.host.server.models.offer import Offer
@@ -55,6 +56,16 @@ def test_a_conversation_is_kept_gone_on_with_renamed_and_forgotten(sessions: Pat
     assert [each["name"] for each in client.get("/leap/sessions").json()["sessions"]] == ["greeting"]
     assert client.get("/leap/sessions/greeting").status_code == 404, "ids alone, no names"
     assert client.delete(one).json() == {"deleted": True} and client.get(one).status_code == 404
+
+
+def test_a_session_that_cannot_be_written_is_not_there(sessions: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_arguments: Any, **_options: Any) -> bool:
+        raise LeapSessionError("the disk is full")
+
+    client = client_of(PageServices(sessions=sessions))
+    monkeypatch.setattr(SessionStore, "replace", full)
+    assert client.post("/leap/sessions", json={"messages": SAID}).status_code >= 400
+    assert client.get("/leap/sessions").json() == {"sessions": []}
 
 
 def test_no_file_is_read_for_a_message(sessions: Path, tmp_path: Path) -> None:

@@ -56,7 +56,11 @@ class PageSessions:
 
         def work(store: SessionStore) -> Session | None:
             id = store.create(model=model).id
-            store.replace(id, messages)
+            try:
+                store.replace(id, messages)
+            except BaseException:
+                store.remove(id)
+                raise
             return store.get(id)
 
         return _described(await self._with(work))
