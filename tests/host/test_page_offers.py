@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from pathlib import Path
 
+import PIL.Image
 import pytest
 
 from leap_core import ChatMessage
 from leap_core.functions import LeapFunction
 from leap_core.host.server.page.services import PageServices
-from leap_core.messages import LeapFunctionCall
+from leap_core.messages import Image, LeapFunctionCall, Speech, Text
 from leap_core.responses import FunctionCalls
 from leap_core.search.index_file import IndexSettings
 from leap_core.search.updating import update_index
 from leap_core.sessions import SessionStore
+from leap_core.testing import Script, Stall
 from leap_core.tools.policy import FunctionPolicy, ToolPolicy
 
+from ..wav_bytes import wav_of
 from .page_screen import (
     ENTER,
     ESCAPE,
@@ -71,6 +75,90 @@ def test_conversations_are_sessions_that_the_terminal_shares(page, tmp_path):
     page.run("window.confirm = () => true")
     page.click("#conversations [aria-label='Delete greeting']")
     page.wait(lambda: len(kept()) == 1)
+
+
+def open_listed(page, said):
+    page.wait(lambda: page.text("#conversations .title"))
+    page.run("document.querySelector('#kept').open = true; document.querySelector('#conversations .title').click()")
+    page.wait(lambda: turns(page) == said)
+
+
+def test_what_the_screen_does_not_show_of_a_session_stays_in_it(page, tmp_path):
+    picture = io.BytesIO()
+    PIL.Image.new("RGB", (8, 8), "red").save(picture, "JPEG")
+    speech = Speech(wav_of([0.0, 0.5], 24000), (128, (1, 2, 3)))
+    first = [
+        ChatMessage("system", "Be brief."),
+        ChatMessage("user", [Text("Before"), Image(picture.getvalue()), Text("after")]),
+        ChatMessage("assistant", [Text("I see."), speech]),
+        ChatMessage("system", "Be kind.\r\n"),
+        ChatMessage("user", "Sing"),
+        ChatMessage("assistant", [speech]),
+        ChatMessage("user", ""),
+        ChatMessage("assistant", ""),
+    ]
+    file = tmp_path / "leap.db"
+    with SessionStore(file) as store:
+        id = store.create().id
+        store.replace(id, first)
+
+    def kept():
+        with SessionStore(file) as store:
+            return list(store.history(id))
+
+    page, server = page("Yes.", "Aye.", page=PageServices(sessions=file))
+    open_listed(page, ["Before\nafter", "I see.", "Sing", "", "", ""])
+    say(page, "On")
+    ended(page)
+    page.wait(lambda: len(kept()) == 10)
+    assert kept() == [*first, ChatMessage("user", "On"), ChatMessage("assistant", "Yes.")]
+    asked = server.runner.requests[-1].messages
+    assert asked[0].text == "Be kind." and asked[1].content == first[1].content
+    settings(page)
+    page.type("#system", "And short.")
+    say(page, "Well")
+    ended(page)
+    page.wait(lambda: len(kept()) == 12)
+    changed = kept()
+    assert [*changed[:3], *changed[4:8]] == [*first[:3], *first[4:]] and "And short." in changed[3].text
+
+
+@pytest.mark.parametrize("sessions", [True, False])
+def test_a_conversation_that_is_deleted_while_an_answer_comes_stays_away(page, tmp_path, sessions):
+    file = tmp_path / "leap.db"
+    page, _ = page(Script(["One", Stall(), "more"]), page=PageServices(sessions=file if sessions else None))
+    page.wait(lambda: not sessions or "leap chat -c" in page.text("#kept-where"))
+    page.run(
+        "window.confirm = () => true; const real = window.fetch, put = Storage.prototype.setItem; window.writes = 0;"
+        "Storage.prototype.setItem = function (...all) { window.writes++; return put.apply(this, all); };"
+        "window.fetch = (path, options) => {"
+        " window.writes += /^leap.sessions/.test(path) && options.method === 'POST'; return real(path, options); }"
+    )
+    say(page, "Hi")
+    page.wait(lambda: turns(page)[-1] == "One" and page.text("#conversations .title") == "Hi")
+    writes = page.run("return window.writes")
+    page.run("document.querySelector('#kept').open = true")
+    page.click("#conversations [aria-label='Delete Hi']")
+    page.wait(lambda: shown(page, "#stop") is False and turns(page) == [])
+    page.wait(lambda: not shown(page, "#kept"))
+    assert page.run("return window.writes") == writes == 1
+
+
+def test_a_second_click_while_the_microphone_is_asked_for_opens_no_second(page):
+    page, _ = page("Hello.")
+    can(page, "audio")
+    page.wait(lambda: shown(page, "#record"))
+    page.run(
+        "window.opened = []; const real = navigator.mediaDevices.getUserMedia.bind(navigator.mediaDevices);"
+        "navigator.mediaDevices.getUserMedia = async (what) => {"
+        " const made = real(what); window.opened.push(made); return made; };"
+        "document.querySelector('#record').click(); document.querySelector('#record').click()"
+    )
+    page.wait(lambda: page.text("#record") == "Stop recording")
+    assert page.run("return window.opened.length") == 1
+    page.wait(lambda: page.text("#recorded"))
+    page.click("#record")
+    page.wait(lambda: "Recording" in page.text("#attached"))
 
 
 def test_calls_of_tools_are_allowed_or_refused_by_the_person(page):

@@ -2,7 +2,7 @@
 import { byId, made } from "./server.js";
 
 const RATE = 16000;
-let attached = [], abilities = [], recorder = null, tell = () => {};
+let attached = [], abilities = [], recorder = null, asking = false, tell = () => {};
 
 export const files = () => attached;
 export const recording = () => recorder !== null;
@@ -52,12 +52,16 @@ async function take(chosen) {
 
 async function record() {
   if (recorder) return recorder.stop();
+  if (asking) return;
   tell("");
   let stream;
+  asking = true; // for the microphone, which takes a person a while
   try {
     stream = await navigator.mediaDevices.getUserMedia({ audio: true });
   } catch (error) {
     return tell(`There is no microphone that may be used: ${error.message}`);
+  } finally {
+    asking = false;
   }
   const pieces = [], begun = Date.now(), button = byId("record");
   recorder = new MediaRecorder(stream);

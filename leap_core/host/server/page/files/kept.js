@@ -1,10 +1,13 @@
 // Where conversations are kept: as leap's sessions where the server keeps them, else in the storage of this browser.
 import { ask, read } from "./server.js";
-import { messagesOf, turnsOf } from "./messages.js";
+import { turnsOf, wholeOf } from "./messages.js";
 
 const PREFIX = "leap-conversation-";
 const MOST_KEPT_ALIVE = 50000; // bytes that browsers send for a page that is left
+const deleted = new Set();
 let sessions = false;
+
+const idOf = (talk) => talk.session || talk.id;
 
 export function keepSessions(does) {
   sessions = does;
@@ -17,11 +20,11 @@ export function fresh() {
 
 // Keeps a conversation; the words of a warning, if there is one. Throws where it cannot be kept.
 export function keep(talk, model) {
-  if (!talk.turns.length) return Promise.resolve("");
+  if (!talk.turns.length || deleted.has(idOf(talk))) return Promise.resolve("");
   talk.title ||= (talk.turns[0].text || "Conversation").slice(0, 80);
   if (talk.session !== undefined) {
     const before = Promise.resolve(talk.writing).catch(() => {}); // one after the other: each counts on the last
-    return (talk.writing = before.then(() => write(talk, messagesOf(talk.turns, talk.system, true), model)));
+    return (talk.writing = before.then(() => write(talk, wholeOf(talk, talk.system), model)));
   }
   talk.changed = Date.now();
   localStorage.setItem(PREFIX + talk.id, JSON.stringify(talk));
@@ -30,6 +33,7 @@ export function keep(talk, model) {
 
 async function write(talk, messages, model) {
   let warning = "";
+  if (deleted.has(idOf(talk))) return warning; // while this waited
   if (talk.session) {
     try {
       const body = { messages, instead_of: talk.written };
@@ -38,6 +42,7 @@ async function write(talk, messages, model) {
       return "";
     } catch (error) {
       if (error.status !== 409 && error.status !== 404) throw error;
+      if (deleted.has(idOf(talk))) return warning;
       warning = "Another program wrote to this session: the conversation is now kept as a new one.";
     }
   }
@@ -47,8 +52,14 @@ async function write(talk, messages, model) {
 }
 
 export async function forget(talk) {
-  if (talk.session) await ask(`leap/sessions/${talk.session}`, undefined, { method: "DELETE" });
-  else localStorage.removeItem(PREFIX + talk.id);
+  deleted.add(idOf(talk)); // an answer that still comes must not bring it back
+  try {
+    if (talk.session) await ask(`leap/sessions/${talk.session}`, undefined, { method: "DELETE" });
+    else localStorage.removeItem(PREFIX + talk.id);
+  } catch (error) {
+    deleted.delete(idOf(talk));
+    throw error;
+  }
 }
 
 export async function rename(talk, title) { // a session's name is also what leap chat --session takes

@@ -1,7 +1,7 @@
 // The list of conversations: opened, renamed, deleted, saved to files.
 import { byId, made } from "./server.js";
 import { all, forget, opened, rename } from "./kept.js";
-import { markdownOf, messagesOf } from "./messages.js";
+import { markdownOf, wholeOf } from "./messages.js";
 
 let order = Promise.resolve();
 
@@ -45,7 +45,7 @@ function show(talks, current, open, tell) {
 }
 
 export function save(talk, system, kind) { // as a file that the browser downloads
-  const messages = messagesOf(talk.turns, system, true), title = talk.title || "Conversation";
+  const messages = wholeOf(talk, system), title = talk.title || "Conversation";
   const text = kind === "json" ? JSON.stringify(messages, null, 2) + "\n" : markdownOf(title, messages);
   const url = URL.createObjectURL(new Blob([text], { type: kind === "json" ? "application/json" : "text/markdown" }));
   const name = title.replace(/[^\p{L}\p{N} ._-]+/gu, "").trim().slice(0, 60) || "conversation";
