@@ -36,6 +36,8 @@ LEASE_SECONDS = 10.0
 CHUNK = 100
 """Results that a player stores at once."""
 BEAT_SECONDS = 5.0
+START_SECONDS = 120.0
+"""How long the players may take to begin."""
 DEAD_ROWS = (
     "SELECT relname, n_live_tup AS live, n_dead_tup AS dead, autovacuum_count AS visits, "
     "pg_total_relation_size(relid)/1024 AS kib FROM pg_stat_user_tables WHERE relname IN ('jobs', 'workers')"
@@ -114,30 +116,34 @@ class Fifty:
         self.most = 0
 
     def run(self) -> None:
-        threads = [threading.Thread(target=self._play, args=(f"player-{n}",)) for n in range(self.players)]
+        threads = [threading.Thread(target=self._play, args=(f"player-{n}",), daemon=True) for n in range(self.players)]
         for thread in threads:
             thread.start()
-        with Table(self.url) as table:
-            while len(WorkerRows(table.database).all()) < self.players:
-                time.sleep(0.05)
-            self._watch(table)
-            before = self.woken
-            (single,) = table.add([NewJob("shard", {"first": 1, "last": 0}, model="aaa")])
-            while not table.get(single).state.is_final:  # type: ignore[union-attr]
-                time.sleep(0.01)
-            print(f"a submission of one job woke {self.woken - before} of {self.players} players")
-            begun = time.monotonic()
-            id = add_batch(table, batch(self.lines, "fifty"))
-            submitted = time.monotonic()
-            while not (job := table.get(id)).state.is_final:  # type: ignore[union-attr]
+        try:
+            with Table(self.url) as table:
+                deadline = time.monotonic() + START_SECONDS
+                while (there := len(WorkerRows(table.database).all())) < self.players:
+                    assert time.monotonic() < deadline, f"{there} of {self.players} players have begun"
+                    time.sleep(0.05)
                 self._watch(table)
-                table.recover(100)
-                time.sleep(0.2)
-            ended = time.monotonic()
-            assert job is not None and job.result is not None
-            found = table.database.rows("SELECT count(*) AS lines FROM batch_results WHERE job=:id", {"id": id})
-            vacuums = table.database.rows(DEAD_ROWS)
-        self.over.set()
+                before = self.woken
+                (single,) = table.add([NewJob("shard", {"first": 1, "last": 0}, model="aaa")])
+                while not table.get(single).state.is_final:  # type: ignore[union-attr]
+                    time.sleep(0.01)
+                print(f"a submission of one job woke {self.woken - before} of {self.players} players")
+                begun = time.monotonic()
+                id = add_batch(table, batch(self.lines, "fifty"))
+                submitted = time.monotonic()
+                while not (job := table.get(id)).state.is_final:  # type: ignore[union-attr]
+                    self._watch(table)
+                    table.recover(100)
+                    time.sleep(0.2)
+                ended = time.monotonic()
+                assert job is not None and job.result is not None
+                found = table.database.rows("SELECT count(*) AS lines FROM batch_results WHERE job=:id", {"id": id})
+                vacuums = table.database.rows(DEAD_ROWS)
+        finally:
+            self.over.set()
         for thread in threads:
             thread.join()
         assert found[0]["lines"] == job.result["succeeded"] == self.lines, (found, job.result)

@@ -143,10 +143,16 @@ class Attempts:
 
     def _watch(self) -> None:
         beaten = looked = time.monotonic()
-        changes = self._table.database.listen()
+        changes = None
         while True:
             self._some.wait()
-            messages = changes.wait(self._table.database.hold_seconds)
+            try:
+                changes = changes or self._table.database.listen()
+                messages = changes.wait(self._table.database.hold_seconds)
+            except Exception as error:  # a server that is away
+                log(f"watching jobs: {error}")
+                time.sleep(0.5)
+                continue
             running = self._all()
             if not running:
                 with self._guard:

@@ -9,9 +9,8 @@ import pytest
 
 from jobs.table.job import State
 from leap_core.builtin import model_path
-from leap_core.options import GenerationOptions
 
-from .test_many_machines import settings, source
+from .test_many_machines import ENDLESS, settings, source
 from .waiting import until
 
 OPEN = "SELECT count(*) FROM pg_stat_activity WHERE datname=current_database() AND application_name LIKE 'leap%'"
@@ -28,7 +27,7 @@ def test_a_worker_takes_one_whatever_its_processes_do_and_a_command_one(machines
     most = 0
     with laptop.client() as jobs, psycopg.connect(jobs_url, autocommit=True) as observer:
         until(lambda: observer.execute(OPEN).fetchone() == (2,))
-        endless = jobs.generate("Count.", options=GenerationOptions(logit_bias={2: -1e9, 7: -1e9}))
+        endless = jobs.generate("Count.", options=ENDLESS)
         batch = jobs.batch(settings(tmp_path))
         while not (jobs.get(batch).state.is_final and jobs.events(endless)):
             most = max(most, observer.execute(OPEN).fetchone()[0])

@@ -11,16 +11,14 @@ import pytest
 
 from jobs.table.job import State
 from leap_core.builtin import model_path
-from leap_core.options import GenerationOptions
 
-from .test_many_machines import SHORT, settings, source
+from .test_many_machines import ENDLESS, SHORT, settings, source
 from .waiting import until
 
 pytestmark = [
     pytest.mark.skipif(not model_path().is_file(), reason="the built-in model has not been trained yet"),
     pytest.mark.skipif(sys.platform != "linux", reason="processes are looked for in /proc"),
 ]
-ENDLESS = GenerationOptions(logit_bias={2: -1e9, 7: -1e9})
 
 
 def worker(machine, *args: str) -> subprocess.Popen[str]:
