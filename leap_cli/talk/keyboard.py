@@ -8,7 +8,7 @@ import select
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from leap_core.talk.talk import Talk
@@ -47,25 +47,29 @@ class TalkEditor(Editor):
 
     def read(self, draft: str = "") -> str:
         """A message. Ends like Ctrl-D where the talk has ended."""
+        self._draft = draft or self._draft
         while True:
             utterance = self._talk.next_utterance(wait=False)
             if utterance is not None:
                 self._spoken.answer(utterance)
                 continue
             if self._talk.has_ended:
+                if self._talk.has_utterance:  # it came after the look above
+                    continue
                 raise EOFError
             self._session.app.erase_when_done = False
-            try:
+            draft, self._draft = self._draft, ""
+            with suppress(_Woken):
                 return self._session.prompt(default=draft, pre_run=self._look)
-            except _Woken:
-                draft = self._draft
 
     def wake(self) -> None:
         """Let ``read`` look at the talk; any thread may call."""
         app = self._session.app
         app.invalidate()  # the state in the prompt
-        if app.is_running and app.loop is not None and self._is_wanted():
-            app.loop.call_soon_threadsafe(self._look)
+        loop = app.loop  # another thread takes it away
+        if app.is_running and loop is not None and self._is_wanted():
+            with suppress(RuntimeError):  # it is closed
+                loop.call_soon_threadsafe(self._look)
 
     def _look(self) -> None:
         app = self._session.app
@@ -111,9 +115,10 @@ def pushing_while_answering(talk: Talk) -> Iterator[None]:
     with _single_keys() as read_key:
 
         def watch() -> None:
-            while not over.is_set():
-                if read_key() == SPACE:
-                    push_key(talk)
+            with suppress(EOFError, OSError):  # the terminal is gone
+                while not over.is_set():
+                    if read_key() == SPACE:
+                        push_key(talk)
 
         thread = threading.Thread(target=watch, name="leap-talk-keys", daemon=True)
         thread.start()
@@ -153,7 +158,12 @@ else:
 
         def read_key() -> str:
             ready, _, _ = select.select([descriptor], [], [], POLL)
-            return os.read(descriptor, 1).decode("latin-1") if ready else ""
+            if not ready:
+                return ""
+            key = os.read(descriptor, 1).decode("latin-1")
+            if not key:
+                raise EOFError
+            return key
 
         try:
             yield read_key

@@ -61,6 +61,8 @@ class ReadAloud(PassingStream):
         if sentence and not self._is_stopped:
             reading = Conversation(self._runner, [ChatMessage(ChatMessageRole.SYSTEM, self._system)])
             self._reading = reading.generate_response(sentence, self._options)
+            if self._is_stopped:  # meanwhile, by another thread
+                self._reading.stop()
 
     def _sound(self) -> MessageResponse:
         """The next piece of sound, or what follows it."""

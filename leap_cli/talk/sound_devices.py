@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 INSTEAD = "give --input FILE --output FILE"
 SILENT_SECONDS = 2.0
 """A device that asks for nothing and brings nothing for so long is gone."""
+HELD_UP_SECONDS = 0.5
+"""After so long without a check this process was held up itself (Ctrl-Z), not the devices."""
 INPUT, OUTPUT = "input", "output"
 LATENCY = {INPUT: 0.2, OUTPUT: 0.06}
 """Seconds of sound that a device may hold while this process is late. The microphone's come in parts of that; the
@@ -87,6 +89,7 @@ class SoundDevices:
         except BaseException:
             self._close()
             raise
+        self._checked = time.monotonic()
         self._listener.start()
         return self
 
@@ -195,8 +198,12 @@ class SoundDevices:
 
     def _check(self) -> None:
         """Notice a device that is gone."""
+        now, before = time.monotonic(), self._checked
+        self._checked = now
+        if now - before > HELD_UP_SECONDS:
+            self._last = dict.fromkeys(self._last, now)
         for kind, stream in self._streams.items():
-            if time.monotonic() - self._last[kind] > SILENT_SECONDS or not stream.active:
+            if now - self._last[kind] > SILENT_SECONDS or not stream.active:
                 self._lose(LeapError(f"the {NAMES[kind]} is gone", hint="leap talk -c goes on with another one"), kind)
 
     def _lose(self, failure: Exception, kind: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from contextlib import closing
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,11 +13,15 @@ import numpy as np
 import pytest
 import soundfile
 
+from leap_cli.talk.read_aloud import ReadAloud
 from leap_core import Leap
 from leap_core.errors import LeapGenerationError
+from leap_core.options import GenerationOptions
 from leap_core.responses import AudioSample
+from leap_core.runner.conversation import Conversation
 from leap_core.sessions.store import SessionStore
 from leap_core.speech.voices import CONVERSATION_PROMPT, VOICES
+from leap_core.testing.scripted import ScriptedModelRunner
 from leap_core.testing.tone_places import TONES
 from tests.conftest import CommandLine
 
@@ -95,6 +100,20 @@ def test_another_voice_reads_the_answer_sentence_by_sentence(leap: CommandLine, 
     assert second.messages[-1].text == "How are you?"
     samples, _ = soundfile.read(tmp_path / "answers.wav")
     assert sum(end - start for start, end, _ in tones(samples)) == pytest.approx(1.2, abs=0.1)
+
+
+def test_a_sentence_whose_reading_begins_while_it_is_stopped_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = ScriptedModelRunner(["Hello. "], [HUM], speaks=True)
+    question = runner.create_conversation().generate_response("Hi.")
+
+    class Stopping(Conversation):
+        def generate_response(self, *given: Any) -> Any:
+            answer.stop()
+            return super().generate_response(*given)
+
+    monkeypatch.setattr("leap_cli.talk.read_aloud.Conversation", Stopping)
+    with closing(ReadAloud(question, runner, "uk-male", GenerationOptions())) as answer:
+        assert not [response for response in answer if isinstance(response, AudioSample)]
 
 
 def test_a_failure_ends_a_file_and_keeps_what_was_said(leap: CommandLine, file: Path, tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from types import ModuleType
+from itertools import count
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -79,3 +80,20 @@ def test_so_does_one_whose_recording_cannot_be_written(streams: dict[str, FakeSt
         streams["output"].active = False
         wait_for(lambda: talk.is_closed)
     assert str(world.failure) == "cannot write both.wav" and lost == ["lost"]
+
+
+def test_a_process_that_was_held_up_blames_no_device(
+    streams: dict[str, FakeStream], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = count()
+
+    def clock() -> float:
+        """0.4 s later each time, and an hour at the fifth."""
+        call = next(calls)
+        return 0.4 * call + (3600 if call >= 5 else 0)
+
+    monkeypatch.setattr("leap_cli.talk.sound_devices.time", SimpleNamespace(monotonic=clock))
+    world, _ = opened(talk := Talk())
+    with world:
+        wait_for(lambda: talk.has_ended)
+    assert next(calls) > 9, "2 s after it went on"
