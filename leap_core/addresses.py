@@ -7,6 +7,7 @@ import re
 SECRET_FIELDS = re.compile(r"(?i)((?:ssl)?password|passwd|pwd)(\s*=\s*)('[^']*'|[^&\s]+)")
 NO_PORT = re.compile(r"(//[^/:?[]*:)(?!\d+(?:[/?,]|$))([^/?]+)")
 """The text in a port's place that is none: perhaps a password whose host was left out."""
+PARAMETERS = re.compile(r"(\w://[^\s?]*)\?[^\s'\")]+")
 SHORTEST_PIECE = 3
 """Characters of a piece of a password that is masked by itself: shorter ones are in every message."""
 
@@ -25,6 +26,21 @@ def masked(address: str) -> str:
     else:
         after = NO_PORT.sub(r"\1***", after)
     return SECRET_FIELDS.sub(r"\1\2***", before + at + after)
+
+
+def shown(url: str) -> str:
+    """A URL as messages show it: no password, and no parameters, which may be a signature; a path as it is."""
+    place, mark, _ = url.partition("?")
+    return url if "://" not in url else f"{masked(place)}?…" if mark else masked(place)
+
+
+def as_shown(url: str, message: str) -> str:
+    """A message about a URL without the URL's secrets, however it quotes them."""
+    place, _, parameters = url.partition("?")
+    message = message.replace(url, shown(url))
+    if len(parameters) >= SHORTEST_PIECE:
+        message = message.replace(parameters, "…")
+    return without_secrets_of(place, PARAMETERS.sub(r"\1?…", message))
 
 
 def without_secrets_of(address: str, message: str) -> str:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from leap_core.addresses import shown
 from leap_core.errors import LeapJobError, LeapSerializationError
 from leap_core.messages import ChatMessage, ChatMessageRole
 from leap_core.options import GenerationOptions, ModelLoadingOptions
@@ -165,7 +166,7 @@ def batch_job(request: BatchRequest, submitter: Submitter) -> NewJob:
 def _batch_label(request: BatchRequest, output: str) -> str:
     if request.label is not None:
         return _label(request.label)
-    return f"{request.source_name} -> {Path(output).name}"
+    return f"{request.source_name} -> {Path(shown(output)).name}"
 
 
 def discard_input(parameters: Mapping[str, Any], configuration: JobsConfiguration) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from leap_core.addresses import shown
 from leap_core.messages import ChatMessage
 from leap_core.options import GenerationOptions
 
@@ -91,4 +92,4 @@ class BatchRequest:
     @property
     def source_name(self) -> str:
         """The input, as messages call it."""
-        return Path(self.settings.source).name if self.rows is None else "standard input"
+        return Path(shown(self.settings.source)).name if self.rows is None else "standard input"

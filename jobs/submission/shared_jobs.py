@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from leap_core.addresses import shown
 from leap_core.errors import LeapJobError, LeapModelNotFoundError
 from leap_core.models.references.digest_names import ModelDigests
 
@@ -108,7 +109,7 @@ def shared_batch(request: BatchRequest, submitter: Submitter, workers: Sequence[
             settings = replace(settings, source=str(kept))
         checked, model = _checked(replace(request, settings=settings), submitter, workers)
         resources.enter_context(checked)
-        label = request.label or f"{request.source_name} -> {Path(settings.output).name}"
+        label = request.label or f"{request.source_name} -> {Path(shown(settings.output)).name}"
         parameters: JsonObject = {"label": label, "host": request.host, "model": model.name}
         if checked.embeds:
             parameters["embeds"] = True

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from leap_core.addresses import shown
 from leap_core.errors import LeapError, LeapJobError
 from leap_core.functions import LeapFunction
 from leap_core.messages import ChatMessage, messages_from_json
@@ -180,7 +181,7 @@ def _run_batch(attempt: Attempt, settings: BatchSettings, checked: CheckedBatch,
     def wait() -> None:
         nonlocal waits
         if not waits:
-            attempt.note(f"waiting for another batch that writes to {settings.output}")
+            attempt.note(f"waiting for another batch that writes to {shown(settings.output)}")
         waits = True
         if attempt.stop.is_set():
             raise _StoppedError
@@ -200,7 +201,7 @@ def _run_batch(attempt: Attempt, settings: BatchSettings, checked: CheckedBatch,
     except _StoppedError:
         return Ending(State.CANCELLED)
     except OSError as error:
-        message = f"cannot write {error.filename or settings.output}: {error.strerror or error}"
+        message = f"cannot write {error.filename or shown(settings.output)}: {error.strerror or error}"
         raise LeapError(message, hint=f"make room, then: leap jobs retry {attempt.job.id}") from None
     finally:
         if journal is not None:
@@ -208,7 +209,11 @@ def _run_batch(attempt: Attempt, settings: BatchSettings, checked: CheckedBatch,
     kept = "kept_output" in attempt.job.parameters
     result = {"output": None if kept else settings.output, **_of_batch(ended), "skipped": checked.problem_count}
     attempt.progress(_of_batch(ended))
-    place = f"leap jobs output {attempt.job.id} prints the results" if kept else f"the results are in {settings.output}"
+    place = (
+        f"leap jobs output {attempt.job.id} prints the results"
+        if kept
+        else f"the results are in {shown(settings.output)}"
+    )
     attempt.note(
         f"{ended.succeeded} of {ended.total} lines answered ({ended.reused} of them before), {ended.failed} failed; "
         f"{place}"

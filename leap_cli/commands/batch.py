@@ -195,9 +195,10 @@ def _merge(output: Output, checked: CheckedBatch, count: int, *, quiet: bool) ->
 
 
 def _not_written(error: OSError, settings: BatchSettings) -> Exception:
+    from leap_core.addresses import shown
     from leap_core.errors import LeapError
 
     return LeapError(
-        f"cannot write {error.filename or settings.output}: {error.strerror or error}",
+        f"cannot write {error.filename or shown(settings.output)}: {error.strerror or error}",
         hint="make room; what was answered is kept, and the same command goes on from there",
     )

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path, PurePath
 from typing import Any
 
+from ..addresses import shown
 from ..errors import LeapSerializationError
 from ..media.fetching import UrlAccess
 from ..openai.parameters import functions_of
@@ -199,11 +200,11 @@ class BatchSettings:
         at_once = self.output_format == PARQUET or compressions[1] is not None or is_url(self.output)
         if at_once and (self.errors is not None or self.output_format == TEXT):
             raise LeapSerializationError(
-                f"{self.output} gets a line for each line of the input: leave --errors and --format text out"
+                f"{shown(self.output)} gets a line for each line of the input: leave --errors and --format text out"
             )
         for place in (self.journal, self.errors, self.speech):
             if place is not None and is_url(place):
-                raise LeapSerializationError(f"{place} cannot be written to", hint="give a file of this machine")
+                raise LeapSerializationError(f"{shown(place)} cannot be written to", hint="give a file of this machine")
         if is_url(self.output):
             self._check_url()
         elif self.output != STANDARD:
@@ -227,7 +228,9 @@ class BatchSettings:
     def _check_url(self) -> None:
         _check_ending(PurePath(name_in(self.output)))
         if self.output == self.source:
-            raise LeapSerializationError(f"{self.output} is input and output at once", hint="give another output")
+            raise LeapSerializationError(
+                f"{shown(self.output)} is input and output at once", hint="give another output"
+            )
         check_writable(self.output)
 
     def _check_output(self, path: Path) -> None:
@@ -251,7 +254,7 @@ class BatchSettings:
             )
         if its_own is None and self._has_content():
             raise LeapSerializationError(
-                f"{self.output} exists and no journal of a batch lies beside it",
+                f"{shown(self.output)} exists and no journal of a batch lies beside it",
                 hint="give another output, or --replace to replace it",
             )
 

@@ -58,8 +58,9 @@ class Connection:
         self._thread: threading.Thread | None = None
         self._client: httpx.AsyncClient | None = None
         self._hold_back = HoldBack()
-        self._knows_schemas = True
-        """Whether it takes schemas as OpenAI writes them; else as llama-cpp-python's server does."""
+        self._knows_schemas: bool | None = None
+        """Whether it takes schemas as OpenAI writes them, or as llama-cpp-python's server does; None before it took
+        one."""
         self.way = 0
         """Which of the addresses that answer a request the endpoint has."""
         self._substitutes: dict[str, str | None] = {}
@@ -134,6 +135,7 @@ class Connection:
                 put(response)
 
         failures, tries, held_until = 0, 0, time.monotonic() + self.patience.held_back
+        of_schema: LeapError | None = None
         while True:
             await self._hold_back.over()
             tries += 1
@@ -141,12 +143,19 @@ class Connection:
                 await self._once(self.endpoint.url + path, body, take)
                 if not reply.has_ended:
                     raise self.words.of_end()
+                if self._knows_schemas is None and (of_schema or _has_schema(body)):
+                    self._knows_schemas = of_schema is None
                 return
             except _RefusedError as refused:
                 refusal = refused.refusal
                 error: LeapError = self.words.of_refusal(refusal, tries)
+                had_schema = _has_schema(body)
                 if self._substitute(refusal, body):
+                    if had_schema and not _has_schema(body):
+                        of_schema = error
                     continue
+                if of_schema is not None and refusal.status in (400, 422):
+                    raise of_schema from None  # the schema itself is at fault
                 if refusal.status == 429 and not refusal.is_spent:
                     failures += 1
                     wait = refusal.after if refusal.after is not None else self.patience.wait(failures)
@@ -178,9 +187,10 @@ class Connection:
         if refusal.status not in (400, 422, 500):
             return False
         said = f"{refusal.param} {refusal.message}"
-        if "response_format" in said and "json_schema" in body.get("response_format", {}):
-            self._knows_schemas = False
-        elif refusal.status == 500:
+        if "response_format" in said and _has_schema(body) and not self._knows_schemas:
+            _as_object(body)
+            return True
+        if refusal.status == 500:
             return False
         elif "stream_options" in body and "stream_options" in said:
             self._substitutes["stream_options"] = None
@@ -191,11 +201,9 @@ class Connection:
         return self._apply_substitutes(body)
 
     def _apply_substitutes(self, body: JsonObject) -> bool:
-        changed = False
-        shape = body.get("response_format", {})
-        if not self._knows_schemas and "json_schema" in shape:
-            body["response_format"] = {"type": "json_object", "schema": shape["json_schema"]["schema"]}
-            changed = True
+        changed = self._knows_schemas is False and _has_schema(body)
+        if changed:
+            _as_object(body)
         for name, other in self._substitutes.items():
             if name in body:
                 value, changed = body.pop(name), True
@@ -279,6 +287,14 @@ class Connection:
 class _RefusedError(Exception):
     def __init__(self, refusal: Refusal) -> None:
         self.refusal = refusal
+
+
+def _has_schema(body: JsonObject) -> bool:
+    return "json_schema" in body.get("response_format", {})
+
+
+def _as_object(body: JsonObject) -> None:
+    body["response_format"] = {"type": "json_object", "schema": body["response_format"]["json_schema"]["schema"]}
 
 
 def _encoded(body: JsonObject) -> bytes:

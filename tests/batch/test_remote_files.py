@@ -265,5 +265,31 @@ def test_files_of_any_file_system(tmp_path):
     assert exists(url) and (tmp_path / "a.jsonl").read_bytes() == b"one"
 
 
+@needs_fsspec
+def test_no_message_and_no_journal_shows_the_secrets_of_a_url(monkeypatch, tmp_path):
+    from leap_core.batch.input import remote_files
+    from leap_core.batch.journal.journal import Journal, is_journal_of
+
+    url = "s3://ann:geheim@host/out.jsonl?X-Amz-Signature=5ecret"
+
+    def refuse(url):
+        raise OSError(f"403, url={url!r}, user ann, geheim, /out.jsonl?X-Amz-Signature=5ecret, {url.upper()}")
+
+    monkeypatch.setattr(remote_files, "_fsspec", refuse)
+    for call in (fetched, exists, check_writable, lambda url: send(io.BytesIO(), url)):
+        with pytest.raises((LeapSerializationError, LeapUnavailableError)) as caught:
+            call(url)
+        assert "geheim" not in str(caught.value).lower() and "5ecret" not in str(caught.value).lower()
+        assert "s3://ann:***@host/out.jsonl?…" in caught.value.message and "403" in caught.value.message
+    path = tmp_path / "out.jsonl.journal"
+    journal = Journal(path, url)
+    journal.begin()
+    assert "geheim" not in path.read_text() and "5ecret" not in path.read_text()
+    assert is_journal_of(path, url) and not is_journal_of(path, "s3://host/other.jsonl")
+    journal.close()
+    path.write_text(json.dumps({"leap_batch_journal": 1, "output": url}, separators=(",", ":")) + "\n")
+    assert is_journal_of(path, url), "a journal of before is read on"
+
+
 def test_urls_and_paths():
     assert is_url("s3://a/b") and is_url("https://h/x.parquet") and not is_url("a/b.jsonl") and not is_url("/s3:/a")

@@ -158,6 +158,31 @@ def test_fields_of_other_times_are_said_in_another_way(fake, runner, field):
         assert body.get("max_completion_tokens", body.get("max_tokens")) == 5
 
 
+SCHEMA = '{"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}'
+INVALID = fails(400, "Invalid schema for response_format 'answer'", param="response_format")
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_schema_that_is_refused_alone_changes_nothing_for_others(fake, runner, before):
+    fake.always = says('{"n": 1}')
+    if before:
+        ask(runner, json_schema_constraint=SCHEMA)
+    fake.behaviours.extend([INVALID] if before else [INVALID, fails(400, "no field schema", param="schema")])
+    assert "Invalid schema" in error_of(runner, json_schema_constraint=SCHEMA).message
+    ask(runner, json_schema_constraint=SCHEMA)
+    kinds = [body["response_format"]["type"] for _, _, body in fake.requests]
+    assert kinds == ["json_schema"] * 3 if before else ["json_schema", "json_object", "json_schema"]
+
+
+def test_an_endpoint_that_knows_no_schemas_is_asked_its_way_from_then_on(fake, runner):
+    fake.always = says('{"n": 1}')
+    fake.behaviours.append(INVALID)
+    for _ in range(2):
+        ask(runner, json_schema_constraint=SCHEMA)
+    kinds = [body["response_format"]["type"] for _, _, body in fake.requests]
+    assert kinds == ["json_schema", "json_object", "json_object"]
+
+
 def test_a_prompt_that_is_too_long_has_both_counts(fake, runner):
     said = "This model's maximum context length is 4096 tokens. However, your messages resulted in 5000 tokens."
     fake.always = fails(400, said, code="context_length_exceeded")

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import IO
 
+from ...addresses import shown
 from ...errors import LeapSerializationError
 from ...storage.positioned import read_at
 from .compressed import compression_of, decompressed
@@ -42,7 +43,7 @@ class InputRows:
                     file = _spooled(decompressed(file, ending))
         except (OSError, EOFError, zlib.error) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            raise LeapSerializationError(f"cannot read {source}: {reason}") from None
+            raise LeapSerializationError(f"cannot read {shown(source)}: {reason}") from None
         self._file = file
         if form != JSONL:
             with file:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, Any
 
+from ...addresses import as_shown, shown
 from ...errors import LeapError, LeapSerializationError, LeapUnavailableError
 
 URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
@@ -32,7 +33,7 @@ def fetched(url: str) -> IO[bytes]:
     comes, at the place where it was checked. Raises LeapSerializationError."""
     file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - its reader closes it
     try:
-        with _naming(f"cannot read {url}", LeapSerializationError), _fsspec(url).open(url, "rb") as stream:
+        with _naming(url, "cannot read {}", LeapSerializationError), _fsspec(url).open(url, "rb") as stream:
             shutil.copyfileobj(stream, file, PIECE)
     except BaseException:
         file.close()
@@ -43,7 +44,7 @@ def fetched(url: str) -> IO[bytes]:
 
 def exists(url: str) -> bool:
     """Raises LeapSerializationError where that cannot be found out."""
-    with _naming(f"cannot look for {url}", LeapSerializationError):
+    with _naming(url, "cannot look for {}", LeapSerializationError):
         files, path = _fsspec(url).core.url_to_fs(url)
         files.invalidate_cache()
         return bool(files.exists(path))
@@ -54,11 +55,12 @@ def check_writable(url: str) -> None:
     LeapSerializationError where it cannot be written."""
     if READ_ONLY.match(url):
         raise LeapSerializationError(
-            f"{url} cannot be written to", hint="give a file, or a URL that takes files, such as s3://BUCKET/NAME"
+            f"{shown(url)} cannot be written to",
+            hint="give a file, or a URL that takes files, such as s3://BUCKET/NAME",
         )
     if not name_in(url):
-        raise LeapSerializationError(f"{url} is a directory, not a file to write to")
-    with _naming(f"{url} cannot be written to", LeapSerializationError):
+        raise LeapSerializationError(f"{shown(url)} is a directory, not a file to write to")
+    with _naming(url, "{} cannot be written to", LeapSerializationError):
         files, path = _fsspec(url).core.url_to_fs(url)
         file = files.open(path, "wb", autocommit=False)
         try:
@@ -71,7 +73,7 @@ def check_writable(url: str) -> None:
 def send(file: IO[bytes], url: str) -> None:
     """Write the whole file there, in parts; it is there at once when the last part is, and after an error it is what it
     was. Raises LeapUnavailableError."""
-    with _naming(f"cannot write {url}", LeapUnavailableError):
+    with _naming(url, "cannot write {}", LeapUnavailableError):
         files, path = _fsspec(url).core.url_to_fs(url)
         target = files.open(path, "wb", autocommit=False)
         try:
@@ -94,18 +96,21 @@ def _fsspec(url: str) -> Any:
     try:
         import fsspec
     except ImportError:
-        raise LeapSerializationError(f"{url} needs fsspec", hint="pip install 'leap-edge[parquet]'") from None
+        raise LeapSerializationError(f"{shown(url)} needs fsspec", hint="pip install 'leap-edge[parquet]'") from None
     return fsspec
 
 
 @contextmanager
-def _naming(what: str, kind: type[LeapError]) -> Iterator[None]:
-    """Each file system has errors of its own."""
+def _naming(url: str, what: str, kind: type[LeapError]) -> Iterator[None]:
+    """Each file system has errors of its own, which quote the URL."""
     try:
         yield
     except LeapError:
         raise
     except Exception as error:
-        reason = next(iter(str(error).splitlines()), "") or type(error).__name__
+        said = as_shown(url, str(error))
+        reason = next(iter(said.splitlines()), "") or type(error).__name__
         # ImportError: what fsspec lacks for this kind of URL, s3fs for example
-        raise kind(f"{what}: {reason}", hint=str(error) if isinstance(error, ImportError) else None) from None
+        raise kind(
+            f"{what.format(shown(url))}: {reason}", hint=said if isinstance(error, ImportError) else None
+        ) from None

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+from ...addresses import shown
 from ...errors import LeapError, LeapSerializationError, LeapUnavailableError
 from ...storage.atomic_files import text_of
 from ...storage.locks import Busy, locked
@@ -55,7 +56,10 @@ def is_journal_of(path: Path, output: Path | str) -> bool | None:
         return None
     if isinstance(output, Path) and path == journal_path(output):
         return True
-    return _output_in(line) in (None, _seen_from(path, output))
+    named = _output_in(line)
+    if named is not None and isinstance(output, str):
+        named = shown(named)  # older journals have the whole URL
+    return named in (None, _seen_from(path, output))
 
 
 def being_written(output: Path) -> LeapUnavailableError:
@@ -200,8 +204,9 @@ def _output_in(header: bytes) -> str | None:
 
 
 def _seen_from(journal: Path, output: Path | str) -> str:
-    """The output's path, which stays true when both move together, or its URL."""
+    """The output's path, which stays true when both move together, or its URL
+    without secrets."""
     if isinstance(output, str):
-        return output
+        return shown(output)
     output, directory = output.resolve(), journal.resolve().parent
     return os.path.relpath(output, directory) if output.anchor == directory.anchor else str(output)
