@@ -11,6 +11,16 @@ from .contract import Database
 from .job import Claim, Ending, Fenced, JsonObject, State
 
 OWN_SHARD = "id=:id AND state='running' AND owner=:owner AND attempt=:attempt"
+IN_SHARD = (
+    "{0}.job=jobs.parent AND {0}.number BETWEEN CAST(CAST(jobs.parameters AS json)->>'first' AS integer) "
+    "AND CAST(CAST(jobs.parameters AS json)->>'last' AS integer)"
+)
+ANSWERED = (
+    f"{OWN_SHARD} AND (parent IS NULL OR (SELECT COUNT(*) FROM batch_results r WHERE {IN_SHARD.format('r')})"
+    f">=(SELECT COUNT(*) FROM batch_lines l WHERE {IN_SHARD.format('l')}))"
+)
+"""The claim, and every line of its shard has a result. Results are stored without waiting for the disk: what a server
+loses when it crashes while the worker and its claim stay must be found before the shard ends."""
 CHUNK, CHUNK_BYTES = 500, 4 * 1024 * 1024
 """Rows that are read or written at once, and bytes of lines that are written at once."""
 LARGE_BYTES = 64 * 1024
@@ -38,7 +48,8 @@ RETURNING cancel_requested, set_config('synchronous_commit', 'off', true),
     pg_notify('leap_' || (SELECT id FROM table_id) || '_' || :job, 'changed')
 """
 """One statement, so one way to the server and back. What a shard has stored is counted on its own row while it runs, so
-that no two workers write to one row; it is on the disk before the end of the shard, which waits for the disk."""
+that no two workers write to one row; it is on the disk before the end of the shard, which waits for
+the disk and looks whether all is there (ANSWERED)."""
 
 
 @dataclass(frozen=True)

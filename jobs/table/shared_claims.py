@@ -42,7 +42,8 @@ SELECT taken.*, (SELECT parameters FROM jobs WHERE jobs.id=taken.parent) AS comm
     set_config('synchronous_commit', 'off', true) FROM taken
 """
 """One statement, so one way to the server and back. A shard's row is written before its batch's. It need not be on the
-disk yet: a claim that is lost with the server's power leaves the job queued, and what its worker writes is refused."""
+disk yet: a claim that is lost in a crash of the server leaves the job queued, and what its worker writes is
+refused; where that worker claims it once more, ``Slots`` has it queued as another attempt."""
 WAKE = """
 UPDATE workers SET woken=leap_now() FROM (
     SELECT w.id FROM workers w

@@ -18,6 +18,7 @@ from leap_core.errors import LeapJobError, LeapUnavailableError
 from leap_core.storage.atomic_files import text_of
 
 from .batch_parents import change_own, reopen, settle_all
+from .batch_rows import ANSWERED
 from .contract import Conflict, Database, Values
 from .database import open_database
 from .forgetting import Forgetting
@@ -174,7 +175,8 @@ class Table(Forgetting):
         return self.database.transaction(write)
 
     def finish(self, claim: Claim, ending: Ending) -> None:
-        """The attempt, and with it the job, has ended. Raises Fenced."""
+        """The attempt, and with it the job, has ended; a shard whose results a server has lost in a crash is queued
+        again instead. Raises Fenced."""
         values = {
             **claim.values,
             "state": ending.state.value,
@@ -183,9 +185,16 @@ class Table(Forgetting):
         }
 
         def finish() -> None:
-            self._own(claim, f"state=:state, finished=leap_now(), {FREED}, result=:result, error=:error", values)
+            assignments = f"state=:state, finished=leap_now(), {FREED}, result=:result, error=:error"
+            self._own(claim, assignments, values, own=ANSWERED if succeeded else OWN)
 
-        self.database.transaction(finish)
+        succeeded = self.database.is_shared and ending.state is State.SUCCEEDED
+        try:
+            self.database.transaction(finish)
+        except Fenced:
+            if not succeeded:
+                raise
+            self.requeue(claim, interrupted=True)
 
     def requeue(
         self,
@@ -230,13 +239,13 @@ class Table(Forgetting):
 
         self.database.transaction(requeue)
 
-    def _own(self, claim: Claim, assignments: str, values: Values) -> None:
+    def _own(self, claim: Claim, assignments: str, values: Values, *, own: str = OWN) -> None:
         """Change the row of a claim, which gives the job up, and say so; a shard's batch does that for it. Raises
         Fenced."""
         if not self.database.is_shared:
             self._keep(assignments, values)
             return
-        row = change_own(self.database, OWN, assignments, values)
+        row = change_own(self.database, own, assignments, values)
         if row is None:
             raise Fenced
         if row["batch"] is None:

@@ -82,7 +82,7 @@ class ModelProcess:
                 return ProcessEnd(self.code, self.hung)
             self._waiting[id, attempt] = done
         self.send(request)
-        while not done.wait(1.0):
+        while not done.wait(1.0) and not self._ended:
             if is_hopeless():
                 if self.users <= 1:
                     self.kill()

@@ -64,7 +64,7 @@ class Shift:
         carry = Carrier(self._table, self._output).reply if self._shared else None
         self._processes = Processes(owner, configuration.directories.data, carry)
         self._attempts = Attempts(self._output, owner, configuration.lease_seconds)
-        self._slots = Slots(configuration.concurrency, self._claim, self._work)
+        self._slots = Slots(configuration.concurrency, self._claim, self._work, self._repeat)
         self._queues: Queues | None = None
         if configuration.has_queue:
             self._queues = Queues(
@@ -252,6 +252,12 @@ class Shift:
         if reference is None:
             return job
         return replace(job, parameters={**job.parameters, "model": reference})
+
+    def _repeat(self, job: Job) -> None:
+        """Have another attempt fence off the one that runs."""
+        log(f"{job.id} was claimed twice: the server has lost the first claim")
+        with suppress(Fenced):
+            self._table.requeue(Claim(job.id, job.attempt, self._owner), interrupted=True)
 
     def _work(self, job: Job) -> None:
         if job.kind == DOWNLOAD:

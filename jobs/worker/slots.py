@@ -15,12 +15,17 @@ AFTER_FAILURE_SECONDS = 1.0
 
 class Slots:
     """``capacity`` says how many jobs of each kind run at once. ``claim`` begins the next job of a kind, or returns
-    None; ``work`` runs it. Both are called in threads of this object."""
+    None; ``work`` runs it. ``repeat`` gets an attempt that runs here already: a server that crashed has
+    lost its claim. All are called in threads of this object."""
 
     def __init__(
-        self, capacity: Mapping[str, int], claim: Callable[[str], Job | None], work: Callable[[Job], object]
+        self,
+        capacity: Mapping[str, int],
+        claim: Callable[[str], Job | None],
+        work: Callable[[Job], object],
+        repeat: Callable[[Job], object],
     ) -> None:
-        self._capacity, self._claim, self._work = dict(capacity), claim, work
+        self._capacity, self._claim, self._work, self._repeat = dict(capacity), claim, work, repeat
         self._guard = threading.Lock()
         self._used: Counter[str] = Counter()
         self._again: set[str] = set()
@@ -82,7 +87,12 @@ class Slots:
     def _run(self, kind: str, job: Job) -> None:
         key = (job.id, job.attempt)
         with self._guard:
-            self._busy[key] = threading.current_thread()
+            runs = key in self._busy
+            if not runs:
+                self._busy[key] = threading.current_thread()
+        if runs:
+            self._repeat(job)
+            return
         self.wake(kind)  # where one job waits, more may
         try:
             self._work(job)
