@@ -25,11 +25,11 @@ from pathlib import Path
 import numpy as np
 from harness import SHORT
 
+from leap_core.builtin import model_path
+
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 import checkpoints  # noqa: E402
 from compare_conversion import PATCHED  # noqa: E402
-
-from leap_core.builtin import model_path  # noqa: E402
 
 LOOK_SECONDS = 0.02
 BOUND = 1024**3

@@ -128,13 +128,13 @@ class Fifty:
                 self._watch(table)
                 before = self.woken
                 (single,) = table.add([NewJob("shard", {"first": 1, "last": 0}, model="aaa")])
-                while not table.get(single).state.is_final:  # type: ignore[union-attr]
+                while (job := table.get(single)) is not None and not job.state.is_final:
                     time.sleep(0.01)
                 print(f"a submission of one job woke {self.woken - before} of {self.players} players")
                 begun = time.monotonic()
                 id = add_batch(table, batch(self.lines, "fifty"))
                 submitted = time.monotonic()
-                while not (job := table.get(id)).state.is_final:  # type: ignore[union-attr]
+                while (job := table.get(id)) is not None and not job.state.is_final:
                     self._watch(table)
                     table.recover(100)
                     time.sleep(0.2)

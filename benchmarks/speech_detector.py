@@ -93,7 +93,7 @@ def mixed(said: list[Samples], kind: str, ratio: float) -> tuple[Samples, list[t
 def webrtc(mode: int) -> Callable[[], Ears] | None:
     """Ears that ask WebRTC's detector."""
     try:
-        import webrtcvad  # type: ignore[import-not-found,unused-ignore]
+        import webrtcvad
     except ImportError:
         return None
 

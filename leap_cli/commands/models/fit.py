@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -165,5 +166,5 @@ def _of_entry(entry: CatalogueEntry, quantization: str = "") -> Iterator[Candida
                 size,
                 False,
                 entry.context or LARGEST_DEFAULT_CONTEXT,
-                lambda context, slots, size=size, each=each: memory_of_entry(entry, size, each, context, slots),  # type: ignore[misc]
+                partial(memory_of_entry, entry, size, each),
             )
