@@ -35,13 +35,6 @@ UNDERSTOOD = (
 )
 
 
-def is_checkpoint(directory: Path) -> bool:
-    """Whether a directory holds a model as training leaves it, and no GGUF."""
-    if not directory.is_dir() or any(directory.glob("*.gguf")):
-        return False
-    return (directory / "config.json").is_file() and any(directory.glob("*.safetensors*"))
-
-
 def convert_text(directory: Path, target: Path, to: str, making: Making) -> None:
     """Write the text model of a checkpoint. ``to``: F32, F16, BF16 or Q8_0. Raises LeapModelLoadingError for what is
     damaged or of another family, LeapError for a full disk, and Stopped."""

@@ -85,7 +85,8 @@ def test_same_candidates_and_probabilities_as_llama_cpp(given: dict[str, object]
         row = logits.copy()
         if asked.repetition_penalty != 1.0 or asked.frequency_penalty or asked.presence_penalty:
             sampler._apply_penalties(row)
-        found, weights = sampler.distribution(row)
+        found, weights = sampler._weighted(row)
+        weights = weights / weights.sum()
         kept = weights > 1e-12
         assert list(found[kept])[:200] == tokens[: len(found[kept])][:200]
         np.testing.assert_allclose(weights[kept][:200], probabilities[: int(kept.sum())][:200], rtol=2e-4)

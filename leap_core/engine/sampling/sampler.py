@@ -94,14 +94,9 @@ class Sampler:
                 self.recorder.chosen(token, None if constraint is None else logits)
             return token
 
-    def distribution(self, logits: NDArray[float32]) -> tuple[NDArray[int64], NDArray[float64]]:
-        """The candidates that top_k, top_p and min_p leave (likeliest first) and their probabilities at the
-        temperature."""
-        tokens, weights = self._weighted(logits)
-        return tokens, weights / weights.sum()
-
     def _weighted(self, logits: NDArray[float32]) -> tuple[NDArray[int64], NDArray[float64]]:
-        """The candidates and numbers in proportion to their probabilities."""
+        """The candidates that top_k, top_p and min_p leave (likeliest first) and numbers in proportion to their
+        probabilities at the temperature."""
         import numpy as np
 
         best = float(logits.max())
