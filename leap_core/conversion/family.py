@@ -78,6 +78,9 @@ def other_converter(directory: Path, why: str) -> LeapModelLoadingError:
 
 def read_family(directory: Path) -> Family:
     """The family of a checkpoint. Raises LeapModelLoadingError for one that leap does not convert."""
+    if not directory.is_dir():
+        hint = "give the one that holds config.json and *.safetensors"
+        raise LeapModelLoadingError(f"there is no directory {directory}", hint=hint)
     whole = read_json(directory / "config.json")
     names = whole.get("architectures")
     name = names[0] if isinstance(names, list) and names and isinstance(names[0], str) else None

@@ -107,6 +107,12 @@ def test_another_architecture_is_named_with_the_converter_that_does_it(made, tmp
     assert "convert_hf_to_gguf.py" in caught.value.hint
 
 
+def test_a_directory_that_is_not_there_is_named(leap):
+    done = leap("models", "convert", "nosuch")
+    assert done.code == 3 and done.stderr.count("\n") == 1
+    assert "there is no directory" in done.stderr and "config.json and *.safetensors" in done.stderr
+
+
 def test_texts_become_the_same_tokens(made, tmp_path):
     tokenizers = pytest.importorskip("tokenizers", reason="the tokenizer of a checkpoint's own library")
     from leap_core.llama.model import LlamaModel
