@@ -2,12 +2,16 @@
 
     python benchmarks/speech.py [--frames 74] [--depthformer q8_0] [--threads 1 2] [--busy] [--equality]
 
-A request goes the product's own way: the scheduler decodes the backbone and makes frames, the reader's thread makes
-sound of them. ``wall`` is from the end of the prompt to the last sample, divided by the length of the sound: below 1 is
-faster than real time. ``processor`` is the processor time of all threads instead, from the first sound on: with one
-thread it tells on a busy machine what ``wall`` would be on a quiet one. The stages are the time spent in each; the
-sound is made beside the others. ``first sound`` is from the end of the prompt on. ``--busy`` repeats all of it with
-another process keeping one core busy; ``--equality`` holds codes and samples against the numpy reference instead.
+A request goes the product's own way: the scheduler decodes the backbone and makes frames, with several threads also
+sound of them; with one the reader's thread does. ``wall`` is from the end of the prompt to the last sample, divided
+by the length of the sound: below 1 is faster than real time. ``processor`` is the processor time of all threads
+instead, from the first sound on: with one thread it tells on a busy machine what ``wall`` would be on a quiet one.
+The stages are the time spent in each; with one thread sound is made beside the others. ``first sound`` is from the
+end of the prompt on. ``--busy`` repeats all of it with another process keeping one core busy; ``--equality`` holds
+codes and samples against the numpy reference instead.
+
+Beside each stands what llama.cpp alone needs for a token of the same backbone, with the same threads, twelve and a half
+times a second.
 
 A figure is worth something on a machine that does nothing else; the load average is printed for that.
 """
@@ -41,6 +45,7 @@ from leap_core.llama.model import LlamaModel
 from leap_core.options import CacheOptions, GenerationOptions
 from leap_core.speech.code_sampler import CodeSampler
 from leap_core.speech.companions import open_vocoder
+from leap_core.speech.reply_sound import ReplySound
 from leap_core.speech.speaker import Speaker
 from leap_core.testing.random_models import TINY_LFM2, Shape, write_random_model
 from leap_core.testing.random_vocoder import LFM2_5_AUDIO, TINY, write_random_vocoder
@@ -81,10 +86,10 @@ class Timed:
         self.seconds = 0.0
         self.begun: float | None = None
 
-    def frames(self, hidden: Any, samplers: Any) -> list[Frame]:
+    def frames(self, hidden: Any, samplers: Any, threads: int) -> list[Frame]:
         begun = time.perf_counter()
         self.begun = self.begun or begun
-        frames = self._speaker.frames(hidden, samplers)
+        frames = self._speaker.frames(hidden, samplers, threads)
         self.seconds += time.perf_counter() - begun
         return frames
 
@@ -92,38 +97,70 @@ class Timed:
         return getattr(self._speaker, name)
 
 
+class TimedSound(ReplySound):
+    """Notes the time spent in making sound: ``beside`` the steps, in the reader's thread, or ``between`` them."""
+
+    beside = between = 0.0
+
+    def make(self, threads: int) -> None:
+        begun = time.perf_counter()
+        super().make(threads)
+        seconds = time.perf_counter() - begun
+        if threads > 1:
+            self.between += seconds
+        else:
+            self.beside += seconds
+
+
 def speak(scheduler: Scheduler, speaker: Speaker, pattern: str, frames: int) -> dict[str, float]:
     timed = Timed(speaker)
     options = GenerationOptions(temperature=0.0, top_k=1, top_p=1.0, min_p=0.0, repetition_penalty=1.0)
     tokens = frames * (pattern.count("t") + pattern.count("f")) // pattern.count("f")
     request = Request(Prompt((Tokens(tuple(PROMPT)),)), Sampler(options, PROMPT), max_tokens=tokens)
-    request.speech = Speech(timed, Pattern(pattern), CodeSampler(0.8, 64, 1))
-    listener = Listener(speaker)
+    sound = TimedSound(speaker)
+    request.speech = Speech(timed, Pattern(pattern), CodeSampler(0.8, 64, 1), sound)
+    listener = Listener(sound)
     computed = 0.0
     scheduler.submit(request)
-    sounding, made, first = 0.0, 0, None
+    made, first = 0, None
     while not isinstance(event := request.events.get(), Finished):
         if isinstance(event, tuple):
-            begun = time.perf_counter()
             listener.take_frame(event)
-            now = time.perf_counter()
-            sounding += now - begun
             if first is None:
-                first, computed = now, time.process_time()
+                first, computed = time.perf_counter(), time.process_time()
             made += 1
     listener.end()
-    end, sound = time.perf_counter(), made * FRAME_SECONDS
+    end, seconds = time.perf_counter(), made * FRAME_SECONDS
     assert event.error is None and timed.begun is not None and first is not None, event.error
     wall = end - timed.begun
-    computed = (time.process_time() - computed) / (sound - FRAME_SECONDS)
+    computed = (time.process_time() - computed) / (seconds - FRAME_SECONDS)
     return {
-        "wall": wall / sound,
+        "wall": wall / seconds,
         "processor": computed,
-        "depthformer": timed.seconds / sound,
-        "detokenizer": sounding / sound,
-        "backbone and rest": (wall - timed.seconds) / sound,
+        "depthformer": timed.seconds / seconds,
+        "sound": (sound.between + sound.beside) / seconds,
+        "backbone and rest": (wall - timed.seconds - sound.between) / seconds,
         "first sound, ms": (first - timed.begun) * 1000,
     }
+
+
+def decode_alone(file: Path, threads: int, steps: int = 25) -> None:
+    """llama.cpp's own part: one ``llama_decode`` of a token after the other, in seconds for each second of sound."""
+    model = LlamaModel(file)
+    context = LlamaContext(model, cells=2048, slots=1, batch_size=128, threads=threads)
+    for step in range(-3, steps):
+        if step == 0:
+            begun = time.perf_counter()
+        context.clear()
+        context.add(0, step + 3, [900 + step], output=True)
+        context.decode()
+    print((time.perf_counter() - begun) / steps / FRAME_SECONDS)
+
+
+def in_another_process(backbone: Path, threads: int) -> float:
+    """``decode_alone``: in this one its threads would be too many for libgomp, which then stops spinning."""
+    command = [sys.executable, __file__, "--decode-alone", str(backbone), "--threads", str(threads)]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
 @contextmanager
@@ -165,8 +202,12 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], help="of the backbone")
     parser.add_argument("--busy", action="store_true")
     parser.add_argument("--equality", action="store_true")
+    parser.add_argument("--decode-alone", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--directory", type=Path, help="keep the random models here")
     options = parser.parse_args()
+    if options.decode_alone:
+        decode_alone(options.decode_alone, options.threads[0])
+        return
     with nullcontext(options.directory) if options.directory else tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         directory.mkdir(parents=True, exist_ok=True)
@@ -192,9 +233,11 @@ def main() -> None:
                 speak(scheduler, speaker, "f", 5)
                 for busy in (False, True) if options.busy else (False,):
                     with one_busy_core() if busy else nullcontext():
+                        alone = in_another_process(backbone, threads)
                         for kind, pattern in (("sequential", "f"), ("interleaved", "tttttt" + "f" * 12)):
                             stages = speak(scheduler, speaker, pattern, options.frames)
                             figures = ", ".join(f"{stage} {value:.2f}" for stage, value in stages.items())
+                            figures += f"; {stages['wall'] / alone:.2f} of llama_decode's {alone:.2f}"
                             load = f"{'one core busy' if busy else 'alone'}, load {os.getloadavg()[0]:.1f}"
                             print(f"  {kind}, {threads} threads, {load}: {figures}", flush=True)
                 scheduler.close()

@@ -27,7 +27,7 @@ from typing import IO, Any
 import numpy as np
 
 from leap_core.sessions.store import SessionStore
-from leap_core.testing.miniature_ears import TONE_OF, write_hearing_miniature
+from leap_core.testing.miniature_ears import HISS, TONE_OF, write_hearing_miniature
 from leap_core.testing.sounds import clip_of
 from leap_core.testing.tone_places import TONES
 
@@ -38,6 +38,9 @@ BLOCK = 480
 LOUD = 0.05
 ATTEMPTS, DRONE_SECONDS = 3, 2.5
 """The drone sounds longer than any other answer; where it does not, a busy machine has chopped the question."""
+SURROUNDING = 0.35
+"""Seconds of a room's hiss before and after a question, more than an utterance keeps: a null sink's silence is perfect,
+and the miniature mistakes notes in that."""
 TOLERANCE = 20
 """Hz by which a tone may be off that the machine has chopped; the tones are 150 Hz apart and more."""
 ALSA = "pcm.!default { type pulse }\nctl.!default { type pulse }\n"
@@ -65,7 +68,7 @@ class VirtualDevices:
 
     def say(self, *notes: str, length: float = 0.6) -> None:
         """Play notes into the microphone, until they have been heard."""
-        samples = np.concatenate([clip_of(note, length=length).play(noise=0.0005) for note in notes])
+        samples = clip_of(*notes, length=length, gap=SURROUNDING).play(noise=HISS)
         command = ["pacat", "--playback", "-d", MICROPHONE, "--format=float32le", f"--rate={HEARD}", "--channels=1"]
         subprocess.run([*command, "--latency-msec=100"], input=samples.tobytes(), env=dict(self.variables), timeout=60)
 
@@ -207,12 +210,15 @@ def converse(devices: VirtualDevices, talker: Talker, monitor: Monitor, note: st
     """Ask by a note and wait for the answer; whether it is the tone for it, and the seconds until it sounds."""
     begun, heard = time.monotonic(), talker.said("heard ")
     devices.say(note)
-    asked = time.monotonic()
+    asked = time.monotonic() - SURROUNDING
     wait_for(lambda: bool(monitor.loud_since(begun)), f"the answer to {note}", 30)
     first = monitor.loud_since(begun)[0]
     wait_for(lambda: time.monotonic() - monitor.loud_since(begun)[-1] > 0.5, "the end of the answer", 30)
-    right = abs(monitor.hertz_since(begun) - TONES[TONE_OF[note]]) <= TOLERANCE
-    return right and talker.said("heard ") == heard + 1, first - asked
+    hertz, utterances = monitor.hertz_since(begun), talker.said("heard ") - heard
+    is_right = abs(hertz - TONES[TONE_OF[note]]) <= TOLERANCE and utterances == 1
+    if not is_right:
+        print(f"wrong: {note} was heard as {utterances} utterances and answered by {hertz} Hz")
+    return is_right, first - asked
 
 
 def interrupt(devices: VirtualDevices, talker: Talker, monitor: Monitor, microphone: Monitor, note: str) -> float:

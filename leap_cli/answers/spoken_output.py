@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Protocol
 
 from leap_core.errors import LeapGenerationError
@@ -80,9 +79,7 @@ class SpokenOutput:
     def __enter__(self) -> SpokenOutput:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         for sink in self._sinks or []:
             sink.finish()
         if kind is not None or self._end is None:

@@ -11,6 +11,7 @@ import click
 from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
+from ..framework.interrupts import leaving_on_termination
 from ..framework.output import Output
 from ..options.loading import MODEL, ModelChoice
 from ..options.opening import load_model, note_builtin
@@ -43,7 +44,7 @@ def command(
         list_devices(output)
         return ExitCode.DONE
     options = sampling.options()
-    with closing(HeldTalk(env, talking)) as held, session.open(env) as recorder:
+    with leaving_on_termination(), closing(HeldTalk(env, talking)) as held, session.open(env) as recorder:
         model = session_model(recorder, env, model)
 
         def load(name: str | None) -> ModelRunner:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from pathlib import Path
 
 import click
 
@@ -14,7 +12,8 @@ from ..framework.environment import Environment
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option
 from ..framework.text_arguments import FileName
-from .answer import STANDARD, SpeechTarget, check_target
+from .answer import SpeechTarget, check_target
+from .files_apart import check_apart
 from .prompt_options import SYSTEM_OPTION, read_system_option
 
 
@@ -54,7 +53,7 @@ def _build(arguments: Arguments) -> TalkOptions:
     check_target(recording, env, "--record")
     if recording.is_stdout:
         raise click.UsageError("--record needs a file's name")
-    _check_apart(env, {"--input": arguments["sound"], "--output": answers.file, "--record": recording.file})
+    check_apart(env, {"--input": arguments["sound"], "--output": answers.file, "--record": recording.file})
     return TalkOptions(
         read_system_option(arguments),
         arguments["voice"],
@@ -65,20 +64,6 @@ def _build(arguments: Arguments) -> TalkOptions:
         recording=recording,
         **arguments.of("devices", "sound", "fast", "stats"),
     )
-
-
-def _check_apart(env: Environment, files: dict[str, str | None]) -> None:
-    """Refuse one file under two flags: a new one takes its place. Raises UsageError."""
-    flags: dict[Path, str] = {}
-    for flag, name in files.items():
-        if name is None or name == STANDARD:
-            continue
-        place = Path(os.path.realpath(env.cwd / name))
-        if place.exists() and not place.is_file():
-            continue
-        if place in flags:
-            raise click.UsageError(f"{flags[place]} and {flag} name the same file, {name}")
-        flags[place] = flag
 
 
 TALK = OptionGroup(

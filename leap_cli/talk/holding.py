@@ -67,7 +67,7 @@ def check_model(runner: ModelRunner) -> None:
 
 class HeldTalk:
     """A talk that has what it needs before a model is loaded for it; ``close`` puts its files in their places. Raises
-    LeapError and UsageError for a file, a microphone or a loudspeaker that is missing."""
+    LeapError for a file, a microphone or a loudspeaker that is missing."""
 
     def __init__(self, env: Environment, talking: TalkOptions) -> None:
         self._env, self._options = env, talking
@@ -80,7 +80,8 @@ class HeldTalk:
             raise LeapSerializationError("--push needs a terminal whose keys can be read")
         self._wake: Callable[[], object] = lambda: None
         self._talk = Talk(
-            TalkSettings(talking.pause, talking.push, talking.interrupt), on_event=lambda _event: self._wake()
+            TalkSettings(talking.pause, talking.push, talking.interrupt, hears_itself=talking.sound is None),
+            on_event=lambda _event: self._wake(),
         )
         self._recording, self._sink = self._open_files()
         if talking.sound is not None:

@@ -34,7 +34,7 @@ class _Woken(Exception):
 
 class TalkEditor(Editor):
     """An editor whose prompt shows the talk's state, and in which utterances are answered while nothing is sent.
-    ``push``: the space bar begins and ends an utterance where nothing is typed."""
+    ``push``: the space bar begins and ends an utterance where nothing is typed, and ends one anywhere."""
 
     def __init__(self, env: Environment, history: Path | None, spoken: SpokenDialogue, *, push: bool) -> None:
         super().__init__(env, completer(COMMANDS, env), history)
@@ -92,7 +92,9 @@ class TalkEditor(Editor):
 
         keys = KeyBindings()
 
-        @keys.add("space", filter=Condition(lambda: not self._session.default_buffer.text))
+        is_key = Condition(lambda: self._talk.is_pressed or not self._session.default_buffer.text)
+
+        @keys.add("space", filter=is_key)
         def turn(_event: object) -> None:
             push_key(self._talk)
             self._session.app.invalidate()
@@ -157,6 +159,8 @@ else:
         tty.setcbreak(descriptor, termios.TCSADRAIN)
 
         def read_key() -> str:
+            if termios.tcgetattr(descriptor)[3] & termios.ICANON:  # the shell took it back at Ctrl-Z
+                tty.setcbreak(descriptor, termios.TCSADRAIN)
             ready, _, _ = select.select([descriptor], [], [], POLL)
             if not ready:
                 return ""

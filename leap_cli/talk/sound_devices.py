@@ -9,9 +9,7 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from leap_core.errors import LeapError
+from leap_core.errors import LeapError, LeapNotFoundError
 from leap_core.media.audio import RATE as HEARD
 from leap_core.talk.playback import RATE as PLAYED
 from leap_core.talk.talk import Talk
@@ -23,9 +21,12 @@ if TYPE_CHECKING:
     from numpy import float32
     from numpy.typing import NDArray
 
+LISTED = "leap talk --devices lists them; --device given twice names the microphone, then the loudspeaker"
 INSTEAD = "give --input FILE --output FILE"
 SILENT_SECONDS = 2.0
 """A device that asks for nothing and brings nothing for so long is gone."""
+STARTING_SECONDS = 8.0
+"""So much longer it may take to begin: a headset without a wire changes its profile first."""
 HELD_UP_SECONDS = 0.5
 """After so long without a check this process was held up itself (Ctrl-Z), not the devices."""
 INPUT, OUTPUT = "input", "output"
@@ -59,7 +60,8 @@ class SoundDevices:
     """Lets ``talk`` hear a microphone, and be heard through a loudspeaker. ``microphone``, ``loudspeaker``: a number of
     ``list_devices``, a part of a name, or None for the system's own. ``on_lost`` is called when one is gone.
 
-    Raises LeapError where one is missing, or on entering cannot be used, and UsageError for a name that none has.
+    Raises LeapError where one is missing, or on entering cannot be used, and LeapNotFoundError for a name that
+    none or several have.
     """
 
     def __init__(
@@ -105,13 +107,22 @@ class SoundDevices:
         """What the library knows of it."""
         try:
             return self._library.query_devices(name, kind)
-        except ValueError as error:  # no device, or several, have that name
-            reason = str(error).partition("\n")[0].rstrip(":")
-            raise click.UsageError(f"--device: {reason}; leap talk --devices lists them") from None
-        except self._library.PortAudioError as error:
-            if name is not None:
-                raise click.UsageError(f"--device {name}: {error}; leap talk --devices lists them") from None
-            raise LeapError(f"there is no {NAMES[kind]}", hint=f"connect one, or {INSTEAD}") from None
+        except (ValueError, self._library.PortAudioError) as error:  # ValueError: no device or several have that name
+            if name is None:
+                raise LeapError(f"there is no {NAMES[kind]}", hint=f"connect one, or {INSTEAD}") from None
+            if str(error).startswith("Multiple"):
+                raise LeapNotFoundError(f"--device {name} stands for several {NAMES[kind]}s", hint=LISTED) from None
+            near = self._near(kind, str(name))
+            hint = LISTED if near is None else f"did you mean {near}? {LISTED}"
+            raise LeapNotFoundError(f"--device {name}: there is no such {NAMES[kind]}", hint=hint) from None
+
+    def _near(self, kind: str, name: str) -> str | None:
+        """The device with a word like this in its name."""
+        from difflib import get_close_matches
+
+        devices = [each["name"] for each in self._library.query_devices() if each[f"max_{kind}_channels"] > 0]
+        of_word = {word: device for device in devices for word in [device.casefold(), *device.casefold().split()]}
+        return next((of_word[word] for word in get_close_matches(name.casefold(), of_word, 1)), None)
 
     def _open(self, kind: str) -> None:
         stream_class, wanted = {
@@ -130,7 +141,8 @@ class SoundDevices:
             except self._library.PortAudioError as error:
                 failure = error
                 continue
-            self._streams[kind], self._last[kind] = stream, time.monotonic()
+            self._streams[kind] = stream
+            self._last.setdefault(kind, time.monotonic() + STARTING_SECONDS)
             return
         raise LeapError(
             f"the {NAMES[kind]} {device['name']} cannot be used: {failure}",
@@ -201,7 +213,7 @@ class SoundDevices:
         now, before = time.monotonic(), self._checked
         self._checked = now
         if now - before > HELD_UP_SECONDS:
-            self._last = dict.fromkeys(self._last, now)
+            self._last = {kind: max(last, now) for kind, last in self._last.items()}
         for kind, stream in self._streams.items():
             if now - self._last[kind] > SILENT_SECONDS or not stream.active:
                 self._lose(LeapError(f"the {NAMES[kind]} is gone", hint="leap talk -c goes on with another one"), kind)

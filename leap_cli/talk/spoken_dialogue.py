@@ -11,7 +11,7 @@ from leap_core.messages import ChatMessage, ChatMessageContent, ChatMessageRole
 from leap_core.responses import Complete
 from leap_core.runner.streams import Stream
 from leap_core.talk.events import Utterance
-from leap_core.talk.talk import Talk, is_lost
+from leap_core.talk.talk import Talk
 
 from ..answers.show import show_answer
 from ..answers.tool_use import shown_calls
@@ -78,7 +78,7 @@ class SpokenDialogue:
         except LeapError:
             self._unanswered = []
             raise
-        if not is_lost(complete):
+        if not complete.is_lost:
             self._unanswered = []
 
     def _take_up(self, log: SessionRecorder) -> None:

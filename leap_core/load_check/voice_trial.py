@@ -23,13 +23,16 @@ def try_voice(path: Path, beside: Mapping[str, Path], stage: Callable[..., objec
     model = LlamaModel(beside["model"])
     stage("opening the vocoder")
     voice = open_voice(path, beside.get("audio_tokenizer"), model)
-    speech = voice.begin(GenerationOptions(rng_seed=1), interleaved=False)
-    listener = voice.listen()
+    speech, listener = voice.begin(GenerationOptions(rng_seed=1), interleaved=False)
     stage("making frames")
     hidden = np.random.default_rng(1).standard_normal((1, model.width), dtype=np.float32)
-    frames = [speech.source.frames(hidden, [speech.sampler])[0] for _ in range(FRAMES)]
+    frames = [speech.source.frames(hidden, [speech.sampler], 1)[0] for _ in range(FRAMES)]
     for frame in frames:
         speech.source.embedding(frame)
     stage("making sound")
-    samples = [sample for frame in frames for sample in listener.take_frame(frame)] + listener.end()
+    samples = []
+    for frame in frames:
+        speech.sound.add(frame, last=False)
+        samples += listener.take_frame(frame)
+    samples += listener.end()
     return {"samples": sum(len(sample.samples) for sample in samples), "warning": voice.warning}

@@ -22,7 +22,7 @@ class ColumnLayers(Protocol):
         """Begin a new stream."""
         ...
 
-    def run(self, rows: NDArray[float32]) -> NDArray[float32]:
+    def run(self, rows: NDArray[float32], threads: int = 1) -> NDArray[float32]:
         """Spectra [n, n_fft + 2] of the stream's next columns from their embeddings [n, width]."""
         ...
 
@@ -41,14 +41,14 @@ class Detokenizer:
         self._layers.clear()
         self._waveform.reset()
 
-    def feed(self, frames: Sequence[Frame]) -> NDArray[float32]:
+    def feed(self, frames: Sequence[Frame], threads: int = 1) -> NDArray[float32]:
         """The samples that these frames complete; the first frame of a stream lacks a quarter, which ``end`` gives."""
         import numpy as np
 
         if not frames:
             return np.zeros(0, np.float32)
         embeddings = np.stack([self._embedding(frame) for frame in frames])
-        columns = self._layers.run(np.repeat(embeddings, COLUMNS_A_FRAME, axis=0))
+        columns = self._layers.run(np.repeat(embeddings, COLUMNS_A_FRAME, axis=0), threads)
         return self._waveform.feed(columns)
 
     def end(self) -> NDArray[float32]:

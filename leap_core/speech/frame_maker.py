@@ -6,10 +6,11 @@ the code chosen for codebook j - 1, goes through the layers at position j; their
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from .code_sampler import CodeSampler
+from .tensor_file import TensorFile
 from .vocoder import Vocoder
 
 if TYPE_CHECKING:
@@ -29,37 +30,45 @@ class DepthLayers(Protocol):
         """Forget the last frame."""
         ...
 
-    def step(self, rows: NDArray[float32], position: int) -> NDArray[float32]:
+    def step(self, rows: NDArray[float32], position: int, threads: int = 1) -> NDArray[float32]:
         """The layers' output for one more row of each sequence, RMS-normalised; shape [sequences, width] both."""
         ...
 
 
+Product = Callable[["NDArray[float32]", int], "NDArray[float32]"]
+"""Rows [n, columns] times a matrix [rows, columns] transposed, with so many threads; the result is the next call's to
+overwrite."""
+
+
+def float32_product(file: TensorFile, name: str) -> Product:
+    """Products in float32 with a matrix of ``file``, by numpy."""
+    transposed = file.float32(name).T
+    return lambda rows, threads: rows @ transposed
+
+
 class FrameMaker:
-    """Makes frames of codes with ``layers``. Not for several threads at once."""
+    """Makes frames of codes with ``layers`` and, by name, with matrices of the vocoder. Not for several threads at
+    once."""
 
-    def __init__(self, vocoder: Vocoder, layers: DepthLayers) -> None:
-        import numpy as np
-
+    def __init__(
+        self, vocoder: Vocoder, layers: DepthLayers, matrix: Callable[[TensorFile, str], Product] = float32_product
+    ) -> None:
         self._layers = layers
         self.shape = shape = vocoder.depthformer
-        file = vocoder.file
-        self._linear = file.float32("depth_linear.weight")
+        self._file = file = vocoder.file
+        self._linear = matrix(file, "depth_linear.weight")
         self._bias = file.float32("depth_linear.bias")
-        self._heads: list[NDArray[float32]] = []
-        for codebook in range(shape.codebooks):
-            start = f"depth_embeddings.{codebook}."
-            head = file.float32(start + "to_logits.weight")
-            head *= file.float32(start + "embedding_norm.weight")  # the layers' output is normalised already
-            self._heads.append(np.ascontiguousarray(head))
-        self._file = file
+        starts = [f"depth_embeddings.{codebook}." for codebook in range(shape.codebooks)]
+        self._norms = [file.float32(start + "embedding_norm.weight") for start in starts]
+        self._heads = [matrix(file, start + "to_logits.weight") for start in starts]
 
-    def frames(self, hidden: NDArray[float32], samplers: Sequence[CodeSampler]) -> list[Frame]:
-        """One frame for each row of ``hidden``, shape [sequences, hidden]. A first code of ``end_code`` ends a sound;
-        the frame is then all end codes."""
+    def frames(self, hidden: NDArray[float32], samplers: Sequence[CodeSampler], threads: int = 1) -> list[Frame]:
+        """One frame for each row of ``hidden``, shape [sequences, hidden], made with so many threads. A first code of
+        ``end_code`` ends a sound; the frame is then all end codes."""
         frames: list[Frame] = []
         for start in range(0, len(samplers), self._layers.most_sequences):
             end = start + self._layers.most_sequences
-            frames += self._batch(hidden[start:end], samplers[start:end])
+            frames += self._batch(hidden[start:end], samplers[start:end], threads)
         return frames
 
     def embedding(self, frame: Frame) -> NDArray[float32]:
@@ -68,18 +77,19 @@ class FrameMaker:
         total: NDArray[float32] = self._file.float32_rows("audio_embedding.embedding.weight", rows).sum(axis=0)
         return total
 
-    def _batch(self, hidden: NDArray[float32], samplers: Sequence[CodeSampler]) -> list[Frame]:
+    def _batch(self, hidden: NDArray[float32], samplers: Sequence[CodeSampler], threads: int) -> list[Frame]:
         shape = self.shape
-        inputs = (hidden @ self._linear.T + self._bias).reshape(len(samplers), shape.codebooks, shape.width)
+        inputs = (self._linear(hidden, threads) + self._bias).reshape(len(samplers), shape.codebooks, shape.width)
         self._layers.begin()
         chosen: list[list[int]] = [[] for _ in samplers]
-        for codebook, head in enumerate(self._heads):
+        for codebook, (norm, head) in enumerate(zip(self._norms, self._heads, strict=True)):
             rows = inputs[:, codebook]
             if codebook:
                 rows = rows + self._file.float32_rows(
                     f"depth_embeddings.{codebook - 1}.embedding.weight", [codes[-1] for codes in chosen]
                 )
-            logits = self._layers.step(rows, codebook) @ head.T
+            normalised = self._layers.step(rows, codebook, threads)
+            logits = head(normalised * norm, threads)
             if codebook:
                 logits[:, shape.end_code] = -float("inf")  # there only the first codebook's is a code; it is no sound
             for codes, sampler, row in zip(chosen, samplers, logits, strict=True):

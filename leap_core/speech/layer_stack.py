@@ -1,7 +1,7 @@
 """Small transformers in llama.cpp that read embeddings and give embeddings: the depthformer and the detokenizer.
 
-One thread computes by default: both are small, and threads that wait for each other at llama.cpp's barriers lose far
-more than they gain as soon as anything else wants a core.
+Threads that wait for each other at llama.cpp's barriers lose far more than they gain as soon as anything else wants a
+core: whoever calls says how many there may be.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class StackModel:
 class _StackContext:
     """Rows in, rows out. All rows of a batch are outputs."""
 
-    def __init__(self, model: StackModel, *, cells: int, rows: int, sequences: int, threads: int, exact: bool) -> None:
+    def __init__(self, model: StackModel, *, cells: int, rows: int, sequences: int, exact: bool) -> None:
         import numpy as np
 
         self._lib = lib = library()
@@ -66,7 +66,7 @@ class _StackContext:
         params.n_ctx = cells
         params.n_batch = params.n_ubatch = rows
         params.n_seq_max = sequences
-        params.n_threads = params.n_threads_batch = threads
+        params.n_threads = params.n_threads_batch = self._threads = 1
         params.embeddings = True
         params.pooling_type = lib.LLAMA_POOLING_TYPE_NONE  # otherwise one row a sequence
         params.flash_attn_type = int(not exact)
@@ -87,11 +87,14 @@ class _StackContext:
             self._batch.n_seq_id[row] = 1
             self._batch.logits[row] = 1
 
-    def run(self, rows: NDArray[float32], positions: Any, sequences: list[int]) -> NDArray[float32]:
+    def run(self, rows: NDArray[float32], positions: Any, sequences: list[int], threads: int) -> NDArray[float32]:
         """Decode rows [n, width] at ``positions``; returns a copy of the output, shape [n, width_out]."""
         with self._guard:  # sound is still read while its model is unloaded
             if not self.pointer:
                 raise LeapGenerationError("the model is unloaded")
+            if threads != self._threads:
+                self._threads = threads
+                self._lib.llama_set_n_threads(self.pointer, threads, threads)
             return self._decode(rows, positions, sequences)
 
     def forget(self, sequence: int, before: int) -> None:
@@ -147,18 +150,16 @@ class LlamaDepthLayers:
     faster, which chooses another code in one of a hundred frames.
     """
 
-    def __init__(self, model: StackModel, shape: DepthformerShape, *, threads: int = 1, exact: bool = False) -> None:
+    def __init__(self, model: StackModel, shape: DepthformerShape, *, exact: bool = False) -> None:
         self.most_sequences = MOST_SPEAKERS
         cells = MOST_SPEAKERS * (shape.codebooks + 1)
-        self._context = _StackContext(
-            model, cells=cells, rows=MOST_SPEAKERS, sequences=MOST_SPEAKERS, threads=threads, exact=exact
-        )
+        self._context = _StackContext(model, cells=cells, rows=MOST_SPEAKERS, sequences=MOST_SPEAKERS, exact=exact)
 
     def begin(self) -> None:
         self._context.clear()
 
-    def step(self, rows: NDArray[float32], position: int) -> NDArray[float32]:
-        return self._context.run(rows, position, list(range(len(rows))))
+    def step(self, rows: NDArray[float32], position: int, threads: int = 1) -> NDArray[float32]:
+        return self._context.run(rows, position, list(range(len(rows))), threads)
 
     def close(self) -> None:
         """Free the memory."""
@@ -169,27 +170,25 @@ class LlamaColumnLayers:
     """The detokenizer's layers in llama.cpp; see ``detokenizer.ColumnLayers``. Its attention is in float32: over 30
     columns that costs nothing, and a stream then sounds the same however it is cut."""
 
-    def __init__(self, model: StackModel, *, threads: int = 1) -> None:
-        self._context = _StackContext(
-            model, cells=POSITIONS_A_STREAM, rows=MOST_COLUMNS, sequences=1, threads=threads, exact=True
-        )
+    def __init__(self, model: StackModel) -> None:
+        self._context = _StackContext(model, cells=POSITIONS_A_STREAM, rows=MOST_COLUMNS, sequences=1, exact=True)
         self._position = self._forgotten = 0
 
     def clear(self) -> None:
         self._context.clear()
         self._position = self._forgotten = 0
 
-    def run(self, rows: NDArray[float32]) -> NDArray[float32]:
+    def run(self, rows: NDArray[float32], threads: int = 1) -> NDArray[float32]:
         import numpy as np
 
         most = self._context.most_rows
-        return np.concatenate([self._run(rows[start : start + most]) for start in range(0, len(rows), most)])
+        return np.concatenate([self._run(rows[start : start + most], threads) for start in range(0, len(rows), most)])
 
-    def _run(self, rows: NDArray[float32]) -> NDArray[float32]:
+    def _run(self, rows: NDArray[float32], threads: int) -> NDArray[float32]:
         import numpy as np
 
         n = len(rows)
-        columns = self._context.run(rows, np.arange(self._position, self._position + n), [0] * n)
+        columns = self._context.run(rows, np.arange(self._position, self._position + n), [0] * n, threads)
         self._position += n
         out_of_sight = self._position - ATTENTION_WINDOW
         if out_of_sight - self._forgotten >= FORGET_AFTER:

@@ -79,7 +79,7 @@ class NumpyDepthLayers:
     def begin(self) -> None:
         self._memory: list[tuple[list[Rows], list[Rows]]] = [([], []) for _ in self._layers]
 
-    def step(self, rows: Rows, position: int) -> Rows:
+    def step(self, rows: Rows, position: int, threads: int = 1) -> Rows:
         for layer, memory in zip(self._layers, self._memory, strict=True):
             norm, qkv, q_norm, k_norm, out, ffn_norm, down, gate_and_up = layer
             rows = rows + self._mix(rms_norm(rows, norm) @ qkv.T, q_norm, k_norm, memory, position) @ out.T
@@ -138,8 +138,9 @@ class NumpyDetokenizerLayers:
             else:
                 self._memory.append([np.zeros((shape.kernel - 1, shape.width), np.float32)])
 
-    def run(self, rows: Rows) -> Rows:
-        """The spectra of the next columns, shape [n, n_fft + 2], from their embeddings, shape [n, width]."""
+    def run(self, rows: Rows, threads: int = 1) -> Rows:
+        """The spectra of the next columns, shape [n, n_fft + 2], from their embeddings, shape [n, width]. numpy has
+        threads of its own, or one."""
         import numpy as np
 
         for layer, heads, memory in zip(self._layers, self._shape.attention, self._memory, strict=True):

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 from .code_sampler import CodeSampler
 from .detokenizer import Detokenizer
+from .file_products import FileProducts
 from .frame_maker import Frame, FrameMaker
-from .layer_stack import LlamaColumnLayers, LlamaDepthLayers, StackModel
+from .layer_stack import MOST_SPEAKERS, LlamaColumnLayers, LlamaDepthLayers, StackModel
 from .numpy_layers import NumpyDepthLayers, NumpyDetokenizerLayers
 from .repacked_cache import repacked_files
 from .repacking import can_repack
-from .vocoder import ATTENTION_WINDOW, Vocoder
+from .vocoder import ATTENTION_WINDOW, COLUMNS_A_FRAME, Vocoder
+from .waveform import OVERLAP
 
 if TYPE_CHECKING:
     from numpy import float32
@@ -25,21 +27,25 @@ class Speaker:
     """Speaks with the weights of ``vocoder``.
 
     ``cache``: directory for the files repacked for llama.cpp. Where none can be written there, or None is given,
-    numpy computes: exact as well, three times slower, and ``warning`` says why. ``threads``: for each of the two parts.
+    numpy computes: exact as well, three times slower, and ``warning`` says why.
     """
 
-    def __init__(self, vocoder: Vocoder, cache: Path | None, *, threads: int = 1) -> None:
+    def __init__(self, vocoder: Vocoder, cache: Path | None) -> None:
         self._vocoder = vocoder
         self.fingerprint = vocoder.file.fingerprint
-        self._threads = threads
         self.warning: str | None = None
         self._models = self._load(cache)
         self._guard = threading.Lock()
-        self._depth_layers = self._llama_depth_layers()
-        self._frame_maker = FrameMaker(vocoder, self._depth_layers or NumpyDepthLayers(vocoder))
+        self._depth_layers: LlamaDepthLayers | None = None
+        self._products = FileProducts(MOST_SPEAKERS)
         self._columns: list[LlamaColumnLayers] = []
         self._idle: list[Detokenizer] = []
         self._closed = False
+        try:
+            self._frame_maker = self._make_frame_maker()
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def engine(self) -> str:
@@ -52,13 +58,18 @@ class Speaker:
         return self._vocoder.depthformer.end_code
 
     @property
+    def frame_samples(self) -> int:
+        """Samples of a frame's sound."""
+        return COLUMNS_A_FRAME * self._vocoder.detokenizer.n_fft // OVERLAP
+
+    @property
     def codebooks(self) -> int:
         """Codes of a frame."""
         return self._vocoder.depthformer.codebooks
 
-    def frames(self, hidden: NDArray[float32], samplers: Sequence[CodeSampler]) -> list[Frame]:
+    def frames(self, hidden: NDArray[float32], samplers: Sequence[CodeSampler], threads: int = 1) -> list[Frame]:
         """See ``FrameMaker.frames``. From one thread at a time."""
-        return self._frame_maker.frames(hidden, samplers)
+        return self._frame_maker.frames(hidden, samplers, threads)
 
     def embedding(self, frame: Frame) -> NDArray[float32]:
         """See ``FrameMaker.embedding``. From any thread."""
@@ -71,7 +82,7 @@ class Speaker:
                 return self._idle.pop()
         if self._models is None:
             return Detokenizer(self._vocoder, NumpyDetokenizerLayers(self._vocoder, ATTENTION_WINDOW))
-        layers = LlamaColumnLayers(self._models[1], threads=self._threads)
+        layers = LlamaColumnLayers(self._models[1])
         with self._guard:
             self._columns.append(layers)
         return Detokenizer(self._vocoder, layers)
@@ -93,13 +104,15 @@ class Speaker:
                     layers.close()
             for model in self._models:
                 model.close()
+            self._products.close()
 
-    def _llama_depth_layers(self) -> LlamaDepthLayers | None:
-        if self._models is None:
-            return None
+    def _make_frame_maker(self) -> FrameMaker:
         vocoder = self._vocoder
+        if self._models is None:
+            return FrameMaker(vocoder, NumpyDepthLayers(vocoder))
         exact = vocoder.file.type(vocoder.depthformer_name(0, "feed_forward.w1")) == "F32"
-        return LlamaDepthLayers(self._models[0], vocoder.depthformer, threads=self._threads, exact=exact)
+        self._depth_layers = LlamaDepthLayers(self._models[0], vocoder.depthformer, exact=exact)
+        return FrameMaker(vocoder, self._depth_layers, self._products.product)
 
     def _load(self, cache: Path | None) -> tuple[StackModel, StackModel] | None:
         if cache is None:
@@ -112,4 +125,9 @@ class Speaker:
         except OSError as error:
             self.warning = f"speech is slower than it could be: cannot write {cache}: {error.strerror or error}"
             return None
-        return StackModel(depthformer), StackModel(detokenizer)
+        first = StackModel(depthformer)
+        try:
+            return first, StackModel(detokenizer)
+        except BaseException:
+            first.close()
+            raise

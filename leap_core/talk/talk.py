@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING
 from ..errors import LeapOptionsError
 from ..media.audio import RATE
 from ..messages import ChatMessage, ChatMessageContent, ChatMessageRole
-from ..responses import AudioSample, Complete, GenerationFinishReason, MessageResponse
+from ..responses import AudioSample, Complete, MessageResponse
 from ..runner.streams import PassingStream, Stream
 from .ears import PAUSE, Ears
 from .echo import Echo
 from .events import Interrupted, StateChange, TalkEvent, TalkState, Utterance
 from .playback import Playback
-from .speech_detector import FRAME
+from .speech_detector import FRAME, QUIETEST
 
 if TYPE_CHECKING:
     from numpy import float32
@@ -41,11 +41,14 @@ POLL = 0.2
 @dataclass(frozen=True)
 class TalkSettings:
     """``pause``: seconds of quiet that end an utterance. ``push``: only what is said between ``press`` and ``release``
-    is one. ``interrupts``: whether speaking stops an answer; otherwise nothing is heard while one sounds."""
+    is one. ``interrupts``: whether speaking stops an answer; otherwise nothing is heard while one sounds.
+    ``hears_itself``: whether the loudspeaker may come back through the microphone; then a voice over an answer has to
+    be louder than that."""
 
     pause: float = PAUSE
     push: bool = False
     interrupts: bool = True
+    hears_itself: bool = True
 
     def __post_init__(self) -> None:
         if not 0.2 <= self.pause <= 5.0:
@@ -207,7 +210,7 @@ class Talk:
                     for response in stream:
                         yield from _all(events)
                         yield response
-                        if isinstance(response, Complete) and not is_lost(response):
+                        if isinstance(response, Complete) and not response.is_lost:
                             unanswered = []
         finally:
             self._on_event = before
@@ -219,7 +222,7 @@ class Talk:
         return bool(playback.waiting) and playback.has_all
 
     def _hear(self, frame: NDArray[float32]) -> None:
-        played = self._playback.level
+        played = self._playback.level if self._settings.hears_itself else QUIETEST
         sounds = self._answer is not None
         opens = not self._settings.push and not self._ended and (self._settings.interrupts or not sounds)
         was_hearing = self._ears.is_hearing
@@ -306,12 +309,6 @@ class SpokenAnswer(PassingStream):
         super().close()
         self._playback.drop()
         self._talk._finish(self)
-
-
-def is_lost(complete: Complete) -> bool:
-    """Whether an answer was interrupted before its first word or sound, so that no history has it."""
-    interrupted = complete.finish_reason is GenerationFinishReason.INTERRUPTED
-    return interrupted and not complete.full_message.content and not complete.full_message.reasoning_content
 
 
 def _all(events: SimpleQueue[TalkEvent]) -> Iterator[TalkEvent]:

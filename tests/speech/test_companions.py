@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from leap_core.errors import LeapModelLoadingError, LeapModelNotFoundError
+from leap_core.speech import speaker
 from leap_core.speech.companions import open_vocoder
+from leap_core.speech.layer_stack import StackModel
 from leap_core.speech.vocoder import Vocoder
 from leap_core.testing.random_models import write_random_model
 from leap_core.testing.random_vocoder import TINY, VocoderSize, write_random_vocoder
@@ -175,3 +177,22 @@ def _write(path: Path, tensors: dict[str, object]) -> Path:
     writer.write_tensors_to_file()
     writer.close()
     return path
+
+
+def test_a_voice_that_fails_half_way_leaves_no_model_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened_models: list[StackModel] = []
+
+    class Kept(StackModel):
+        def __init__(self, path: Path) -> None:
+            super().__init__(path)
+            opened_models.append(self)
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    vocoder = opened(write_random_vocoder(tmp_path / "vocoder-Tiny-Q8_0.gguf", quantization="q8_0"))
+    monkeypatch.setattr(speaker, "StackModel", Kept)
+    monkeypatch.setattr(speaker, "FrameMaker", fail)
+    with pytest.raises(MemoryError):
+        speaker.Speaker(vocoder, tmp_path / "cache")
+    assert [model.pointer for model in opened_models] == [None, None]

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from leap_core.speech.code_sampler import CodeSampler
 from leap_core.speech.speaker import Speaker
+from leap_core.speech.vocoder import Vocoder
+from leap_core.testing.miniature_speech import VOCODER_FILE
 from leap_core.testing.random_vocoder import TINY, write_random_vocoder
 
 from .conftest import WIDE, opened
@@ -39,6 +41,19 @@ def test_the_widths_of_the_real_model(tmp_path: Path, quantization: str, least: 
     fast.close()
     assert equal >= least * len(hidden)
     assert len(set(codes)) > 45, "random hidden states lead to frames of their own"
+
+
+def test_heads_in_the_types_of_the_file_choose_what_float32_chooses(
+    miniature: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_random_vocoder(tmp_path / "vocoder-Wide.gguf", WIDE, "q8_0")
+    for vocoder, least in ((Vocoder(miniature.with_name(VOCODER_FILE)), 30), (opened(path, WIDE), 24)):
+        hidden = hidden_states(30, vocoder.depthformer.hidden)
+        fast = one_by_one(Speaker(vocoder, tmp_path), hidden)
+        with monkeypatch.context() as patch:
+            patch.setattr("leap_core.speech.file_products.MATRIX_TYPES", set())
+            exact = one_by_one(Speaker(vocoder, tmp_path), hidden)
+        assert sum(a == b for a, b in zip(fast, exact, strict=True)) >= least
 
 
 def test_several_sequences_at_once_choose_what_each_chooses_alone(speaker: Speaker, oracle: Speaker) -> None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from leap_core.errors import LeapGenerationError
 from leap_core.speech.detokenizer import Detokenizer
+from leap_core.speech.reply_sound import ReplySound
 from leap_core.speech.speaker import Speaker
 from leap_core.speech.vocoder import COLUMNS_A_FRAME, Vocoder
 from leap_core.speech.waveform import Waveform, hann_window
@@ -158,3 +159,70 @@ def test_extreme_weights_give_finite_samples() -> None:
     waveform = Waveform(hann_window(64))
     samples = waveform.feed(np.full((4, 66), 1e4, np.float32))
     assert np.isfinite(samples).all()
+
+
+def heard(sound: ReplySound, frames_: Frames, threads: int) -> list[NDArray[np.float32]]:
+    pieces = []
+    for n, frame in enumerate(frames_):
+        sound.add(frame, last=n + 1 == len(frames_))
+        if threads > 1:
+            sound.make(threads)
+        pieces += sound.take(frame)
+    return [*pieces, sound.finish()]
+
+
+def test_a_reply_sounds_the_same_whoever_makes_its_sound_and_in_whichever_pieces(speaker: Speaker) -> None:
+    stream = frames(50)
+    expected = sound(speaker.borrow_detokenizer(), [stream])
+    by_reader, between_steps = (heard(ReplySound(speaker), stream, threads) for threads in (1, 2))
+    assert [len(piece) for piece in by_reader[1:-1]] == [speaker.frame_samples] * 49
+    np.testing.assert_array_equal(np.concatenate(by_reader), np.concatenate(between_steps))
+    assert difference(np.concatenate(by_reader), expected) < 1e-5
+
+
+def test_the_first_frames_are_heard_at_once_and_later_ones_in_groups_that_keep_ahead(speaker: Speaker) -> None:
+    reply = ReplySound(speaker)
+    sizes = []
+    for frame in frames(80):
+        reply.add(frame, last=False)
+        sizes.append(len(reply.take(frame)))
+    assert sizes[:9] == [1, 1, 1, 1, 1, 1, 1, 1, 0] and max(sizes) == 5
+    made, pace = 0, 0.88  # seconds computed for a second of sound
+    for n, size in enumerate(sizes, 1):
+        if size:
+            assert (n - 1) * pace <= made or not made, f"the loudspeaker waits for frame {made}"
+            made += size
+
+
+def test_the_end_of_a_sound_and_a_text_after_it_let_nothing_wait(speaker: Speaker) -> None:
+    reply = ReplySound(speaker)
+    end = (speaker.end_code,) * speaker.codebooks
+    for n, frame in enumerate(stream := frames(20)):
+        reply.add(frame, last=n == 19)
+        pieces = reply.take(frame)
+    assert pieces, "the last frame before a text"
+    reply.add(end, last=True)
+    assert sum(map(len, reply.take(end))) > 0, "what the overlap held back"
+    again = [piece for frame in stream[:3] for piece in (reply.add(frame, last=False), *reply.take(frame))[1:]]
+    assert len(again) == 3, "a new sound begins at once"
+    assert sum(map(len, again)) + len(reply.finish()) == 3 * speaker.frame_samples
+
+
+def test_frames_made_ahead_of_a_reader_who_stops_are_not_heard(speaker: Speaker) -> None:
+    reply = ReplySound(speaker)
+    stream = frames(12)
+    for frame in stream:
+        reply.add(frame, last=False)
+        reply.make(2)
+    pieces = [piece for frame in stream[:5] for piece in reply.take(frame)]
+    assert sum(map(len, pieces)) + len(reply.finish()) == 5 * speaker.frame_samples
+    reply.close()
+
+
+def test_a_reply_that_is_given_up_leaves_its_detokenizer_as_new(speaker: Speaker) -> None:
+    first = ReplySound(speaker)
+    first.add(frames(1)[0], last=True)
+    first.make(1)
+    first.close()
+    again, alone = heard(ReplySound(speaker), frames(6), 1), sound(speaker.borrow_detokenizer(), [frames(6)])
+    assert difference(np.concatenate(again), alone) < 1e-5

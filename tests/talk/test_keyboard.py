@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -11,10 +13,10 @@ from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from leap_cli.talk.keyboard import TalkEditor
+from leap_cli.talk.keyboard import TalkEditor, pushing_while_answering
 from leap_core.errors import LeapError
 from leap_core.talk.events import Utterance
-from leap_core.talk.talk import Talk
+from leap_core.talk.talk import Talk, TalkSettings
 from tests.conftest import CommandLine
 
 from .sound import note, recording
@@ -40,8 +42,8 @@ def keys() -> Iterator[PipeInput]:
         yield keys
 
 
-def editor_of(leap: CommandLine, spoken: Any) -> TalkEditor:
-    return TalkEditor(leap.environment(b"", terminal=False, stdin_terminal=False), None, spoken, push=False)
+def editor_of(leap: CommandLine, spoken: Any, *, push: bool = False) -> TalkEditor:
+    return TalkEditor(leap.environment(b"", terminal=False, stdin_terminal=False), None, spoken, push=push)
 
 
 def test_what_is_said_last_is_answered_before_the_end(leap: CommandLine, keys: PipeInput) -> None:
@@ -97,3 +99,34 @@ def test_the_end_of_the_editor_does_not_fail_who_wakes_it(
     monkeypatch.setattr(app, "_is_running", True)
     monkeypatch.setattr(app, "loop", ClosedLoop())
     editor.wake()
+
+
+def test_the_space_bar_ends_what_is_said_also_beside_a_draft(leap: CommandLine, keys: PipeInput) -> None:
+    talk = Talk(TalkSettings(push=True))
+    talk.press()  # while an answer was made, whose message came back as a draft
+    keys.send_text(" a b\r")
+    assert editor_of(leap, Spoken(talk), push=True).read("draft") == "drafta b"
+    assert not talk.is_pressed
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no terminals to open")
+def test_the_space_bar_is_a_key_again_after_the_shell_had_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    import pty
+    import termios
+
+    keyboard, terminal = pty.openpty()
+    before = termios.tcgetattr(terminal)
+    talk = Talk(TalkSettings(push=True))
+    try:
+        with open(terminal, closefd=False) as stdin:
+            monkeypatch.setattr(sys, "stdin", stdin)
+            with pushing_while_answering(talk):
+                assert termios.tcgetattr(terminal) != before
+                termios.tcsetattr(terminal, termios.TCSANOW, before)  # Ctrl-Z, then fg
+                wait_for(lambda: termios.tcgetattr(terminal) != before)
+                os.write(keyboard, b" ")
+                wait_for(lambda: talk.is_pressed)
+        assert termios.tcgetattr(terminal) == before
+    finally:
+        os.close(keyboard)
+        os.close(terminal)

@@ -70,6 +70,13 @@ def test_each_question_of_a_file_is_answered_at_its_moment(
     assert roles == ["system", "user", "assistant", "user", "assistant"]
 
 
+def test_what_is_said_as_the_first_answer_begins_is_no_echo_of_it(leap: CommandLine, tmp_path: Path) -> None:
+    write(tmp_path / "two.wav", recording(0.5, note("do"), 0.55, note("mi"), 1.0))
+    leap.script(["Hum.", HUM], ["Hum.", HUM], speaks=True)
+    done = leap("talk", "--input", "two.wav", "-o", "answers.wav", "--fast", "--no-save")
+    assert (done.code, done.stderr.count("leap: heard 1.")) == (0, 2), done
+
+
 def test_a_pipe_takes_sound_and_gives_sound(leap: CommandLine, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runner = leap.script(["Hum.", HUM], ["Hum.", HUM], speaks=True)
     env = leap.environment(file.read_bytes(), terminal=False, stdin_terminal=False)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from leap_cli.talk.sound_devices import SoundDevices
-from leap_core.errors import LeapError
+from leap_core.errors import LeapError, LeapNotFoundError
 from leap_core.talk.talk import Talk
 
 from .test_talk import wait_for
@@ -61,6 +61,37 @@ def opened(talk: Talk, recording: Any = None) -> tuple[SoundDevices, list[str]]:
     return SoundDevices(talk, None, None, recording, on_lost=lambda: lost.append("lost")), lost
 
 
+@pytest.mark.parametrize(
+    ("name", "message", "hint"),
+    [
+        ("headste", "--device headste: there is no such microphone", "did you mean Yeti Headset? leap talk --devices"),
+        (99, "--device 99: there is no such microphone", "leap talk --devices lists them"),
+        ("Yeti", "--device Yeti stands for several microphones", "leap talk --devices lists them"),
+    ],
+)
+def test_a_name_that_is_no_devices_is_told_with_the_next_one(
+    monkeypatch: pytest.MonkeyPatch, name: int | str, message: str, hint: str
+) -> None:
+    library: Any = ModuleType("sounddevice")
+    library.PortAudioError = RuntimeError
+
+    def query_devices(device: object = None, kind: object = None) -> list[dict[str, Any]]:
+        if kind is None:
+            return [
+                {"name": "Yeti Headset", "max_input_channels": 1},
+                {"name": "Head speaker", "max_input_channels": 0},
+            ]
+        if device == 99:
+            raise RuntimeError("Error querying device 99")
+        raise ValueError("Multiple input devices found for 'Yeti':\n..." if device == "Yeti" else "No input device")
+
+    library.query_devices = query_devices
+    monkeypatch.setitem(sys.modules, "sounddevice", library)
+    with pytest.raises(LeapNotFoundError) as raised:
+        SoundDevices(Talk(), name, None, None, on_lost=lambda: None)
+    assert raised.value.message == message and (raised.value.hint or "").startswith(hint)
+
+
 def test_a_talk_that_lost_its_microphone_still_loses_its_loudspeaker(streams: dict[str, FakeStream]) -> None:
     world, lost = opened(talk := Talk())
     with world:
@@ -82,18 +113,26 @@ def test_so_does_one_whose_recording_cannot_be_written(streams: dict[str, FakeSt
     assert str(world.failure) == "cannot write both.wav" and lost == ["lost"]
 
 
-def test_a_process_that_was_held_up_blames_no_device(
-    streams: dict[str, FakeStream], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("held_up_at", "least_calls", "why"),
+    [(5, 9, "2 s after it went on"), (None, 22, "a wireless headset needs some seconds before its first sound")],
+)
+def test_a_device_that_is_late_is_not_gone(
+    streams: dict[str, FakeStream],
+    monkeypatch: pytest.MonkeyPatch,
+    held_up_at: int | None,
+    least_calls: int,
+    why: str,
 ) -> None:
     calls = count()
 
     def clock() -> float:
-        """0.4 s later each time, and an hour at the fifth."""
+        """0.4 s later each time, and an hour at one of them."""
         call = next(calls)
-        return 0.4 * call + (3600 if call >= 5 else 0)
+        return 0.4 * call + (3600 if held_up_at is not None and call >= held_up_at else 0)
 
     monkeypatch.setattr("leap_cli.talk.sound_devices.time", SimpleNamespace(monotonic=clock))
     world, _ = opened(talk := Talk())
     with world:
         wait_for(lambda: talk.has_ended)
-    assert next(calls) > 9, "2 s after it went on"
+    assert next(calls) > least_calls, why

@@ -17,6 +17,7 @@ from ...options import GenerationOptions
 from ...responses import AudioSample
 from ...speech.code_sampler import CodeSampler
 from ...speech.companions import open_vocoder
+from ...speech.reply_sound import ReplySound
 from ...speech.speaker import Speaker
 from ...speech.turn import SpeechTokens, SpeechTurn
 from ...speech.vocoder import SAMPLE_RATE
@@ -24,7 +25,8 @@ from ...storage.directories import Directories
 from .reads_media import MediaSegments
 
 if TYPE_CHECKING:
-    from ...speech.detokenizer import Detokenizer
+    from numpy import float32
+    from numpy.typing import NDArray
 
 AUDIO_START, TEXT_END = "<|audio_start|>", "<|text_end|>"
 CACHE = "speech"
@@ -47,8 +49,8 @@ class ModelVoice:
         """A sentence for the user when speech is not as fast as it could be."""
         return self._speaker.warning
 
-    def begin(self, options: GenerationOptions, *, interleaved: bool) -> Speech:
-        """What one request speaks with."""
+    def begin(self, options: GenerationOptions, *, interleaved: bool) -> tuple[Speech, Listener]:
+        """What one request speaks with, and the ear of its reader."""
         temperature, top_k = CONVERSATION if interleaved else SYNTHESIS
         sampler = CodeSampler(
             temperature if options.audio_temperature is None else options.audio_temperature,
@@ -56,7 +58,8 @@ class ModelVoice:
             options.rng_seed,
         )
         turn = SpeechTurn(self._tokens, interleaved=interleaved, end_code=self._speaker.end_code)
-        return Speech(self._speaker, turn, sampler)
+        sound = ReplySound(self._speaker)
+        return Speech(self._speaker, turn, sampler, sound), Listener(sound)
 
     def can_read(self, speech: SpeechPart) -> bool:
         """Whether this model may have said that: its codes and tokens are among this one's."""
@@ -77,21 +80,16 @@ class ModelVoice:
         key = blake2b(repr(speech.turn).encode(), key=self._speaker.fingerprint, digest_size=16).digest()
         return MediaSegments(key, tuple(segments))
 
-    def listen(self) -> Listener:
-        """The ear for one reply."""
-        return Listener(self._speaker)
-
     def close(self) -> None:
         """Free the memory."""
         self._speaker.close()
 
 
 class Listener:
-    """Turns the frames of one reply into sound, in the thread of its reader, and keeps what the next turn needs."""
+    """Hears one reply's ``sound`` in the thread of its reader, and keeps what the next turn needs."""
 
-    def __init__(self, speaker: Speaker) -> None:
-        self._speaker = speaker
-        self._detokenizer: Detokenizer | None = None
+    def __init__(self, sound: ReplySound) -> None:
+        self._source = sound
         self._turn: list[int | Frame] = []
         self._sound = bytearray()
 
@@ -100,28 +98,17 @@ class Listener:
         self._turn.append(token)
 
     def take_frame(self, frame: Frame) -> list[AudioSample]:
-        """The sound that a frame completes. The frame that ends a sound is none, and what was held back follows."""
+        """The sound that is there after a frame of the reply."""
         self._turn.append(frame)
-        if frame[0] == self._speaker.end_code:
-            return self.end()
-        if self._detokenizer is None:
-            self._detokenizer = self._speaker.borrow_detokenizer()
-        return self._heard(self._detokenizer.feed([frame]).tolist())
+        return self._heard(self._source.take(frame))
 
     def end(self) -> list[AudioSample]:
         """What is held back of a sound that ends here."""
-        detokenizer, self._detokenizer = self._detokenizer, None
-        if detokenizer is None:
-            return []
-        tail = detokenizer.end().tolist()
-        self._speaker.give_back(detokenizer)
-        return self._heard(tail)
+        return self._heard([self._source.finish()])
 
     def close(self) -> None:
         """The reply is given up."""
-        detokenizer, self._detokenizer = self._detokenizer, None
-        if detokenizer is not None:
-            self._speaker.give_back(detokenizer)
+        self._source.close()
 
     @property
     def speech(self) -> SpeechPart | None:
@@ -130,11 +117,11 @@ class Listener:
             return None
         return SpeechPart(wav_header(len(self._sound), SAMPLE_RATE) + bytes(self._sound), tuple(self._turn))
 
-    def _heard(self, samples: list[float]) -> list[AudioSample]:
-        if not samples:
-            return []
-        self._sound += pcm16(samples)
-        return [AudioSample(tuple(samples), SAMPLE_RATE)]
+    def _heard(self, sound: list[NDArray[float32]]) -> list[AudioSample]:
+        pieces = [tuple(piece.tolist()) for piece in sound if len(piece)]
+        for piece in pieces:
+            self._sound += pcm16(piece)
+        return [AudioSample(piece, SAMPLE_RATE) for piece in pieces]
 
 
 def open_voice(decoder: Path, tokenizer: Path | None, model: LlamaModel) -> ModelVoice:
