@@ -221,6 +221,13 @@ class Complete(MessageResponse):
     """The stop string that ended the text; None where the answer ended in another way."""
 
     @property
+    def is_lost(self) -> bool:
+        """Whether it was interrupted before its first word, sound or call, so that no history has it."""
+        reply = self.full_message
+        has_words = bool(reply.content or reply.reasoning_content or reply.function_calls)
+        return self.finish_reason is GenerationFinishReason.INTERRUPTED and not has_words
+
+    @property
     def message(self) -> ChatMessage:
         """``full_message``, as the SDK of iOS calls it."""
         return self.full_message

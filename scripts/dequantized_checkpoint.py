@@ -15,6 +15,8 @@ from checkpoints import write_safetensors, write_tokenizer
 from gguf import GGUFReader
 from gguf.quants import dequantize
 
+from leap_core.speech.vocoder_files import MERGED_NAMES
+
 FEED_FORWARD = {"ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
 ATTENTION = {f"attn_{part}": f"self_attn.{part}_proj" for part in "qkv"}
 LLAMA = {
@@ -26,22 +28,7 @@ LLAMA = {
     **ATTENTION,
     **FEED_FORWARD,
 }
-LFM2 = {
-    "token_embd": "embed_tokens",
-    "token_embd_norm": "embedding_norm",
-    "attn_norm": "operator_norm",
-    "ffn_norm": "ffn_norm",
-    "attn_output": "self_attn.out_proj",
-    "attn_q_norm": "self_attn.q_layernorm",
-    "attn_k_norm": "self_attn.k_layernorm",
-    "ffn_gate": "feed_forward.w1",
-    "ffn_down": "feed_forward.w2",
-    "ffn_up": "feed_forward.w3",
-    "shortconv.conv": "conv.conv",
-    "shortconv.in_proj": "conv.in_proj",
-    "shortconv.out_proj": "conv.out_proj",
-    **ATTENTION,
-}
+LFM2 = {"token_embd": "embed_tokens", "token_embd_norm": "embedding_norm", **MERGED_NAMES}
 MOST_BLOCKS = 1024
 SPECIAL = {"unk": "tokenizer.ggml.unknown_token_id", "pad": "tokenizer.ggml.padding_token_id"}
 

@@ -11,14 +11,23 @@ from typing import Any
 import click
 
 from ..framework.environment import Environment
+from ..framework.output import Output
 
-SESSIONS, LOG, BATCH = "sessions", "log", "batch"
+SESSIONS, LOG, BATCH, REVIEW = "sessions", "log", "batch", "review"
+UNDECIDED = "--undecided takes them as they were extracted"
 
 
-def cases_from(env: Environment, source: str, names: Sequence[str], limit: int | None) -> list[str]:
-    """The lines of a file of cases. Raises UsageError where nothing is there, LeapSessionError for an unknown
-    session."""
-    found = {SESSIONS: _of_sessions, LOG: _of_log, BATCH: _of_batch}[source](env, names)
+def cases_from(
+    env: Environment, source: str, names: Sequence[str], limit: int | None, *, undecided: bool = False
+) -> list[str]:
+    """The lines of a file of cases. ``undecided``: also of reviewed documents of which not all was decided. Raises
+    UsageError where nothing is there, LeapSessionError for an unknown session."""
+    if source == REVIEW:
+        found = _of_reviews(env, names, undecided)
+    elif undecided:
+        raise click.UsageError("--undecided goes with --from review")
+    else:
+        found = {SESSIONS: _of_sessions, LOG: _of_log, BATCH: _of_batch}[source](env, names)
     lines = [json.dumps(case, ensure_ascii=False) for case in islice(found, limit)]
     if not lines:
         raise click.UsageError(f"there is nothing in {source} that makes a case")
@@ -60,3 +69,18 @@ def _of_batch(env: Environment, names: Sequence[str]) -> Iterator[dict[str, Any]
         for place, row in lines
     }
     yield from cases_of_batch(by_id, [row for _, row in results])
+
+
+def _of_reviews(env: Environment, names: Sequence[str], undecided: bool) -> Iterator[dict[str, Any]]:
+    from leap_core.evaluation.making import cases_of_reviews
+    from leap_core.tasks.review.review_lines import read_reviews
+
+    if not names:
+        raise click.UsageError("--from review takes files of reviewed documents")
+    reviews = [each for name in names for each in read_reviews(env.cwd / name)]
+    left = 0 if undecided else sum(bool(each.undecided) for each in reviews)
+    if left == len(reviews):
+        raise click.UsageError(f"in none of {left} documents all fields are decided: {UNDECIDED}")
+    if left:
+        Output(env).note(f"left out {left} of {len(reviews)} documents, in which fields have no decision; {UNDECIDED}")
+    yield from cases_of_reviews(reviews, undecided=undecided)

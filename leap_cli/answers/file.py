@@ -32,7 +32,7 @@ def writing_to(target: str | None, env: Environment) -> Iterator[Environment]:
         yield env
         return
     path = env.cwd / target
-    _check(path, target)
+    check_place(path, target)
     text = io.StringIO()
     try:
         yield replace(env, stdout=text, stdout_is_terminal=False)
@@ -48,21 +48,29 @@ def is_standard(name: str) -> bool:
     return name == STANDARD or descriptor_of(name) == 1
 
 
-def _check(path: Path, name: str) -> None:
+def check_place(path: Path, name: str, option: str = "--output") -> None:
+    """Raises UsageError where no file can be written under the ``name`` that was given to an option."""
     if path.is_dir():
-        raise click.UsageError(f"--output {name} is a directory" if name else "--output needs a file's name")
+        raise click.UsageError(f"{option} {name} is a directory" if name else f"{option} needs a file's name")
     if not path.parent.is_dir():
-        raise click.UsageError(f"--output {name}: there is no directory {path.parent}")
+        raise click.UsageError(f"{option} {name}: there is no directory {path.parent}")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise click.UsageError(f"--output {name} cannot be written: permission denied")
+        raise click.UsageError(f"{option} {name} cannot be written: permission denied")
+
+
+def check_file(path: Path, name: str, option: str) -> None:
+    """Raises UsageError also where a device or a pipe is, whose place a file would take."""
+    check_place(path, name, option)
+    if path.exists() and not path.is_file():
+        raise click.UsageError(f"{option} {name} is no file")
 
 
 def _write(path: Path, text: str, env: Environment) -> None:
     text = text.encode("utf-8", "replace").decode("utf-8")  # a lone surrogate has no UTF-8
     try:
         descriptor = descriptor_of(str(path))
-        if descriptor is not None or (path.exists() and not path.is_file()):  # which nothing may take the place of
-            with open(path if descriptor is None else os.dup(descriptor), "w", encoding="utf-8", newline="") as file:
+        if descriptor is not None:
+            with open(os.dup(descriptor), "w", encoding="utf-8", newline="") as file:
                 file.write(text)
             return
         is_new = not path.exists()

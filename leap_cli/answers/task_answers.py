@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from leap_core.runner.contract import ModelRunner
     from leap_core.tasks.task import RecipeTask
 
-Write = Callable[[Output, str, dict[str, Any]], None]
+Write = Callable[[Output, TaskInput, str, dict[str, Any]], None]
 
 
-def write_line(output: Output, text: str, _details: dict[str, Any]) -> None:
+def write_line(output: Output, _each: TaskInput, text: str, _details: dict[str, Any]) -> None:
     """Print an answer on lines of its own."""
     output.text(f"{text}\n")
 
@@ -44,18 +44,25 @@ def do_task(
     write: Write = write_line,
     streams: bool = False,
 ) -> ExitCode:
-    """Do the task to each input; ``write`` prints an answer and what else is known. ``streams``: answers are printed as
-    they come instead. An input that fails is named and kept with ``--errors``, and the exit code is JOB then."""
-    failed = 0
+    """Do the task to each input; ``write`` prints the answer to one and what else is known. ``streams``: answers are
+    printed as they come instead. An input that fails is named and kept with ``--errors``, and the exit code is JOB
+    then."""
+    if all(each.problem for each in inputs):
+        with _errors_file(settings.errors, env) as errors:
+            leave_out(inputs, env, errors)
+        return ExitCode.JOB
+    count = len(inputs)
     with (
         _errors_file(settings.errors, env) as errors,
         writing_to(settings.target, env) as place,
         load_model(env, settings.model) as runner,
     ):
         output = Output(place)
+        inputs = leave_out(inputs, env, errors)
+        failed = count - len(inputs)
         if settings.dry_run:
             _show_prompts(task, inputs, settings, runner, output)
-            return ExitCode.DONE
+            return ExitCode.JOB if failed else ExitCode.DONE
         note_builtin(env, settings.model.name, output)
         caution = task.task.caution(task.model(runner, inputs[0].message, _no_asking))
         if caution is not None:
@@ -75,9 +82,20 @@ def do_task(
                 if errors is not None:
                     errors.write(_failure(each, error))
                     errors.flush()
-    if failed and len(inputs) > 1:
-        output.note(f"{failed} of {len(inputs)} failed")
+    if failed and count > 1:
+        output.note(f"{failed} of {count} failed")
     return ExitCode.JOB if failed else ExitCode.DONE
+
+
+def leave_out(inputs: Sequence[TaskInput], env: Environment, errors: IO[str] | None = None) -> list[TaskInput]:
+    """Name the files that could not be read, and keep them with ``--errors``; the inputs that are left."""
+    for each in inputs:
+        if each.problem is not None:
+            hint = f" ({each.problem.hint})" if each.problem.hint else ""
+            Output(env).warning(f"{each.problem.message}{hint}")
+            if errors is not None:
+                errors.write(_failure(each, each.problem))
+    return [each for each in inputs if each.problem is None]
 
 
 class _Doing:
@@ -106,7 +124,7 @@ class _Doing:
             self._output.text("\n")
             self._line_open = False
         else:
-            write(self._output, reply.full_message.text, reply.details or {})
+            write(self._output, each, reply.full_message.text, reply.details or {})
         for warning in reply.warnings:
             self._output.warning(f"{each.name}: {warning}")
         if reply.finish_reason is GenerationFinishReason.MAX_TOKENS:
@@ -177,4 +195,5 @@ def _errors_file(name: str | None, env: Environment) -> Iterator[IO[str] | None]
 
 def _failure(each: TaskInput, error: LeapError) -> str:
     text = {"text": each.message.text} if each.picture is None else {"image": each.picture}
+    text = text if each.problem is None else {}
     return json.dumps({"source": each.name, "error": error.message, **text}, ensure_ascii=False) + "\n"

@@ -12,6 +12,7 @@ from ..framework.output import Output
 from ..options.background import print_id
 from ..options.opening import default_model, naming_the_default, note_builtin
 from ..options.task_options import TaskInput, TaskSettings, own_recipes
+from .task_answers import leave_out
 
 if TYPE_CHECKING:
     from leap_core.tasks.task import RecipeTask
@@ -24,11 +25,16 @@ def submit_task(
     task: RecipeTask, inputs: Sequence[TaskInput], wish: TaskSettings, env: Environment, *, form: str = "text"
 ) -> ExitCode:
     """Queue the task and print the job's id. The answers go to ``--output``, or are kept with the job for ``leap jobs
-    output``. ``form``: the format of the batch's results."""
+    output``. ``form``: the format of the batch's results. Files that cannot be read are named and left out, and the
+    exit code is JOB then."""
     from jobs.client import JobsClient
     from leap_core.batch.batch_settings import KEPT, BatchSettings
 
     output = Output(env)
+    readable = leave_out(inputs, env)
+    if not readable:
+        return ExitCode.JOB
+    failed, inputs = len(inputs) - len(readable), readable
     settings = BatchSettings(
         source="-",
         output=KEPT if wish.target is None else str(env.cwd / wish.target),
@@ -54,7 +60,7 @@ def submit_task(
         )
     note_builtin(env, wish.model.name, output)
     print_id(output, id)
-    return ExitCode.DONE
+    return ExitCode.JOB if failed else ExitCode.DONE
 
 
 def _line(task: RecipeTask, each: TaskInput, env: Environment) -> bytes:

@@ -10,7 +10,6 @@ import click
 
 from leap_core.errors import LeapError, LeapGenerationPromptExceedContextLengthError
 from leap_core.messages import ChatMessage, ChatMessageContent, ChatMessageRole, Text
-from leap_core.responses import GenerationFinishReason
 from leap_core.runner.overflow import Overflow
 
 from ..framework.environment import Environment
@@ -89,8 +88,7 @@ class TypedConversation:
     def send(self, text: str) -> None:
         """Answer this message, and what is attached to it."""
         complete = self.dialogue.say(text, self.attached)
-        reply = complete.full_message
-        if complete.finish_reason is GenerationFinishReason.INTERRUPTED and not (reply.text or reply.reasoning_content):
+        if complete.is_lost:
             self.output.note("stopped before the first word: the message was not kept")
             if self.typing.can_begin_with:
                 self.draft = text

@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from ..config.named_files import SCHEMAS
-from ..display.schema_view import in_words
 from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_group
 from ..framework.environment import Environment
@@ -25,9 +24,22 @@ def command() -> None:
     or the shorthand 'name, age int, tags list[str]: what they did'."""
 
 
+def _in_words(document: Any) -> str:
+    """The beginning of a schema for people: ``name string, age integer``; what it is where it has no fields."""
+    if not isinstance(document, dict):
+        return "anything" if document else "nothing"
+    if document.get("type") == "array":
+        return f"list of {_in_words(document.get('items', True))}"
+    fields = document.get("properties")
+    if not isinstance(fields, dict) or not fields:
+        return str(document.get("type", "a schema"))
+    kinds = ((name, field.get("type") if isinstance(field, dict) else None) for name, field in fields.items())
+    return ", ".join(f"{name} {kind}" if isinstance(kind, str) else name for name, kind in kinds)
+
+
 def _describe(env: Environment, name: str, path: Path) -> dict[str, Any]:
     document = read_schema_argument(str(path), env)
-    return {"name": name, "fields": in_words(document), "schema": document}
+    return {"name": name, "fields": _in_words(document), "schema": document}
 
 
 add_file_verbs(

@@ -11,6 +11,7 @@ import click
 from ..exit_codes import ExitCode
 from ..framework.environment import Environment
 from ..framework.output import Format, Output
+from ..framework.sizes import in_bytes
 
 if TYPE_CHECKING:
     from leap_core.evaluation.evaluation_results import CaseResult
@@ -111,7 +112,7 @@ def _print_table(env: Environment, report: Report) -> None:
             "errors": each.errors or None,
             "tokens_per_s": None if each.tokens_per_second is None else f"{each.tokens_per_second:.1f}",
             "first_token": None if each.first_token is None else f"{each.first_token * 1000:.0f} ms",
-            "memory": None if each.memory is None else f"{each.memory / 2**20:.0f} MiB",
+            "memory": None if each.memory is None else in_bytes(each.memory),
         }
         for each in report.columns
     ]

@@ -8,7 +8,6 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any
 
 from ..framework.environment import Environment
@@ -36,9 +35,7 @@ class LiveScreen:
         self._write(OTHER_SCREEN)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._write(FIRST_SCREEN)
         if sys.platform != "win32" and self._modes is not None:
             import termios

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -63,6 +64,30 @@ def _handling(act: Callable[[int], object]) -> Iterator[None]:
 def raising_on_interrupt() -> AbstractContextManager[None]:
     """Within the block a press raises KeyboardInterrupt, also while an answer is made."""
     return _handling(_raise)
+
+
+@contextmanager
+def leaving_on_termination() -> Iterator[None]:
+    """Within the block SIGTERM, and SIGHUP where the terminal is gone, raise SystemExit, so that terminal and files are
+    left in order; a second one ends the process. Where they are ignored (nohup) they stay so."""
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        raise SystemExit(128 + number)
+
+    numbers = [signal.SIGTERM]
+    if sys.platform != "win32":
+        numbers.append(signal.SIGHUP)
+    if threading.current_thread() is not threading.main_thread():
+        numbers = []
+    taken = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
+    for number in taken:
+        signal.signal(number, leave)
+    try:
+        yield
+    finally:
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def stopping_on_interrupt(stop: Callable[[], object]) -> AbstractContextManager[None]:

@@ -59,9 +59,9 @@ def read_standard_input(env: Environment, output: Output) -> str:
     return decode_text(data, STDIN)
 
 
-def read_lines(name: str, env: Environment, output: Output) -> list[str]:
-    """The lines of a file that are not blank, without their ends; ``-`` is standard input. There may be any number of
-    them. Raises UsageError naming the file, and what is wrong with it."""
+def numbered_lines(name: str, env: Environment, output: Output) -> list[tuple[int, str]]:
+    """The lines of a file that are not blank, without their ends, each after its number in the file, from 1; ``-`` is
+    standard input. There may be any number of them. Raises UsageError naming the file, and what is wrong with it."""
     source = STDIN if name == "-" else name
     try:
         data = _read_stdin(env, output) if name == "-" else (env.cwd / name).read_bytes()
@@ -69,7 +69,8 @@ def read_lines(name: str, env: Environment, output: Output) -> list[str]:
         raise click.UsageError(f"cannot read {name}: {getattr(error, 'strerror', None) or error}") from None
     if b"\0" in data:
         raise click.UsageError(f"{source} is binary, and no lines of text")
-    return [line.rstrip("\r") for line in decode_text(data, source).split("\n") if line.strip()]
+    lines = enumerate(decode_text(data, source).split("\n"), 1)
+    return [(number, line.rstrip("\r")) for number, line in lines if line.strip()]
 
 
 def _read_stdin(env: Environment, output: Output, most: int = -1) -> bytes:

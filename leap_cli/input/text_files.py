@@ -52,6 +52,9 @@ def check_size(data: bytes, source: str) -> None:
 
 def decode_text(data: bytes, source: str) -> str:
     """UTF-8 text, a byte order mark dropped; anything else is a usage error that names the source."""
+    if data.startswith(b"%PDF-"):
+        tasks = "extract, translate, summarize, classify and decide"
+        raise click.UsageError(f"{source} is a PDF and no text; leap {tasks} read files named .pdf")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,18 @@ class BatchWish:
     reasons: bool
     quiet: bool
     workers: int | None
+
+
+def concurrency_option(what: str) -> Callable[[Any], Any]:
+    """``--concurrency``; ``what`` is answered at once."""
+    return option(
+        "--concurrency",
+        type=click.IntRange(1, 256),
+        default=16,
+        show_default=True,
+        metavar="N",
+        help=f"Answer this many {what} at once.",
+    )
 
 
 _OPTIONS = (
@@ -57,14 +69,7 @@ _OPTIONS = (
         heading="Answer",
         help="Write results to this file; - (default) is standard output.",
     ),
-    option(
-        "--concurrency",
-        type=click.IntRange(1, 256),
-        default=16,
-        show_default=True,
-        metavar="N",
-        help="Answer this many lines at once.",
-    ),
+    concurrency_option("lines"),
     option(
         "--requests-per-minute",
         type=click.IntRange(1),

@@ -94,7 +94,12 @@ QUESTIONS = OptionGroup(
         ),
         option("--rows", is_flag=True, help="Take each row of CSV tables as a text of its own."),
         option("--columns", metavar="A,B", help="Take these columns of each row alone, in this order (with --rows)."),
-        option("--fit", metavar="FILE", help="Fit temperatures to the answered cases of this file, and keep them."),
+        option(
+            "--fit",
+            type=FileName(),
+            metavar="FILE",
+            help="Fit temperatures to the answered cases of this file, and keep them.",
+        ),
     ),
     _build_questions,
     {"fit": ("images", "rows", "columns")},

@@ -141,3 +141,20 @@ def full_reference(env: Environment, reference: str) -> str:
 
     path = path_of(reference, variables=env.variables, cwd=env.cwd)
     return reference if path is None else str(path)
+
+
+@contextmanager
+def naming_texts(places: Sequence[str]) -> Iterator[None]:
+    """Let a refusal of the runner's ``texts[N]`` name its place instead: a file, a line or an argument."""
+    import re
+
+    from leap_core.errors import LeapOptionsError
+
+    try:
+        yield
+    except LeapOptionsError as error:
+        number = re.fullmatch(r"texts\[(\d+)\]", error.option)
+        if number is None:
+            raise
+        reason = error.reason.replace("(too_long)", "(--too-long cut)")
+        raise LeapOptionsError(places[int(number[1])], reason) from None

@@ -15,6 +15,7 @@ from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option
 from ..framework.output_format import format_choice
 from ..framework.text_arguments import FileName
+from .batch_options import concurrency_option
 from .loading import ModelChoice
 from .prompt_options import read_system_option
 from .sampling import NUMBERS
@@ -214,14 +215,7 @@ ASKING = OptionGroup(
             metavar="DIR",
             help="Write answers and results here; by default beside the cases: CASES.eval.",
         ),
-        option(
-            "--concurrency",
-            type=click.IntRange(1, 256),
-            default=16,
-            show_default=True,
-            metavar="N",
-            help="Answer this many cases at once.",
-        ),
+        concurrency_option("cases"),
         option("--judge", type=ModelName(), metavar="MODEL", help="Let this model answer the questions of `judge`."),
         option(
             "--embedder",

@@ -16,6 +16,7 @@ from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option
 from ..framework.output import Output, one_line
 from ..framework.text_arguments import FileName
+from ..input.documents import FileText, read_file_text
 from ..input.prompt import read_standard_input
 from ..input.text_files import read_text_file
 from .background import BACKGROUND, Background
@@ -23,6 +24,7 @@ from .constraints import FINISH_SHAPE
 from .loading import MODEL, ModelChoice
 
 if TYPE_CHECKING:
+    from leap_core.errors import LeapError
     from leap_core.messages import ChatMessage
     from leap_core.options import GenerationOptions
     from leap_core.tasks.task import RecipeTask
@@ -34,6 +36,9 @@ TEXT = "text"
 NO_TEXT = "there is no text: give FILEs, the text itself, or the text on standard input"
 FILE_NAME = re.compile(r"[/\\]|\.\w{1,5}$")
 """What a file's name looks like: a path, or an extension."""
+
+LINE_END = re.compile(r"\r\n|\n|\r")
+"""What ends a line for an editor, and for the line numbers of evidence; a form feed ends none."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +59,14 @@ class TaskSettings:
 @dataclass(frozen=True)
 class TaskInput:
     """What a task is done to, and its name: a file's, with a line's number where each line is one. ``picture``: the
-    file that it is a picture of."""
+    file that it is a picture of. ``is_extracted``: the text is that of a PDF or of HTML. ``problem``: why there is no
+    text."""
 
     name: str
     message: ChatMessage
     picture: str | None = None
+    is_extracted: bool = False
+    problem: LeapError | None = None
 
 
 def _build(arguments: Arguments) -> TaskSettings:
@@ -120,15 +128,14 @@ TASK = OptionGroup(
 
 
 def read_inputs(settings: TaskSettings, env: Environment) -> list[TaskInput]:
-    """The texts of the FILEs, the text that the arguments themselves are, or that of standard input without any. Raises
-    UsageError where there is none."""
-    from leap_core.messages import ChatMessage
-
-    sources = [(name, text.rstrip("\r\n")) for name, text in read_sources(settings.files, env)]
-    parts = [part for name, text in sources for part in _parts_of(name, text, settings)]
-    if not any(text.strip() for _, text in parts):
+    """The texts of the FILEs, of PDF and HTML too, the text that the arguments themselves are, or that of standard
+    input without any. Raises UsageError where there is none."""
+    named = _sources(settings.files, env)
+    read = [(name, read_file_text(name, env) if text is None else FileText(text)) for name, text in named]
+    inputs = [each for name, found in read for each in _parts_of(name, found, settings)]
+    if not any(each.problem or each.message.text.strip() for each in inputs):
         raise click.UsageError(NO_TEXT)
-    return named_apart([TaskInput(name, ChatMessage("user", text)) for name, text in parts])
+    return named_apart(inputs)
 
 
 def named_apart(inputs: Sequence[TaskInput]) -> list[TaskInput]:
@@ -144,17 +151,19 @@ def named_apart(inputs: Sequence[TaskInput]) -> list[TaskInput]:
 
 
 def read_sources(files: Sequence[str], env: Environment) -> list[tuple[str, str]]:
-    """The whole texts that the arguments mean, each with its name: those of files and, with ``-`` or without arguments,
-    of standard input. Arguments of which none is a file, or looks like the name of one, are a text themselves. What
-    was taken is said where it is not plain. Raises UsageError."""
+    """The whole texts that the arguments mean, each with its name: those of files as they are and, with ``-`` or
+    without arguments, of standard input. Arguments of which none is a file, or looks like the name of one, are a text
+    themselves. What was taken is said where it is not plain. Raises UsageError."""
+    return [(name, read_text_file(name, env) if text is None else text) for name, text in _sources(files, env)]
+
+
+def _sources(files: Sequence[str], env: Environment) -> list[tuple[str, str | None]]:
+    """What the arguments mean; a file has no text yet."""
     if files and not any(_means_file(name, env) for name in files):
         text = " ".join(files)
         Output(env).note(f"took {one_line(text)!r} as the text: there is no such file")
         return [(TEXT, text)]
-    return [
-        (name, read_standard_input(env, Output(env)) if name == STDIN else read_text_file(name, env))
-        for name in files or (STDIN,)
-    ]
+    return [(name, read_standard_input(env, Output(env)) if name == STDIN else None) for name in files or (STDIN,)]
 
 
 def _means_file(name: str, env: Environment) -> bool:
@@ -188,7 +197,13 @@ def own_recipes(env: Environment, name: str = "*") -> dict[str, str]:
     return {each: text_of_recipe(RECIPES.path(env, each)) for each in names}
 
 
-def _parts_of(name: str, text: str, settings: TaskSettings) -> list[tuple[str, str]]:
-    if not settings.lines:
-        return [(name, text)]
-    return [(f"{name}:{n}", line) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
+def _parts_of(name: str, found: FileText, settings: TaskSettings) -> list[TaskInput]:
+    from leap_core.messages import ChatMessage
+
+    texts = [(name, found.text.rstrip("\r\n"))]
+    if settings.lines and found.problem is None:
+        texts = [(f"{name}:{n}", line) for n, line in enumerate(LINE_END.split(texts[0][1]), 1) if line.strip()]
+    return [
+        TaskInput(part, ChatMessage("user", text), is_extracted=found.is_extracted, problem=found.problem)
+        for part, text in texts
+    ]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from ..decisions.deciding import decide
 from ..decisions.questions import Decision, Question
@@ -17,16 +16,14 @@ from ..errors import (
     LeapGenerationPromptExceedContextLengthError,
     LeapOptionsError,
 )
-from ..messages import ChatMessage, ChatMessageRole
+from ..messages import ChatMessageRole
 from ..options import GenerationOptions
 from ..responses import Complete, GenerationFinishReason, MessageResponse
 from ..runner.contract import Generation, ModelRunner
+from ..runner.generator import Functions, MaybeOptions, Messages
 from ..runner.passing_runner import PassingRunner
 from ..runner.streams import last_of
 from ..tasks.task import TaskReply
-
-if TYPE_CHECKING:
-    from ..functions import LeapFunction
 
 INVALID, UNCERTAIN, REFUSED, CHECK = "invalid", "uncertain", "refused", "check"
 QUESTION = "Does the answer do what was asked for?"
@@ -116,12 +113,7 @@ class EscalatingRunner(PassingRunner):
     def speaks(self) -> bool:
         return False  # an answer is passed on whole
 
-    def start(
-        self,
-        messages: Sequence[ChatMessage],
-        functions: Sequence[LeapFunction] = (),
-        options: GenerationOptions | None = None,
-    ) -> Generation:
+    def start(self, messages: Messages, functions: Functions = (), options: MaybeOptions = None) -> Generation:
         options = options or GenerationOptions()
         asked = options
         if self._when.certainty is not None and not options.wants_logprobs:
@@ -143,7 +135,7 @@ class EscalatingRunner(PassingRunner):
         self._far.unload()
         self._on_end(self)
 
-    def judge(self, complete: Complete, messages: Sequence[ChatMessage]) -> str | None:
+    def judge(self, complete: Complete, messages: Messages) -> str | None:
         """Why the near answer is not good enough; None where it is. Counts it."""
         with self._guard:
             self.answers += 1
@@ -189,7 +181,7 @@ class _EscalatingGeneration(Generation):
     def __init__(
         self,
         runner: EscalatingRunner,
-        messages: Sequence[ChatMessage],
+        messages: Messages,
         near: Generation | None,
         far: Callable[[], Generation],
         *,

@@ -6,11 +6,10 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakSet
 
 from ..errors import LeapError, LeapGenerationError, LeapModelNotFoundError, LeapOptionsError
-from ..messages import ChatMessage
 from ..models.references.endpoints import Endpoint, refuse_offline
 from ..options import GenerationOptions
 from ..options.adapters import LoraAdapter, adapters_of
@@ -18,15 +17,13 @@ from ..options.generation import check_options, check_tool_choice
 from ..runner.checked_generation import CheckedGeneration
 from ..runner.contract import Generation, ModelRunner, RenderedPrompt
 from ..runner.conversation import messages_of
+from ..runner.generator import Functions, MaybeOptions, Messages
 from .connection import Connection
 from .generation import EndpointGeneration, Way, shape_check
 from .models import only_model
 from .requests import chat_body, check_held, text_body
 from .responses_api import PATH, ResponsesReader, responses_body
 from .retries import Patience
-
-if TYPE_CHECKING:
-    from ..functions import LeapFunction
 
 JsonObject = dict[str, Any]
 
@@ -76,17 +73,12 @@ class EndpointRunner(ModelRunner):
             self._context_size = self._asked_context() or UNKNOWN_CONTEXT
         return self._context_size
 
-    def start(
-        self,
-        messages: Sequence[ChatMessage],
-        functions: Sequence[LeapFunction] = (),
-        options: GenerationOptions | None = None,
-    ) -> Generation:
+    def start(self, messages: Messages, functions: Functions = (), options: MaybeOptions = None) -> Generation:
         options = self._checked(options)
         check_tool_choice(options.tool_choice, [function.name for function in functions])
         check = shape_check(options)
 
-        def begin(more: Sequence[ChatMessage] = ()) -> Generation:
+        def begin(more: Messages = ()) -> Generation:
             asked, name = [*messages, *more], self._model_name()
             chat = chat_body(asked, functions, options)
             failure = self._connection.words.of_event
@@ -106,7 +98,7 @@ class EndpointRunner(ModelRunner):
         repairs = REPAIRS if options.repairs is None else options.repairs
         return CheckedGeneration(generation, check, begin, repairs)
 
-    def start_text(self, text: str | Sequence[int], options: GenerationOptions | None = None) -> Generation:
+    def start_text(self, text: str | Sequence[int], options: MaybeOptions = None) -> Generation:
         options = self._checked(options)
         check = shape_check(options)
         if check is not None:
@@ -114,7 +106,7 @@ class EndpointRunner(ModelRunner):
         body = {"model": self._model_name(), **text_body(text, options)}
         return self._begin((Way("/completions", lambda: body),), options)
 
-    def _checked(self, options: GenerationOptions | None) -> GenerationOptions:
+    def _checked(self, options: MaybeOptions) -> GenerationOptions:
         self._check_loaded()
         check_options(options)
         options = (options or GenerationOptions()).with_extras()
@@ -155,23 +147,14 @@ class EndpointRunner(ModelRunner):
         value = self._connection.ask("POST", self._endpoint.url.removesuffix("/v1") + path, body)
         return value if isinstance(value, dict) else {}
 
-    def render(
-        self,
-        prompt: Sequence[ChatMessage] | str,
-        functions: Sequence[LeapFunction] = (),
-        options: GenerationOptions | None = None,
-    ) -> RenderedPrompt:
+    def render(self, prompt: Messages | str, functions: Functions = (), options: MaybeOptions = None) -> RenderedPrompt:
         self._check_loaded()
         if not isinstance(prompt, str):
             raise LeapGenerationError(f"{self._endpoint.host} makes the prompt of messages, and does not show it")
         return RenderedPrompt(prompt, len(self.tokenize(prompt, parse_special=True)))
 
     def get_prompt_tokens_size(
-        self,
-        messages: Sequence[ChatMessage],
-        add_bos_token: bool = True,
-        functions: Sequence[LeapFunction] = (),
-        options: GenerationOptions | None = None,
+        self, messages: Messages, add_bos_token: bool = True, functions: Functions = (), options: MaybeOptions = None
     ) -> int:
         """Estimated: only the endpoint knows how its model counts."""
         self._check_loaded()

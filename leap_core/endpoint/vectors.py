@@ -15,7 +15,7 @@ from ..errors import LeapEndpointError, LeapGenerationError, LeapOptionsError
 from ..models.references.endpoints import Endpoint, refuse_offline
 from ..openai.embeddings import decoded
 from ..responses import MessageResponse
-from ..runner.embedding import EmbeddingKind, EmbeddingRequest, EmbeddingRunner, TooLong
+from ..runner.embedding import EmbeddingKind, EmbeddingRequest, EmbeddingRunner, TooLong, checked_texts, parts_of
 from .connection import Connection
 from .models import only_model
 from .retries import Patience
@@ -76,28 +76,20 @@ class EndpointEmbeddingRunner(EmbeddingRunner):
     def most_tokens(self) -> int:
         return MOST_TOKENS
 
-    @property
-    def pools(self) -> bool:
-        return True
-
-    @property
-    def is_late(self) -> bool:
-        return False
-
     def count_tokens(self, texts: Sequence[str], kind: EmbeddingKind | str = EmbeddingKind.DOCUMENT) -> list[int]:
         """Estimated: only the endpoint knows how its model counts."""
         EmbeddingKind(kind)
-        return [int(len(text.encode("utf-8")) / BYTES_A_TOKEN) + 1 for text in _checked(texts)]
+        return [int(len(text.encode("utf-8")) / BYTES_A_TOKEN) + 1 for text in checked_texts(texts)]
 
     def _embed(self, request: EmbeddingRequest) -> NDArray[float32]:
         import numpy as np
 
         _check(request, self._endpoint)
-        texts = [f"{request.prefix or ''}{text}" for text in _checked(request.texts)]
+        texts = [f"{request.prefix or ''}{text}" for text in checked_texts(request.texts)]
         if TooLong(request.too_long) is TooLong.CUT:
             texts = [text[:LONGEST_CUT] for text in texts]
         rows: list[NDArray[float32]] = []
-        for part in _parts(texts):
+        for part in parts_of(texts, TEXTS_AT_ONCE, MOST_CHARACTERS):
             rows += self._rows(part, request)
             if request.on_progress is not None:
                 request.on_progress(len(rows))
@@ -187,21 +179,3 @@ def _check(request: EmbeddingRequest, endpoint: Endpoint) -> None:
     if request.pooling is not None:
         raise LeapOptionsError("pooling", f"{endpoint.host} chooses it")
     TooLong(request.too_long)
-
-
-def _checked(texts: Sequence[str]) -> Sequence[str]:
-    if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
-        raise LeapOptionsError("texts", "must be a list of texts")
-    return texts
-
-
-def _parts(texts: Sequence[str]) -> Iterator[list[str]]:
-    """As many texts as make a request."""
-    part: list[str] = []
-    for text in texts:
-        if part and (len(part) >= TEXTS_AT_ONCE or sum(map(len, part)) + len(text) > MOST_CHARACTERS):
-            yield part
-            part = []
-        part.append(text)
-    if part:
-        yield part

@@ -26,8 +26,9 @@ class FrameSource(Protocol):
     fingerprint: bytes
     """Names the weights that frames are read with."""
 
-    def frames(self, hidden: NDArray[float32], samplers: Sequence[Any]) -> list[Frame]:
-        """One frame for each row of ``hidden``, shape [requests, width], drawn with that request's sampler."""
+    def frames(self, hidden: NDArray[float32], samplers: Sequence[Any], threads: int) -> list[Frame]:
+        """One frame for each row of ``hidden``, shape [requests, width], drawn with that request's sampler and made
+        with so many threads."""
         ...
 
     def embedding(self, frame: Frame) -> NDArray[float32]:
@@ -49,6 +50,18 @@ class FrameTurn(Protocol):
         ...
 
 
+class FrameSound(Protocol):
+    """Sound of a request's frames."""
+
+    def add(self, frame: Frame, *, last: bool) -> None:
+        """A frame was made; after the ``last`` one comes a token."""
+        ...
+
+    def make(self, threads: int) -> None:
+        """Make the sound that is due, with so many threads."""
+        ...
+
+
 @dataclass(eq=False)
 class Speech:
     """What a request speaks with. ``rows``: the frames that it made, by their positions in the target."""
@@ -56,6 +69,7 @@ class Speech:
     source: FrameSource
     turn: FrameTurn
     sampler: Any
+    sound: FrameSound
     rows: dict[int, NDArray[float32]] = field(default_factory=dict)
 
 

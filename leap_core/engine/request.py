@@ -135,10 +135,14 @@ class Request:
             self.speech.turn.take_token(token)
         self.events.put(token)
 
-    def emit_frame(self, frame: Frame) -> None:
-        """Deliver a frame, and let the model read it next."""
+    def emit_frame(self, frame: Frame, threads: int) -> None:
+        """Deliver a frame, and let the model read it next. Where there are several ``threads``, the sound is made here,
+        between two steps that need them all; a single one leaves it to the reader's."""
         speech = self.speech
         assert speech is not None
+        speech.sound.add(frame, last=not speech.turn.wants_frame)
+        if threads > 1:
+            speech.sound.make(threads)
         speech.rows[len(self.target)] = speech.source.embedding(frame)
         self.target.append(frame_key(frame, speech.source.fingerprint))
         self.events.put(frame)

@@ -32,6 +32,9 @@ from .threads import ThreadGovernor
 if TYPE_CHECKING:
     from .encoding import Encoder
 
+MOST_VOICE_THREADS = 4
+"""The voice's matrices are small: more threads would wait for each other more than they compute."""
+
 
 class Scheduler:
     """Runs requests over ``context``; ``context_size`` is the most tokens of one request."""
@@ -124,14 +127,17 @@ class Scheduler:
                 return  # the other decodes were planned for a memory that is different now
             size = sum(part.count + len(part.draft) for part in parts)
             seconds = time.perf_counter() - started
+            hidden = parts[0].output is Output.HIDDEN  # then all of them: see ``plan_step``
             if size > LONG_STEP:
                 self._pace.observe(size, seconds)
-            else:
+            elif not hidden:
                 self._governor.observe(size, seconds, time.process_time() - computed)
             for part in parts:
                 self._advance(part)
-            if parts[0].output is Output.HIDDEN:  # then all of them: see ``plan_step``
+            if hidden:
                 self._speak(parts)
+            if hidden and size <= LONG_STEP:  # frames take as long as the model itself, and suffer more in a crowd
+                self._governor.observe(-size, time.perf_counter() - started, time.process_time() - computed)
 
     @cached_property
     def _encoder(self) -> Encoder:
@@ -306,11 +312,12 @@ class Scheduler:
 
         speeches = [part.request.speech for part in parts if part.request.speech is not None]
         hidden = np.stack([self._context.hidden_state(part.index or 0) for part in parts])
-        frames = speeches[0].source.frames(hidden, [speech.sampler for speech in speeches])
+        threads = min(self._governor.threads, MOST_VOICE_THREADS)
+        frames = speeches[0].source.frames(hidden, [speech.sampler for speech in speeches], threads)
         for part, speech, frame in zip(parts, speeches, frames, strict=True):
             request = part.request
             request.note_time()
-            request.emit_frame(speech.turn.take_frame(frame))
+            request.emit_frame(speech.turn.take_frame(frame), threads)
             if request.max_tokens is not None and request.generated >= request.max_tokens:
                 self._finish(part.slot, Reason.MAX_TOKENS)
             elif len(request.target) > self.context_size:

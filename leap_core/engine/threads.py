@@ -110,7 +110,8 @@ class ThreadGovernor:
         return max(self.threads, self._free(self._most))
 
     def observe(self, size: int, seconds: float, computing: float) -> None:
-        """Take note of a step of ``size`` tokens: how long it took, and the processor time that the process got."""
+        """Take note of a step of ``size`` tokens, or with a number below 0 of frames: how long it took, and the
+        processor time that the process got."""
         if self._most == 1:
             return
         if self._trial is not None:

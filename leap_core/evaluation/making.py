@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, count
 from typing import Any
 
 from ..messages import ChatMessage, ChatMessageRole
 from ..prompt_log.entry import Entry
+from ..tasks.review.corrections import corrected_document
+from ..tasks.review.review_lines import ReviewedDocument
 
 JsonObject = dict[str, Any]
 
@@ -55,6 +58,20 @@ def cases_of_batch(lines: Mapping[str, JsonObject], results: Sequence[JsonObject
         asked = line["body"] if isinstance(line.get("body"), dict) else line
         request = {key: value for key, value in asked.items() if key not in ("id", "custom_id", "model")}
         yield {"id": name, **request, "expect": expect}
+
+
+def cases_of_reviews(reviews: Sequence[ReviewedDocument], *, undecided: bool) -> Iterator[JsonObject]:
+    """A case for each text of which everything was decided; ``undecided``: also for the others. Pictures, whose files
+    reviews do not have, are left out. Raises LeapSerializationError where a correction breaks the schema."""
+    names: set[str] = set()
+    for review in reviews:
+        if (review.undecided and not undecided) or not review.text.strip():
+            continue
+        again = (f"{review.file}#{n}" for n in count(2))
+        name = next(each for each in chain([review.file], again) if each not in names)
+        names.add(name)
+        request = {"task": "extract", "schema": review.schema, "text": review.text}
+        yield {"id": name, **request, "expect": {"json": corrected_document(review)}}
 
 
 def expected(text: str, calls: Sequence[JsonObject]) -> JsonObject | None:

@@ -16,14 +16,14 @@ from ..engine.sampling.repetition import RepetitionWatch
 from ..engine.sampling.sampler import RUNTIME_DEFAULTS, Sampler
 from ..engine.sampling.token_scores import ScoreRecorder
 from ..errors import LeapModelLoadingError, LeapOptionsError
-from ..messages import ChatMessage, ChatMessageRole
+from ..messages import ChatMessageRole
 from ..options import AUTO, FunctionCallParser, GenerationOptions, ModelLoadingOptions, SamplingDefaults
 from ..options.adapters import LoraAdapter, adapters_of
 from ..options.generation import check_options
 from ..runner.checked_generation import CheckedGeneration
 from ..runner.contract import Generation, ModelRunner, RenderedPrompt
 from ..runner.conversation import messages_of
-from ..runner.generator import DecisionModel, TokenizerInfo
+from ..runner.generator import DecisionModel, Functions, MaybeOptions, Messages, TokenizerInfo
 from ..runner.hidden_states import HiddenStates
 from ..speech.voices import asks_to_speak, is_interleaved
 from .model_parts import Closing, EarlyOpening, ModelParts, context_size_for, open_scheduler
@@ -32,7 +32,6 @@ from .token_responses import InProcessGeneration
 
 if TYPE_CHECKING:
     from ..constraints import CompiledConstraint
-    from ..functions import LeapFunction
     from .modalities.reads_media import ReadsMedia
     from .modalities.spoken_history import SpokenHistory
     from .modalities.voice import ModelVoice
@@ -134,28 +133,23 @@ class InProcessRunner(ModelRunner):
     def decision_model(self) -> DecisionModel:
         return replace(self._decisions, fingerprint=self.model.fingerprint.hex())
 
-    def start(
-        self,
-        messages: Sequence[ChatMessage],
-        functions: Sequence[LeapFunction] = (),
-        options: GenerationOptions | None = None,
-    ) -> Generation:
+    def start(self, messages: Messages, functions: Functions = (), options: MaybeOptions = None) -> Generation:
         complete = self._complete(options)
 
-        def make(more: Sequence[ChatMessage]) -> MadePrompt:
+        def make(more: Messages) -> MadePrompt:
             return self._prompts.of_messages([*messages, *more], functions, complete, self._context_size)
 
         system = "\n".join(message.text for message in messages if message.role is ChatMessageRole.SYSTEM)
         return self._start(make, functions, complete, instruction=system)
 
-    def start_text(self, text: str | Sequence[int], options: GenerationOptions | None = None) -> Generation:
-        def make(_: Sequence[ChatMessage]) -> MadePrompt:
+    def start_text(self, text: str | Sequence[int], options: MaybeOptions = None) -> Generation:
+        def make(_: Messages) -> MadePrompt:
             return self._prompts.of_text(text, self._context_size)
 
         instruction = text if isinstance(text, str) else ""
         return self._start(make, (), self._complete(options), instruction=instruction)
 
-    def _complete(self, options: GenerationOptions | None) -> GenerationOptions:
+    def _complete(self, options: MaybeOptions) -> GenerationOptions:
         """The options with nothing left open that generation needs."""
         check_options(options)
         options = (options or GenerationOptions()).with_extras().with_defaults(self._defaults)
@@ -165,8 +159,8 @@ class InProcessRunner(ModelRunner):
 
     def _start(
         self,
-        make: Callable[[Sequence[ChatMessage]], MadePrompt],
-        functions: Sequence[LeapFunction],
+        make: Callable[[Messages], MadePrompt],
+        functions: Functions,
         options: GenerationOptions,
         *,
         instruction: str,
@@ -175,7 +169,7 @@ class InProcessRunner(ModelRunner):
         text that says how the model is to speak."""
         parser = self._prompts.parser_for(options)
 
-        def begin(more: Sequence[ChatMessage] = ()) -> tuple[Generation, CompiledConstraint | None]:
+        def begin(more: Messages = ()) -> tuple[Generation, CompiledConstraint | None]:
             with self._loaded.in_use():
                 return self._submit(make(more), functions, parser, options, instruction)
 
@@ -187,14 +181,15 @@ class InProcessRunner(ModelRunner):
     def _submit(
         self,
         made: MadePrompt,
-        functions: Sequence[LeapFunction],
+        functions: Functions,
         parser: FunctionCallParser | None,
         options: GenerationOptions,
         instruction: str,
     ) -> tuple[Generation, CompiledConstraint | None]:
         constraint = self._compile_constraint(made, functions, parser, options)
         voice = self._voice if constraint is None else None  # what has a shape is text
-        speech = voice.begin(options, interleaved=is_interleaved(instruction)) if voice is not None else None
+        begun = voice.begin(options, interleaved=is_interleaved(instruction)) if voice is not None else (None, None)
+        speech, listener = begun
         request = Request(
             made.prompt,
             Sampler(options, made.prompt.token_ids),
@@ -225,7 +220,6 @@ class InProcessRunner(ModelRunner):
             if speech is None or not speech.rows:  # what was spoken is read back from its message
                 self._prompts.keep_reply(made, request.target)
 
-        listener = voice.listen() if voice is not None else None
         # keep_reply keeps this runner loaded
         return InProcessGeneration(request, reply, keep_reply, listener), constraint
 
@@ -238,7 +232,7 @@ class InProcessRunner(ModelRunner):
     def _compile_constraint(
         self,
         made: MadePrompt,
-        functions: Sequence[LeapFunction],
+        functions: Functions,
         parser: FunctionCallParser | None,
         options: GenerationOptions,
     ) -> CompiledConstraint | None:
@@ -257,11 +251,7 @@ class InProcessRunner(ModelRunner):
         )
 
     def get_prompt_tokens_size(
-        self,
-        messages: Sequence[ChatMessage],
-        add_bos_token: bool = True,
-        functions: Sequence[LeapFunction] = (),
-        options: GenerationOptions | None = None,
+        self, messages: Messages, add_bos_token: bool = True, functions: Functions = (), options: MaybeOptions = None
     ) -> int:
         check_options(options)
         options = options or GenerationOptions()
@@ -269,12 +259,7 @@ class InProcessRunner(ModelRunner):
             made = self._prompts.of_messages(messages_of(messages), functions, options.with_extras())
         return self._prompts.size(made, with_bos=add_bos_token)
 
-    def render(
-        self,
-        prompt: Sequence[ChatMessage] | str,
-        functions: Sequence[LeapFunction] = (),
-        options: GenerationOptions | None = None,
-    ) -> RenderedPrompt:
+    def render(self, prompt: Messages | str, functions: Functions = (), options: MaybeOptions = None) -> RenderedPrompt:
         options = (options or GenerationOptions()).with_extras()
         with self._loaded.in_use():
             if isinstance(prompt, str):
@@ -345,7 +330,7 @@ def _prompt_recorder(made: MadePrompt, options: GenerationOptions) -> ScoreRecor
     return ScoreRecorder(options.top_logprobs or 0)
 
 
-def _needs_constraint(options: GenerationOptions, functions: Sequence[LeapFunction]) -> bool:
+def _needs_constraint(options: GenerationOptions, functions: Functions) -> bool:
     return _has_shape(options) or options.tool_choice is not None or bool(functions)
 
 

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from ..errors import LeapError, LeapGenerationError
-from ..messages import ChatMessage
-from ..options import GenerationOptions
 from ..responses import Chunk, Complete, MessageResponse
 from ..runner.contract import Generation, ModelRunner
+from ..runner.generator import Functions, MaybeOptions, Messages
 from ..runner.passing_runner import PassingRunner
 from .entry import Entry, entry_of, made_by, text_entry
 from .writer import LogWriter
-
-if TYPE_CHECKING:
-    from ..functions import LeapFunction
 
 
 class LoggedRunner(PassingRunner):
@@ -26,18 +21,13 @@ class LoggedRunner(PassingRunner):
         super().__init__(runner)
         self._log, self._command = log, command
 
-    def start(
-        self,
-        messages: Sequence[ChatMessage],
-        functions: Sequence[LeapFunction] = (),
-        options: GenerationOptions | None = None,
-    ) -> Generation:
+    def start(self, messages: Messages, functions: Functions = (), options: MaybeOptions = None) -> Generation:
         return self._logged(
             lambda: self._runner.start(messages, functions, options),
             lambda: entry_of(self._command, self.model_id, messages, options),
         )
 
-    def start_text(self, text: str | Sequence[int], options: GenerationOptions | None = None) -> Generation:
+    def start_text(self, text: str | Sequence[int], options: MaybeOptions = None) -> Generation:
         return self._logged(
             lambda: self._runner.start_text(text, options),
             lambda: text_entry(self._command, self.model_id, self._text(text), options),

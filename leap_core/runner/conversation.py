@@ -277,11 +277,7 @@ def _function_of(value: LeapFunction | Callable[..., object]) -> LeapFunction:
 
 def _says_something(complete: Complete) -> bool:
     """Whether a reply is kept: not one that failed, nor one that was stopped before its first word."""
-    if complete.finish_reason is GenerationFinishReason.ERROR:
-        return False
-    reply = complete.full_message
-    has_words = bool(reply.content or reply.reasoning_content or reply.function_calls)
-    return has_words or complete.finish_reason is not GenerationFinishReason.INTERRUPTED
+    return complete.finish_reason is not GenerationFinishReason.ERROR and not complete.is_lost
 
 
 def _with_own_arguments(message: ChatMessage) -> ChatMessage:

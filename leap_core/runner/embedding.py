@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 from ..errors import LeapOptionsError
@@ -99,14 +98,14 @@ class EmbeddingRunner(ABC):
         """Tokens that a text may have, prefix included."""
 
     @property
-    @abstractmethod
     def pools(self) -> bool:
         """Whether ``embed`` works without ``pooling``."""
+        return True
 
     @property
-    @abstractmethod
     def is_late(self) -> bool:
         """Whether the model was made for late interaction: a vector for each token."""
+        return False
 
     @abstractmethod
     def count_tokens(self, texts: Sequence[str], kind: EmbeddingKind | str = EmbeddingKind.DOCUMENT) -> list[int]:
@@ -175,9 +174,7 @@ class EmbeddingRunner(ABC):
     def __enter__(self) -> EmbeddingRunner:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.unload()
 
 
@@ -190,3 +187,22 @@ async def _in_thread(work: Callable[[threading.Event], Value]) -> Value:
     except asyncio.CancelledError:
         cancelled.set()
         raise
+
+
+def checked_texts(texts: Sequence[str]) -> Sequence[str]:
+    """Raises LeapOptionsError for what is no list of texts."""
+    if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+        raise LeapOptionsError("texts", "must be a list of texts")
+    return texts
+
+
+def parts_of(texts: Sequence[str], most: int, most_characters: int) -> Iterator[list[str]]:
+    """As many texts as make a request. Raises LeapOptionsError for what is no list of texts."""
+    part: list[str] = []
+    for text in checked_texts(texts):
+        if part and (len(part) >= most or sum(map(len, part)) + len(text) > most_characters):
+            yield part
+            part = []
+        part.append(text)
+    if part:
+        yield part

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from ..errors import LeapGenerationError, LeapOptionsError, LeapUnsupportedMediaError
 from ..messages import ChatMessage
@@ -16,6 +16,10 @@ from ..responses import MessageResponse
 if TYPE_CHECKING:
     from ..functions import LeapFunction
     from .hidden_states import HiddenStates
+
+Messages: TypeAlias = Sequence[ChatMessage]
+Functions: TypeAlias = "Sequence[LeapFunction]"
+MaybeOptions: TypeAlias = "GenerationOptions | None"
 
 
 class Generation(ABC):
@@ -100,17 +104,12 @@ class Generator(ABC):
         return DecisionModel()
 
     @abstractmethod
-    def start(
-        self,
-        messages: Sequence[ChatMessage],
-        functions: Sequence[LeapFunction] = (),
-        options: GenerationOptions | None = None,
-    ) -> Generation:
+    def start(self, messages: Messages, functions: Functions = (), options: MaybeOptions = None) -> Generation:
         """Start generating the reply to ``messages``. Raises LeapGenerationPromptExceedContextLengthError before any
         work is done, LeapSchemaError for an unusable constraint, LeapGenerationError after ``unload``."""
 
     @abstractmethod
-    def start_text(self, text: str | Sequence[int], options: GenerationOptions | None = None) -> Generation:
+    def start_text(self, text: str | Sequence[int], options: MaybeOptions = None) -> Generation:
         """Start going on from ``text`` as it is: no chat template, and special tokens where it spells them. Token
         ids are taken as they are, without an opening token that they do not have.
 
@@ -118,22 +117,13 @@ class Generator(ABC):
         """
 
     @abstractmethod
-    def render(
-        self,
-        prompt: Sequence[ChatMessage] | str,
-        functions: Sequence[LeapFunction] = (),
-        options: GenerationOptions | None = None,
-    ) -> RenderedPrompt:
+    def render(self, prompt: Messages | str, functions: Functions = (), options: MaybeOptions = None) -> RenderedPrompt:
         """The prompt that ``start`` would make of messages with these options, or ``start_text`` of a text. It may be
         longer than the context. Generates nothing."""
 
     @abstractmethod
     def get_prompt_tokens_size(
-        self,
-        messages: Sequence[ChatMessage],
-        add_bos_token: bool = True,
-        functions: Sequence[LeapFunction] = (),
-        options: GenerationOptions | None = None,
+        self, messages: Messages, add_bos_token: bool = True, functions: Functions = (), options: MaybeOptions = None
     ) -> int:
         """Tokens of the prompt that ``messages`` make with these options, the opening of the reply included. Objects of
         the messages' JSON form are read. Raises LeapSerializationError for what is no message."""

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..messages import ChatMessage
-from ..options import GenerationOptions
 from ..options.adapters import LoraAdapter
 from .contract import Generation, ModelRunner, RenderedPrompt
-from .generator import DecisionModel, TokenizerInfo
+from .generator import DecisionModel, Functions, MaybeOptions, Messages, TokenizerInfo
 
 if TYPE_CHECKING:
-    from ..functions import LeapFunction
     from .hidden_states import HiddenStates
 
 
@@ -42,31 +39,17 @@ class PassingRunner(ModelRunner):
     def speaks(self) -> bool:
         return self._runner.speaks
 
-    def start(
-        self,
-        messages: Sequence[ChatMessage],
-        functions: Sequence[LeapFunction] = (),
-        options: GenerationOptions | None = None,
-    ) -> Generation:
+    def start(self, messages: Messages, functions: Functions = (), options: MaybeOptions = None) -> Generation:
         return self._runner.start(messages, functions, options)
 
-    def start_text(self, text: str | Sequence[int], options: GenerationOptions | None = None) -> Generation:
+    def start_text(self, text: str | Sequence[int], options: MaybeOptions = None) -> Generation:
         return self._runner.start_text(text, options)
 
-    def render(
-        self,
-        prompt: Sequence[ChatMessage] | str,
-        functions: Sequence[LeapFunction] = (),
-        options: GenerationOptions | None = None,
-    ) -> RenderedPrompt:
+    def render(self, prompt: Messages | str, functions: Functions = (), options: MaybeOptions = None) -> RenderedPrompt:
         return self._runner.render(prompt, functions, options)
 
     def get_prompt_tokens_size(
-        self,
-        messages: Sequence[ChatMessage],
-        add_bos_token: bool = True,
-        functions: Sequence[LeapFunction] = (),
-        options: GenerationOptions | None = None,
+        self, messages: Messages, add_bos_token: bool = True, functions: Functions = (), options: MaybeOptions = None
     ) -> int:
         return self._runner.get_prompt_tokens_size(messages, add_bos_token, functions, options)
 

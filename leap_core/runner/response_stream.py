@@ -8,7 +8,6 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
 
 from ..responses import Complete, MessageResponse
 from .generator import Generation
@@ -157,9 +156,7 @@ class ResponseStream:
     def __enter__(self) -> ResponseStream:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aiter__(self) -> AsyncIterator[MessageResponse]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 
-from ..errors import LeapError
+from .charsets import UTF_16, UnknownCharsetError, decoded, decoded_page
 from .html_text import html_lines
+from .pdf_text import UnreadableDocumentError, pdf_pages
 from .text_lines import TextLine
 
 TEXT, MARKDOWN, CODE, HTML, PDF = "text", "markdown", "code", "html", "pdf"
@@ -30,10 +30,6 @@ KIND_OF = {ending: kind for kind, endings in KINDS.items() for ending in endings
 NAMES = {"makefile": CODE, "dockerfile": CODE, "readme": TEXT, "license": TEXT, "changelog": TEXT, "authors": TEXT}
 SKIPPED_DIRECTORIES = {"node_modules", "__pycache__", "venv", "build", "dist", "target", "site-packages"}
 LARGEST_FILE = 32 * 1024**2
-
-
-class UnreadableDocumentError(LeapError):
-    """A file that cannot be indexed: not text, too large, or damaged."""
 
 
 def kind_of(path: Path) -> str | None:
@@ -92,47 +88,65 @@ def _fits(file: Path, below: Path, patterns: Sequence[str]) -> bool:
 
 def read_document(path: Path) -> tuple[str, list[TextLine]]:
     """A file's kind and its lines. Raises UnreadableDocumentError, or OSError."""
+    kind = kind_of(path) or TEXT
+    if kind == PDF:
+        pages = enumerate(_pages(path), 1)
+        return kind, [TextLine(number, line) for number, page in pages for line in [*page.splitlines(), ""]]
+    data = _bytes(path)
+    if kind == HTML:
+        return kind, html_lines(_page(data, path))
+    return kind, [TextLine(number, line) for number, line in enumerate(_lines(decoded(data)), 1)]
+
+
+def is_extracted(path: Path) -> bool:
+    """Whether a file's text is something else than what is in the file."""
+    return kind_of(path) in (PDF, HTML)
+
+
+def document_text(path: Path) -> str:
+    """The text of a PDF, in which a form feed ends each page, or of HTML: a line a block. Raises
+    UnreadableDocumentError, also for one without text; or OSError."""
+    if kind_of(path) == PDF:
+        pages = [page.replace("\r\n", "\n").replace("\r", "\n").rstrip() for page in _pages(path)]
+        if not any(pages):
+            raise UnreadableDocumentError(
+                f"{path} has no text: its pages are pictures, or empty", hint="give the pages as pictures, with --image"
+            )
+        return "".join(f"{page}\n\f" for page in pages)
+    text = "\n".join(line.text for line in html_lines(_page(_bytes(path), path))).rstrip()
+    if not text:
+        raise UnreadableDocumentError(f"{path} has no text that a browser would show")
+    return text
+
+
+def _page(data: bytes, path: Path) -> str:
+    try:
+        return decoded_page(data)
+    except UnknownCharsetError as error:
+        raise UnreadableDocumentError(f"{path}: {error.message}") from None
+
+
+def _pages(path: Path) -> list[str]:
+    _check(path)
+    return pdf_pages(path)
+
+
+def _bytes(path: Path) -> bytes:
+    _check(path)
+    data = path.read_bytes()
+    if b"\0" in data and not data.startswith(UTF_16):
+        raise UnreadableDocumentError(f"{path} is not text")
+    return data
+
+
+def _check(path: Path) -> None:
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):  # a pipe would be waited for
         raise UnreadableDocumentError(f"{path} is no file")
     if status.st_size > LARGEST_FILE:
         raise UnreadableDocumentError(f"{path} is larger than {LARGEST_FILE // 1024**2} MiB")
-    kind = kind_of(path) or TEXT
-    if kind == PDF:
-        return kind, _pdf_pages(path)
-    data = path.read_bytes()
-    if b"\0" in data and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise UnreadableDocumentError(f"{path} is not text")
-    text = _decoded(data)
-    if kind == HTML:
-        return kind, html_lines(text)
-    return kind, [TextLine(number, line) for number, line in enumerate(_lines(text), 1)]
 
 
 def _lines(text: str) -> list[str]:
     """As editors count them: a form feed, among others, ends no line."""
     return text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
-
-
-def _decoded(data: bytes) -> str:
-    for encoding in ("utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig", "cp1252"):
-        try:
-            return data.decode(encoding)
-        except UnicodeDecodeError:
-            continue
-    return data.decode("utf-8", "replace")
-
-
-def _pdf_pages(path: Path) -> list[TextLine]:
-    try:
-        from pypdf import PdfReader
-    except ImportError:
-        raise UnreadableDocumentError(f"{path}: PDF needs a library", hint="pip install leap-edge[pdf]") from None
-    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # what is wrong with a file is reported once, here
-    try:
-        pages = [page.extract_text() for page in PdfReader(path).pages]
-    except OSError:
-        raise
-    except Exception as error:  # of damaged files it raises nearly anything
-        raise UnreadableDocumentError(f"{path} cannot be read as PDF: {error or type(error).__name__}") from None
-    return [TextLine(number, line) for number, page in enumerate(pages, 1) for line in [*page.splitlines(), ""]]

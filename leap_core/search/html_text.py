@@ -16,6 +16,10 @@ BLOCK_TAGS = {"p", "div", "br", "li", "tr", "h1", "h2", "h3", "h4", "h5", "h6", 
 HIDDEN_TAGS = {"script", "style", "head", "template", "noscript", "svg"}
 RAW_TAGS = {"script", "style", "textarea", "title", "xmp", "iframe", "noembed", "noframes", "noscript"}
 """Their content holds no tags."""
+JOINED_TAGS = {"b", "big", "em", "font", "i", "mark", "nobr", "small", "strong", "tt", "u", "wbr"}
+"""They stand within words, too; what is on both sides of any other tag is apart."""
+LOOSE_TAGS = {"a", "abbr", "bdi", "data", "span", "time"}
+"""They part words, and no sign from its word or number: ``<span>12</span>.<span>50</span>``."""
 MARKUP = re.compile(r"<(?=[A-Za-z/!?])")
 TAG_NAME = re.compile(r"/?([A-Za-z][^\s/>]*)")
 ATTRIBUTE = re.compile(r"[\s/]*(?:(?P<end>>)|[^\s/>][^\s/>=]*\s*(?:=\s*(?:\"[^\"]*\"|'[^']*'|(?![\"'])[^\s>]*))?)")
@@ -44,7 +48,9 @@ class _PlainText:
         self._page = page
         self._line_ends = [match.start() for match in re.finditer("\n", page)]
         self._hidden: list[str] = []
-        self._words: list[str] = []
+        self._parts: list[str] = []
+        self._has_words = False
+        self._is_loose = False
         self._number = 1
         self._heading = ""
 
@@ -58,6 +64,10 @@ class _PlainText:
             return _behind(page, ">", position)
         end = _end_of_tag(page, name.end())
         tag = name[1].lower()
+        if tag in LOOSE_TAGS:
+            self._is_loose = True
+        elif tag not in JOINED_TAGS:
+            self._parts.append(" ")
         if page[position] == "/":
             self._close(tag)
             return end
@@ -90,19 +100,23 @@ class _PlainText:
         if self._hidden or start == end:
             return
         text = self._page[start:end]
-        if not self._words:
+        if not self._has_words:
             first = start + len(text) - len(text.lstrip())
             self._number = bisect_left(self._line_ends, first) + 1
         if "&" in text:
-            text = html.unescape(LARGE_NUMBERS.sub(REPLACEMENT, text))
-        self._words += text.split()
+            text = html.unescape(LARGE_NUMBERS.sub(REPLACEMENT, text)) or " "  # a control character is nothing
+        self._has_words = self._has_words or bool(text.strip())
+        if self._is_loose and self._parts and self._parts[-1][-1].isalnum() and text[0].isalnum():
+            self._parts.append(" ")
+        self._is_loose = False
+        self._parts.append(text)
 
     def end_line(self) -> None:
         """A block ends: what was collected is a line, with an empty one behind it."""
-        if self._words:
-            self.lines.append(TextLine(self._number, self._heading + " ".join(self._words)))
+        if self._has_words:
+            self.lines.append(TextLine(self._number, self._heading + " ".join("".join(self._parts).split())))
             self.lines.append(TextLine(self._number, ""))
-        self._words, self._heading = [], ""
+        self._parts, self._has_words, self._is_loose, self._heading = [], False, False, ""
 
 
 def _end_of_tag(page: str, position: int) -> int:

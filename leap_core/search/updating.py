@@ -17,8 +17,9 @@ from ..errors import LeapError, LeapGenerationError, LeapOptionsError
 from ..storage.atomic_files import text_of
 from ..storage.locks import Busy, locked
 from .chunking import count_words, cut
-from .documents import UnreadableDocumentError, files_below, read_document
+from .documents import files_below, read_document
 from .index_file import IndexedFile, IndexFile, IndexSettings
+from .pdf_text import UnreadableDocumentError
 from .vector_table import open_table
 
 if TYPE_CHECKING:

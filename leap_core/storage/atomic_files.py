@@ -35,9 +35,14 @@ def changing(path: Path) -> Iterator[None]:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Replace a file, or what a link leads to, in one step; its rights stay, and a new one is private to the user."""
+    """Replace a file, or what a link leads to, in one step; its rights stay, and a new one is private to the user. A
+    device or a pipe is written to."""
     target = Path(os.path.realpath(path))
     try:
+        if target.exists() and not target.is_file():  # which nothing may take the place of
+            with open(target, "wb") as device:
+                device.write(text.encode())
+            return
         target.parent.mkdir(parents=True, exist_ok=True)
         with replacing(target, mode=0o600) as file:
             file.write(text.encode())

@@ -21,6 +21,7 @@ from ..errors import LeapOptionsError, LeapSerializationError
 from ..schemas.json_schema import check_schema
 from ..schemas.shorthand import schema_from_shorthand
 from .choose import FORMATS, TEXT, YES_OR_NO, Classify, Decide, DecideAll
+from .examples import read_examples
 from .extraction import ABSENT, CSV, FAIL, JSONL, MOST_PASSES, Extract
 from .personal_patterns import CATEGORIES as PATTERNED
 from .recipe import Recipe, parse_recipe, read_recipe
@@ -59,6 +60,13 @@ class Parameters:
             raise LeapSerializationError(f"{value!r} is none of {', '.join(values)}", path=name)
         return str(value)
 
+    def flag(self, name: str) -> bool:
+        """True or false, which it is by default. Raises LeapSerializationError."""
+        value = self._fields.pop(name, False)
+        if not isinstance(value, bool):
+            raise LeapSerializationError(f"{value!r} is neither true nor false", path=name)
+        return value
+
     def texts(self, name: str, default: tuple[str, ...] | None = None) -> tuple[str, ...]:
         """Two or more texts, or one with commas between them; repeats count once. Raises LeapSerializationError."""
         value = self._fields.pop(name, default)
@@ -88,9 +96,12 @@ def _extract(fields: Parameters, _recipe: Recipe) -> Task:
     if strict is not None:
         strict = Parameters({"strict": strict}).one_of("strict", (ABSENT, FAIL), ABSENT)
     passes = fields.take("passes", 1)
-    if not isinstance(passes, int) or not 1 <= passes <= MOST_PASSES:
+    if type(passes) is not int or not 1 <= passes <= MOST_PASSES:
         raise LeapSerializationError(f"{passes!r} is no number from 1 to {MOST_PASSES}", path="passes")
-    return Extract(document, format, fields.take("evidence", False) is True, strict, passes)
+    evidence, keep_text = fields.flag("evidence"), fields.flag("keep_text")
+    given = fields.take("examples")
+    examples = () if given is None else read_examples(given, document)
+    return Extract(document, format, evidence, strict, passes, keep_text, examples)
 
 
 def _translate(fields: Parameters, _recipe: Recipe) -> Task:

@@ -59,6 +59,8 @@ class Wording:
 
     def messages(self, values: Mapping[str, str], media: Iterable[ChatMessageContent] = ()) -> list[ChatMessage]:
         """The messages with the values in their places; ``media`` go before the user's text."""
+        if "text" in values:  # ends of pages mean nothing to models
+            values = {**values, "text": values["text"].replace("\f", "\n")}
         system, user = filled(self.system, values), filled(self.user, values)
         opening = [ChatMessage("system", system)] if system else []
         parts = [*media, *([Text(user)] if user else [])]
@@ -71,7 +73,12 @@ class Wording:
     @property
     def places(self) -> frozenset[str]:
         """The names in braces."""
-        return frozenset(PLACE.findall(self.system + self.user))
+        return frozenset(PLACE.findall(self.system)) | self.user_places
+
+    @property
+    def user_places(self) -> frozenset[str]:
+        """Those of the user's turn."""
+        return frozenset(PLACE.findall(self.user))
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from ..messages import ChatMessage, ChatMessageRole, Image, Text
 from ..options import GenerationOptions
 from ..responses import Complete, GenerationFinishReason
 from ..runner.contract import ModelRunner
+from ..runner.streams import last_of
 from ..statistics import GenerationStats
 from .recipe import PICTURE, TEXT, Recipe, Wording
 
@@ -172,12 +173,21 @@ class RecipeTask:
         wording = self.recipe.wording_for(runner.model_id, PICTURE if pictures_of(message) else TEXT)
         return TaskModel(runner, wording, ask, **more)
 
-    def complete(self, runner: ModelRunner, message: ChatMessage, ask: Ask, *, name: str, **more: Any) -> TaskReply:
-        """Do the task to an input, called ``name``: the answer as one reply. ``more``: further fields of TaskModel.
-        Raises LeapError."""
+    def complete(
+        self,
+        runner: ModelRunner,
+        message: ChatMessage | str,
+        ask: Ask | None = None,
+        *,
+        name: str = "text",
+        **more: Any,
+    ) -> TaskReply:
+        """Do the task to an input, called ``name``: the answer as one reply. ``ask``: how the model is asked; without
+        it, to the end of each answer. ``more``: further fields of TaskModel. Raises LeapError."""
+        message = ChatMessage("user", message) if isinstance(message, str) else message
         if not text_of(message).strip() and not pictures_of(message):
             raise LeapGenerationError("the text is empty")
-        model = self.model(runner, message, ask, **more)
+        model = self.model(runner, message, ask or asking(runner), **more)
         answer = self.task.answer(model, message, name)
         reasons = GenerationFinishReason
         cut = (reasons.MAX_TOKENS, reasons.EXCEED_CONTEXT, reasons.REPETITION)
@@ -207,6 +217,20 @@ class Stripped:
         if whole:
             self._begun = True
             self._emit(whole)
+
+
+def asking(runner: ModelRunner) -> Ask:
+    """Asks a model to the end of its answers."""
+
+    def ask(
+        messages: Sequence[ChatMessage],
+        options: GenerationOptions,
+        on_text: Callable[[str], object] | None = None,
+        /,
+    ) -> Complete:
+        return last_of(runner.start(messages, (), options), on_text)
+
+    return ask
 
 
 def text_of(message: ChatMessage) -> str:

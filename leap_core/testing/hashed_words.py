@@ -40,14 +40,6 @@ class HashedWordsRunner(EmbeddingRunner):
     def most_tokens(self) -> int:
         return self._most_tokens
 
-    @property
-    def pools(self) -> bool:
-        return True
-
-    @property
-    def is_late(self) -> bool:
-        return False
-
     def count_tokens(self, texts: Sequence[str], kind: EmbeddingKind | str = EmbeddingKind.DOCUMENT) -> list[int]:
         return [2 + len(WORD.findall(text)) for text in texts]
 

@@ -15,7 +15,6 @@ Every request is logged with its headers and the bytes that were sent in answer.
 from __future__ import annotations
 
 from pathlib import Path
-from types import TracebackType
 
 from .hub_content import API as API
 from .hub_content import FILES as FILES
@@ -61,9 +60,7 @@ class FakeHub(HubContent):
             server.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

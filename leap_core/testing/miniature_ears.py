@@ -34,7 +34,9 @@ TONE_OF = {
     **dict.fromkeys(("so", "la", "ti"), "high"),
     "beep": "drone",
 }
-CLIPS = 30
+CLIPS = 120
+LEAST_SOUNDING = 0.7
+"""A row in which less of a note sounds says no tone: the latest one counts, and where a note ends it is misread."""
 HISS = 0.0005
 """Of a quiet room: in perfect silence the projector, which looks at contrasts, mistakes some notes."""
 ROW_SECONDS = 0.08
@@ -80,7 +82,7 @@ def _tone_words() -> tuple[Table, Table]:
     rows, sounding = _heard_clips()
     fitted, *_ = np.linalg.lstsq(np.c_[rows, np.ones(len(rows))], sounding, rcond=None)
     after, bias = np.zeros((WIDTH, rows.shape[1]), np.float32), np.zeros(WIDTH, np.float32)
-    bias[PLACES["always"]], bias[PLACES["tone word"]] = 1.0, -1.0
+    bias[PLACES["always"]], bias[PLACES["tone word"]] = 1.0, -2.0 * LEAST_SOUNDING
     for column, name in zip(fitted.T, SOUNDS, strict=True):
         for place, share in ((f"asked {TONE_OF[name]}", 1.0), ("tone word", 2.0)):
             after[PLACES[place]] += share * column[:-1]

@@ -32,6 +32,7 @@ from ..responses import (
 )
 from ..runner.contract import Generation, ModelRunner, RenderedPrompt
 from ..runner.conversation import messages_of
+from ..runner.generator import Functions, MaybeOptions, Messages
 from ..statistics import GenerationStats
 
 if TYPE_CHECKING:
@@ -118,16 +119,11 @@ class ScriptedModelRunner(ModelRunner):
     def speaks(self) -> bool:
         return self._speaks
 
-    def start(
-        self,
-        messages: Sequence[ChatMessage],
-        functions: Sequence[LeapFunction] = (),
-        options: GenerationOptions | None = None,
-    ) -> Generation:
+    def start(self, messages: Messages, functions: Functions = (), options: MaybeOptions = None) -> Generation:
         check_options(options)
         return self._start(Request(tuple(messages), tuple(functions), options or GenerationOptions()))
 
-    def start_text(self, text: str | Sequence[int], options: GenerationOptions | None = None) -> Generation:
+    def start_text(self, text: str | Sequence[int], options: MaybeOptions = None) -> Generation:
         prompt = text if isinstance(text, str) else tuple(text)
         return self._start(Request((), (), options or GenerationOptions(), prompt))
 
@@ -150,12 +146,7 @@ class ScriptedModelRunner(ModelRunner):
             self._running.add(generation)
             return generation
 
-    def render(
-        self,
-        prompt: Sequence[ChatMessage] | str,
-        functions: Sequence[LeapFunction] = (),
-        options: GenerationOptions | None = None,
-    ) -> RenderedPrompt:
+    def render(self, prompt: Messages | str, functions: Functions = (), options: MaybeOptions = None) -> RenderedPrompt:
         """The text is that of the messages, each with its role before it."""
         if self.is_unloaded:
             raise LeapGenerationError(UNLOADED)
@@ -166,11 +157,7 @@ class ScriptedModelRunner(ModelRunner):
         return RenderedPrompt(text[:-1] if goes_on else f"{text}assistant: ", _count(prompt, functions))
 
     def get_prompt_tokens_size(
-        self,
-        messages: Sequence[ChatMessage],
-        add_bos_token: bool = True,
-        functions: Sequence[LeapFunction] = (),
-        options: GenerationOptions | None = None,
+        self, messages: Messages, add_bos_token: bool = True, functions: Functions = (), options: MaybeOptions = None
     ) -> int:
         if self.is_unloaded:
             raise LeapGenerationError(UNLOADED)
@@ -300,6 +287,6 @@ class ScriptedGeneration(Generation):
         return Complete(message, reason, stats, stop_string=self._stop_strings.met)
 
 
-def _count(messages: Sequence[ChatMessage], functions: Sequence[LeapFunction]) -> int:
+def _count(messages: Messages, functions: Functions) -> int:
     """One for the beginning, one a role, a word and a function, one for the opening of the reply."""
     return 1 + sum(1 + len(message.text.split()) for message in messages) + len(functions) + 1

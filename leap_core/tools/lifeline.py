@@ -11,7 +11,6 @@ import os
 import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
-from types import TracebackType
 
 SHELL = "/bin/sh"
 WATCH = 'trap "" HUP INT TERM; read group < "$0" && { read done || kill -s KILL -- "-$group"; }'
@@ -71,7 +70,5 @@ class Lifeline:
     def __enter__(self) -> Lifeline:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()

@@ -39,13 +39,18 @@ def server_of(target: str) -> JsonObject:
     """The server behind a URL or a command line (split as a shell would, run without one). Raises LeapToolError."""
     if target.startswith(("http://", "https://")):
         return {"url": target}
+    return {"command": words_of(target)}
+
+
+def words_of(command: str) -> list[str]:
+    """The words of a command line, as a shell would split it. Raises LeapToolError."""
     try:
-        command = shlex.split(target)
+        words = shlex.split(command)
     except ValueError as error:
         raise LeapToolError(f"the command cannot be read: {error}") from None
-    if not command:
+    if not words:
         raise LeapToolError("the command is empty")
-    return {"command": command}
+    return words
 
 
 def tools_of(server: Mapping[str, Any], seconds: float = LIST_SECONDS) -> list[JsonObject]:

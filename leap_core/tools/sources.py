@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from ..errors import LeapSerializationError, LeapToolError, LeapToolNotFoundErro
 from ..functions.declaration import LeapFunction
 from ..storage.atomic_files import changing, replace_text
 from .execution import run_process
-from .mcp_servers import McpTool, server_of, tool_name, tools_of
+from .mcp_servers import McpTool, server_of, tool_name, tools_of, words_of
 from .programs import Command, PythonFunction
 
 DECLARE_SECONDS = 30.0
@@ -130,13 +129,7 @@ class CommandRegistry:
     ) -> None:
         """Register a command line (split as a shell would, run without one). ``passes``: names of variables that it
         gets beside the usual ones."""
-        try:
-            argv = shlex.split(command)
-        except ValueError as error:
-            raise LeapToolError(f"the command cannot be read: {error}") from None
-        if not argv:
-            raise LeapToolError("the command is empty")
-        entry = {"command": argv, "description": description, "parameters": schema, **_environment(passes)}
+        entry = {"command": words_of(command), "description": description, "parameters": schema, **_environment(passes)}
         self._function(name, entry)
         with changing(self._path):
             entries = self._read()

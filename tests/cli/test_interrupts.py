@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
+import sys
 import threading
+import time
 
 import pytest
 
-from leap_cli.framework.interrupts import raising_on_interrupt, stopping_on_interrupt
+from leap_cli.framework.interrupts import leaving_on_termination, raising_on_interrupt, stopping_on_interrupt
 from leap_cli.main import main
 from leap_core.errors import LeapGenerationError
 from leap_core.testing import Script, Stall
@@ -154,3 +157,17 @@ def test_ctrl_c_ends_a_transcription(leap, tmp_path):
     done = leap("transcribe", "-m", "some", "a.wav")
     assert done.code == 130 and "never" not in done.stdout
     assert runner.is_unloaded
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no process can be asked to end")
+def test_who_is_asked_to_end_leaves_in_order() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    done: list[str] = []
+    with pytest.raises(SystemExit) as ended, leaving_on_termination():
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(60)
+        finally:
+            done.append("files are closed")
+    assert ended.value.code == 128 + signal.SIGTERM and done
+    assert signal.getsignal(signal.SIGTERM) == before

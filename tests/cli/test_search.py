@@ -98,6 +98,20 @@ def test_embed_gives_unit_vectors(leap, leap_home, tmp_path):
     assert leap("embed", "-m", "some", "--tokens", "--dimensions", "3", "x").code == 2
 
 
+def test_a_text_too_long_to_embed_is_named(leap, tmp_path):
+    long = "word " * 3000
+    (tmp_path / "l.txt").write_text(f"short\n\n{long}\n")
+    (tmp_path / "f.txt").write_text(long)
+    lines, file = str(tmp_path / "l.txt"), str(tmp_path / "f.txt")
+    for given, place in (
+        (["--line-file", lines], f"{lines}:3: "),
+        (["short", "-f", file], f"{file}: "),
+        (["short", long], "TEXT 2: "),
+    ):
+        done = leap("embed", "-m", "some", *given)
+        assert done.code == 2 and place in done.stderr and "texts[" not in done.stderr
+
+
 def test_the_only_index_need_not_be_named(leap, notes):
     assert leap("search", "hammer", "--limit", "1").stdout.startswith("pages/tools.txt:1\n")
     assert leap("search", "Which", "tool", "drives", "nails?", "--format", "quiet", "--limit", "1").stdout

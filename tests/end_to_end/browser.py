@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -89,6 +90,21 @@ class Browser:
         command = {"cmd": "Emulation.setDeviceMetricsOverride", "params": size}
         if not pixels:
             command = {"cmd": "Emulation.clearDeviceMetricsOverride", "params": {}}
+        self._post(f"{self._session}/goog/cdp/execute", command)
+
+    def new_window(self) -> str:
+        """Go to a new window. Returns the one that was left, for ``to_window``."""
+        left = str(self._http.get(f"{self._session}/window").json()["value"])
+        self.to_window(self._post(f"{self._session}/window/new", {"type": "tab"})["handle"])
+        return left
+
+    def to_window(self, handle: str) -> None:
+        self._post(f"{self._session}/window", {"handle": handle})
+
+    def downloads_to(self, directory: Path) -> None:
+        """Put downloads there, without a question."""
+        behaviour = {"behavior": "allow", "downloadPath": str(directory)}
+        command = {"cmd": "Browser.setDownloadBehavior", "params": behaviour}
         self._post(f"{self._session}/goog/cdp/execute", command)
 
     def picture(self) -> bytes:

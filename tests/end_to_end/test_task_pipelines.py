@@ -24,6 +24,14 @@ def table(path: Path) -> list[list[str]]:
         return list(csv.reader(file))
 
 
+@after("What a person decided")
+def _(directory: Path, _stdout: str, stderr: str) -> None:
+    head, row = table(directory / "people.csv")
+    (case,) = map(json.loads, (directory / "cases.jsonl").read_text("utf-8").splitlines())
+    assert head == ["name", "age"] and row == [str(case["expect"]["json"].get(name, "")) for name in head]
+    assert "1 case: each expects the reviewed document" in stderr
+
+
 @after("A table of orders")
 def _(directory: Path, _stdout: str, _stderr: str) -> None:
     head, *rows = table(directory / "orders.csv")
@@ -108,6 +116,25 @@ def _(directory: Path, _stdout: str, _stderr: str) -> None:
 def _(directory: Path, stdout: str, _stderr: str) -> None:
     places = (directory / "places.tsv").read_text().splitlines()
     assert places == ["/full_name\texact\t0\t3", "/age\texact\t7\t9"] and stdout == ""
+
+
+@after("Examples of one's own")
+def _(directory: Path, _stdout: str, _stderr: str) -> None:
+    prompt = (directory / "prompt.txt").read_text()
+    assert prompt.index("three lamps") < prompt.index('{"item": "chairs", "customer": "Cleo"}') < prompt.index("Zoe")
+
+
+@after("Looked over by a person")
+def _(directory: Path, _stdout: str, _stderr: str) -> None:
+    assert (directory / "found.jsonl").read_text().count("\n") == 1
+    assert "Tim is 19 years old." in (directory / "tim.html").read_text("utf-8")
+
+
+@after("What a batch found, to be looked over")
+def _(directory: Path, _stdout: str, stderr: str) -> None:
+    found = [json.loads(line) for line in (directory / "found.jsonl").read_text().splitlines()]
+    documents = [json.loads(line) for line in (directory / "documents.jsonl").read_text().splitlines()]
+    assert len(found) == 2 and [each["document"] for each in found] == documents and "no decision" in stderr
 
 
 @pytest.mark.timeout(300)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +9,7 @@ from leap_core import Leap
 from leap_core.endpoint.retries import Patience
 from leap_core.runner.contract import ModelRunner
 
+from ..conftest import CommandLine
 from .fake_server import FakeEndpoint, fake_endpoint
 
 KEY = "sk-test-1234567890"
@@ -24,3 +26,12 @@ def fake() -> Iterator[FakeEndpoint]:
 def runner(fake: FakeEndpoint, leap_home: object) -> Iterator[ModelRunner]:
     with Leap.connect(fake.url, model="m", api_key=KEY, patience=QUICK) as made:
         yield made
+
+
+@pytest.fixture
+def far(leap: CommandLine, fake: FakeEndpoint, tmp_path: Path) -> FakeEndpoint:
+    """The fake, which ``far`` names, with a key."""
+    (tmp_path / "key").write_text(KEY + "\n")
+    done = leap("models", "add-endpoint", "far", fake.url, "--model", "m", "--key-file", str(tmp_path / "key"))
+    assert done.code == 0, done
+    return fake

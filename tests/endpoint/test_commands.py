@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from pathlib import Path
 
 import pytest
 
@@ -23,14 +22,6 @@ SCHEMA = '{"type": "object", "properties": {"n": {"type": "integer"}}, "required
 
 def echo(body) -> str:
     return f"you said {body['messages'][-1]['content']}"
-
-
-@pytest.fixture
-def far(leap, fake, tmp_path: Path):
-    (tmp_path / "key").write_text(KEY + "\n")
-    done = leap("models", "add-endpoint", "far", fake.url, "--model", "m", "--key-file", str(tmp_path / "key"))
-    assert done.code == 0, done
-    return fake
 
 
 def test_a_name_answers_everywhere_with_its_key(leap, far):

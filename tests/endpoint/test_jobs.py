@@ -21,14 +21,6 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="starts a worker
 SCHEMA = '{"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}'
 
 
-@pytest.fixture
-def far(leap, fake, tmp_path):
-    (tmp_path / "key").write_text(KEY + "\n")
-    done = leap("models", "add-endpoint", "far", fake.url, "--model", "m", "--key-file", str(tmp_path / "key"))
-    assert done.code == 0, done
-    return fake
-
-
 def test_a_worker_asks_the_endpoint_and_a_second_model(far, leap_home, tmp_path):
     def answer(handler):
         near = handler.body["model"] == "near" and "hard" in str(handler.body["messages"])

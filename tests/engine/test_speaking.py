@@ -6,6 +6,7 @@ request changes all that follows.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from leap_core.engine.frames import Frame, FrameRows, Speech, frame_key
 from leap_core.engine.prompt_segments import Prompt, Tokens
 from leap_core.engine.request import Finished, Request
 from leap_core.engine.scheduler import Scheduler
+from leap_core.engine.threads import ThreadGovernor
 from leap_core.errors import LeapGenerationError
 from leap_core.responses import GenerationFinishReason as Reason
 
@@ -36,13 +38,35 @@ class Source:
         self.batches: list[int] = []
         self._table = np.random.default_rng(2).standard_normal((2, WIDTH, WIDTH)).astype(np.float32)
 
-    def frames(self, hidden: NDArray[np.float32], samplers: Sequence[Any]) -> list[Frame]:
+    def frames(self, hidden: NDArray[np.float32], samplers: Sequence[Any], threads: int) -> list[Frame]:
         self.batches.append(len(hidden))
         return [(int(row.argmax()), int(row.argmin())) for row in hidden]
 
     def embedding(self, frame: Frame) -> NDArray[np.float32]:
         row: NDArray[np.float32] = self._table[0, frame[0]] + self._table[1, frame[1]]
         return row
+
+
+class Slow(Source):
+    SECONDS = 0.02
+
+    def frames(self, hidden: NDArray[np.float32], samplers: Sequence[Any], threads: int) -> list[Frame]:
+        time.sleep(self.SECONDS)
+        return super().frames(hidden, samplers, threads)
+
+
+class Sound:
+    """Notes which frames there were, ``!`` after the last before a token."""
+
+    def __init__(self) -> None:
+        self.frames = ""
+        self.threads: list[int] = []
+
+    def add(self, frame: Frame, *, last: bool) -> None:
+        self.frames += "f!" if last else "f"
+
+    def make(self, threads: int) -> None:
+        self.threads.append(threads)
 
 
 class Turn:
@@ -69,7 +93,7 @@ SOURCE = Source()
 
 def speaking(ids: list[int], pattern: str = "ttffft", max_tokens: int = 24, **given: Any) -> Request:
     made = request(ids, max_tokens, **given)
-    made.speech = Speech(SOURCE, Turn(pattern), None)  # type: ignore[arg-type]
+    made.speech = Speech(SOURCE, Turn(pattern), None, Sound())  # type: ignore[arg-type]
     return made
 
 
@@ -85,6 +109,30 @@ def test_tokens_and_frames_come_in_the_order_of_the_turn(make_scheduler: Callabl
     assert end.reason is Reason.MAX_TOKENS and end.stats.completion_tokens == len(items) == 24
     assert "".join("t" if isinstance(item, int) else "f" for item in items) == "ttffft" * 4
     assert len(set(items)) > 8, "each state leads to another frame"
+
+
+def test_sound_is_told_of_each_frame_and_which_is_the_last_before_a_token(
+    make_scheduler: Callable[..., Scheduler],
+) -> None:
+    made = speaking(TEXT, "ttffft", 12)
+    make_scheduler().submit(made)
+    events(made)
+    assert isinstance(made.speech, Speech) and made.speech.sound.frames == "fff!fff!"  # type: ignore[attr-defined]
+
+
+def test_the_choice_of_threads_hears_of_frames_with_all_that_they_take(
+    make_scheduler: Callable[..., Scheduler], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[tuple[int, float]] = []
+    monkeypatch.setattr(ThreadGovernor, "observe", lambda _, size, seconds, computing: steps.append((size, seconds)))
+    made = speaking(TEXT, "ttffft", 12)
+    assert made.speech is not None
+    made.speech.source = Slow()
+    make_scheduler().submit(made)
+    events(made)
+    sizes = [size for size, _ in steps]
+    assert sizes.count(-1) == 6 and sizes.count(1) >= 4
+    assert all(seconds >= Slow.SECONDS for size, seconds in steps if size == -1)
 
 
 def test_a_frame_at_once(make_scheduler: Callable[..., Scheduler]) -> None:
@@ -196,12 +244,12 @@ def test_a_source_that_fails_takes_its_own_requests_down_alone(
     make_scheduler: Callable[..., Scheduler], failure: Exception
 ) -> None:
     class Broken(Source):
-        def frames(self, hidden: NDArray[np.float32], samplers: Sequence[Any]) -> list[Frame]:
+        def frames(self, hidden: NDArray[np.float32], samplers: Sequence[Any], threads: int) -> list[Frame]:
             raise failure
 
     scheduler = make_scheduler()
     broken, text, spoken = speaking(TEXT, "tf"), request(TEXT[:20], 40), speaking(TEXT[:30], "tf")
-    broken.speech = Speech(Broken(), Turn("tf"), None)  # type: ignore[arg-type]
+    broken.speech = Speech(Broken(), Turn("tf"), None, Sound())  # type: ignore[arg-type]
     for made in (broken, text, spoken):
         scheduler.submit(made)
     _, end = events(broken)

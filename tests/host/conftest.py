@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -37,6 +38,16 @@ from ..end_to_end.browser import open_browser
 
 PROMPTLY = 20.0
 INSTANCE = "this-server"
+
+
+def settled(is_so: Callable[[], bool]) -> bool:
+    """Whether it becomes so promptly."""
+    deadline = time.monotonic() + PROMPTLY
+    while not is_so():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
 
 
 @dataclass

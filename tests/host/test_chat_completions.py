@@ -22,7 +22,7 @@ from leap_core.responses import GenerationFinishReason
 from leap_core.statistics import GenerationStats
 from leap_core.testing import Script, Stall
 
-from .conftest import PROMPTLY
+from .conftest import PROMPTLY, settled
 
 WEATHER = {
     "type": "function",
@@ -256,7 +256,7 @@ def test_a_client_that_leaves_ends_its_generation(serve, stream):
         with pytest.raises(openai.APITimeoutError):
             client.chat.completions.create(**asked)
     (model,) = server.models
-    assert _soon(lambda: model.active == 0), "its slot is free again"
+    assert settled(lambda: model.active == 0), "its slot is free again"
     assert server.ask().choices[0].message.content == "Yes."
 
 
@@ -276,15 +276,6 @@ def test_a_full_queue(serve):
     for thread in waiting:
         thread.join(PROMPTLY)
     assert len(answers) == 2
-
-
-def _soon(is_so):
-    deadline = time.monotonic() + PROMPTLY
-    while not is_so():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 def test_raw_completions_go_on_from_a_text(serve):

@@ -7,27 +7,17 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import httpx
 
 from leap_core.testing import Script, Stall
 
-from .conftest import PROMPTLY
+from .conftest import PROMPTLY, settled
 
 SLOW, LEAVING, USUAL = 60, 20, 40
 HEADERS = {"Authorization": "Bearer secret"}
 ASK = {"model": "builtin", "messages": [{"role": "user", "content": "Hi."}]}
-
-
-def settled(is_so) -> bool:
-    deadline = time.monotonic() + PROMPTLY
-    while not is_so():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def test_slow_and_leaving_clients_leave_nothing_behind(serve):

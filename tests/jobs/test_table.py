@@ -228,23 +228,6 @@ def test_an_older_file_is_brought_up_to_date_and_a_newer_one_refused(tmp_path, m
         assert connection.execute("SELECT id FROM jobs").fetchone() == (id,)
 
 
-def test_eight_who_open_a_new_file_at_once_all_can(tmp_path):
-    path = tmp_path / "data" / "jobs.db"
-    ids: list[str] = []
-
-    def submit() -> None:
-        with Table(path) as table:
-            ids.extend(add(table) for _ in range(10))
-
-    threads = [threading.Thread(target=submit) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    with Table(path) as table:
-        assert len(set(ids)) == 80 == len(table.jobs())
-
-
 def test_what_submit_has_returned_is_on_the_disk(table, tmp_path):
     """A copy of the files as they are at that moment, as a machine without power would find them, has the job."""
     id = add(table)

@@ -69,6 +69,14 @@ def test_lines_of_a_page_are_counted():
     assert [(line.number, line.text) for line in lines if line.text] == [(1, "one"), (4, "two three"), (7, "four")]
 
 
+def test_markup_within_a_word_or_a_number_does_not_cut_it():
+    page = "<p>J<i>o</i>hn is <b>1</b>9<!-- -->, pays $<span>12</span>.<span>50</span>10<sup>th</sup></p>"
+    page += "<p><a>Home</a><a>About</a><td>Ann</td><td>31</td><del>3</del><ins>4</ins>"
+    page += "<i></i>&#0;<a>&#1;</a><b>&nbsp;</b></p>"
+    lines = [line.text for line in html_lines(page) if line.text]
+    assert lines == ["John is 19, pays $12.50 10 th", "Home About Ann 31 3 4 \ufffd"]
+
+
 def test_a_long_heading_is_text():
     (chunk,) = cut("markdown", [TextLine(1, "# " + "word " * 100)])
     assert chunk.text.startswith("# word word")

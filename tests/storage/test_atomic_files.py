@@ -58,3 +58,14 @@ def test_rights(tmp_path: Path):
     replace_text(tmp_path / "new", "text")
     rights = {entry.name: stat.S_IMODE(entry.stat().st_mode) for entry in os.scandir(tmp_path)}
     assert rights == {"open": 0o640, "private": 0o600, "kept": 0o640, "new": 0o600}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+def test_a_pipe_is_written_to_and_stays(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        replace_text(tmp_path / "pipe", "text")
+        assert os.read(reader, 9) == b"text" and stat.S_ISFIFO(os.stat(tmp_path / "pipe").st_mode)
+    finally:
+        os.close(reader)

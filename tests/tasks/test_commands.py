@@ -77,6 +77,12 @@ def test_lines_are_named_by_their_numbers(leap):
     assert (done.code, done.stdout) == (8, "Eins\nDrei\n") and "-:3: broken" in done.stderr
 
 
+def test_only_ends_of_lines_part_lines(leap):
+    leap.script("Eins", BROKEN)
+    done = leap("translate", "--to", "de", "--lines", stdin="one\x0c\u2028two\r\nthree\n")
+    assert (done.code, done.stdout) == (8, "Eins\n") and "-:2: broken" in done.stderr
+
+
 def test_an_answer_is_printed_as_it_comes_without_space_around_it(leap):
     leap.script(["  Gu", "ten", " ", "Tag", "\n\n"])
     assert leap("translate", "--to", "German", "--from", "en", stdin="Good day").stdout == "Guten Tag\n"

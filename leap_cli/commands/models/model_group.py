@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...completion.value_types import ModelName
-from ...display.media import media_taken
 from ...framework.click_classes import leap_group
 from ...framework.durations import age
 from ...framework.environment import Environment
@@ -29,6 +28,7 @@ from .quantize import quantize
 if TYPE_CHECKING:
     from leap_core.models.gguf.header import GGUFHeader
     from leap_core.models.installed.model_store import InstalledModel, Store
+    from leap_core.models.references.resolving import LocalModel
 
 FORMAT = format_option("names")
 
@@ -159,7 +159,7 @@ def info(env: Environment, /, model: str, quant: str | None, format: str) -> Non
         "adapter": _adapter(header),
         "sampling": sampling,
         "parser": local.parser_name,
-        "takes": media_taken(local),
+        "takes": _media_taken(local),
         "gives": _given(header),
     }
     if output.format is Format.TEXT:
@@ -259,3 +259,19 @@ def _of_header(header: GGUFHeader) -> dict[str, Any]:
         "quantization": header.quantization if header.tensors else None,
         "context": header.context_length,
     }
+
+
+def _media_taken(model: LocalModel) -> list[str]:
+    """What can be given to a model beside text, by its projector's header."""
+    if model.mm_proj_path is None:
+        return ["text"]
+    from leap_core.errors import LeapModelLoadingError
+    from leap_core.media.audio import MOST_SECONDS
+    from leap_core.models.maintenance.inspection import projector_or_error
+
+    projector = projector_or_error(model.mm_proj_path)
+    if isinstance(projector, LeapModelLoadingError):
+        return ["text", f"nothing else: {projector.message}"]
+    seconds = min(projector.longest_seconds, MOST_SECONDS)
+    sound = [f"sound of up to {seconds:g} s"] if projector.hears else []
+    return ["text", *(["pictures"] if projector.sees else []), *sound]

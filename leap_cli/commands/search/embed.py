@@ -18,10 +18,10 @@ from ...framework.interrupts import cancelling_on_interrupt
 from ...framework.output import Format, Output
 from ...framework.output_format import format_choice
 from ...framework.text_arguments import FileName
-from ...input.prompt import read_lines, read_text
+from ...input.prompt import STDIN, numbered_lines, read_text
 from ...input.text_files import read_text_file
 from ...options.background import BACKGROUND, Background, print_id
-from ...options.embedding_options import BUILTIN_EMBED, EMBEDDER, open_embedder
+from ...options.embedding_options import BUILTIN_EMBED, EMBEDDER, naming_texts, open_embedder
 from ...options.loading import ModelChoice
 
 if TYPE_CHECKING:
@@ -34,10 +34,11 @@ ASKED = ("pooling", "dimensions", "prefix", "too_long")
 
 @dataclass(frozen=True)
 class Item:
-    """A text, and the name of the ``file`` that it is; None for other texts."""
+    """A text, the name of the ``file`` that it is (None for other texts), and its ``place`` for messages."""
 
     text: str
     file: str | None = None
+    place: str = "the text"
 
     def record(self, number: int) -> dict[str, Any]:
         """What is beside its vector."""
@@ -123,6 +124,7 @@ def command(
     with (
         open_embedder(env, embedder.name or BUILTIN_EMBED, embedder) as runner,
         cancelling_on_interrupt() as stop,
+        naming_texts([item.place for item in items]),
     ):
         progress = _progress(output, len(items))
         content = [item.text for item in items]
@@ -149,13 +151,14 @@ def command(
 def _items(
     env: Environment, output: Output, texts: tuple[str, ...], files: tuple[str, ...], lines: str | None
 ) -> list[Item]:
-    items = [Item(text) for text in texts if text != "-"]
-    items += [Item(read_text_file(name, env), name) for name in files]
+    items = [Item(text, place=f"TEXT {number}") for number, text in enumerate(texts, 1) if text != "-"]
+    items += [Item(read_text_file(name, env), name, place=name) for name in files]
     if lines is not None:
-        items += [Item(line) for line in read_lines(lines, env, output)]
+        source = STDIN if lines == "-" else lines
+        items += [Item(line, place=f"{source}:{number}") for number, line in numbered_lines(lines, env, output)]
     if "-" in texts or not (texts or files or lines):
         text = read_text(env, output)
-        items += [Item(text)] if text.strip() else []
+        items += [Item(text, place=STDIN)] if text.strip() else []
     if not items:
         raise click.UsageError("there is no text to embed: give it as an argument, in a file, or on standard input")
     return items

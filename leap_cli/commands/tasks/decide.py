@@ -75,14 +75,14 @@ def command(
             raise click.UsageError("--background takes pictures that are files, and the formats text, json and csv")
         return submit_task(task, inputs, settings, env)
 
-    def write(output: Output, text: str, details: dict[str, Any]) -> None:
+    def write(output: Output, each: TaskInput, text: str, details: dict[str, Any]) -> None:
         if not shows_bars:
-            write_line(output, text, details)
+            write_line(output, each, text, details)
             return
         from ...display.decision_view import bars
 
         answers = details.get("answers") or {question or "": {"answer": text, **details}}
-        write_line(output, bars(answers), details)
+        write_line(output, each, bars(answers), details)
 
     return do_task(task, inputs, settings, env, write=write)
 

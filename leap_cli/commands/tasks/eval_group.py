@@ -21,6 +21,7 @@ from ...framework.output import Output
 from ...options.background import BACKGROUND, Background, print_id
 from ...options.embedding_options import open_embedder
 from ...options.evaluation import ASKING, COLUMNS, JUDGEMENT, Asking, ColumnWish, Judgement
+from ...options.files_apart import check_apart
 from ...options.loading import EACH_MODEL, ModelChoice
 from ...options.machines import MACHINES, Machines
 from ...options.opening import model_reference, note_builtin, warm_or_load
@@ -140,32 +141,45 @@ def show(
 @click.option(
     "--from",
     "source",
-    type=click.Choice(["sessions", "log", "batch"]),
+    type=click.Choice(["sessions", "log", "batch", "review"]),
     required=True,
-    help="Take kept conversations, the log of prompts, or the results of a batch.",
+    help="Take kept conversations, the log of prompts, the results of a batch, or reviewed documents.",
 )
 @click.argument("names", nargs=-1)
 @click.option("-o", "--output", "target", metavar="FILE", help="Write the cases to this file.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Make at most this many cases.")
+@click.option("--undecided", is_flag=True, help="Take also reviewed documents of which not every field was decided.")
 @click.pass_obj
-def make(env: Environment, /, source: str, names: tuple[str, ...], target: str | None, limit: int | None) -> ExitCode:
-    """Make cases of answers that were good: each expects the answer that was given.
+def make(
+    env: Environment,
+    /,
+    source: str,
+    names: tuple[str, ...],
+    target: str | None,
+    limit: int | None,
+    undecided: bool,
+) -> ExitCode:
+    """Make cases of answers that were good: each expects the answer that was given, or what a review made of it.
 
-    NAMES are sessions, files of batches' results (FILE, or LINES and RESULTS), or words that logged prompts have.
-    Read the cases before you use them: what is expected is what the model said.
+    NAMES are sessions, files of batches' results (FILE, or LINES and RESULTS), words that logged prompts have, or files
+    of reviewed documents. Read the cases before you use them: unless it was reviewed, what is expected is what the
+    model said.
     """
     from leap_core.storage.atomic_files import replace_text
 
-    from ...answers.case_making import cases_from
+    from ...answers.case_making import BATCH, REVIEW, cases_from
 
     output = Output(env)
-    lines = cases_from(env, source, names, limit)
+    for name in names if source in (BATCH, REVIEW) else ():
+        check_apart(env, {"NAMES": name, "--output": target})
+    lines = cases_from(env, source, names, limit, undecided=undecided)
     text = "".join(f"{line}\n" for line in lines)
     if target is None:
         output.text(text)
     else:
         replace_text(env.cwd / target, text)
-    output.note(f"{'1 case' if len(lines) == 1 else f'{len(lines)} cases'}: each expects the answer that was given")
+    good = "the reviewed document" if source == REVIEW else "the answer that was given"
+    output.note(f"{'1 case' if len(lines) == 1 else f'{len(lines)} cases'}: each expects {good}")
     return ExitCode.DONE
 
 

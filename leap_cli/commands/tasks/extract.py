@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,7 +19,14 @@ from ...framework.output_format import format_choice
 from ...framework.text_arguments import FileName
 from ...input.media_files import STDIN, read_image
 from ...options.constraints import OPEN_OBJECTS, read_schema_argument
+from ...options.extraction_examples import EXAMPLES, read_examples_argument
+from ...options.files_apart import check_apart
+from ...options.review_options import REVIEWED, Reviewed, read_threshold
+from ...options.review_page_options import REVIEW_PAGE, ReviewPage
 from ...options.task_options import TASK, TaskInput, TaskSettings, named_apart, read_inputs, read_task_of
+
+if TYPE_CHECKING:
+    from leap_core.tasks.evidence.doubt import Thresholds
 
 
 @dataclass(frozen=True)
@@ -31,11 +39,12 @@ class Evidence:
     strict: str | None
     passes: int
     doubtful: str | None
-    below: float
+    below: float | Thresholds
 
 
 def _build(arguments: Arguments) -> Evidence:
-    return Evidence(*arguments.of("evidence", "strict", "passes", "doubtful", "doubtful_below").values())
+    shown, strict, passes, doubtful = arguments.of("evidence", "strict", "passes", "doubtful").values()
+    return Evidence(shown, strict, passes, doubtful, read_threshold(arguments["doubtful_below"], arguments.env))
 
 
 EVIDENCE = OptionGroup(
@@ -66,12 +75,12 @@ EVIDENCE = OptionGroup(
         option("--doubtful", metavar="FILE", help="Write values to look at to this file, as JSON lines."),
         option(
             "--doubtful-below",
-            type=click.FloatRange(0, 1),
-            default=0.5,
+            type=FileName(),
+            default="0.5",
             show_default=True,
-            metavar="P",
-            help="Doubt values of which a token had a smaller probability than this, and those that are not in the "
-            "text.",
+            metavar="P|FILE",
+            help="Doubt values of which a token had a smaller probability than this, or than --fit wrote to this file, "
+            "and those that are not in the text.",
         ),
     ),
     _build,
@@ -84,9 +93,9 @@ EVIDENCE = OptionGroup(
     "--json-schema",
     "schema",
     formerly=("--schema",),
-    required=True,
     metavar="SCHEMA",
-    help="Extract data of this schema: a file, JSON text, a saved name, or the shorthand 'name, age int'.",
+    help="Extract data of this schema: a file, JSON text, a saved name, or the shorthand 'name, age int'. Required but "
+    "with --apply, --fit, and where --review-serve goes on.",
 )
 @click.option(
     "--image",
@@ -103,37 +112,66 @@ EVIDENCE = OptionGroup(
 )
 @OPEN_OBJECTS
 @EVIDENCE
+@EXAMPLES
+@REVIEWED
+@REVIEW_PAGE
 @click.pass_obj
 def command(
     env: Environment,
     /,
-    schema: str,
+    schema: str | None,
     images: tuple[str, ...],
     format: str,
     open_objects: bool,
     evidence: Evidence,
+    examples: str | None,
+    reviewed: Reviewed,
+    review: ReviewPage,
     settings: TaskSettings,
 ) -> ExitCode:
-    """Extract data from FILEs, pictures or standard input, by a schema: a JSON document a text, in their order.
+    """Extract data from FILEs (text, PDF, HTML), pictures or standard input, by a schema: a JSON document a text, in
+    their order.
 
     Missing data stays out. A text beyond the context is cut; lists of its pieces are joined, otherwise the first piece
     that has a field counts. A text that fails is named and the rest goes on (exit code 8).
     """
-    from leap_core.tasks.evidence.evidence import is_doubtful
+    from leap_core.tasks.evidence.doubt import is_doubtful
 
-    from ...answers.file import writing_to
+    from ...answers.file import check_place, writing_to
+    from ...answers.review_pages import Reviewing
+    from ...answers.reviewed_answers import apply_reviews, fit_reviews
     from ...answers.task_answers import do_task, write_line
     from ...answers.task_jobs import submit_task
 
+    reads = {"--apply": reviewed.apply, "--fit": reviewed.fit, "--examples": examples}
+    writes = {"--output": settings.target, "--errors": settings.errors, "--doubtful": evidence.doubtful}
+    check_apart(env, {**reads, **writes, "--review": review.page, "--review-serve": review.served})
+    given = None if schema is None else read_schema_argument(schema, env)
+    if reviewed.fit is not None:
+        if format == "csv":
+            raise click.UsageError("--fit prints text, or one JSON document with --format json")
+        return fit_reviews(reviewed.fit, as_json=format == "json", target=settings.target, env=env)
+    if reviewed.apply is not None:
+        return apply_reviews(reviewed.apply, given, format, evidence=evidence.shown, target=settings.target, env=env)
+    reviewing = Reviewing(review, evidence.below, env)
+    if review.goes_on:
+        reviewing.go_on()
+        return ExitCode.DONE
+    if given is None:
+        raise click.UsageError("Missing option '--json-schema'.")
+    if review.wanted and format == "csv":
+        raise click.UsageError("a review cannot be combined with --format csv; leap extract --apply prints it as one")
+    reviewing.check()
+    if evidence.doubtful is not None:
+        check_place(env.cwd / evidence.doubtful, evidence.doubtful, "--doubtful")
     if open_objects:
         settings.overrides.open_objects = True
     keeps_doubts = evidence.doubtful is not None
     form = "jsonl" if format == "json" else format
-    fields = {"task": "extract", "schema": read_schema_argument(schema, env), "format": form}
-    task = read_task_of(
-        {**fields, "evidence": evidence.shown or keeps_doubts, "strict": evidence.strict, "passes": evidence.passes},
-        env,
-    )
+    has_evidence = evidence.shown or keeps_doubts or review.wanted
+    fields = {"task": "extract", "schema": given, "format": form}
+    fields |= {"evidence": has_evidence, "strict": evidence.strict, "passes": evidence.passes}
+    task = read_task_of(fields, env)
     if keeps_doubts and settings.background:
         raise click.UsageError(
             "--doubtful cannot be combined with --background: the results of the job have the evidence"
@@ -145,29 +183,47 @@ def command(
     inputs = named_apart([_picture(name, env) for name in images])
     if settings.files or not images:
         inputs += read_inputs(settings, env)
+    if examples is not None:
+        if images:
+            raise click.UsageError("--examples cannot be combined with --image: examples are texts")
+        fields["examples"] = read_examples_argument(examples, task.to_json()["schema"], env)
+    shows_lines = evidence.shown and format != "csv"
+    is_lost = settings.background.wanted or any(each.is_extracted for each in inputs)  # the text that offsets count in
+    task = read_task_of({**fields, "keep_text": shows_lines and is_lost}, env)
     if settings.background:
-        return submit_task(task, inputs, settings, env)
+        return submit_task(task, inputs, settings, env, form="plain" if shows_lines else "text")
     documents: list[Any] = []
 
     doubts: list[dict[str, Any]] = []
 
-    def write(output: Output, text: str, details: dict[str, Any]) -> None:
+    def write(output: Output, each: TaskInput, text: str, details: dict[str, Any]) -> None:
         found = details.get("evidence", [])
-        doubts.extend(each for each in found if is_doubtful(each, evidence.below))
-        document = {"document": json.loads(text), "evidence": found} if evidence.shown and format != "csv" else None
+        doubts.extend(entry for entry in (*found, *details.get("left_out", ())) if is_doubtful(entry, evidence.below))
+        document = details if shows_lines else None
         if format == "json":
             documents.append(document or json.loads(text))
         else:
-            write_line(output, text if document is None else json.dumps(document, ensure_ascii=False), details)
+            write_line(output, each, text if document is None else json.dumps(document, ensure_ascii=False), details)
+        if review.wanted:
+            reviewing.add(each.name, each.message.text, task.task.to_json()["schema"], json.loads(text), found)
 
-    try:
-        return do_task(task, inputs, settings, env, write=write)
-    finally:
-        if evidence.doubtful is not None:
+    def write_doubts() -> None:
+        if evidence.doubtful is not None and (doubts or is_done):
             _write_lines(evidence.doubtful, doubts, env)
-        if documents:  # also those before Ctrl-C
+
+    def write_documents() -> None:
+        if documents:
             with writing_to(settings.target, env) as place:
                 Output(place).document(documents[0] if len(inputs) == 1 else documents)
+
+    is_done = False
+    with ExitStack() as ending:  # each file of what has come, also before Ctrl-C, whatever becomes of the others
+        for step in (write_doubts, reviewing.write, write_documents):
+            ending.callback(step)
+        code = do_task(task, inputs, settings, env, write=write)
+        is_done = not settings.dry_run
+    reviewing.serve()
+    return code
 
 
 def _write_lines(name: str, values: list[dict[str, Any]], env: Environment) -> None:

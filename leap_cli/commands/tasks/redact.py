@@ -61,7 +61,7 @@ def command(
             raise click.UsageError("--map cannot be combined with --background: the results of the job have the map")
         return submit_task(task, inputs, settings, env, form="plain")
 
-    def write(output: Output, text: str, details: dict[str, Any]) -> None:
+    def write(output: Output, _each: TaskInput, text: str, details: dict[str, Any]) -> None:
         if map_file is not None:
             _write_map(map_file, details.get("map", {}), env)
         output.text(text)

@@ -13,6 +13,7 @@ from ...openai.replies import finish_reason, joined, message_body, usage, whole_
 from ...responses import Complete
 from ...statistics import GenerationStats
 from ...tasks.csv_rows import table_row as row_of
+from ...tasks.evidence.cells import row_of as evidence_row
 from ...tasks.task import TaskReply
 from ..input.row_formats import DELIMITERS, PARQUET
 
@@ -41,6 +42,8 @@ OWN_NAMES = {
     "embeddings",
 }
 """Fields of a plain result: a field of the input that is called so gets another name."""
+TABLE_NAMES = ("answer", "error", "evidence", "source_text")
+"""Columns of a table of results with types."""
 NO_STATS = GenerationStats(0, 0, 0, 0.0)
 
 
@@ -165,12 +168,15 @@ class Result:
     def _row_of_table(self, row: Row) -> JsonObject:
         """Columns as in CSV, with values of their own types."""
         own = {name: row.fields.get(name) for name in row.columns} if row.columns else {"custom_id": self.custom_id}
-        kept = {f"input_{name}" if name in ("answer", "error") else name: value for name, value in own.items()}
+        kept = {f"input_{name}" if name in TABLE_NAMES else name: value for name, value in own.items()}
         texts = self._texts
         answer: object = texts if self.more else "".join(texts)
         if self.embedding is not None:
             (answer,) = self._vectors().values()
-        return {**kept, "answer": answer, "error": None if self.error is None else self.error.get("message")}
+        details = self.details or {}
+        more = {"evidence": list(map(evidence_row, details["evidence"]))} if "evidence" in details else {}
+        more |= {"source_text": details["source_text"]} if "source_text" in details else {}
+        return {**kept, "answer": answer, "error": None if self.error is None else self.error.get("message"), **more}
 
     def _table_row(self, form: str, row: Row) -> str:
         columns = [row.fields.get(name, "") for name in row.columns] if row.columns else [self.custom_id]

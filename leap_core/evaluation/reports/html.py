@@ -62,7 +62,7 @@ def _column(each: ColumnSummary) -> str:
     about += [f"{each.errors} without an answer"] if each.errors else []
     about += [f"{each.tokens_per_second:.1f} tokens/s"] if each.tokens_per_second else []
     about += [f"first token after {each.first_token * 1000:.0f} ms"] if each.first_token else []
-    about += [f"{each.memory / 2**20:.0f} MiB"] if each.memory else []
+    about += [f"{each.memory / 1e6:.0f} MB"] if each.memory else []
     return (
         f"<section class=column><div class=head><b>{escape(each.name)}</b><span class=rate>{each.rate:.1%} "
         f"<span class=soft>({each.low:.1%} to {each.high:.1%}, {each.interval})</span></span></div>"

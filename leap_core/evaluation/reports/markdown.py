@@ -14,7 +14,7 @@ def markdown_tables(report: Report) -> str:
     for each in report.columns:
         speed = "" if each.tokens_per_second is None else f"{each.tokens_per_second:.1f}"
         first = "" if each.first_token is None else f"{each.first_token * 1000:.0f} ms"
-        memory = "" if each.memory is None else f"{each.memory / 2**20:.0f} MiB"
+        memory = "" if each.memory is None else f"{each.memory / 1e6:.0f} MB"
         cells = [_cell(each.name), f"{each.rate:.1%} of {each.cases}", f"{each.low:.1%} to {each.high:.1%}"]
         lines.append(f"| {' | '.join([*cells, str(each.errors), speed, first, memory])} |")
     if report.groups:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from ...error_json import error_from_json
 from ...errors import LeapError, LeapGenerationError, LeapOptionsError
 from ...openai.embeddings import decoded
-from ...runner.embedding import EmbeddingKind, EmbeddingRequest, EmbeddingRunner
+from ...runner.embedding import EmbeddingKind, EmbeddingRequest, EmbeddingRunner, parts_of
 from .held_model import HeldModel
 from .http import Answer
 
@@ -66,7 +66,7 @@ class RemoteEmbeddingRunner(EmbeddingRunner):
 
     def count_tokens(self, texts: Sequence[str], kind: EmbeddingKind | str = EmbeddingKind.DOCUMENT) -> list[int]:
         counts: list[int] = []
-        for part in _parts(texts):
+        for part in parts_of(texts, TEXTS_AT_ONCE, MOST_CHARACTERS):
             counts += self._ask("/leap/count", {"texts": part, "kind": _value(kind)})["tokens"]
         return counts
 
@@ -95,7 +95,7 @@ class RemoteEmbeddingRunner(EmbeddingRunner):
         }
         fields = {name: value for name, value in fields.items() if value is not None}
         done: list[NDArray[float32]] = []
-        for part in _parts(request.texts):
+        for part in parts_of(request.texts, TEXTS_AT_ONCE, MOST_CHARACTERS):
             answered = self._ask("/leap/embed", {"texts": part, **fields}, request.cancelled)
             if "error" in answered:
                 raise _renumbered(error_from_json(answered["error"]), len(done))
@@ -132,20 +132,6 @@ class RemoteEmbeddingRunner(EmbeddingRunner):
             if self._unloaded.is_set() or (cancelled is not None and cancelled.is_set()):
                 answer.shut()
                 return
-
-
-def _parts(texts: Sequence[str]) -> Iterator[list[str]]:
-    """As many texts as make a request."""
-    if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
-        raise LeapOptionsError("texts", "must be a list of texts")
-    part: list[str] = []
-    for text in texts:
-        if part and (len(part) >= TEXTS_AT_ONCE or sum(map(len, part)) + len(text) > MOST_CHARACTERS):
-            yield part
-            part = []
-        part.append(text)
-    if part:
-        yield part
 
 
 def _value(choice: Enum | str | None) -> str | None:

@@ -8,7 +8,6 @@ import json
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
-from types import TracebackType
 from typing import Any
 
 LOOPBACK = "127.0.0.1"
@@ -65,9 +64,7 @@ class Answer:
     def __enter__(self) -> Answer:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -7,26 +7,22 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakSet
 
 from ...error_json import error_from_json
 from ...errors import LeapError, LeapGenerationError, LeapModelNotFoundError, LeapOptionsError
 from ...functions.parsers import PARSERS
-from ...messages import ChatMessage
 from ...options import GenerationOptions
 from ...options.adapters import LoraAdapter, adapters_of
 from ...options.generation import check_options, check_tool_choice
 from ...responses import Complete, MessageResponse
 from ...runner.contract import Generation, ModelRunner, RenderedPrompt
 from ...runner.conversation import messages_of
-from ...runner.generator import DecisionModel
+from ...runner.generator import DecisionModel, Functions, MaybeOptions, Messages
 from .held_model import HeldModel
 from .host_connection import ModelHost
 from .http import Answer
-
-if TYPE_CHECKING:
-    from ...functions import LeapFunction
 
 JsonObject = dict[str, Any]
 
@@ -61,21 +57,16 @@ class RemoteModelRunner(ModelRunner):
     def decision_model(self) -> DecisionModel:
         return DecisionModel(**self._model.description.get("decisions") or {})
 
-    def start(
-        self,
-        messages: Sequence[ChatMessage],
-        functions: Sequence[LeapFunction] = (),
-        options: GenerationOptions | None = None,
-    ) -> Generation:
+    def start(self, messages: Messages, functions: Functions = (), options: MaybeOptions = None) -> Generation:
         check_options(options)
         choice = None if options is None else options.tool_choice
         check_tool_choice(choice, [function.name for function in functions])
         return self._start("/v1/chat/completions", _chat(messages, functions), options)
 
-    def start_text(self, text: str | Sequence[int], options: GenerationOptions | None = None) -> Generation:
+    def start_text(self, text: str | Sequence[int], options: MaybeOptions = None) -> Generation:
         return self._start("/v1/completions", {"prompt": text if isinstance(text, str) else list(text)}, options)
 
-    def _start(self, path: str, body: JsonObject, options: GenerationOptions | None) -> Generation:
+    def _start(self, path: str, body: JsonObject, options: MaybeOptions) -> Generation:
         self._check_loaded()
         check_options(options)
         options = options or GenerationOptions()
@@ -91,23 +82,14 @@ class RemoteModelRunner(ModelRunner):
         raise LeapGenerationError(UNLOADED)
 
     def get_prompt_tokens_size(
-        self,
-        messages: Sequence[ChatMessage],
-        add_bos_token: bool = True,
-        functions: Sequence[LeapFunction] = (),
-        options: GenerationOptions | None = None,
+        self, messages: Messages, add_bos_token: bool = True, functions: Functions = (), options: MaybeOptions = None
     ) -> int:
         self._check_loaded()
         body = {**_chat(messages_of(messages), functions), "add_bos_token": add_bos_token, "leap": _extension(options)}
         with self._model.open("/leap/tokens", body, timeout=COUNT_SECONDS) as answer:
             return int(answer.json()["tokens"])
 
-    def render(
-        self,
-        prompt: Sequence[ChatMessage] | str,
-        functions: Sequence[LeapFunction] = (),
-        options: GenerationOptions | None = None,
-    ) -> RenderedPrompt:
+    def render(self, prompt: Messages | str, functions: Functions = (), options: MaybeOptions = None) -> RenderedPrompt:
         self._check_loaded()
         body = {"prompt": prompt} if isinstance(prompt, str) else _chat(prompt, functions)
         with self._model.open("/leap/prompt", {**body, "leap": _extension(options)}, timeout=COUNT_SECONDS) as answer:
@@ -149,14 +131,14 @@ class RemoteModelRunner(ModelRunner):
             raise LeapGenerationError(UNLOADED, hint="load it again")
 
 
-def _chat(messages: Sequence[ChatMessage], functions: Sequence[LeapFunction]) -> JsonObject:
+def _chat(messages: Messages, functions: Functions) -> JsonObject:
     body: JsonObject = {"messages": [message.to_json() for message in messages]}
     if functions:
         body["tools"] = [function.to_json_object() for function in functions]
     return body
 
 
-def _extension(options: GenerationOptions | None) -> JsonObject:
+def _extension(options: MaybeOptions) -> JsonObject:
     check_options(options)
     options = options or GenerationOptions()
     options.validate()

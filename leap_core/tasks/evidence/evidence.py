@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from copy import deepcopy
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ...schemas.json_schema import pointer
 from .confidence import confidences
 from .places import Path, Place, find_places, leaves
 from .value_places import NO_PLACE, NOT_IN_TEXT
@@ -31,8 +31,9 @@ def _entry(place: Place, source: SourceText, sure: Sure, name: str) -> JsonObjec
     entry: JsonObject = {"pointer": place.pointer, "value": place.leaf.value, "how": place.how}
     if place.start is not None and place.end is not None:
         spelled = source.text[place.start : place.end]
-        found = {"file": name, "line": source.line(place.start), "start": place.start, "end": place.end}
-        entry["place"] = {**found, "text": spelled}
+        page = source.page(place.start)
+        where = {"file": name, **({} if page is None else {"page": page}), "line": source.line(place.start)}
+        entry["place"] = {**where, "start": place.start, "end": place.end, "text": spelled}
     known = sure.get(_key(place.leaf.path, place.leaf.value))
     if known:
         entry["confidence"] = {key: round(value, 6) for key, value in known.pop(0).items()}
@@ -57,24 +58,30 @@ def _key(path: Path, value: Any) -> tuple[Path, str]:
 
 def without_invented(document: JsonObject, evidence: Sequence[Mapping[str, Any]]) -> JsonObject:
     """The document without the values that are not in the text; elements of lists that are left with nothing go too."""
-    invented = {each["pointer"] for each in evidence if each["how"] == NOT_IN_TEXT}
+    return without(document, {each["pointer"] for each in evidence if each["how"] == NOT_IN_TEXT})
+
+
+def evidence_left(evidence: Sequence[JsonObject], document: JsonObject) -> list[JsonObject]:
+    """The evidence of a document ``without_invented``: elements of its lists have other numbers."""
+    left = [each for each in evidence if each["how"] != NOT_IN_TEXT]
+    values = leaves(document, None)
+    return [{**each, "pointer": pointer(leaf.path)} for each, leaf in zip(left, values, strict=True)]
+
+
+def without(document: JsonObject, pointers: Collection[str]) -> JsonObject:
+    """A copy of the document without these values; elements of lists that are left with nothing go too."""
 
     def kept(value: Any, place: str) -> Any:
         if isinstance(value, dict):
             escaped = {name: f"{place}/{name.replace('~', '~0').replace('/', '~1')}" for name in value}
-            parts = {name: kept(part, escaped[name]) for name, part in value.items() if escaped[name] not in invented}
+            parts = {name: kept(part, escaped[name]) for name, part in value.items() if escaped[name] not in pointers}
             return parts
         if isinstance(value, list):
             items = [
-                (kept(part, f"{place}/{n}"), part) for n, part in enumerate(value) if f"{place}/{n}" not in invented
+                (kept(part, f"{place}/{n}"), part) for n, part in enumerate(value) if f"{place}/{n}" not in pointers
             ]
             return [item for item, before in items if item or not before]
         return value
 
-    cleaned: JsonObject = kept(deepcopy(document), "")
+    cleaned: JsonObject = kept(document, "")
     return cleaned
-
-
-def is_doubtful(entry: Mapping[str, Any], below: float) -> bool:
-    """Whether a person should look at a value: it is not in the text, or the model was less sure than ``below``."""
-    return bool(entry["how"] == NOT_IN_TEXT or entry.get("confidence", {}).get("least", 1.0) < below)

@@ -1,12 +1,26 @@
-"""What further passes over a text found that the first has missed."""
+"""What several answers about a text make together: those of its pieces, and those of further passes."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from .places import find_places
+from .value_places import NOT_IN_TEXT
 
 JsonObject = dict[str, Any]
+
+
+def invented_last(documents: Sequence[JsonObject], pieces: Sequence[str], schema: JsonObject) -> list[JsonObject]:
+    """The documents of pieces so that, where the first one with a field counts, one that has it from its piece does:
+    what a piece does not say comes after all that pieces say."""
+    said, invented = [], []
+    for document, piece in zip(documents, pieces, strict=True):
+        places = find_places(piece, document, schema)
+        wrong = {each.leaf.path[0] for each in places if each.how == NOT_IN_TEXT and len(each.leaf.path) == 1}
+        said.append({name: value for name, value in document.items() if name not in wrong})
+        invented.append({name: value for name, value in document.items() if name in wrong})
+    return [*said, *invented]
 
 
 def with_missed(document: JsonObject, more: JsonObject, text: str) -> JsonObject:

@@ -61,7 +61,7 @@ def leaves(value: Any, schema: Any, path: Path = (), root: Mapping[str, Any] | N
     """The values in a document, in its order."""
     schema = schema if isinstance(schema, Mapping) else {}
     root = schema if root is None else root
-    schema = _resolved(schema, root)
+    schema = resolved_schema(schema, root)
     if isinstance(value, dict):
         properties = schema.get("properties", {})
         for name, part in value.items():
@@ -73,7 +73,7 @@ def leaves(value: Any, schema: Any, path: Path = (), root: Mapping[str, Any] | N
         yield Leaf(path, value, schema)
 
 
-def _resolved(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
+def resolved_schema(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
     """A schema that a reference into the document leads to; of several, the first that is more than null."""
     for _ in range(8):
         options = [part for key in ("anyOf", "oneOf") for part in schema.get(key, ()) if part != {"type": "null"}]

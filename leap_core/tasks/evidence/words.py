@@ -79,3 +79,11 @@ class SourceText:
     def line(self, offset: int) -> int:
         """The line that an offset is in, from 1."""
         return bisect_left(self._line_starts, offset + 1)
+
+    @cached_property
+    def _page_ends(self) -> list[int]:
+        return [match.end() for match in re.finditer("\f", self.text)]
+
+    def page(self, offset: int) -> int | None:
+        """The page that an offset is in, from 1; None for a text without pages, which form feeds end."""
+        return bisect_right(self._page_ends, offset) + 1 if self._page_ends else None

@@ -39,32 +39,38 @@ class _Held:
 
 
 async def read_body(
-    request: Request, read: Callable[[Any], Read], *, slow: bool = False, most_values: int | None = MOST_VALUES
+    request: Request,
+    read: Callable[[Any], Read],
+    *,
+    slow: bool = False,
+    most_values: int | None = MOST_VALUES,
+    largest: int | None = None,
 ) -> Read:
-    """What ``read`` makes of the request's body. What takes long (``slow``: any body) happens in a thread, so that
-    others are answered."""
-    async with _whole_body(request) as body:
+    """What ``read`` makes of the request's body, of ``largest`` bytes at most (LARGEST_BODY by default). What takes
+    long (``slow``: any body) happens in a thread, so that others are answered."""
+    async with _whole_body(request, largest) as body:
         if len(body) <= QUICK_BODY and not slow:
             return read(parse_body(body, most_values))
         return await asyncio.to_thread(lambda: read(_parse_in_turn(body, most_values)))
 
 
-async def read_json(request: Request, *, most_values: int | None = MOST_VALUES) -> Any:
+async def read_json(request: Request, *, most_values: int | None = MOST_VALUES, largest: int | None = None) -> Any:
     """The request's body. Raises Refused when it is too large, LeapSerializationError when it is not JSON."""
-    return await read_body(request, lambda value: value, most_values=most_values)
+    return await read_body(request, lambda value: value, most_values=most_values, largest=largest)
 
 
 @asynccontextmanager
-async def _whole_body(request: Request) -> AsyncIterator[bytearray]:
-    """The bytes of the body, which count as held until the block ends. Raises Refused when they are more than
-    LARGEST_BODY, or with those of other requests more than MOST_HELD."""
+async def _whole_body(request: Request, largest: int | None) -> AsyncIterator[bytearray]:
+    """The bytes of the body, which count as held until the block ends. Raises Refused when they are more than the
+    ``largest``, or with those of other requests more than MOST_HELD."""
     body = bytearray()
+    largest = LARGEST_BODY if largest is None else largest
     try:
         async for piece in request.stream():
             body += piece
             _Held.bytes += len(piece)
-            if len(body) > LARGEST_BODY:
-                error = LeapSerializationError(f"the request is larger than {LARGEST_BODY // 1024**2} MiB")
+            if len(body) > largest:
+                error = LeapSerializationError(f"the request is larger than {largest // 1024**2} MiB")
                 raise Refused(413, "request_too_large", error)
             if _Held.bytes > MOST_HELD:
                 held = LeapUnavailableError(

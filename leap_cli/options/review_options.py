@@ -1,0 +1,77 @@
+"""The options that take what a person decided about extracted values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ..framework.environment import Environment
+from ..framework.option_groups import Arguments, OptionGroup
+from ..framework.options import option
+from ..framework.text_arguments import FileName
+
+if TYPE_CHECKING:
+    from leap_core.tasks.evidence.doubt import Thresholds
+
+BESIDE = {"apply": ("schema", "format", "evidence", "target"), "fit": ("format", "target")}
+"""What makes sense beside each; all else is about asking a model."""
+
+
+@dataclass(frozen=True)
+class Reviewed:
+    """Files of reviewed documents: ``apply``'s decisions are carried out, thresholds are fitted on ``fit``'s."""
+
+    apply: Path | None
+    fit: Path | None
+
+
+def _build(arguments: Arguments) -> Reviewed:
+    for name, beside in BESIDE.items():
+        if arguments[name] is None:
+            continue
+        for each, _ in arguments.typed_options():
+            if each.name not in (name, *beside):
+                raise click.UsageError(
+                    f"{arguments.flag(name)} cannot be combined with {arguments.flag(str(each.name))}"
+                )
+        if arguments["files"]:
+            raise click.UsageError(f"{arguments.flag(name)} takes no texts: the file of reviewed documents has them")
+    cwd = arguments.env.cwd
+    return Reviewed(*(None if arguments[name] is None else cwd / arguments[name] for name in ("apply", "fit")))
+
+
+REVIEWED = OptionGroup(
+    "reviewed",
+    "Review",
+    (
+        option(
+            "--apply",
+            type=FileName(),
+            metavar="FILE",
+            help="Print the documents of this file of reviewed ones as they were decided, and ask no model.",
+        ),
+        option(
+            "--fit",
+            type=FileName(),
+            metavar="FILE",
+            help="Fit --doubtful-below on this file of reviewed documents, and print what that gains; -o writes it.",
+        ),
+    ),
+    _build,
+)
+
+
+def read_threshold(value: str, env: Environment) -> float | Thresholds:
+    """A probability, or the thresholds of a file. Raises UsageError, LeapSerializationError."""
+    from leap_core.tasks.evidence.doubt import read_thresholds
+
+    try:
+        number = float(value)
+    except ValueError:
+        return read_thresholds(env.cwd / value)
+    if not 0 <= number <= 1:
+        raise click.UsageError(f"--doubtful-below {value} is not in the range from 0 to 1")
+    return number

@@ -1,0 +1,322 @@
+"""Looking over extractions in a real headless browser: by keyboard, in a file and served."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from leap_core.tasks.review.corrections import corrected_document
+from leap_core.tasks.review.review_lines import ReviewedDocument, read_reviews, write_reviews
+from leap_core.tasks.review.review_page import page, page_data
+
+from ..tasks.review.reviews import HOSTILE, a_review, plain, strange
+from .browser import BROWSER, DRIVER, Browser, open_browser
+
+pytestmark = pytest.mark.skipif(not (DRIVER and BROWSER), reason="needs chromium and chromedriver (apt install both)")
+ENTER, ESCAPE, DOWN, SHIFT = "\ue007", "\ue00c", "\ue015", "\ue008"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with open_browser() as opened:
+        yield opened
+
+
+def show(browser: Browser, directory: Path, reviews: list[ReviewedDocument]) -> str:
+    """Open the page of these documents as a file, with nothing kept from before."""
+    path = directory / "r.html"
+    path.write_text(page(page_data(reviews, 0.5, "r.jsonl")), encoding="utf-8", newline="")
+    browser.open(path.as_uri())
+    browser.run("localStorage.clear()")
+    browser.open("about:blank")
+    browser.open(path.as_uri())
+    browser.log()
+    return path.as_uri()
+
+
+def keys(browser: Browser, text: str) -> None:
+    for key in text:
+        browser.press(key)
+
+
+def saved(browser: Browser, directory: Path) -> Path:
+    browser.downloads_to(directory)
+    browser.press("s")
+    path = directory / "r.jsonl"
+    browser.wait(path.exists)
+    return path
+
+
+def status(browser: Browser) -> str:
+    return browser.text("#said")
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_marks_are_where_python_sees_them_and_strangers_stay_text(browser, tmp_path, width):
+    browser.width(width)
+    reviews = strange()
+    show(browser, tmp_path, reviews)
+    for number, review in enumerate(reviews):
+        if number:
+            browser.press("n")
+        assert browser.text("#name") == review.file
+        if review.text:
+            assert browser.run("return document.querySelector('#source').textContent") == review.text
+        for entry in review.evidence:
+            marked = browser.run(
+                "return [...document.querySelectorAll('mark.chosen')].map(e => e.textContent).join('')"
+            )
+            place = entry.get("place")
+            assert marked == (review.text[place["start"] : place["end"]] if place else "")
+            assert browser.run("return document.querySelector('#fields .chosen .path').textContent")
+            browser.press("j")
+        assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
+    assert "There is no text" in browser.text("#source")
+    names = browser.run("return [...document.querySelectorAll('#documents bdi')].map(e => e.textContent)")
+    assert names == [each.file for each in reviews] and HOSTILE in names
+    assert browser.run("return document.querySelectorAll('img, script:not([id]):not(:last-of-type)').length") == 0
+    assert browser.log() == []
+
+
+def test_a_review_by_keyboard_is_saved_as_it_was_decided(browser, tmp_path):
+    browser.width(1280)
+    reviews = plain()
+    address = show(browser, tmp_path, reviews)
+    assert browser.text("#name") == "b.txt", "the doubtful one is first"
+    keys(browser, "c")
+    browser.run("document.activeElement.value = ''")
+    keys(browser, "Ann")
+    browser.press(ENTER)  # the name; on to the age
+    keys(browser, "c")
+    keys(browser, "x")
+    browser.press(ENTER)
+    assert "not a whole number" in browser.text("[role=alert]")
+    browser.press(ESCAPE)
+    keys(browser, "r")
+    keys(browser, "u")  # the age is without a decision again
+    keys(browser, "c")
+    keys(browser, "32")
+    browser.press(ENTER)
+    browser.press(SHIFT, "A")
+    assert "accepted" in status(browser) and browser.text("#name") == "a.txt"
+    keys(browser, "c")
+    keys(browser, 'T "1"\\')
+    browser.press(SHIFT, ENTER)
+    keys(browser, "x")
+    browser.press(ENTER)
+    keys(browser, "c")
+    keys(browser, "98765432109876543210")
+    browser.press(ENTER)
+    keys(browser, "c")
+    keys(browser, "null")
+    browser.press(ENTER)
+    keys(browser, "c")
+    browser.press(DOWN)  # the other kind
+    browser.press(ENTER)
+    keys(browser, "r")
+    assert "nothing to reject" in status(browser)
+    keys(browser, "c")
+    keys(browser, "{}")
+    browser.press(ENTER)
+    assert "a JSON object" in browser.text("[role=alert]")
+    browser.run("document.activeElement.value = arguments[0]", '["a",\n"b"]')
+    browser.press(ENTER)
+    assert "All is decided" in status(browser)
+
+    before = browser.text("#progress")
+    browser.open(address)  # nothing is lost
+    assert browser.text("#progress") == before and before.startswith("10 of 10 values")
+    path = saved(browser, tmp_path)
+    found = read_reviews(path)
+    assert [each.file for each in found] == ["a.txt", "b.txt"] and all(each.undecided == 0 for each in found)
+    big = corrected_document(found[0])
+    assert big == {"name": 'T "1"\\\nx', "age": 98765432109876543210, "price": None, "kind": "firm", "tags": ["a", "b"]}
+    assert corrected_document(found[1]) == {"name": "Ann", "age": 32, "tags": []}
+    undone = [[{k: v for k, v in e.items() if k not in ("decision", "corrected")} for e in r.evidence] for r in found]
+    assert undone == [list(each.evidence) for each in reviews]
+    assert '"value": 12345678901234567890' in path.read_text() and '"value": 3.0' in path.read_text()
+    assert browser.log() == []
+
+
+def test_everything_is_there_for_the_mouse_and_for_who_does_not_see(browser, tmp_path):
+    browser.width(390)
+    show(browser, tmp_path, plain())
+    browser.click("[data-act=help]")
+    assert browser.run("return document.querySelector('#help').open")
+    browser.press(ESCAPE)
+    browser.click("#fields li:nth-child(2) .field")
+    browser.click("[data-act=accept]")
+    assert browser.text("#fields li:nth-child(2) .decision") == "accepted"
+    browser.click("#source mark")
+    assert browser.text("#fields [aria-current] .path") == "age"
+    browser.click("[data-act=correct]")
+    unlabelled = browser.run(
+        "return [...document.querySelectorAll('input,select,textarea,button,[role=region]')]"
+        ".filter(e => !(e.labels?.length || e.textContent.trim() || e.ariaLabel)).map(e => e.outerHTML)"
+    )
+    assert unlabelled == []
+    for scheme in ("light", "dark"):
+        browser.colours(scheme)
+        assert browser.run(CONTRASTS) >= 4.5, scheme
+
+
+CONTRASTS = """
+const SHARES = [0.2126, 0.7152, 0.0722];
+const parts = (colour) => colour.match(/[\\d.]+/g).slice(0, 3).map(Number);
+const linear = (v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+const light = (colour) => parts(colour).map((v) => linear(v / 255)).reduce((sum, v, n) => sum + v * SHARES[n], 0);
+const ratios = [];
+for (let n = 0; n < 8; n += 1) for (const chosen of ["", " chosen"]) {
+  const mark = document.createElement("mark");
+  mark.className = `c${n}${chosen}`;
+  document.querySelector("#source").append(mark);
+  const style = getComputedStyle(mark);
+  const [one, other] = [light(style.color), light(style.backgroundColor)].sort((a, b) => b - a);
+  ratios.push((one + 0.05) / (other + 0.05));
+  mark.remove();
+}
+return Math.min(...ratios);
+"""
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_chosen_value_and_its_place_are_seen(browser, tmp_path, width):
+    browser.width(width)
+    schema = {"type": "object", "properties": {"names": {"type": "array", "items": {"type": "string"}}}}
+    names = [f"Name{n:02}" for n in range(40)]
+    text = "".join(f"{name}{chr(10) * 9}" for name in names)
+    show(browser, tmp_path, [a_review("a.txt", text, {"names": names}, schema=schema)])
+    for key, count in (("j", 39), ("k", 30)):
+        keys(browser, key * count)
+        for part in ("mark.chosen", "#fields .chosen"):
+            assert browser.run(ON_TOP, part), f"{part} after {key} at {width}"
+
+
+ON_TOP = """
+const part = document.querySelector(arguments[0]);
+const box = part.getBoundingClientRect();
+return [box.top + 2, box.bottom - 2].every((y) => part.contains(document.elementFromPoint(box.left + 9, y)));
+"""
+
+
+def test_a_browser_that_keeps_nothing_says_so(browser, tmp_path):
+    show(browser, tmp_path, plain())
+    browser.run("Storage.prototype.setItem = () => { throw new Error('full') }")
+    keys(browser, "a")
+    assert "keeps nothing: save r.jsonl" in browser.text("#kept.bad")
+    assert read_reviews(saved(browser, tmp_path))[1].evidence[0]["decision"] == "accept"
+
+
+def test_two_windows_of_one_file_lose_nothing_of_each_other(browser, tmp_path):
+    browser.width(1280)
+    address = show(browser, tmp_path, plain())
+    first = browser.new_window()
+    browser.open(address)
+    keys(browser, "a")
+    second = browser.run("return document.querySelector('#name').textContent")
+    browser.to_window(first)
+    browser.wait(lambda: browser.text("#fields li .decision") == "accepted")
+    keys(browser, "jr")
+    browser.open(address)
+    decided = browser.run("return [...document.querySelectorAll('.decision')].map(e => e.textContent)")
+    assert (second, decided[:2]) == ("b.txt", ["accepted", "rejected"])
+
+
+def test_many_documents_are_listed_and_only_one_is_shown(browser, tmp_path):
+    browser.width(1280)
+    one = a_review("1.txt", "Tim 19", {"age": 19})
+    show(browser, tmp_path, [replace(one, file=f"{n}.txt", text=f"Tim 19 {n} " * 500) for n in range(500)])
+    assert browser.run("return document.querySelectorAll('#documents button').length") == 500
+    assert browser.run("return document.querySelectorAll('mark').length") == 1
+    browser.press("p")
+    assert "first document" in status(browser)
+    browser.press("n")
+    assert browser.text("#name") == "1.txt"
+
+
+def serve(start, *arguments: str) -> tuple[Any, str]:
+    process = start("extract", *arguments)
+    for line in iter(process.stderr.readline, b""):
+        if b"http://" in line:
+            return process, line.decode().split()[1]
+    raise AssertionError("no address")
+
+
+def test_served_decisions_are_in_the_file_at_once(browser, start, tmp_path):
+    (tmp_path / "tim.txt").write_text("Tim is 19 years old.")
+    process, address = serve(start, "--json-schema", "full_name, age int", "--review-serve", "r.jsonl", "tim.txt")
+    path = tmp_path / "r.jsonl"
+    browser.open(address)
+    browser.wait(lambda: "r.jsonl" in browser.text("#kept"))
+    assert browser.run("return location.hash") == "" and browser.text("#name") == "tim.txt"
+    keys(browser, "a")
+    browser.wait(lambda: "Every decision is saved" in browser.text("#kept") and '"accept"' in path.read_text())
+
+    home, _, key = address.partition("/#key=")
+    body = {"document": 0, "decisions": [{"entry": 1, "was": None, "now": {"decision": "reject"}}]}
+    with httpx.Client(base_url=home, headers={"Authorization": f"Bearer {key}"}) as other:
+        assert other.post("/review/decisions", json=body).status_code == 200  # as another window does
+    keys(browser, "a")
+    browser.wait(lambda: "another window" in status(browser))
+    assert browser.text("#fields li:nth-child(2) .decision") == "rejected"
+    assert [each["decision"] for each in read_reviews(path)[0].evidence] == ["accept", "reject"]
+    assert [line for line in browser.log() if "409" not in line] == []
+    process.kill()  # what was acknowledged is there
+    process.wait()
+    assert browser.text("#fields .chosen .path") == "age", "one stays where one was"
+    keys(browser, "x")
+    browser.wait(lambda: "leap does not answer" in browser.text("#kept"))
+    assert browser.text("#fields li:nth-child(2) .decision") == "", "it stays on the page"
+
+    process, address = serve(start, "--review-serve", "r.jsonl")
+    browser.open(address)
+    browser.wait(lambda: browser.text("#progress").startswith("2 of 2 values"))
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 0
+    assert b"decided: 2 of 2 values, in r.jsonl; leap extract --apply r.jsonl" in process.stderr.read()
+
+
+def test_a_refusal_takes_nothing_else_along(browser, start, tmp_path):
+    (tmp_path / "tim.txt").write_text("Tim is 19 years old.")
+    _, address = serve(start, "--json-schema", "full_name, age int", "--review-serve", "r.jsonl", "tim.txt")
+    browser.open(address)
+    browser.wait(lambda: "r.jsonl" in browser.text("#kept"))
+    home, _, key = address.partition("/#key=")
+    body = {"document": 0, "decisions": [{"entry": 0, "was": None, "now": {"decision": "reject"}}]}
+    with httpx.Client(base_url=home, headers={"Authorization": f"Bearer {key}"}) as other:
+        assert other.post("/review/decisions", json=body).status_code == 200
+    browser.run(
+        "const real = fetch; window.fetch = (path, options) =>"
+        " new Promise((go) => setTimeout(() => go(real(path, options)), options.method ? 700 : 0))"
+    )
+    keys(browser, "ac2")  # the name is refused while the age is typed
+    browser.wait(lambda: "another window" in browser.text("#kept"))
+    time.sleep(0.3)
+    keys(browser, "0")
+    browser.press(ENTER)
+    browser.wait(lambda: "another window" in status(browser) and "Every decision is saved" in browser.text("#kept"))
+    name, age = read_reviews(tmp_path / "r.jsonl")[0].evidence
+    assert name["decision"] == "reject" and age["corrected"] in (20, 1920)
+
+
+def test_a_full_disk_is_said_and_the_decision_is_sent_again(browser, start, tmp_path):
+    resource = pytest.importorskip("resource")
+    path = tmp_path / "r.jsonl"
+    write_reviews(path, plain())
+    process, address = serve(start, "--review-serve", "r.jsonl")
+    browser.open(address)
+    browser.wait(lambda: browser.text("#name") == "b.txt")
+    limits = resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
+    keys(browser, "a")
+    browser.wait(lambda: "Not saved" in browser.text("#kept"))
+    assert browser.text("#fields li:nth-child(1) .decision") == "accepted"
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, limits)
+    browser.wait(lambda: "Every decision is saved" in browser.text("#kept"))
+    assert read_reviews(path)[1].evidence[0]["decision"] == "accept"
