@@ -15,7 +15,6 @@ from itertools import count
 from harness import Row, alternate, arguments, report, runner, sized, user
 
 from leap_core.options import GenerationOptions
-from leap_core.responses import Complete
 from leap_core.runner.contract import ModelRunner
 from leap_core.tasks.reading import read_task
 
@@ -36,15 +35,11 @@ def sides(
     """Seconds of one extraction on the clock, and of the processor."""
     task, _ = read_task({"task": "extract", "schema": SCHEMA, "evidence": evidence})
 
-    def ask(messages, options, _on_text=None) -> Complete:  # type: ignore[no-untyped-def]
-        *_, end = model.start(messages, (), options)
-        return end
-
     def measured(clock: Callable[[], float]) -> Callable[[], float]:
         def extract() -> float:
             text = TEXT.format(number=next(numbers), filler=filler)
             started = clock()
-            task.complete(model, user(text), ask, name="text", overrides=SAME)
+            task.complete(model, user(text), name="text", overrides=SAME)
             return clock() - started
 
         return extract

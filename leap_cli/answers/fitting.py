@@ -14,7 +14,7 @@ from ..framework.environment import Environment
 from ..framework.output import Format, Output
 from ..input.text_files import read_text_file
 from ..options.opening import load_model, note_builtin
-from ..options.task_options import TaskSettings
+from ..options.tasks.task_options import TaskSettings
 
 
 def fit_temperatures(

@@ -10,7 +10,7 @@ import click
 
 from ..framework.environment import Environment
 from ..framework.output import Output
-from ..options.review_page_options import ReviewPage
+from ..options.tasks.review_page import ReviewPage
 from .file import check_file
 
 if TYPE_CHECKING:

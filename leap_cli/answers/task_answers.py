@@ -18,7 +18,7 @@ from ..framework.environment import Environment
 from ..framework.interrupts import stopping_on_interrupt
 from ..framework.output import Output
 from ..options.opening import load_model, note_builtin
-from ..options.task_options import TaskInput, TaskSettings
+from ..options.tasks.task_options import TaskInput, TaskSettings
 from .file import writing_to
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from ..framework.environment import Environment
 from ..framework.output import Output
 from ..options.background import print_id
 from ..options.opening import default_model, naming_the_default, note_builtin
-from ..options.task_options import TaskInput, TaskSettings, own_recipes
+from ..options.tasks.task_options import TaskInput, TaskSettings, own_recipes
 from .task_answers import leave_out
 
 if TYPE_CHECKING:

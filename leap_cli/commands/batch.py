@@ -30,7 +30,7 @@ from ..options.loading import MODEL, ModelChoice
 from ..options.machines import MACHINES, Machines
 from ..options.opening import builtin_note, default_model, load_model, naming_the_default, warm_or_load
 from ..options.sampling import SAMPLING, Sampling
-from ..options.task_options import own_recipes
+from ..options.tasks.task_options import own_recipes
 
 if TYPE_CHECKING:
     from leap_core.batch.answering import Runner

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from leap_core.evaluation.evaluation_results import CaseResult
     from leap_core.evaluation.report import Report
 
-    from ..options.evaluation import Judgement
+    from ..options.tasks.evaluation import Judgement
 
 TABLE = ["column", "pass", "interval", "errors", "tokens_per_s", "first_token", "memory"]
 

@@ -16,9 +16,9 @@ from ..framework.environment import Environment
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option
 from ..framework.text_arguments import FileName
-from .decisions import read_questions_file
 from .loading import ModelChoice
 from .opening import load_model
+from .tasks.decisions import read_questions_file
 
 if TYPE_CHECKING:
     from leap_core.decisions.guard import Guard, Watched

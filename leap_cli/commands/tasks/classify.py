@@ -9,8 +9,8 @@ from ...framework.click_classes import leap_command
 from ...framework.environment import Environment
 from ...framework.output_format import format_choice
 from ...options.constraints import read_choices
-from ...options.decisions import ASKING, Asking
-from ...options.task_options import TASK, TaskSettings, read_inputs, read_task_of
+from ...options.tasks.decisions import ASKING, Asking
+from ...options.tasks.task_options import TASK, TaskSettings, read_inputs, read_task_of
 
 
 @leap_command("classify")

@@ -18,8 +18,16 @@ from ...framework.output import Output
 from ...framework.output_format import format_choice
 from ...input.media_files import STDIN, read_image
 from ...options.constraints import read_choices
-from ...options.decisions import ASKING, QUESTIONS, Asking, Questions, read_questions_file
-from ...options.task_options import TASK, TaskInput, TaskSettings, named_apart, read_inputs, read_sources, read_task_of
+from ...options.tasks.decisions import ASKING, QUESTIONS, Asking, Questions, read_questions_file
+from ...options.tasks.task_options import (
+    TASK,
+    TaskInput,
+    TaskSettings,
+    named_apart,
+    read_inputs,
+    read_sources,
+    read_task_of,
+)
 
 
 @leap_command("decide")

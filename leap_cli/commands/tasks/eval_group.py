@@ -20,12 +20,12 @@ from ...framework.options import option
 from ...framework.output import Output
 from ...options.background import BACKGROUND, Background, print_id
 from ...options.embedding_options import open_embedder
-from ...options.evaluation import ASKING, COLUMNS, JUDGEMENT, Asking, ColumnWish, Judgement
 from ...options.files_apart import check_apart
 from ...options.loading import EACH_MODEL, ModelChoice
 from ...options.machines import MACHINES, Machines
 from ...options.opening import model_reference, note_builtin, warm_or_load
-from ...options.task_options import own_recipes
+from ...options.tasks.evaluation import ASKING, COLUMNS, JUDGEMENT, Asking, ColumnWish, Judgement
+from ...options.tasks.task_options import own_recipes
 
 if TYPE_CHECKING:
     from leap_core.batch.answering import Runner

@@ -4,87 +4,25 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from ...exit_codes import ExitCode
 from ...framework.click_classes import leap_command
 from ...framework.environment import Environment
-from ...framework.option_groups import Arguments, OptionGroup
 from ...framework.options import option
 from ...framework.output import Output
 from ...framework.output_format import format_choice
 from ...framework.text_arguments import FileName
 from ...input.media_files import STDIN, read_image
 from ...options.constraints import OPEN_OBJECTS, read_schema_argument
-from ...options.extraction_examples import EXAMPLES, read_examples_argument
 from ...options.files_apart import check_apart
-from ...options.review_options import REVIEWED, Reviewed, read_threshold
-from ...options.review_page_options import REVIEW_PAGE, ReviewPage
-from ...options.task_options import TASK, TaskInput, TaskSettings, named_apart, read_inputs, read_task_of
-
-if TYPE_CHECKING:
-    from leap_core.tasks.evidence.doubt import Thresholds
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """Where values are in a text. ``shown``: beside each document. ``strict``: what becomes of values that are not in
-    the text. ``passes``: how often a text is read. ``doubtful``: the file of values to look at, which are those
-    ``below`` this probability."""
-
-    shown: bool
-    strict: str | None
-    passes: int
-    doubtful: str | None
-    below: float | Thresholds
-
-
-def _build(arguments: Arguments) -> Evidence:
-    shown, strict, passes, doubtful = arguments.of("evidence", "strict", "passes", "doubtful").values()
-    return Evidence(shown, strict, passes, doubtful, read_threshold(arguments["doubtful_below"], arguments.env))
-
-
-EVIDENCE = OptionGroup(
-    "evidence",
-    "",
-    (
-        option(
-            "--evidence",
-            is_flag=True,
-            help="Say of each value where it stands in the text, and how sure the model was.",
-        ),
-        option(
-            "--strict-evidence",
-            "strict",
-            type=click.Choice(["absent", "fail"]),
-            is_flag=False,
-            flag_value="absent",
-            help="Leave out values that are not in the text, or let the text fail.",
-        ),
-        option(
-            "--passes",
-            type=click.IntRange(1, 10),
-            default=1,
-            show_default=True,
-            metavar="N",
-            help="Read each text this many times; further passes add what the first missed.",
-        ),
-        option("--doubtful", metavar="FILE", help="Write values to look at to this file, as JSON lines."),
-        option(
-            "--doubtful-below",
-            type=FileName(),
-            default="0.5",
-            show_default=True,
-            metavar="P|FILE",
-            help="Doubt values of which a token had a smaller probability than this, or than --fit wrote to this file, "
-            "and those that are not in the text.",
-        ),
-    ),
-    _build,
-)
+from ...options.tasks.evidence import EVIDENCE, Evidence
+from ...options.tasks.examples import EXAMPLES, read_examples_argument
+from ...options.tasks.review_page import REVIEW_PAGE, ReviewPage
+from ...options.tasks.reviewed import REVIEWED, Reviewed
+from ...options.tasks.task_options import TASK, TaskInput, TaskSettings, named_apart, read_inputs, read_task_of
 
 
 @leap_command("extract")

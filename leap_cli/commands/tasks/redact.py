@@ -14,7 +14,7 @@ from ...framework.click_classes import leap_command
 from ...framework.environment import Environment
 from ...framework.output import Output
 from ...input.text_files import read_text_file
-from ...options.task_options import NO_TEXT, STDIN, TASK, TaskInput, TaskSettings, read_sources, read_task_of
+from ...options.tasks.task_options import NO_TEXT, STDIN, TASK, TaskInput, TaskSettings, read_sources, read_task_of
 
 CATEGORIES = "address, company_name, email_address, human_name, phone_number, iban, card_number and url"
 

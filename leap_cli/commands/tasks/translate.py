@@ -7,7 +7,7 @@ import click
 from ...exit_codes import ExitCode
 from ...framework.click_classes import leap_command
 from ...framework.environment import Environment
-from ...options.task_options import TASK, TaskSettings, read_inputs, read_task_of
+from ...options.tasks.task_options import TASK, TaskSettings, read_inputs, read_task_of
 
 
 @leap_command("translate")

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import click
 
-from ..framework.option_groups import Arguments, OptionGroup
-from ..framework.options import option
-from ..framework.text_arguments import FileName
+from ...framework.option_groups import Arguments, OptionGroup
+from ...framework.options import option
+from ...framework.text_arguments import FileName
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..framework.environment import Environment
-from ..framework.options import option
-from ..framework.text_arguments import FileName
+from ...framework.environment import Environment
+from ...framework.options import option
+from ...framework.text_arguments import FileName
 
 EXAMPLES = option(
     "--examples",

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from ..framework.environment import Environment
-from ..framework.option_groups import Arguments, OptionGroup
-from ..framework.options import option
-from ..framework.text_arguments import FileName
-
-if TYPE_CHECKING:
-    from leap_core.tasks.evidence.doubt import Thresholds
+from ...framework.option_groups import Arguments, OptionGroup
+from ...framework.options import option
+from ...framework.text_arguments import FileName
 
 BESIDE = {"apply": ("schema", "format", "evidence", "target"), "fit": ("format", "target")}
 """What makes sense beside each; all else is about asking a model."""
@@ -62,16 +57,3 @@ REVIEWED = OptionGroup(
     ),
     _build,
 )
-
-
-def read_threshold(value: str, env: Environment) -> float | Thresholds:
-    """A probability, or the thresholds of a file. Raises UsageError, LeapSerializationError."""
-    from leap_core.tasks.evidence.doubt import read_thresholds
-
-    try:
-        number = float(value)
-    except ValueError:
-        return read_thresholds(env.cwd / value)
-    if not 0 <= number <= 1:
-        raise click.UsageError(f"--doubtful-below {value} is not in the range from 0 to 1")
-    return number

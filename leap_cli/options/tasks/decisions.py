@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from ..framework.environment import Environment
-from ..framework.option_groups import Arguments, OptionGroup
-from ..framework.options import option
-from ..framework.text_arguments import FileName
-from ..input.text_files import read_text_file
+from ...framework.environment import Environment
+from ...framework.option_groups import Arguments, OptionGroup
+from ...framework.options import option
+from ...framework.text_arguments import FileName
+from ...input.text_files import read_text_file
 
 YAML = (".yaml", ".yml")
 

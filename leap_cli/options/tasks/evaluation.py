@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..completion.value_types import ModelName
-from ..framework.option_groups import Arguments, OptionGroup
-from ..framework.options import option
-from ..framework.output_format import format_choice
-from ..framework.text_arguments import FileName
-from .batch_options import concurrency_option
-from .loading import ModelChoice
-from .prompt_options import read_system_option
-from .sampling import NUMBERS
+from ...completion.value_types import ModelName
+from ...framework.option_groups import Arguments, OptionGroup
+from ...framework.options import option
+from ...framework.output_format import format_choice
+from ...framework.text_arguments import FileName
+from ..batch_options import concurrency_option
+from ..loading import ModelChoice
+from ..prompt_options import read_system_option
+from ..sampling import NUMBERS
 
 if TYPE_CHECKING:
     from leap_core.evaluation.columns import Column

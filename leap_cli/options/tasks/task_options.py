@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..config.named_files import RECIPES
-from ..framework.environment import Environment
-from ..framework.option_groups import Arguments, OptionGroup
-from ..framework.options import option
-from ..framework.output import Output, one_line
-from ..framework.text_arguments import FileName
-from ..input.documents import FileText, read_file_text
-from ..input.prompt import read_standard_input
-from ..input.text_files import read_text_file
-from .background import BACKGROUND, Background
-from .constraints import FINISH_SHAPE
-from .loading import MODEL, ModelChoice
+from ...config.named_files import RECIPES
+from ...framework.environment import Environment
+from ...framework.option_groups import Arguments, OptionGroup
+from ...framework.options import option
+from ...framework.output import Output, one_line
+from ...framework.text_arguments import FileName
+from ...input.documents import FileText, read_file_text
+from ...input.prompt import read_standard_input
+from ...input.text_files import read_text_file
+from ..background import BACKGROUND, Background
+from ..constraints import FINISH_SHAPE
+from ..loading import MODEL, ModelChoice
 
 if TYPE_CHECKING:
     from leap_core.errors import LeapError

@@ -1,0 +1,1 @@
+"""Options of the task commands and of evaluations."""
