@@ -7,13 +7,17 @@ import shutil
 import threading
 from pathlib import Path
 
+import httpx
 import pytest
+from starlette.applications import Starlette
 
 from leap_core import LeapModelLoadingError, LeapModelNotFoundError
 from leap_core.builtin import model_path
 from leap_core.host.server.models.load_request import LoadRequest
 from leap_core.host.server.models.loaded_models import LoadedModels
 from leap_core.host.server.models.throughput import Throughput
+from leap_core.host.server.protocols.generation_endpoints import GenerationEndpoints
+from leap_core.host.server.protocols.management_endpoints import ManagementEndpoints
 from leap_core.host.server.sending.http_errors import Refused
 from leap_core.testing import ScriptedModelRunner
 
@@ -214,6 +218,24 @@ def test_who_wants_a_model_that_is_just_let_go_gets_a_new_one(loader):
         let_go.set()
         second = await wanted
         assert second is not first and second.state == "ready" and len(loader.made) == 2
+
+    asyncio.run(main())
+
+
+def test_all_are_unloaded_also_what_is_just_being_loaded(loader):
+    async def main():
+        models, ended = LoadedModels(loader), asyncio.Event()
+        app = Starlette(routes=ManagementEndpoints(models, GenerationEndpoints(models), ended.set).routes())
+        loader.gate.clear()
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://host") as client:
+            loading = asyncio.create_task(client.post("/leap/load", json={"reference": "builtin"}))
+            while not len(models):
+                await asyncio.sleep(0.01)
+            unloading = asyncio.create_task(client.post("/leap/unload", json={"all": True}))
+            await asyncio.sleep(0.05)
+            loader.gate.set()
+            assert (await unloading).json()["ends"] and ended.is_set() and len(models) == 0
+            assert "the model host is ending" in (await loading).text
 
     asyncio.run(main())
 

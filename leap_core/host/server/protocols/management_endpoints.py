@@ -93,14 +93,15 @@ class ManagementEndpoints:
         return _json({"model": model.to_json(), "differs": model.differs(load_request)})
 
     async def unload(self, request: Request) -> Response:
-        """Let go of one model, or of all with ``{"all": true}``. The answer
-        has their names, and whether the host now ends."""
+        """Let go of one model, or of all with ``{"all": true}``: then none is loaded any more, and the host ends. The
+        answer has their names, and whether the host now ends."""
         body = await read_json(request)
         if isinstance(body, dict) and body.get("all") is True:
             models = list(self._models)
+            await self._models.close()
         else:
             models = [await self._models.find(_load_request(body))]
-        await asyncio.gather(*(self._models.unload(model) for model in models))
+            await self._models.unload(models[0])
         ends = not len(self._models)
         if ends:
             self._end()
