@@ -51,7 +51,7 @@ def apply_reviews(
                 output.document(documents[0] if len(documents) == 1 else documents)
     undecided = sum(each.undecided for each in reviews)
     if undecided:
-        total = sum(len(each.evidence) for each in reviews)
+        total = undecided + sum(each.decided for each in reviews)
         Output(env).note(f"{undecided} of {total} fields have no decision, and are as they were extracted")
     return ExitCode.DONE
 

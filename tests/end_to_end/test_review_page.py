@@ -145,6 +145,47 @@ def test_a_review_by_keyboard_is_saved_as_it_was_decided(browser, tmp_path):
     assert browser.log() == []
 
 
+def test_missing_elements_are_added_to_a_list(browser, tmp_path):
+    browser.width(1280)
+    show(browser, tmp_path, [a_review("a.txt", "Tim likes tea, pie and jam.", {"tags": ["tea"]})])
+    browser.press(SHIFT, "A")
+    assert "All is decided" in status(browser) and browser.text("#progress").startswith("5 of 5 values")
+    browser.click("#fields li:nth-child(2) .field")
+    assert browser.text("#fields [aria-current] .path") == "tags[+]"
+    keys(browser, "c")
+    keys(browser, "pie")
+    browser.press(ENTER)
+    assert "a JSON list" in browser.text("[role=alert]")
+    browser.run("document.activeElement.value = arguments[0]", '["pie", "jam"]')
+    browser.press(ENTER)
+    assert browser.text("#progress").startswith("6 of 6 values")
+    (found,) = read_reviews(saved(browser, tmp_path))
+    assert corrected_document(found) == {"tags": ["tea", "pie", "jam"]} and browser.log() == []
+
+
+def test_values_of_several_types_and_large_listed_numbers_are_typed_and_kept_by_mouse(browser, tmp_path):
+    browser.width(1280)
+    union = {"anyOf": [{"type": "integer"}, {"type": "string"}, {"type": "null"}]}
+    large = {"enum": [12345678901234567890, 12345678901234567891]}
+    schema = {"type": "object", "properties": {"a": union, "b": union, "c": union, "d": large}}
+    document = {"a": 1, "b": 2, "c": 3, "d": 12345678901234567890}
+    show(browser, tmp_path, [a_review("a.txt", "1 2 3 12345678901234567890", document, schema=schema)])
+    for typed in ("41", "forty"):
+        keys(browser, "c")
+        keys(browser, typed)
+        browser.click(".editor button")  # Keep
+    keys(browser, "c")
+    browser.click(".editor button:nth-of-type(2)")  # Leave
+    assert browser.run("return !document.querySelector('.editor')") and browser.text("#fields .chosen .decision") == ""
+    keys(browser, "c")
+    browser.click(".editor button:nth-of-type(3)")  # null
+    keys(browser, "c")
+    keys(browser, "12345678901234567891")
+    browser.press(ENTER)
+    (found,) = read_reviews(saved(browser, tmp_path))
+    assert corrected_document(found) == {"a": 41, "b": "forty", "c": None, "d": 12345678901234567891}
+
+
 def test_everything_is_there_for_the_mouse_and_for_who_does_not_see(browser, tmp_path):
     browser.width(390)
     show(browser, tmp_path, plain())
@@ -212,6 +253,33 @@ def test_a_browser_that_keeps_nothing_says_so(browser, tmp_path):
     keys(browser, "a")
     assert "keeps nothing: save r.jsonl" in browser.text("#kept.bad")
     assert read_reviews(saved(browser, tmp_path))[1].evidence[0]["decision"] == "accept"
+
+
+def test_what_a_full_browser_did_not_keep_is_kept_when_there_is_room(browser, tmp_path):
+    address = show(browser, tmp_path, plain())
+    browser.run(
+        "window.kept = Storage.prototype.setItem; Storage.prototype.setItem = () => { throw new Error('full') }"
+    )
+    keys(browser, "an")
+    assert "keeps nothing" in browser.text("#kept.bad")
+    browser.run("Storage.prototype.setItem = window.kept")
+    keys(browser, "a")
+    assert "Kept in this browser" in browser.text("#kept")
+    browser.open(address)
+    assert browser.text("#progress").startswith("2 of "), "the first document's decision is there too"
+
+
+def test_undo_leaves_what_another_window_decided_since(browser, tmp_path):
+    address = show(browser, tmp_path, plain())
+    keys(browser, "a")
+    first = browser.new_window()
+    browser.open(address)
+    browser.click("#fields li .field")
+    keys(browser, "r")
+    browser.to_window(first)
+    browser.wait(lambda: browser.text("#fields li .decision") == "rejected")
+    keys(browser, "u")
+    assert "another window" in status(browser) and browser.text("#fields li .decision") == "rejected"
 
 
 def test_two_windows_of_one_file_lose_nothing_of_each_other(browser, tmp_path):

@@ -19,7 +19,7 @@ def corrected_document(review: ReviewedDocument) -> JsonObject:
     document: JsonObject = json.loads(json.dumps(review.document))
     for entry in review.evidence:
         if entry.get("decision") == CORRECT:
-            _put(document, entry["pointer"], entry["corrected"])
+            _put(document, entry["pointer"], entry["corrected"], review.file)
     schema = read_schema(json.dumps(all_optional(review.schema)))
     before = schema.problems_of(review.document)
     problems = [each for each in schema.problems_of(document) if each not in before]
@@ -36,9 +36,16 @@ def corrected_document(review: ReviewedDocument) -> JsonObject:
     return document
 
 
-def _put(document: Any, pointer: str, value: Any) -> None:
-    """Replace the value at a JSON pointer, or add it to an object."""
+def _put(document: Any, pointer: str, value: Any, file: str) -> None:
+    """Replace the value at a JSON pointer, or add it to an object, or a list of elements to the end of a list."""
     *above, last = (part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:])
     for part in above:
         document = document[int(part) if isinstance(document, list) else part]
-    document[int(last) if isinstance(document, list) else last] = value
+    if not isinstance(document, list):
+        document[last] = value
+    elif last != "-":
+        document[int(last)] = value
+    elif isinstance(value, list):
+        document.extend(value)
+    else:
+        raise LeapSerializationError(f"{file}: what is added at {pointer} must be a list of elements")

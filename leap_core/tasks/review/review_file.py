@@ -48,8 +48,8 @@ class ReviewFile:
     @property
     def decided(self) -> tuple[int, int]:
         """Values with a decision, and all."""
-        count = sum(len(each.evidence) for each in self.reviews)
-        return count - sum(each.undecided for each in self.reviews), count
+        decided = sum(each.decided for each in self.reviews)
+        return decided, decided + sum(each.undecided for each in self.reviews)
 
     def take(self, document: int, changes: Sequence[Change]) -> None:
         """Write changes of one document, all or none. Raises DecidedElsewhereError where an entry or the file was

@@ -4,7 +4,8 @@
 
 An entry of the evidence is as ``evidence.evidence_of`` makes it, and has a ``decision`` (``accept``, ``correct`` with
 the ``corrected`` value, ``reject``) once there is one. A property of the schema that the document lacks or has an empty
-list for is an entry too, ``absent``.
+list for is an entry too, ``absent``; so is the end of another list (``/tags/-``), which needs no decision: it is
+``corrected`` by a list of the elements that are missing.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +42,14 @@ class ReviewedDocument:
     evidence: tuple[JsonObject, ...]
 
     @property
+    def decided(self) -> int:
+        """The entries with a decision."""
+        return sum("decision" in each for each in self.evidence)
+
+    @property
     def undecided(self) -> int:
-        """The entries without a decision."""
-        return sum("decision" not in each for each in self.evidence)
+        """The entries that wait for a decision."""
+        return sum("decision" not in each and not is_end(each) for each in self.evidence)
 
     def to_json(self) -> JsonObject:
         """The line's value; the entries are the document's own."""
@@ -123,8 +130,14 @@ def read_review(value: object) -> ReviewedDocument:
     return ReviewedDocument(text_at(fields["file"], "file"), text, schema, document, tuple(entries.values()))
 
 
+def is_end(entry: Mapping[str, Any]) -> bool:
+    """Whether an entry is the end of a list, where elements can be added."""
+    return entry["how"] == ABSENT and str(entry["pointer"]).endswith("/-")
+
+
 def absent_properties(document: Any, schema: Mapping[str, Any]) -> Iterator[str]:
-    """The pointers of the schema's properties that a document lacks, or has an empty list for."""
+    """The pointers of the schema's properties that a document lacks, or has an empty list for, and of the ends of other
+    lists that may have more elements."""
 
     def of(value: Any, part: Any, path: tuple[str | int, ...]) -> Iterator[str]:
         part = resolved_schema(part, schema) if isinstance(part, Mapping) else {}
@@ -138,6 +151,8 @@ def absent_properties(document: Any, schema: Mapping[str, Any]) -> Iterator[str]
         elif isinstance(value, list):
             for number, each in enumerate(value):
                 yield from of(each, part.get("items"), (*path, number))
+            if isinstance(part.get("items"), Mapping) and 0 < len(value) < part.get("maxItems", inf):
+                yield pointer((*path, "-"))
 
     return of(document, schema, ())
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..evidence.doubt import Thresholds, is_doubtful
 from .review_file import OF_PERSON
-from .review_lines import ReviewedDocument
+from .review_lines import ReviewedDocument, is_end
 
 JsonObject = dict[str, Any]
 FILES = Path(__file__).parent / "page"
@@ -68,6 +68,8 @@ def _entry(entry: JsonObject, below: float | Thresholds) -> JsonObject:
         shown["shown"] = json.dumps(entry["value"])
     if is_doubtful(entry, below):
         shown["doubtful"] = True
+    if is_end(entry):
+        shown["end"] = True
     if "decision" in entry:
         shown["decision"] = entry["decision"]
     if "corrected" in entry:

@@ -58,7 +58,8 @@ ENTRY = {"pointer": "/tags/0", "value": "made up", "how": "not_in_text"}
 def test_properties_that_are_absent_are_entries() -> None:
     entries = {each["pointer"]: each for each in reviewed().evidence}
     assert list(entries) == [
-        "/name", "/a~1b~0c", "/orders/0/count", "/orders/0/what", "/orders/1/count", "/tags", "/orders/1/what", "/city",
+        "/name", "/a~1b~0c", "/orders/0/count", "/orders/0/what", "/orders/1/count", "/tags", "/orders/1/what",
+        "/orders/-", "/city",
     ]  # fmt: skip
     assert entries["/city"] == {"pointer": "/city", "value": None, "how": "absent"}
     assert reviewed().undecided == 8 and reviewed(**{"/name": "accept"}).undecided == 7
@@ -74,6 +75,19 @@ def test_decisions_replace_add_and_remove() -> None:
     }  # fmt: skip
     assert corrected_document(reviewed()) == DOCUMENT
     assert corrected_document(reviewed(**{"/city": "reject", "/name": "reject"})).keys() == DOCUMENT.keys() - {"name"}
+
+
+def test_elements_are_added_at_the_end_of_a_list_which_needs_no_decision() -> None:
+    added = reviewed(**{"/orders/-": ("correct", [{"count": 5}, {"what": "beds"}]), "/orders/0/what": "reject"})
+    assert corrected_document(added)["orders"] == [{"count": 3}, {"count": 4}, {"count": 5}, {"what": "beds"}]
+    assert (reviewed().undecided, reviewed().decided, added.decided) == (8, 0, 2)
+    with pytest.raises(LeapSerializationError, match="at /orders/- must be a list of elements"):
+        corrected_document(reviewed(**{"/orders/-": ("correct", {"count": 5})}))
+    with pytest.raises(LeapSerializationError, match="does not fit the schema"):
+        corrected_document(reviewed(**{"/orders/-": ("correct", [{"count": "five"}])}))
+    full = {"type": "object", "properties": {"tags": {"type": "array", "items": {"type": "string"}, "maxItems": 1}}}
+    entries = [{"pointer": "/tags/0", "value": "new", "how": "exact"}]
+    assert len(review_document("a.txt", "new", full, {"tags": ["new"]}, entries).evidence) == 1
 
 
 def test_a_correction_that_breaks_the_schema_is_refused() -> None:

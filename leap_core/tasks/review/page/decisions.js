@@ -23,9 +23,14 @@ class Reviewed {
 
   get decided() { return this.decisions.filter(Boolean).length; }
 
+  get waiting() { return this.entries.filter((_, n) => this.waits(n)).length; }
+
+  get count() { return this.decided + this.waiting; }
+
   get isDoubtful() { return this.entries.some((each) => each.doubtful); }
 
-  waits(number) { return !this.decisions[number]; }
+  // The end of a list needs no decision.
+  waits(number) { return !this.decisions[number] && !this.entries[number].end; }
 
   get doubtsLeft() { return this.entries.filter((each, n) => each.doubtful && this.waits(n)).length; }
 }

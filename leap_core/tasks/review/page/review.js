@@ -6,7 +6,7 @@ const KEYS = {
 };
 const MOVES = ["nextValue", "previousValue", "nextDocument", "previousDocument"];
 const COLOURS = 8;
-const fieldOf = (pointer) => pointer.replace(/\/\d+(?=\/|$)/g, "/*");
+const fieldOf = (pointer) => pointer.replace(/\/(\d+|-)(?=\/|$)/g, "/*");
 
 class Review {
   constructor(data, keeping) {
@@ -28,7 +28,7 @@ class Review {
     this.shown = null;
     this.count();
     if (before) this.open(this.documents[before.number], chosen);
-    else this.open(this.order.find((each) => each.decided < each.entries.length) || this.order[0]);
+    else this.open(this.order.find((each) => each.waiting) || this.order[0]);
     if (restored) this.say("What you decided before is here again.");
   }
 
@@ -74,8 +74,8 @@ class Review {
 
   count() {
     const sum = (of) => this.documents.reduce((total, each) => total + of(each), 0);
-    const [decided, values, doubts] = [sum((each) => each.decided), sum((each) => each.entries.length), sum((each) => each.doubtsLeft)];
-    byId("progress").textContent = `${decided} of ${values} values decided in ${this.documents.length} documents${doubts ? `, ${doubts} doubtful left` : ""}`;
+    const [decided, values, doubts] = [sum((each) => each.decided), sum((each) => each.count), sum((each) => each.doubtsLeft)];
+    byId("progress").textContent = `${decided} of ${values} values decided in ${this.documents.length} document${this.documents.length === 1 ? "" : "s"}${doubts ? `, ${doubts} doubtful left` : ""}`;
   }
 
   say(words) { byId("said").textContent = words; }
@@ -162,7 +162,8 @@ class Review {
     if (!entry) return this.say("This document has no values.");
     const row = this.fields.rows[this.chosen];
     const before = this.shown.decisions[this.chosen]?.corrected ?? this.shown.entries[this.chosen].shown ?? (entry.how === "absent" ? undefined : JSON.stringify(entry.value));
-    this.editor = new Editor(row, kindOf(this.content.schema, entry), { json: before }, (json) => this.keep(json), () => { this.leave(); row.button.focus(); });
+    const kind = this.shown.entries[this.chosen].end ? { types: ["array"], plain: ["array"], choices: null } : kindOf(this.content.schema, entry);
+    this.editor = new Editor(row, kind, { json: before }, (json) => this.keep(json), () => { this.leave(); row.button.focus(); });
   }
 
   keep(json) {

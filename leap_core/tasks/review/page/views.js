@@ -12,7 +12,7 @@ const HOW = { exact: "exact", partial: "in part", fuzzy: "nearly", not_in_text: 
 const DECIDED = { accept: "accepted", correct: "corrected", reject: "rejected" };
 
 const pathOf = (pointer) =>
-  PARTS(pointer).map((part, n) => (/^\d+$/.test(part) ? `[${part}]` : n ? `.${part}` : part)).join("") || "the whole";
+  PARTS(pointer).map((part, n) => (/^\d+$/.test(part) ? `[${part}]` : n && part === "-" ? "[+]" : n ? `.${part}` : part)).join("") || "the whole";
 
 // A value as a person reads it. shown: the exact spelling of a number.
 function valueText(value, shown) {
@@ -41,8 +41,8 @@ class DocumentList {
   update(each) {
     const { button, count } = this.rows.get(each);
     const doubts = each.doubtsLeft;
-    count.textContent = `${each.decided} of ${each.entries.length} decided${doubts ? `, ${doubts} doubtful` : ""}`;
-    button.classList.toggle("decided", each.decided === each.entries.length);
+    count.textContent = `${each.decided} of ${each.count} decided${doubts ? `, ${doubts} doubtful` : ""}`;
+    button.classList.toggle("decided", !each.waiting);
   }
 
   choose(each, before) {
@@ -112,7 +112,7 @@ class Fields {
       button.addEventListener("click", () => this.onChoose(number));
       const row = made("li", {}, button);
       parts.path.textContent = pathOf(entry.pointer);
-      parts.how.textContent = told(entry);
+      parts.how.textContent = reviewed.entries[number].end ? "elements that are missing can be added" : told(entry);
       return { row, button, parts, entry, colour: colours[number] };
     });
     this.list.replaceChildren(...this.rows.map((each) => each.row));
