@@ -14,7 +14,7 @@ from leap_core.llama.context import GGML_TYPES
 from leap_core.llama.library import library
 from leap_core.options import ModelLoadingOptions
 
-THREADS = 2
+THREADS = 1
 
 
 class BareLlama:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from leap_core import _HOME
@@ -110,22 +111,28 @@ class Import:
         return f"{self.importer}:{self.line} imports {self.imported}"
 
 
-def modules() -> Iterator[tuple[str, bool, ast.Module]]:
-    for package in LEVELS:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            parts = path.relative_to(ROOT).with_suffix("").parts
-            is_package = parts[-1] == "__init__"
-            yield ".".join(parts[:-1] if is_package else parts), is_package, ast.parse(path.read_text("utf-8"))
+def module_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-MODULES = {name for name, _, _ in modules()}
+FILES = {module_of(path): path for package in LEVELS for path in sorted((ROOT / package).rglob("*.py"))}
 
 
-def imports() -> Iterator[Import]:
+@cache
+def trees() -> dict[str, ast.Module]:
+    """Each module's source, parsed."""
+    return {name: ast.parse(path.read_text("utf-8")) for name, path in FILES.items()}
+
+
+@cache
+def imports() -> list[Import]:
     """Every import of the three packages."""
-    for name, is_package, tree in modules():
-        home = name.split(".") if is_package else name.split(".")[:-1]
-        yield from _walk(tree, name, home, late=False)
+    found = []
+    for name, tree in trees().items():
+        home = name.split(".")[: None if FILES[name].stem == "__init__" else -1]
+        found += _walk(tree, name, home, late=False)
+    return found
 
 
 def _walk(node: ast.AST, name: str, home: list[str], *, late: bool) -> Iterator[Import]:
@@ -140,12 +147,13 @@ def _walk(node: ast.AST, name: str, home: list[str], *, late: bool) -> Iterator[
                 full = f"{module}.{alias.name}"
                 home_of_name = _HOME.get(alias.name) if module == "leap_core" else None
                 offered = module if home_of_name is None else f"leap_core.{home_of_name}"
-                yield Import(name, full if full in MODULES else offered, late, child.lineno)
-        type_only = isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"
+                yield Import(name, full if full in FILES else offered, late, child.lineno)
+        type_only = isinstance(child, ast.If) and isinstance(child.test, ast.Name) and child.test.id == "TYPE_CHECKING"
         inside = type_only or isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
         yield from _walk(child, name, home, late=late or inside)
 
 
+@cache
 def room_levels() -> dict[str, int]:
     """Each room's level, 0 at the top, by its full name."""
     return {
@@ -189,7 +197,7 @@ def test_the_walk_sees_late_relative_and_type_only_imports():
 
 
 def test_every_module_stands_in_a_room():
-    homeless = {name for name in MODULES if room_of(name) is None} - FACES
+    homeless = {name for name in FILES if room_of(name) is None} - FACES
     assert homeless == set(), "a new room: give it its level in LEVELS"
 
 
@@ -206,9 +214,9 @@ def test_a_name_of_the_packages_face_counts_as_its_room():
 def test_a_text_names_a_module_of_a_higher_room_only_where_it_must():
     rooms = room_levels()
     named = set()
-    for name, _, tree in modules():
+    for name, tree in trees().items():
         for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and node.value in MODULES and "." in str(node.value):
+            if isinstance(node, ast.Constant) and node.value in FILES and "." in str(node.value):
                 own, other = room_of(name) or name, room_of(str(node.value)) or str(node.value)
                 if own != other and name not in FACES and rooms.get(other, 0) <= rooms[own]:
                     named.add((own, other))
@@ -219,7 +227,7 @@ def test_no_circle_between_files():
     """Late and type-only imports included; the faces, which import lazily what they offer, left out."""
     graph: dict[str, set[str]] = {}
     for each in imports():
-        if each.imported in MODULES and not {each.importer, each.imported} & FACES and each.importer != each.imported:
+        if each.imported in FILES and not {each.importer, each.imported} & FACES and each.importer != each.imported:
             graph.setdefault(each.importer, set()).add(each.imported)
     leaves = True
     while leaves:  # what imports nothing that is left is in no circle
@@ -278,9 +286,10 @@ def test_commands_catch_no_library_error():
     """The error boundary does; where an error is one result of many, the library or ``outcome_of`` returns it."""
     handlers = [
         f"{name}:{node.lineno}"
-        for name, _, tree in modules()
+        for name, tree in trees().items()
+        if name.startswith("leap_cli.commands")
         for node in ast.walk(tree)
-        if name.startswith("leap_cli.commands") and isinstance(node, ast.ExceptHandler) and node.type is not None
+        if isinstance(node, ast.ExceptHandler) and node.type is not None
         if "Leap" in ast.unparse(node.type)
     ]
     assert handlers == []

@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from leap_core import GenerationOptions, Leap, ModelLoadingOptions
 path, context, slots = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-options = ModelLoadingOptions(context_size=context, slots=slots, cpu_threads=2)
+options = ModelLoadingOptions(context_size=context, slots=slots, cpu_threads=1)
 with Leap.load(path, options, host="never") as runner:
     list(runner.start_text([100] * (context * 19 // 20), GenerationOptions(max_tokens=2)))
     print(Path("/proc/self/status").read_text())
@@ -27,7 +27,7 @@ with Leap.load(path, options, host="never") as runner:
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the memory of a process is read from /proc")
 @pytest.mark.parametrize(
-    ("name", "context", "slots"), [("builtin", 2048, 4), ("builtin-vl", 1024, 1), ("smol", 1024, 2)]
+    ("name", "context", "slots"), [("builtin", 1024, 4), ("builtin-vl", 1024, 1), ("smol", 512, 2)]
 )
 def test_predicted_memory_is_within_a_tenth(smol: Path, name: str, context: int, slots: int) -> None:
     path = smol if name == "smol" else model_path(name)
