@@ -33,12 +33,12 @@ def test_no_decision_hangs_on_the_wording_of_an_error():
     assert read == []
 
 
-def test_no_file_is_longer_than_four_hundred_lines():
+def test_a_file_is_at_most_six_hundred_lines_long():
     folders = ("leap_core", "leap_cli", "jobs", "tests", "benchmarks", "scripts")
     lengths = {
         path: len(path.read_text("utf-8").splitlines()) for each in folders for path in (ROOT / each).rglob("*.py")
     }
-    assert {str(path.relative_to(ROOT)): length for path, length in lengths.items() if length > 400} == {}
+    assert {str(path.relative_to(ROOT)): length for path, length in lengths.items() if length > 600} == {}
 
 
 def test_the_ways_of_the_architecture_name_files_that_are_there():
