@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from .json_fields import JsonObject
 from typing import Any
 
 from . import errors
 from .errors import LeapError, LeapGenerationError
 from .statistics import GenerationStats
 
-JsonObject = dict[str, Any]
 
 
 def error_to_json(error: LeapError) -> JsonObject:

@@ -5,6 +5,7 @@ Every response has a JSON form, ``{"type": "chunk", "text": …}`` and so on, th
 
 from __future__ import annotations
 
+from .json_fields import JsonObject
 import base64
 import binascii
 import json
@@ -19,7 +20,6 @@ from .media.wav import as_float32
 from .messages import ChatMessage, ChatMessageRole, LeapFunctionCall
 from .statistics import GenerationStats as GenerationStats
 
-JsonObject = dict[str, Any]
 
 
 class GenerationFinishReason(str, Enum):

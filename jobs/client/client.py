@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from leap_core.json_fields import JsonObject
 import math
 import os
 import time
@@ -35,7 +36,7 @@ from ..submission.requests import (
 )
 from ..submission.shared_jobs import SharedModel, shared_batch, shared_job, shared_model
 from ..table.batch_submission import add_batch
-from ..table.job import FINAL, KINDS, Job, JsonObject, State
+from ..table.job import FINAL, KINDS, Job, State
 from ..table.table import NewJob, Table
 from ..table.worker_rows import WorkerRow, WorkerRows
 from .results import lines_of, write_lines

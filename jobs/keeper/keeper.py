@@ -6,6 +6,7 @@ killed, and the next one takes its jobs over.
 
 from __future__ import annotations
 
+from leap_core.json_fields import JsonObject
 import json
 import os
 import signal
@@ -18,7 +19,6 @@ from leap_core.background.process_identity import start_time
 from leap_core.errors import LeapUnavailableError
 
 from ..configuration import JobsConfiguration
-from ..table.job import JsonObject
 from .revision import is_of_older_leap
 from .starting import is_running, start_worker
 

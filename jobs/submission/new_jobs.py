@@ -5,6 +5,7 @@ A job is checked before it is queued, and means the same in any directory: its p
 
 from __future__ import annotations
 
+from leap_core.json_fields import JsonObject
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,7 +20,7 @@ from leap_core.options import GenerationOptions, ModelLoadingOptions
 from leap_core.storage.directories import private_directory
 
 from ..configuration import JobsConfiguration
-from ..table.job import BATCH, DOWNLOAD, GENERATE, QUANTIZE, JsonObject
+from ..table.job import BATCH, DOWNLOAD, GENERATE, QUANTIZE
 from ..table.table import NewJob
 from .requests import AnswerRequest, BatchRequest, DownloadRequest, Submitter, TranscriptRequest
 from .variables import DOWNLOAD_VARIABLES, MODEL_VARIABLES, submitted_variables

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from leap_core.json_fields import JsonObject
 import json
 import os
 import tempfile
@@ -18,7 +19,7 @@ from leap_core.models.references.digest_names import ModelDigests
 
 from ..table.batch_rows import BatchLine
 from ..table.batch_submission import NewBatch
-from ..table.job import BATCH, JsonObject, NewJob
+from ..table.job import BATCH, NewJob
 from ..table.worker_rows import WorkerRow
 from .requests import BUILTIN, BatchRequest, Submitter
 from .shared_rows import refuse_files

@@ -4,6 +4,7 @@ are the worker's own."""
 
 from __future__ import annotations
 
+from leap_core.json_fields import JsonObject
 import os
 from collections.abc import Mapping
 from contextlib import suppress
@@ -14,7 +15,7 @@ from typing import Any
 from leap_core.errors import LeapError, LeapJobError
 
 from ..configuration import JobsConfiguration
-from ..table.job import DOWNLOAD, GENERATE, SHARD, Job, JsonObject
+from ..table.job import DOWNLOAD, GENERATE, SHARD, Job
 
 FILES_OF_LOADING = (
     "mm_proj_path",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from leap_core.json_fields import JsonObject
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .contract import Database
-from .job import Claim, Ending, Fenced, JsonObject, State
+from .job import Claim, Ending, Fenced, State
 
 OWN_SHARD = "id=:id AND state='running' AND owner=:owner AND attempt=:attempt"
 IN_SHARD = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from leap_core.json_fields import JsonObject
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -10,7 +11,7 @@ from leap_core.errors import LeapJobNotFoundError
 
 from .batch_rows import progress_of_batch
 from .contract import Database, Row
-from .job import BATCH, KINDS, SHARD, VERSION, Claimant, Event, Job, JsonObject, State
+from .job import BATCH, KINDS, SHARD, VERSION, Claimant, Event, Job, State
 from .shared_claims import (
     LONGEST_BACK_OFF_SECONDS,
     SHARED_KINDS,

@@ -6,11 +6,12 @@ the first job of each kind of need that it can meet.
 
 from __future__ import annotations
 
+from leap_core.json_fields import JsonObject
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from .contract import Database, Row
-from .job import DOWNLOAD, GENERATE, SHARD, VERSION, Claimant, JsonObject
+from .job import DOWNLOAD, GENERATE, SHARD, VERSION, Claimant
 
 LONGEST_BACK_OFF_SECONDS = 60.0
 SHARED_KINDS = (DOWNLOAD, GENERATE, SHARD)

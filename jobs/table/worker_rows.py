@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from leap_core.json_fields import JsonObject
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from .contract import Database
-from .job import JsonObject
 
 ALIVE_SECONDS = 30.0
 """A worker that was not seen for so long counts as dead."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from leap_core.json_fields import JsonObject
 import signal
 import sys
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from contextlib import suppress
 
 from leap_core import errors
 
-from ..table.job import Claim, Ending, Fenced, Job, JsonObject, State
+from ..table.job import Claim, Ending, Fenced, Job, State
 from ..table.shared_claims import LONGEST_BACK_OFF_SECONDS
 from .attempt import Attempt
 from .model_processes import ProcessEnd

@@ -8,7 +8,7 @@ from leap_core.conversion.quantizing import Making, Quantized
 
 from ..submission.variables import variables_of
 from ..table.job import State
-from ..table.table import Ending
+from ..table.job import Ending
 from .attempt import Attempt
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from leap_core.json_fields import JsonObject
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,6 @@ from leap_core.runner.contract import ModelRunner
 from leap_core.runner.generator import require_voice
 from leap_core.speech.spoken_file import SpokenFile
 
-from ..table.job import JsonObject
 
 UNHEARD = "the model spoke, and no file was asked for what it says"
 

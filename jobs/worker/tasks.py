@@ -6,6 +6,7 @@ what there is by then.
 
 from __future__ import annotations
 
+from leap_core.json_fields import JsonObject
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, closing
@@ -26,8 +27,8 @@ from leap_core.transcription.recognition import Transcribed
 from ..configuration import JobsConfiguration
 from ..submission.shared_rows import confined
 from ..submission.variables import variables_of
-from ..table.job import JsonObject, State
-from ..table.table import Ending
+from ..table.job import State
+from ..table.job import Ending
 from .attempt import Attempt
 from .speech import JobSpeech
 

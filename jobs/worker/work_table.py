@@ -6,6 +6,7 @@ carried is plain data, and only what is named here.
 
 from __future__ import annotations
 
+from leap_core.json_fields import JsonObject
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
@@ -15,7 +16,7 @@ from leap_core.errors import LeapError, LeapUnavailableError
 from ..table.batch_rows import BatchLine, BatchRows, StoredResult
 from ..table.contract import Changes
 from ..table.inbox import Inbox
-from ..table.job import Claim, Ending, Fenced, Job, JsonObject, State
+from ..table.job import Claim, Ending, Fenced, Job, State
 from ..table.table import Table
 from .calls import Calls, Message
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import json
 import secrets
 from collections.abc import Iterator
@@ -17,7 +18,6 @@ from ..options import GenerationOptions
 from ..responses import Chunk, Complete, FunctionCalls, MessageResponse, ReasoningChunk
 from ..statistics import GenerationStats
 
-JsonObject = dict[str, Any]
 
 STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 ERROR_TYPES = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import json
 from typing import Any
 
@@ -11,7 +12,6 @@ from ..media.fetching import UrlAccess
 from ..openai.fields import NOTE, BodyFields, Unknown, functions_among
 from ..openai.requests import GenerationRequest, read_chat
 
-JsonObject = dict[str, Any]
 
 SAME_NAME = ("model", "temperature", "top_p", "top_k", "stream", "max_tokens", "leap", "keep_alive")
 HARMLESS = ("metadata", "service_tier", "container", "inference_geo", "context_management", "cache_control", "speed")

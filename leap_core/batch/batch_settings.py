@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -27,7 +28,6 @@ from .output.table_files import CompressedFile, LinesFile, ParquetFile
 from .output.vector_file import VectorFile
 from .part import Part
 
-JsonObject = dict[str, Any]
 
 STANDARD = "-"
 KEPT = ""

@@ -7,6 +7,7 @@ before it is tokenized, so that no half can be read as the token.
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,7 +32,6 @@ PROBE = "Where is it?"
 """Asked of a template to see in which shape it shows a message."""
 PROBE_CHARACTERS, PROBE_SECONDS = 1_000_000, 1.0
 
-JsonObject = dict[str, Any]
 
 
 class ChatTemplate:

@@ -5,13 +5,13 @@ A spelling takes messages as a template gets them, and gives None where it would
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import json
 import re
 from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Any
 
-JsonObject = dict[str, Any]
 Messages = list[JsonObject]
 
 

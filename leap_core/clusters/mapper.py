@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +24,6 @@ from ..schemas.shorthand import schema_from_shorthand
 from .runners import runner_of_process
 from .tables import columns_of, media_field, with_columns
 
-JsonObject = dict[str, Any]
 ANSWER, ERROR, USAGE = "answer", "error", "usage"
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from .. import __version__
 from ..errors import LeapUnavailableError
 
-Answer = TypeVar("Answer")
+NodeAnswer = TypeVar("NodeAnswer")
 LOOK_SECONDS = 20.0
 """The longest look at a cluster that nobody is about to use."""
 
@@ -64,8 +64,8 @@ def living_nodes(ray: Any) -> list[Any]:
 
 
 def on_each(
-    ray: Any, nodes: list[Any], ask: Callable[..., Answer], *arguments: object, seconds: float | None = None
-) -> Iterator[tuple[Any, Answer | str]]:
+    ray: Any, nodes: list[Any], ask: Callable[..., NodeAnswer], *arguments: object, seconds: float | None = None
+) -> Iterator[tuple[Any, NodeAnswer | str]]:
     """What ``ask`` gives on each node that lives to answer; a text where it cannot run there."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 

@@ -7,6 +7,7 @@ the parsers read as well.
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,6 @@ from .schema_grammar import COMPACT, RELAXATIONS, occurs, relaxed
 if TYPE_CHECKING:
     from ..functions import LeapFunction
 
-JsonObject = dict[str, Any]
 
 ESCAPED = r"""\\["'\\nrtbf\/]|\\u[0-9a-fA-F]{4}"""
 SPACES = r"\x00-\x20\x7f-\xa0\u1680\u2000-\u200f\u2028-\u202f\u205f\u3000"

@@ -3,6 +3,7 @@ cannot express, which are named and left to the check of the finished text."""
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import json
 import re
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from ..schemas.closed_objects import with_closed_objects
 from ..schemas.format_lengths import bounded, with_bounded_formats
 from ..schemas.formats import CHECKS
 from ..schemas.grammar_matcher import ConstraintTokenizer, GrammarError
-from ..schemas.json_schema import JsonObject, JsonSchema, pointer
+from ..schemas.json_schema import JsonSchema, pointer
 from ..schemas.subschemas import transform, walk
 
 if TYPE_CHECKING:

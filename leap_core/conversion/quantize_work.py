@@ -3,6 +3,7 @@ does it."""
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -29,7 +30,6 @@ from .quantizing import (
     size_of,
 )
 
-JsonObject = dict[str, Any]
 
 OnStep = Callable[[str, str, int, int], object]
 """Hears what is made, of which unit, how many are done, and of how many."""

@@ -6,6 +6,7 @@ service are taken and mean nothing here; no answer is ever a refusal.
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 from typing import Any
 
 from ..errors import LeapSerializationError
@@ -15,7 +16,7 @@ from ..messages import Image
 from .answers import Answer, Decided
 from .questions import CHOICE, PREDICATE, Decision
 from .reading import read_openai_questions
-from .requests import DecisionRequest, JsonObject, check_pictures, extras_of, model_of, picture_at, settings_of
+from .requests import DecisionRequest, check_pictures, extras_of, model_of, picture_at, settings_of
 
 FIELDS = ("model", "input", "questions", "leap", "prompt_cache_key", "prompt_cache_options", "safety_identifier")
 ROLES = ("user", "developer", "system", "assistant")

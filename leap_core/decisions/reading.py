@@ -12,6 +12,7 @@ Source: openai 3.54.0 (types/decision_create_params.py), typesafe-sdk 0.7.5.
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,7 +20,6 @@ from ..errors import LeapSerializationError
 from ..json_fields import list_at, object_at, text_at
 from .questions import MOST_QUESTIONS, Option, Question, text_of
 
-JsonObject = dict[str, Any]
 SCORE_LEVELS = 10
 """The most that System One's API takes."""
 

@@ -3,6 +3,7 @@ answer beyond the protocol (``x_…``)."""
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,6 @@ from .answers import Answer, how_sure
 from .deciding import Settings
 from .questions import Decision
 
-JsonObject = dict[str, Any]
 MOST_PICTURES = 8
 
 

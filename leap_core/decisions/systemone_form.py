@@ -5,6 +5,7 @@ Source: typesafe-sdk 0.7.5, and llama.cpp's tools/server/server-decision.cpp for
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import base64
 import binascii
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from ..messages import Image
 from .answers import Answer, Decided
 from .questions import CHOICE, PREDICATE, Decision
 from .reading import read_systemone_questions
-from .requests import DecisionRequest, JsonObject, check_pictures, extras_of, model_of, picture_at, settings_of
+from .requests import DecisionRequest, check_pictures, extras_of, model_of, picture_at, settings_of
 
 PATH = "/v1/systemone"
 TYPES = {"png": "image/png", "jpg": "image/jpeg", "jpeg": "image/jpeg"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import asyncio
 import json
 import os
@@ -23,7 +24,6 @@ from ..responses import MessageResponse
 from .errors import PASSING, Refusal, Words
 from .retries import HoldBack, Patience
 
-JsonObject = dict[str, Any]
 
 MOST_REDIRECTS = 3
 MOST_OF_ERROR = 64 * 1024

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import json
 import re
 from collections.abc import Mapping
@@ -18,7 +19,6 @@ from ..errors import (
 from ..models.references.endpoints import Endpoint
 from ..openai.requests import FIELDS_OF_OPTIONS
 
-JsonObject = dict[str, Any]
 
 PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 """Statuses after which asking again may help."""

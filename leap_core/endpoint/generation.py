@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import queue
 import time
 from collections import deque
@@ -19,7 +20,6 @@ from .connection import Connection, Reads
 from .errors import NoSuchPathError
 from .replies import ReplyReader
 
-JsonObject = dict[str, Any]
 
 
 @dataclass(frozen=True)

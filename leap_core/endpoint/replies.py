@@ -3,6 +3,7 @@ them."""
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import json
 import time
 from collections.abc import Iterator
@@ -23,7 +24,6 @@ from ..responses import (
 )
 from ..statistics import GenerationStats
 
-JsonObject = dict[str, Any]
 
 OPEN, CLOSE = "<think>", "</think>"
 MOST_WARNINGS = 10

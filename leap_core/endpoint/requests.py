@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,6 @@ from ..options import GenerationOptions
 if TYPE_CHECKING:
     from ..functions import LeapFunction
 
-JsonObject = dict[str, Any]
 
 NOT_HELD = {
     "regex_constraint": "a regular expression",

@@ -5,6 +5,7 @@ Source: openai 3.54.0, types/responses.
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,6 @@ from .requests import chat_body
 if TYPE_CHECKING:
     from ..functions import LeapFunction
 
-JsonObject = dict[str, Any]
 
 PATH = "/responses"
 SAME = ("temperature", "top_p", "top_logprobs", "chat_template_kwargs")

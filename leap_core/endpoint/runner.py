@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import os
 import threading
 from collections.abc import Mapping, Sequence
@@ -25,7 +26,6 @@ from .requests import chat_body, check_held, text_body
 from .responses_api import PATH, ResponsesReader, responses_body
 from .retries import Patience
 
-JsonObject = dict[str, Any]
 
 REFUSAL_SECONDS = 1.0
 """This long ``start`` waits for an answer to begin, so that a refusal is raised by it; then the stream raises it."""

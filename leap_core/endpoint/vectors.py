@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import hashlib
 import os
 import threading
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from numpy import float32
     from numpy.typing import NDArray
 
-JsonObject = dict[str, Any]
 
 TEXTS_AT_ONCE = 64
 MOST_CHARACTERS = 100_000

@@ -7,6 +7,7 @@ template's variables.
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,6 @@ from .expectations.kinds import KINDS
 from .formats.case_origin import as_cases
 from .formats.rows import read_rows
 
-JsonObject = dict[str, Any]
 OWN_FIELDS = ("id", "custom_id", "expect", "group", "weight", "vars")
 """Fields that are no part of what a model is asked."""
 

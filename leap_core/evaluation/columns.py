@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +13,6 @@ from ..errors import LeapOptionsError
 from .cases import Case, CaseFile
 from .expectations.kinds import options_of
 
-JsonObject = dict[str, Any]
 REPEAT, OPTION = "#", "?"
 """Between the id of a case and the number of its repeat, and before that of an option which is scored."""
 SEED = 1

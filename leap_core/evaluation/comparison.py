@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -12,7 +13,6 @@ from typing import Any
 from .evaluation_results import CaseResult
 from .significance import bootstrap_difference, bootstrap_mean, holm, mcnemar, wilson
 
-JsonObject = dict[str, Any]
 ALPHA = 0.05
 MCNEMAR, BOOTSTRAP = "exact McNemar", "bootstrap over cases"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -13,7 +14,6 @@ from ..errors import LeapSerializationError
 from ..storage.atomic_files import replace_text
 from .expectations.expectation import Answer, Verdict
 
-JsonObject = dict[str, Any]
 RESULTS, FACTS = "results.jsonl", "evaluation.json"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, count
@@ -12,7 +13,6 @@ from ..prompt_log.entry import Entry
 from ..tasks.review.corrections import corrected_document
 from ..tasks.review.review_lines import ReviewedDocument
 
-JsonObject = dict[str, Any]
 
 
 def cases_of_conversation(name: str, history: Sequence[ChatMessage]) -> Iterator[JsonObject]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -20,7 +21,6 @@ from .comparison import (
 )
 from .evaluation_results import CaseResult
 
-JsonObject = dict[str, Any]
 
 
 @dataclass(frozen=True)

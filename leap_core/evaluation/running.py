@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import json
 import math
 import threading
@@ -29,7 +30,6 @@ from .evaluation_results import CaseResult, ColumnFacts
 from .expectations.expectation import Answer, Verdict, verdict_on
 from .expectations.kinds import KINDS, options_of
 
-JsonObject = dict[str, Any]
 JUDGED, EMBEDDED = "judged", "embedded"
 """Names of the batches that ask other models about answers."""
 MOST_TOLD = 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +11,6 @@ from typing import Any, Protocol, runtime_checkable
 
 from ..errors import LeapSerializationError
 from .function_parameters import LeapFunctionParameter, type_of_schema
-from .parameter_types import JsonObject
 
 NAME = re.compile(r"\w[\w-]*(\.\w[\w-]*)*")
 """Names that models can write in a call: words with digits, underscores and hyphens, joined by dots."""

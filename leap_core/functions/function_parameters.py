@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 from dataclasses import dataclass
 
 from ..errors import LeapOptionsError
 from . import parameter_types as types
-from .parameter_types import JsonObject, LeapFunctionParameterType, SchemaType
+from .parameter_types import LeapFunctionParameterType, SchemaType
 
 
 @dataclass(frozen=True)

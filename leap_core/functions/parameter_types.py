@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-JsonObject = dict[str, Any]
 
 
 class LeapFunctionParameterType:

@@ -1,8 +1,8 @@
 """Chat messages (``message``) and the parts of their content (``parts``)."""
 
+from ..json_fields import JsonObject as JsonObject
 from .message import ChatMessage as ChatMessage
 from .message import ChatMessageRole as ChatMessageRole
-from .message import JsonObject as JsonObject
 from .message import LeapFunctionCall as LeapFunctionCall
 from .message import LeapJSONEncoder as LeapJSONEncoder
 from .message import leap_object_hook as leap_object_hook

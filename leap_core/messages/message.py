@@ -5,6 +5,7 @@ The JSON is OpenAI's chat-completions message, as the LEAP SDK exports it, with 
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +17,6 @@ from ..json_fields import kind_of, list_at, object_at, text_at
 from ..media.fetching import UrlAccess
 from .parts import ChatMessageContent, Text
 
-JsonObject = dict[str, Any]
 
 
 class ChatMessageRole(str, Enum):

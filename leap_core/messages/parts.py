@@ -7,6 +7,7 @@ and ``speech`` beside the ``input_audio`` of what a model said aloud.
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import base64
 import binascii
 import os
@@ -25,7 +26,6 @@ from ..media.wav import WavFormat, as_float32, check_samples, check_wav, wav_fro
 if TYPE_CHECKING:
     from PIL.Image import Image as PillowImage
 
-JsonObject = dict[str, Any]
 
 
 class ChatMessageContent:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import json
 import secrets
 import time
@@ -14,7 +15,6 @@ from ..messages import LeapFunctionCall
 from ..openai.replies import finish_reason
 from ..responses import Chunk, Complete, FunctionCalls, MessageResponse, ReasoningChunk, TokenLogprob
 
-JsonObject = dict[str, Any]
 
 NANOSECONDS = 1e9
 

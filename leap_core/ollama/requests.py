@@ -4,6 +4,7 @@ knows the rest. Fields of Ollama's own that mean nothing here (``template``, ``c
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import base64
 import json
 from binascii import Error as NotBase64
@@ -17,7 +18,6 @@ from ..openai.fields import NOTE, BodyFields
 from ..openai.keep_alive import read_keep_alive
 from ..openai.requests import GenerationRequest, read_chat, read_completion
 
-JsonObject = dict[str, Any]
 
 OPTIONS = {
     "temperature": "temperature",

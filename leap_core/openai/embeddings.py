@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import base64
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -26,7 +27,6 @@ EMBEDDING_FIELDS = frozenset(
 DIGITS = 9
 """So many distinguish every float32 from its neighbours."""
 
-JsonObject = dict[str, Any]
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 from typing import Any
 
 from .. import errors
 from ..error_json import error_to_json
 from ..errors import LeapError
 
-JsonObject = dict[str, Any]
 
 INVALID = "invalid_request_error"
 SERVER = "server_error"

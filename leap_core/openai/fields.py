@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 from collections.abc import Callable
 from enum import Enum
 from typing import Any
@@ -9,7 +10,6 @@ from typing import Any
 from ..errors import LeapSerializationError
 from ..json_fields import kind_of, list_at, object_at
 
-JsonObject = dict[str, Any]
 
 
 class Unknown(Enum):

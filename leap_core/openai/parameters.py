@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -11,7 +12,6 @@ from ..errors import LeapSerializationError
 from ..functions import LeapFunction
 from .fields import BodyFields
 
-JsonObject = dict[str, Any]
 
 SAME_NAME = (
     "temperature",

@@ -6,6 +6,7 @@ stands in ``leap`` (finish reason, statistics, warnings) and ``reasoning_content
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import base64
 import json
 import secrets
@@ -32,7 +33,6 @@ from .requests import GenerationRequest
 from .speech_bodies import AudioAnswer, audio_body
 from .text_logprobs import text_logprobs
 
-JsonObject = dict[str, Any]
 
 DONE = b"data: [DONE]\n\n"
 EVENT_STREAM = "text/event-stream; charset=utf-8"

@@ -8,6 +8,7 @@ win) and ``events`` (true: every chunk of a stream also carries the MessageRespo
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -23,7 +24,6 @@ from .keep_alive import read_keep_alive
 from .parameters import ANY_OBJECT, ONLY_VALUE, READERS, SAME_NAME, SHAPES, functions_of, read_parameters
 from .speech_bodies import AudioAnswer, asked_to_speak, read_audio
 
-JsonObject = dict[str, Any]
 
 SEEDS = 2**64
 MOST_CHOICES = 16

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import hashlib
 import json
 import secrets
@@ -18,7 +19,6 @@ from .errors import error_object, status_of
 from .replies import EVENT_STREAM, finish_reason, leap_fields, with_one_call
 from .responses_requests import ResponsesRequest
 
-JsonObject = dict[str, Any]
 
 
 class ResponsesReply:

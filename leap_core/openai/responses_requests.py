@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +15,6 @@ from .fields import NOTE, BodyFields, Unknown, functions_among
 from .parameters import EFFORTS
 from .requests import GenerationRequest, read_chat
 
-JsonObject = dict[str, Any]
 
 SAME_NAME = (
     "model",

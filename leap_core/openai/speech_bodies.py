@@ -6,6 +6,7 @@ was said, so that a conversation goes on.
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import base64
 import json
 import secrets
@@ -23,7 +24,6 @@ from .fields import NOTE, REFUSE, BodyFields, Unknown
 from .keep_alive import read_keep_alive
 from .parameters import read_parameters
 
-JsonObject = dict[str, Any]
 
 FORMATS = {
     "mp3": "audio/mpeg",

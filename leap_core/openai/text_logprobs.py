@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import codecs
 from collections.abc import Sequence
 from typing import Any
 
 from ..responses import Complete, TokenLogprob
 
-JsonObject = dict[str, Any]
 Scored = tuple[bytes, "TokenLogprob | None"]
 
 

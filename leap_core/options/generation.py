@@ -5,6 +5,7 @@ Ranges are checked when an option is set; a value outside raises LeapOptionsErro
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -25,7 +26,6 @@ from .checks import (
     suggestion,
 )
 
-JsonObject = dict[str, Any]
 
 
 class FunctionCallParser(Protocol):

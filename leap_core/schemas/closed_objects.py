@@ -8,12 +8,12 @@ it is: ``additionalProperties`` (also true), ``patternProperties``, ``unevaluate
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 from collections.abc import Iterator
 from typing import Any
 
 from .subschemas import ALONE, IN_LISTS, IN_MAPS, transform
 
-JsonObject = dict[str, Any]
 
 OPEN = ("additionalProperties", "patternProperties", "unevaluatedProperties", "propertyNames")
 """Keywords that say what other keys an object has."""

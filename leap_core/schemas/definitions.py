@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import json
 import re
 from collections.abc import Container, Mapping
@@ -11,7 +12,6 @@ from urllib.parse import unquote
 
 from .subschemas import transform, walk
 
-JsonObject = dict[str, Any]
 DEFINITION = re.compile(r"#/\$defs/([^/]+)(.*)", re.DOTALL)
 
 

@@ -7,11 +7,11 @@ no bound for URIs: 2,048 characters are what common programs take.
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 from typing import Any
 
 from .subschemas import transform
 
-JsonObject = dict[str, Any]
 
 URI = 2048
 MOST_CHARACTERS = {

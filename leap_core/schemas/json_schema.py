@@ -5,6 +5,7 @@ References are resolved within the document only; nothing is fetched.
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -23,7 +24,6 @@ from .subschemas import transform, walk
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator
 
-JsonObject = dict[str, Any]
 Path = tuple[str | int, ...]
 MOST_PROBLEMS = 20
 META = re.compile(r"https?://json-schema\.org/")

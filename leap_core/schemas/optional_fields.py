@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 from collections.abc import Mapping
 from typing import Any
 
-JsonObject = dict[str, Any]
 
 COMBINED = ("$ref", "allOf", "anyOf", "oneOf", "not", "if", "patternProperties")
 """Keywords of an object whose fields are not all among its properties."""

@@ -6,6 +6,7 @@ A type's description is its docstring; a field's is a string or ``Guide`` in its
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import dataclasses
 import datetime
 import decimal
@@ -21,7 +22,6 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args
 from ..errors import LeapGeneratableSchematizationError, LeapSchemaError
 from .definitions import Definitions, reference_to, unused_name
 
-JsonObject = dict[str, Any]
 SCHEMA_METHODS = ("model_json_schema", "__json_schema__", "json_schema")
 """Methods of a type that give its own schema: pydantic's, and two plain spellings."""
 

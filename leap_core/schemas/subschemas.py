@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 from collections.abc import Callable, Iterator
 from typing import Any
 
-JsonObject = dict[str, Any]
 
 IN_MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
 IN_LISTS = ("prefixItems", "allOf", "anyOf", "oneOf", "items")

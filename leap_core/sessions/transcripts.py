@@ -7,6 +7,7 @@ the text names; then ``image_url.url`` is the file's path, and ``input_audio`` h
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import base64
 import hashlib
 import json
@@ -17,17 +18,7 @@ from typing import Any
 
 from ..errors import LeapSerializationError
 from ..media.wav import wav_from_samples
-from ..messages import (
-    Audio,
-    AudioPcmF32,
-    ChatMessage,
-    ChatMessageContent,
-    Image,
-    JsonObject,
-    LeapFunctionCall,
-    Text,
-    messages_from_json,
-)
+from ..messages import Audio, AudioPcmF32, ChatMessage, ChatMessageContent, Image, LeapFunctionCall, Text, messages_from_json
 
 SUFFIXES = {"wav": ".wav", "pcm_f32le": ".f32"}
 ELSEWHERE = ("data:", "http:", "https:")

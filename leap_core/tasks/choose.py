@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from ..decisions.questions import Decision, Question
 from ..messages import ChatMessage
 from ..options import GenerationOptions
 from .csv_rows import table_row
-from .task import JsonObject, Prompt, Task, TaskAnswer, TaskModel, pictures_of, text_of
+from .task import Prompt, Task, TaskAnswer, TaskModel, pictures_of, text_of
 
 TEXT, JSON, CSV = "text", "json", "csv"
 FORMATS = (TEXT, JSON, CSV)

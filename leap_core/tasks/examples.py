@@ -8,6 +8,7 @@ is checked: its document fits the schema, and its values are in its text.
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +25,6 @@ from .evidence.value_places import NOT_IN_TEXT
 from .review.corrections import corrected_document
 from .review.review_lines import read_review
 
-JsonObject = dict[str, Any]
 LARGEST_FILE = 16 * 1024 * 1024
 """Bytes; no context holds as much."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,11 +18,11 @@ from .csv_rows import table_row
 from .evidence.passes import invented_last, with_missed
 from .examples import Example
 from .pieces import merged, pieces_that_fit
-from .task import JsonObject, Prompt, Task, TaskAnswer, TaskModel, pictures_of, text_of
+from .task import Prompt, Task, TaskAnswer, TaskModel, pictures_of, text_of
 
 JSONL, CSV = "jsonl", "csv"
 ABSENT, FAIL = "absent", "fail"
-NOT_IN_TEXT = "not_in_text"
+from .evidence.value_places import NOT_IN_TEXT
 MOST_PASSES = 10
 MOST_OF_CONTEXT = 5 / 8
 """Examples and instructions may take as much: a text has the rest up to the three quarters that a prompt may fill."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import re
 from collections.abc import Callable
 from typing import Any
 
-JsonObject = dict[str, Any]
 Fits = Callable[[str], bool]
 
 MARKS = ("\n\n", "\n", ". ", "。", " ")

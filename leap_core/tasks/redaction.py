@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from .masking import count_masks, mask
 from .personal_patterns import CATEGORIES as PATTERNED
 from .personal_patterns import found_by_pattern
 from .pieces import halves_between_sentences, pieces_that_fit
-from .task import JsonObject, Prompt, Task, TaskAnswer, TaskModel, text_of
+from .task import Prompt, Task, TaskAnswer, TaskModel, text_of
 
 CATEGORIES = ("address", "company_name", "email_address", "human_name", "phone_number")
 MOST, LONGEST = 20, 80

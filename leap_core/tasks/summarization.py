@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ..errors import LeapOptionsError
 from ..messages import ChatMessage
 from .pieces import head_of, pieces_that_fit
-from .task import JsonObject, Prompt, Task, TaskAnswer, TaskModel, text_of
+from .task import Prompt, Task, TaskAnswer, TaskModel, text_of
 
 DEEPEST = 20
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,6 @@ from ..runner.streams import last_of
 from ..statistics import GenerationStats
 from .recipe import PICTURE, TEXT, Recipe, Wording
 
-JsonObject = dict[str, Any]
 Prompt = tuple[list[ChatMessage], GenerationOptions]
 
 CHARACTERS_A_TOKEN = 32

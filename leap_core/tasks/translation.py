@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ from ..messages import ChatMessage
 from ..options import GenerationOptions
 from .languages import language_of
 from .pieces import pieces_that_fit
-from .task import JsonObject, Prompt, Task, TaskAnswer, TaskModel, text_of
+from .task import Prompt, Task, TaskAnswer, TaskModel, text_of
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import json
 import random
 from collections.abc import Callable
@@ -11,7 +12,6 @@ from .pictures import COLOURS, PLACES, SHAPES, Figure, Scene
 
 COLOUR_WORDS = ("colour", "color")
 STRING, INTEGER = {"type": "string"}, {"type": "integer"}
-JsonObject = dict[str, Any]
 
 
 class Question(NamedTuple):

@@ -8,6 +8,7 @@ an error says that the connection is of no more use, and without an id that it n
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import asyncio
 import json
 import os
@@ -21,7 +22,6 @@ from typing import Any
 
 from leap_core.tools.lifeline import SHELL, TELL, Lifeline
 
-JsonObject = dict[str, Any]
 Write = Callable[[JsonObject], None]
 
 NEEDS_PACKAGE = "MCP servers need the mcp package: pip install 'leap-edge[mcp]'"

@@ -5,6 +5,7 @@ A connection that hangs, dies or answers nonsense fails the calls that wait for 
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import atexit
 import json
 import queue
@@ -23,7 +24,6 @@ from .lifeline import Lifeline
 from .stream_tail import StreamTail
 from .tool_environment import short_environment
 
-JsonObject = dict[str, Any]
 
 CHILD = """
 import sys

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import re
 import shlex
 import threading
@@ -13,7 +14,6 @@ from typing import Any
 from ..errors import LeapToolError
 from .mcp_connections import McpConnection, connections
 
-JsonObject = dict[str, Any]
 
 LIST_SECONDS = 30.0
 NO_NAME = re.compile(r"[^A-Za-z0-9_-]+")

@@ -7,6 +7,7 @@ prints goes to standard error instead. Request: ``file`` or ``module``, then ``n
 
 from __future__ import annotations
 
+from ..json_fields import JsonObject
 import importlib
 import importlib.util
 import inspect
@@ -19,7 +20,6 @@ from typing import Any, get_type_hints
 
 from ..errors import LeapGeneratableDeserializationError, LeapSchemaError, LeapToolError
 
-JsonObject = dict[str, Any]
 MOST_FAILURE_BYTES = 10_000
 CUT_NOTE = "\n[cut: the output was longer than {limit} bytes]"
 

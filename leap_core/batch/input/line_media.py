@@ -4,6 +4,7 @@ another machine. Such a line has ``{"name": …, "data": …}`` in place of a na
 
 from __future__ import annotations
 
+from ...json_fields import JsonObject
 import base64
 import binascii
 import json
@@ -16,7 +17,6 @@ from ...media.conversion import naming_source
 from ...media.fetching import UrlAccess, read_file
 from ...messages import Audio, ChatMessageContent, Image
 
-JsonObject = dict[str, Any]
 
 MEDIA_FIELDS: dict[str, type[Image] | type[Audio]] = {"image": Image, "audio": Audio}
 """Fields of a line that name files."""

@@ -18,6 +18,7 @@ One with an ``input`` asks for vectors.
 
 from __future__ import annotations
 
+from ...json_fields import JsonObject
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -44,7 +45,6 @@ from .line_digests import canonical, digest_of
 from .line_media import MEDIA_FIELDS, mentions_media, messages_with_content, take_media, with_content
 from .line_template import LineTemplate
 
-JsonObject = dict[str, Any]
 
 CHAT_URL = "/v1/chat/completions"
 ID_FIELDS = ("custom_id", "id")

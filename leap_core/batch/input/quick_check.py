@@ -6,13 +6,13 @@ prompt and messages) are read once; plain text messages need no reading to be so
 
 from __future__ import annotations
 
+from ...json_fields import JsonObject
 from json.encoder import encode_basestring as quoted
 from typing import Any, NamedTuple
 
 from .line_digests import canonical, digest_of
 from .lines import CHAT_URL, ENVELOPE, Request, RequestReader, identifier_of, names_among, only_known, parse_line
 
-JsonObject = dict[str, Any]
 
 MOST_PARAMETERS = 1024
 """Sets of parameters that are remembered."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...json_fields import JsonObject
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from numpy import float32
     from numpy.typing import NDArray
 
-JsonObject = dict[str, Any]
 
 OPENAI, PLAIN, TEXT, NPY, ANTHROPIC = "openai", "plain", "text", "npy", "anthropic"
 AUTO = "auto"

@@ -7,6 +7,7 @@ left out has "" among them, and there is no other; an integer passes for a float
 
 from __future__ import annotations
 
+from ...json_fields import JsonObject
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +15,6 @@ from typing import Any
 from ...errors import LeapSerializationError
 from .json_equality import first_difference
 
-JsonObject = dict[str, Any]
 Allowed = dict[str, list[Any]]
 LEFT_OUT = ""
 """Among the values of a parameter: it may be missing."""

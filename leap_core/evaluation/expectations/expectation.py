@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...json_fields import JsonObject
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +10,6 @@ from typing import Any
 
 from ...errors import LeapSerializationError
 
-JsonObject = dict[str, Any]
 NOT = "not_"
 SETTINGS = {
     "ignore_case": bool,

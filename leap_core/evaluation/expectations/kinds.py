@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...json_fields import JsonObject
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,7 +11,7 @@ from ...errors import LeapSerializationError
 from ...schemas.bounded_matching import CheckTakesTooLong, compiled, matches
 from ...schemas.json_schema import check_schema
 from .call_equality import difference_of_calls, read_calls
-from .expectation import Answer, Expectation, JsonObject, Kind, Verdict
+from .expectation import Answer, Expectation, Kind, Verdict
 from .json_equality import first_difference
 from .program import check_program, read_program
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...json_fields import JsonObject
 import importlib.util
 from collections.abc import Callable
 from functools import lru_cache
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import LeapSerializationError
-from .expectation import Answer, Expectation, JsonObject, Verdict
+from .expectation import Answer, Expectation, Verdict
 
 
 def read_program(value: Any, _settings: JsonObject, path: str) -> tuple[str, str]:

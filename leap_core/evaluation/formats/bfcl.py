@@ -3,13 +3,13 @@ the answers in a file of the same name in ``possible_answer`` beside it. One tur
 
 from __future__ import annotations
 
+from ...json_fields import JsonObject
 import json
 from pathlib import Path
 from typing import Any
 
 from ...errors import LeapSerializationError
 
-JsonObject = dict[str, Any]
 ANSWERS = "possible_answer"
 TYPES = {
     **dict.fromkeys(("dict", "HashMap"), "object"),

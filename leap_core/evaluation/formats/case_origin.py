@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...json_fields import JsonObject
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,6 @@ from . import bfcl, evals, promptfoo
 from .rows import Row
 from .table_cases import of_table
 
-JsonObject = dict[str, Any]
 
 
 @dataclass

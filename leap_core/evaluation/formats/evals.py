@@ -6,12 +6,12 @@ answer (evals' Match), and a target is in it, in any case (inspect_ai's includes
 
 from __future__ import annotations
 
+from ...json_fields import JsonObject
 from string import ascii_uppercase
 from typing import Any
 
 from ...errors import LeapSerializationError
 
-JsonObject = dict[str, Any]
 IGNORED = ("setup", "files", "sandbox")
 """Fields of inspect_ai that ask for more than an answer."""
 

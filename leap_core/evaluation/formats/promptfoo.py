@@ -3,6 +3,7 @@ with ``__expected``."""
 
 from __future__ import annotations
 
+from ...json_fields import JsonObject
 import json
 import re
 from collections.abc import Callable
@@ -13,7 +14,6 @@ from typing import Any
 from ...errors import LeapSerializationError
 from .rows import Row, read_rows
 
-JsonObject = dict[str, Any]
 FILE = "file://"
 VARIABLE = re.compile(r"\{\{-?\s*(\w+)\s*-?\}\}")
 EXPECTED = re.compile(r"__expected\d*")

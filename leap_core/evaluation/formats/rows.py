@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...json_fields import JsonObject
 import io
 import json
 from collections.abc import Sequence
@@ -12,7 +13,6 @@ from ...batch.input.lines import parse_line
 from ...batch.input.row_formats import CSV, JSONL, TABLES, as_json_lines, format_of
 from ...errors import LeapError, LeapSerializationError
 
-JsonObject = dict[str, Any]
 Row = tuple[str, Any]
 """Where a row is, in words, and the row."""
 YAML = (".yaml", ".yml")

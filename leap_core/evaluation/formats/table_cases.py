@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from ...json_fields import JsonObject
 import json
 from typing import Any
 
 from ..expectations.kinds import KINDS
 
-JsonObject = dict[str, Any]
 FIELDS = ("id", "group", "prompt", "system", "image", "audio", "task")
 """Columns that are fields of a case."""
 OF_TASKS = ("text", "to", "from", "question", "labels", "choices", "score", "kind", "schema")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from xml.sax.saxutils import escape, quoteattr
+from html import escape
+from xml.sax.saxutils import quoteattr, quoteattr
 
 from ..comparison import columns_of
 from ..evaluation_results import CaseResult

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...json_fields import JsonObject
 import re
 import threading
 from collections.abc import Sequence
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from numpy import float32
     from numpy.typing import NDArray
 
-JsonObject = dict[str, Any]
 
 TEXTS_AT_ONCE = 32
 MOST_CHARACTERS = 4_000_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...json_fields import JsonObject
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +11,6 @@ from ...errors import LeapError, LeapGenerationError, LeapModelNotFoundError, Le
 from .host_connection import ModelHost
 from .http import Answer
 
-JsonObject = dict[str, Any]
 
 LoadAgain = Callable[[ModelHost, JsonObject], tuple[ModelHost, JsonObject]]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...json_fields import JsonObject
 import json
 import time
 from collections.abc import Callable, Mapping
@@ -20,7 +21,6 @@ from ...storage.directories import Directories
 from .http import Answer, send
 from .rendezvous import INSTANCE_HEADER, PROTOCOL, HostFiles, HostState
 
-JsonObject = dict[str, Any]
 
 ASK_SECONDS = 10.0
 STATUS_SECONDS = 3.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...json_fields import JsonObject
 import json
 import threading
 from collections.abc import Iterator, Sequence
@@ -24,7 +25,6 @@ from .held_model import HeldModel
 from .host_connection import ModelHost
 from .http import Answer
 
-JsonObject = dict[str, Any]
 
 STOP_SECONDS = 5.0
 COUNT_SECONDS = 60.0

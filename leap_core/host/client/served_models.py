@@ -4,6 +4,7 @@ user alone, with the port and a token that opens nothing but the list of models.
 
 from __future__ import annotations
 
+from ...json_fields import JsonObject
 import json
 import os
 from contextlib import suppress
@@ -14,7 +15,6 @@ from typing import Any
 from ...storage.atomic_files import replacing
 from .http import send
 
-JsonObject = dict[str, Any]
 
 STATUS_PATH = "/leap/status"
 STATUS_SECONDS = 3.0

@@ -15,6 +15,7 @@ repositories.
 
 from __future__ import annotations
 
+from ...json_fields import JsonObject
 import json
 import re
 from collections.abc import Mapping
@@ -26,7 +27,7 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from ...errors import LeapSerializationError
-from ...options import JsonObject, SamplingDefaults
+from ...options import SamplingDefaults
 from ...storage.atomic_files import replacing
 from ..names.file_names import AUDIO_DECODER, AUDIO_TOKENIZER, PROJECTOR
 from .manifest_checks import (

@@ -5,6 +5,7 @@ Knows the shape of the SDK's JSON (schema 1.x); reads no file.
 
 from __future__ import annotations
 
+from ...json_fields import JsonObject
 import json
 import re
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ...errors import LeapOptionsError
-from ...options import JsonObject, SamplingDefaults
+from ...options import SamplingDefaults
 from ...options.adapters import adapters_of
 from ..names.file_names import AUDIO_DECODER, AUDIO_TOKENIZER, PROJECTOR
 

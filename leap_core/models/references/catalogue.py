@@ -8,6 +8,7 @@ Only ``name`` and ``repo`` are needed. Fields: see ``CatalogueEntry``. The shipp
 
 from __future__ import annotations
 
+from ...json_fields import JsonObject
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import LeapModelLoadingError, LeapModelNotFoundError, LeapOptionsError, LeapSerializationError
-from ...options import AUTO, PARSERS, JsonObject, SamplingDefaults
+from ...options import AUTO, PARSERS, SamplingDefaults
 from ..gguf.architectures import ENGINE
 from ..manifests.manifest_checks import INFERENCE_TYPES, SAMPLING_KEYS, likely_key
 from ..names.safe_names import REPOSITORY

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...json_fields import JsonObject
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +14,6 @@ from .places import Path, Place, find_places, leaves
 from .value_places import NO_PLACE, NOT_IN_TEXT
 from .words import SourceText
 
-JsonObject = dict[str, Any]
 Sure = dict[tuple[Path, str], list[dict[str, float]]]
 
 

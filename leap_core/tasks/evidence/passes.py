@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from ...json_fields import JsonObject
 from collections.abc import Sequence
 from typing import Any
 
 from .places import find_places
 from .value_places import NOT_IN_TEXT
 
-JsonObject = dict[str, Any]
 
 
 def invented_last(documents: Sequence[JsonObject], pieces: Sequence[str], schema: JsonObject) -> list[JsonObject]:

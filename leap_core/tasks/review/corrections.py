@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from ...json_fields import JsonObject
 import json
 from typing import Any
 
 from ...errors import LeapSerializationError
-from ...schemas.json_schema import JsonObject, read_schema
+from ...schemas.json_schema import read_schema
 from ...schemas.optional_fields import all_optional
 from ..evidence.evidence import without
 from .review_lines import ABSENT, CORRECT, REJECT, ReviewedDocument

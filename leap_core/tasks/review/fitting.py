@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...json_fields import JsonObject
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ from typing import Any
 
 from ...errors import LeapError
 from ..evidence.doubt import Thresholds, field_of, is_doubtful
-from .review_lines import ABSENT, CORRECT, REJECT, JsonObject, ReviewedDocument
+from .review_lines import ABSENT, CORRECT, REJECT, ReviewedDocument
 
 LEAST_VALUES = 20
 """Decided values, below which nothing is fitted."""

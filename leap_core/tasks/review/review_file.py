@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...json_fields import JsonObject
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -17,7 +18,6 @@ from ...storage.locks import Busy, locked
 from .corrections import corrected_document
 from .review_lines import CORRECT, DECISIONS, ReviewedDocument, line_of, read_reviews, write_reviews
 
-JsonObject = dict[str, Any]
 Decision = JsonObject
 """``decision`` and, where that is ``correct``, ``corrected``; empty for none."""
 OF_PERSON = ("decision", "corrected")

@@ -10,6 +10,7 @@ list for is an entry too, ``absent``; so is the end of another list (``/tags/-``
 
 from __future__ import annotations
 
+from ...json_fields import JsonObject
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +25,6 @@ from ...storage.atomic_files import replace_text
 from ..evidence.places import leaves, resolved_schema
 from ..evidence.value_places import EXACT, FUZZY, NO_PLACE, NOT_IN_TEXT, PARTIAL
 
-JsonObject = dict[str, Any]
 ABSENT = "absent"
 HOW = (EXACT, PARTIAL, FUZZY, NOT_IN_TEXT, NO_PLACE, ABSENT)
 ACCEPT, CORRECT, REJECT = "accept", "correct", "reject"

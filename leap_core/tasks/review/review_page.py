@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...json_fields import JsonObject
 import json
 import re
 from base64 import b64encode
@@ -14,7 +15,6 @@ from ..evidence.doubt import Thresholds, is_doubtful
 from .review_file import OF_PERSON
 from .review_lines import ReviewedDocument, is_end
 
-JsonObject = dict[str, Any]
 FILES = Path(__file__).parent / "page"
 SCRIPTS = ("texts", "kinds", "decisions", "keeping", "views", "editor", "review", "start")
 UNSAFE = re.compile("[<\u2028\u2029\ud800-\udfff]")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from ....json_fields import JsonObject
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ....options import CacheOptions, ModelLoadingOptions
 
-JsonObject = dict[str, Any]
 DEFAULT_SLOTS = 8
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ....json_fields import JsonObject
 import asyncio
 import secrets
 import time
@@ -21,7 +22,6 @@ from ..sending.http_errors import Refused, queue_full, still_loading
 from .load_request import LoadRequest
 from .throughput import Throughput
 
-JsonObject = dict[str, Any]
 Runner = ModelRunner | EmbeddingRunner
 
 DEFAULT_KEEP_ALIVE = 600.0

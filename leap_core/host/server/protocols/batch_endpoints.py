@@ -5,6 +5,7 @@ The work is a job of leap's own queue, so it survives this server; the records l
 
 from __future__ import annotations
 
+from ....json_fields import JsonObject
 import asyncio
 import re
 import time
@@ -34,7 +35,6 @@ from ..sending.json_response import AsciiJSON
 from .kept_files import LARGEST_FILE, KeptFiles, Records, new_id
 from .request_bodies import read_json
 
-JsonObject = dict[str, Any]
 
 PURPOSES = ("batch", "user_data", "assistants", "fine-tune", "evals", "vision")
 MOST_LISTED = 100

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ....json_fields import JsonObject
 import asyncio
 import secrets
 import threading
@@ -23,7 +24,6 @@ from .kept_files import not_found
 from .kept_responses import KeptResponses
 from .request_bodies import read_json
 
-JsonObject = dict[str, Any]
 
 MOST_ADDED = 20
 MOST_LISTED = 100

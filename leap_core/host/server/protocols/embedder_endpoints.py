@@ -6,6 +6,7 @@ A request: ``model`` (its key), ``texts``, and the options of ``EmbeddingRunner.
 
 from __future__ import annotations
 
+from ....json_fields import JsonObject
 import asyncio
 import json
 import threading
@@ -28,7 +29,6 @@ from ..sending.json_response import AsciiJSON
 from ..sending.long_work import finish
 from .request_bodies import read_json
 
-JsonObject = dict[str, Any]
 
 OPTIONS = ("kind", "pooling", "dimensions", "prefix", "too_long")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ....json_fields import JsonObject
 import hashlib
 import json
 import os
@@ -17,7 +18,6 @@ from ....errors import LeapModelNotFoundError, LeapSerializationError
 from ....storage.atomic_files import replace_text
 from ..sending.http_errors import Refused
 
-JsonObject = dict[str, Any]
 
 LARGEST_FILE = 1024**3
 PIECE = 1 << 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ....json_fields import JsonObject
 import threading
 from collections import OrderedDict
 from contextlib import suppress
@@ -12,7 +13,6 @@ from ....errors import LeapSerializationError
 from ..sending.http_errors import Refused
 from .kept_files import Records, not_found, owner_of
 
-JsonObject = dict[str, Any]
 
 MOST_KEPT = 1000
 """Responses in memory; the oldest are forgotten."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ....json_fields import JsonObject
 import asyncio
 import json
 import math
@@ -28,7 +29,6 @@ from ..sending.long_work import finish
 from .generation_endpoints import GenerationEndpoints
 from .request_bodies import check_countable, read_json
 
-JsonObject = dict[str, Any]
 PROGRESS_SECONDS = 0.5
 WHOLE_NUMBERS: dict[str, tuple[int, int | None]] = {
     "context_size": (8, None),

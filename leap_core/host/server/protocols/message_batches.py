@@ -5,6 +5,7 @@ The requests of each model are a job of leap's own queue, as /v1/batches has the
 
 from __future__ import annotations
 
+from ....json_fields import JsonObject
 import asyncio
 import json
 import re
@@ -36,7 +37,6 @@ from .batch_endpoints import BatchQueue, BatchState, answered_by
 from .kept_files import Records, new_id
 from .request_bodies import read_body
 
-JsonObject = dict[str, Any]
 
 MOST_REQUESTS = 10_000
 MOST_LISTED = 1000

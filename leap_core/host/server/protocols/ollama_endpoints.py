@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ....json_fields import JsonObject
 import asyncio
 import json
 import threading
@@ -43,7 +44,6 @@ from ..sending.starting import reserved
 from .generation_endpoints import GenerationEndpoints
 from .request_bodies import check_countable, read_body, read_json
 
-JsonObject = dict[str, Any]
 
 VERSION = "0.12.6"
 """Of the protocol: clients ask for features by it."""

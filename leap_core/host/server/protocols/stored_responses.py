@@ -4,6 +4,7 @@ own queue: they go on when their client leaves, and when this server ends, howev
 
 from __future__ import annotations
 
+from ....json_fields import JsonObject
 import asyncio
 import re
 import secrets
@@ -34,7 +35,6 @@ from .batch_endpoints import loading_of
 from .kept_files import not_found
 from .kept_responses import KeptResponses
 
-JsonObject = dict[str, Any]
 
 LOOK_SECONDS = 0.05
 FINAL = ("succeeded", "failed", "cancelled")

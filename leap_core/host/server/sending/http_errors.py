@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ....json_fields import JsonObject
 from typing import Any
 
 from .... import errors
@@ -13,7 +14,6 @@ from ....ollama.replies import error_text
 from ....openai.errors import error_object, status_of
 from .json_response import AsciiJSON
 
-JsonObject = dict[str, Any]
 
 
 ANTHROPIC = "/v1/messages"
