@@ -20,10 +20,9 @@ from pathlib import Path
 from harness import end_tokens, sized, words
 
 from jobs.client import JobsClient
-from jobs.table.job import Job, State
-from jobs.table.table import NewJob
-from leap_core.builtin import model_path
-from leap_core.options import GenerationOptions
+from jobs.table.job import Job, NewJob, State
+from leap_core.conversation.options import GenerationOptions
+from leap_core.models.builtin import model_path
 
 ENDLESS = GenerationOptions(temperature=0.0, logit_bias={token: -1e9 for token in end_tokens(model_path())})
 CANCELS = sized(10)

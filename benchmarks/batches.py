@@ -27,18 +27,18 @@ from pathlib import Path
 
 from harness import Row, alternate, end_tokens, report, words
 
-from leap_core.batch.batch_run import Batch
-from leap_core.batch.batch_settings import DEFAULT_CONCURRENCY
-from leap_core.batch.input.input_rows import InputRows
 from leap_core.batch.input.line_index import LineIndex, check_lines
 from leap_core.batch.input.lines import RequestReader
+from leap_core.batch.input.rows import InputRows
 from leap_core.batch.journal.journal import Journal
 from leap_core.batch.journal.line_result import Result
 from leap_core.batch.output.output_file import OutputFile
-from leap_core.builtin import model_path
+from leap_core.batch.run import Batch
+from leap_core.batch.settings import DEFAULT_CONCURRENCY
+from leap_core.conversation.options import GenerationOptions, ModelLoadingOptions
+from leap_core.conversation.runner import ModelRunner
+from leap_core.models.builtin import model_path
 from leap_core.opening import Leap
-from leap_core.options import GenerationOptions, ModelLoadingOptions
-from leap_core.runner.contract import ModelRunner
 
 PORT = 18_099
 

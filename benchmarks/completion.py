@@ -20,8 +20,8 @@ from pathlib import Path
 
 from harness import SHORT
 
-from jobs.table.schema import connect
-from leap_core.storage.directories import Directories
+from jobs.table.database import connect
+from leap_core.system.directories import Directories
 
 ROOT = Path(__file__).parent.parent
 TARGET = 2.5

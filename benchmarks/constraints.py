@@ -19,14 +19,13 @@ from typing import Any
 import numpy as np
 from harness import Row, alternate, arguments, options, report, runner, sized, words
 
-from leap_core.constraints.compiling import compile_constraint
-from leap_core.constraints.contract import TokenConstraint
-from leap_core.engine.prompt_segments import Prompt, Tokens
-from leap_core.engine.request import Finished, Request
-from leap_core.engine.sampling.sampler import RUNTIME_DEFAULTS, Sampler
-from leap_core.in_process.in_process_runner import InProcessRunner
-from leap_core.llama.model import LlamaModel
-from leap_core.options import GenerationOptions
+from leap_core.conversation.options import GenerationOptions
+from leap_core.inference.constraints.compiling import compile_constraint
+from leap_core.inference.constraints.token_constraints import TokenConstraint
+from leap_core.inference.engine.request import Finished, Prompt, Request, Tokens
+from leap_core.inference.engine.sampler import RUNTIME_DEFAULTS, Sampler
+from leap_core.inference.llama.model import LlamaModel
+from leap_core.inference.runner import InProcessRunner
 from leap_core.schemas.grammar_matcher import tokenizer_of
 
 TOKENS = sized(128)

@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 from harness import SHORT
 
-from leap_core.builtin import model_path
+from leap_core.models.builtin import model_path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 import checkpoints  # noqa: E402

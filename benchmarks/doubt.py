@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from leap_core import Leap
+from leap_core.conversation.messages import ChatMessage
+from leap_core.conversation.options import GenerationOptions
+from leap_core.conversation.responses import Complete
 from leap_core.errors import LeapError
-from leap_core.messages import ChatMessage
-from leap_core.options import GenerationOptions
-from leap_core.responses import Complete
 from leap_core.tasks.evidence.values import date_of
 from leap_core.tasks.reading import read_task
-from leap_core.tasks.review.review_lines import ABSENT, ReviewedDocument, read_review, review_document, write_reviews
+from leap_core.tasks.review.documents import ABSENT, ReviewedDocument, read_review, review_document, write_reviews
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from tests.tasks.evidence.texts import KINDS, Text, texts  # noqa: E402

@@ -24,9 +24,9 @@ from harness import SHORT, Row, alternate, report, sized, user
 from openai import OpenAI
 
 from leap_core.batch.input.lines import RequestReader
+from leap_core.conversation.options import GenerationOptions
+from leap_core.conversation.runner import ModelRunner
 from leap_core.opening import Leap
-from leap_core.options import GenerationOptions
-from leap_core.runner.contract import ModelRunner
 
 TOKENS = 16
 FIRST_TOKENS = 2 if SHORT else 21

@@ -14,8 +14,8 @@ from itertools import count
 
 from harness import Row, alternate, arguments, report, runner, sized, user
 
-from leap_core.options import GenerationOptions
-from leap_core.runner.contract import ModelRunner
+from leap_core.conversation.options import GenerationOptions
+from leap_core.conversation.runner import ModelRunner
 from leap_core.tasks.reading import read_task
 
 TARGET = "<= 1.05"

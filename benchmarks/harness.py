@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from leap_core.in_process.in_process_runner import InProcessRunner
-from leap_core.llama.model import LlamaModel
-from leap_core.messages import ChatMessage
-from leap_core.options import CacheOptions, GenerationOptions, ModelLoadingOptions
-from leap_core.responses import Complete, MessageResponse
-from leap_core.runner.contract import ModelRunner
+from leap_core.conversation.messages import ChatMessage
+from leap_core.conversation.options import CacheOptions, GenerationOptions, ModelLoadingOptions
+from leap_core.conversation.responses import Complete, MessageResponse
+from leap_core.conversation.runner import ModelRunner
+from leap_core.inference.llama.model import LlamaModel
+from leap_core.inference.runner import InProcessRunner
 
 SHORT = bool(os.environ.get("LEAP_BENCHMARK_SHORT"))
 """Whether it only has to run, with nothing measured that is worth anything: as the suite does with every benchmark."""

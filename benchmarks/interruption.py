@@ -16,7 +16,7 @@ from pathlib import Path
 
 from harness import SHORT, Row, answer, arguments, llama_bench, options, report, runner, sized, user, words
 
-from leap_core.in_process.in_process_runner import InProcessRunner
+from leap_core.inference.runner import InProcessRunner
 
 seeds = count(1)
 CHILD = """
@@ -24,8 +24,8 @@ import sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from harness import answer, options, runner, user, words
-from leap_core.messages import ChatMessage
-from leap_core.options import CacheOptions
+from leap_core.conversation.messages import ChatMessage
+from leap_core.conversation.options import CacheOptions
 cache = CacheOptions(path=Path(sys.argv[4]), enabled=True)
 with runner(Path(sys.argv[2]), threads=int(sys.argv[3]), cache=cache) as model:
     messages = [ChatMessage("system", words(1000, seed=99)), user(words(20, seed=int(sys.argv[5])))]

@@ -24,9 +24,9 @@ from pathlib import Path
 from harness import SHORT, sized
 
 from jobs.client import JobsClient
-from jobs.keeper.keeper import WorkerKeeper
-from leap_core.batch.batch_settings import BatchSettings
-from leap_core.options import GenerationOptions
+from jobs.keeper import WorkerKeeper
+from leap_core.batch.settings import BatchSettings
+from leap_core.conversation.options import GenerationOptions
 
 CLAIMS = sized(40)
 SETTLE_SECONDS = 0.2 if SHORT else 15.0

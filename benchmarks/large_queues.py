@@ -24,11 +24,11 @@ from typing import Any
 
 from many_workers import fill
 
+from jobs.submission.shared_jobs import NewBatch, add_batch
 from jobs.table.batch_rows import BatchLine, BatchRows, StoredResult
-from jobs.table.batch_submission import NewBatch, add_batch
+from jobs.table.claims import WorkerRows
 from jobs.table.job import Claim, Claimant, Ending, Fenced, Job, NewJob, State
 from jobs.table.table import Table
-from jobs.table.worker_rows import WorkerRows
 
 BATCH = 1024
 """Lines of a batch among the sizes."""

@@ -15,8 +15,8 @@ from collections.abc import Callable
 import numpy as np
 from harness import Row, alternate, answer, arguments, options, report, runner, sized, user, words
 
-from leap_core.engine.sampling.token_scores import ScoreRecorder
-from leap_core.runner.contract import ModelRunner
+from leap_core.conversation.runner import ModelRunner
+from leap_core.inference.engine.sampler import ScoreRecorder
 
 TOKENS = sized(128)
 DEPTH = 256

@@ -14,18 +14,17 @@ from typing import TYPE_CHECKING
 
 from harness import Row, alternate, arguments, report, sized
 
-from leap_core.engine.prompt_segments import Prompt, Tokens
-from leap_core.engine.request import Finished, Request
-from leap_core.engine.sampling.lookup_drafts import PromptLookup
-from leap_core.engine.sampling.sampler import RUNTIME_DEFAULTS, Sampler
-from leap_core.in_process.in_process_runner import InProcessRunner
-from leap_core.options import GenerationOptions, ModelLoadingOptions
+from leap_core.conversation.options import GenerationOptions, ModelLoadingOptions
+from leap_core.inference.engine.repetition import PromptLookup
+from leap_core.inference.engine.request import Finished, Prompt, Request, Tokens
+from leap_core.inference.engine.sampler import RUNTIME_DEFAULTS, Sampler
+from leap_core.inference.runner import InProcessRunner
 
 if TYPE_CHECKING:
     from numpy import float32
     from numpy.typing import NDArray
 
-    from leap_core.constraints.contract import TokenConstraint
+    from leap_core.inference.constraints.token_constraints import TokenConstraint
 
 PROMPT, TOKENS = 256, sized(160)
 COMMON = 3000

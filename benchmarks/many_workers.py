@@ -22,8 +22,8 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+from jobs.submission.shared_jobs import NewBatch, add_batch
 from jobs.table.batch_rows import BatchLine, BatchRows, StoredResult
-from jobs.table.batch_submission import NewBatch, add_batch
 from jobs.table.job import Claim, Claimant, Ending, Fenced, NewJob, State
 from jobs.table.table import Table
 

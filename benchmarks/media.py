@@ -26,13 +26,13 @@ import numpy as np
 from harness import SHORT
 from PIL import Image as pillow
 
-from leap_core.in_process.in_process_runner import InProcessRunner
-from leap_core.llama.context import LlamaContext
-from leap_core.llama.library import multimodal_library
-from leap_core.llama.model import LlamaModel
-from leap_core.llama.projector import Projector
-from leap_core.messages import ChatMessage, Image, Text
-from leap_core.options import GenerationOptions, ModelLoadingOptions
+from leap_core.conversation.messages import ChatMessage, Image, Text
+from leap_core.conversation.options import GenerationOptions, ModelLoadingOptions
+from leap_core.inference.llama.context import LlamaContext
+from leap_core.inference.llama.library import multimodal_library
+from leap_core.inference.llama.model import LlamaModel
+from leap_core.inference.llama.projector import Projector
+from leap_core.inference.runner import InProcessRunner
 from leap_core.testing.random_models import LFM2_350M, TINY_LFM2, write_random_model
 from leap_core.testing.random_projectors import (
     LFM2_AUDIO,

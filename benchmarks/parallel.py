@@ -13,8 +13,8 @@ from itertools import count
 
 from harness import Row, alternate, answer, arguments, options, report, runner, sized, user, words
 
-from leap_core.in_process.in_process_runner import InProcessRunner
-from leap_core.messages import ChatMessage
+from leap_core.conversation.messages import ChatMessage
+from leap_core.inference.runner import InProcessRunner
 
 AT_ONCE, PROMPT, REPLY = 16, 64, sized(64)
 TEMPLATE = 12

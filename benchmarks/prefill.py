@@ -9,8 +9,8 @@ from itertools import count
 
 from harness import Row, alternate, answer, arguments, llama_bench, options, report, runner, user, words
 
-from leap_core.in_process.in_process_runner import InProcessRunner
-from leap_core.messages import ChatMessage
+from leap_core.conversation.messages import ChatMessage
+from leap_core.inference.runner import InProcessRunner
 
 seeds = count(1)
 

@@ -20,9 +20,9 @@ from pathlib import Path
 from harness import SHORT, Row, alternate, report, words
 
 from leap_core.batch.answering import Runner
-from leap_core.batch.batch_settings import BatchSettings
 from leap_core.batch.checking import check_batch
-from leap_core.clusters.opening import open_on_cluster
+from leap_core.batch.clusters.opening import open_on_cluster
+from leap_core.batch.settings import BatchSettings
 from leap_core.opening import HostUse, open_runner
 
 

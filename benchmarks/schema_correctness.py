@@ -25,11 +25,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leap_core.constraints.schema_grammar import EnforcedSchema, Freedom, enforce
 from leap_core.errors import LeapSchemaError
+from leap_core.inference.constraints.grammars import EnforcedSchema, Freedom, enforce
 from leap_core.schemas.grammar_matcher import ConstraintTokenizer, byte_tokenizer, tokenizer_of
 from leap_core.schemas.json_schema import JsonSchema, check_schema
-from leap_core.schemas.subschemas import walk
+from leap_core.schemas.transforms import walk
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher
@@ -183,7 +183,7 @@ def _judge_documents(content: dict[str, Any], tokenizer: ConstraintTokenizer, ve
 
 
 def model_tokenizer(path: Path) -> ConstraintTokenizer:
-    from leap_core.llama.model import LlamaModel
+    from leap_core.inference.llama.model import LlamaModel
 
     return tokenizer_of(LlamaModel(path))
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from leap_core.search import vector_table
-from leap_core.search.vector_table import VectorTable
+from leap_core.tasks.search import vector_table
+from leap_core.tasks.search.vector_table import VectorTable
 
 CLUSTERS, QUERIES, BEST = 2000, 12, 10
 

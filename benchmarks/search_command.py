@@ -24,10 +24,10 @@ from pathlib import Path
 import numpy as np
 
 from leap_core import Leap
-from leap_core.search.index_file import IndexFile, IndexSettings
-from leap_core.search.searching import Searcher
-from leap_core.search.vector_table import open_table
-from leap_core.storage.directories import Directories
+from leap_core.system.directories import Directories
+from leap_core.tasks.search.index_file import IndexFile, IndexSettings
+from leap_core.tasks.search.searching import Searcher
+from leap_core.tasks.search.vector_table import open_table
 
 WORDS, WORDS_OF_A_CHUNK, BLOCK = 50_000, 60, 5_000
 QUESTIONS = ("w17 w230 w4999", "where is w42 and how does w777 work?", "w3 w5 w8 w13 w21")

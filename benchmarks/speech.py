@@ -33,20 +33,17 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 from harness import SHORT
 
-from leap_core.engine.frames import Frame, Speech
-from leap_core.engine.prompt_segments import Prompt, Tokens
-from leap_core.engine.request import Finished, Request
-from leap_core.engine.reuse.snapshots import SnapshotStore
-from leap_core.engine.sampling.sampler import Sampler
-from leap_core.engine.scheduler import Scheduler
-from leap_core.in_process.modalities.voice import Listener
-from leap_core.llama.context import LlamaContext
-from leap_core.llama.model import LlamaModel
-from leap_core.options import CacheOptions, GenerationOptions
-from leap_core.speech.code_sampler import CodeSampler
-from leap_core.speech.companions import open_vocoder
-from leap_core.speech.reply_sound import ReplySound
-from leap_core.speech.speaker import Speaker
+from leap_core.conversation.options import CacheOptions, GenerationOptions
+from leap_core.inference.engine.request import Finished, Frame, Prompt, Request, Speech, Tokens
+from leap_core.inference.engine.sampler import Sampler
+from leap_core.inference.engine.scheduler import Scheduler
+from leap_core.inference.engine.snapshots import SnapshotStore
+from leap_core.inference.llama.context import LlamaContext
+from leap_core.inference.llama.model import LlamaModel
+from leap_core.inference.speech.companions import open_vocoder
+from leap_core.inference.speech.frames import CodeSampler
+from leap_core.inference.speech.speaker import ReplySound, Speaker
+from leap_core.inference.voice import Listener
 from leap_core.testing.random_models import TINY_LFM2, Shape, write_random_model
 from leap_core.testing.random_vocoder import LFM2_5_AUDIO, TINY, write_random_vocoder
 

@@ -21,9 +21,8 @@ from typing import Any
 import numpy as np
 from harness import SHORT
 
-from leap_core.media.audio import RATE, as_wav, at_model_rate, samples_of_wav
-from leap_core.talk.ears import Ears
-from leap_core.talk.speech_detector import FRAME, level_of
+from leap_core.conversation.media.audio import RATE, as_wav, at_model_rate, samples_of_wav
+from leap_core.conversation.talk.hearing import FRAME, Ears, level_of
 from leap_core.testing.sounds import clip_of
 
 SENTENCES = (

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 
 from harness import SHORT, Row, alternate, answer, arguments, options, report, runner, sized, user, words
 
-from leap_core.engine.threads import ThreadGovernor
-from leap_core.in_process.in_process_runner import InProcessRunner
+from leap_core.inference.engine.threads import ThreadGovernor
+from leap_core.inference.runner import InProcessRunner
 
 TOKENS = sized(128)
 DEPTHS = (0, 512) if SHORT else (0, 512, 2048, 4096)

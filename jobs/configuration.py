@@ -2,19 +2,47 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import re
+import secrets
 import socket
+import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from leap_core.configuration import POSTGRESQL, JobSettings, read_job_settings
 from leap_core.errors import LeapOptionsError, LeapSerializationError
-from leap_core.storage.directories import Directories
+from leap_core.system.configuration import POSTGRESQL, JobSettings, read_job_settings
+from leap_core.system.directories import Directories, private_directory
+from leap_core.system.files import replacing
 
-from .data_identity import identity_of
+FILE = "worker-id.json"
+MULTICAST = 1 << 40
+"""The bit of a hardware address that stands for none: Python draws a random one in each process then."""
+
+
+def identity_of(data: Path) -> str:
+    """The name, made when it is asked for first. A copy gets another one: the file says which directory on which
+    machine it was made for."""
+    path = private_directory(data) / FILE
+    place = [str(data.resolve()), data.stat().st_ino, _hardware()]
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        value = json.loads(path.read_text(encoding="utf-8"))
+        if value["place"] == place:
+            return str(value["id"])
+    id = secrets.token_hex(8)
+    with replacing(path, mode=0o600) as file:
+        file.write(json.dumps({"id": id, "place": place}).encode())
+    return id
+
+
+def _hardware() -> int | None:
+    node = uuid.getnode()
+    return None if node & MULTICAST else node
+
 
 JOBS_URL_VARIABLE = "LEAP_JOBS_URL"
 DEFAULT_NAME = "worker"

@@ -6,7 +6,7 @@ import click
 
 from .framework.click_classes import CONTEXT_SETTINGS, CommandTable, TableEntry
 from .framework.environment import Environment
-from .help.topics import Guide
+from .help.guides import Guide
 
 ASK, TASKS, SEARCH, MODELS, BUILD, WORK, SETUP = "Ask", "Tasks", "Search", "Models", "Tools", "Work", "Setup"
 GROUPS = (ASK, TASKS, SEARCH, MODELS, BUILD, WORK, SETUP)
@@ -18,29 +18,35 @@ COMMANDS = {
     "talk": TableEntry("leap_cli.commands.talk", "Talk with a model by voice.", ASK),
     "batch": TableEntry("leap_cli.commands.batch", "Answer many prompts from a file.", ASK),
     "transcribe": TableEntry("leap_cli.commands.transcribe", "Write down what is said in sound files.", ASK),
-    "index": TableEntry("leap_cli.commands.search.index", "Make files searchable under a name.", SEARCH),
-    "search": TableEntry("leap_cli.commands.search.search_index", "Find passages in indexed files.", SEARCH),
-    "ask": TableEntry("leap_cli.commands.search.ask", "Answer a question from indexed files.", SEARCH),
-    "embed": TableEntry("leap_cli.commands.search.embed", "Turn texts into vectors.", SEARCH),
-    "extract": TableEntry("leap_cli.commands.tasks.extract", "Extract data from texts by a schema.", TASKS),
-    "translate": TableEntry("leap_cli.commands.tasks.translate", "Translate texts.", TASKS),
-    "summarize": TableEntry("leap_cli.commands.tasks.summarize", "Summarize texts and meetings.", TASKS),
-    "redact": TableEntry("leap_cli.commands.tasks.redact", "Mask personal data, and take the masks off again.", TASKS),
-    "classify": TableEntry("leap_cli.commands.tasks.classify", "Give texts one of several labels.", TASKS),
+    "index": TableEntry("leap_cli.commands.search", "Make files searchable under a name.", SEARCH, "index_command"),
+    "search": TableEntry("leap_cli.commands.search", "Find passages in indexed files.", SEARCH, "search_command"),
+    "ask": TableEntry("leap_cli.commands.search", "Answer a question from indexed files.", SEARCH, "ask_command"),
+    "embed": TableEntry("leap_cli.commands.embed", "Turn texts into vectors.", SEARCH),
+    "extract": TableEntry("leap_cli.commands.extract", "Extract data from texts by a schema.", TASKS),
+    "translate": TableEntry("leap_cli.commands.text_tasks", "Translate texts.", TASKS, "translate_command"),
+    "summarize": TableEntry(
+        "leap_cli.commands.text_tasks", "Summarize texts and meetings.", TASKS, "summarize_command"
+    ),
+    "redact": TableEntry(
+        "leap_cli.commands.text_tasks", "Mask personal data, and take the masks off again.", TASKS, "redact_command"
+    ),
+    "classify": TableEntry(
+        "leap_cli.commands.text_tasks", "Give texts one of several labels.", TASKS, "classify_command"
+    ),
     "decide": TableEntry(
-        "leap_cli.commands.tasks.decide", "Answer questions by yes or no, a choice or a score.", TASKS
+        "leap_cli.commands.decide", "Answer questions by yes or no, a choice or a score.", TASKS
     ),
-    "eval": TableEntry("leap_cli.commands.tasks.eval_group", "Compare models over cases of your own.", TASKS),
-    "recipes": TableEntry("leap_cli.commands.tasks.recipes", "Show and add how tasks are put to models.", TASKS),
-    "download": TableEntry("leap_cli.commands.models.download", "Fetch a model, or what is missing of it.", MODELS),
+    "eval": TableEntry("leap_cli.commands.eval", "Compare models over cases of your own.", TASKS),
+    "recipes": TableEntry("leap_cli.commands.recipes", "Show and add how tasks are put to models.", TASKS),
+    "download": TableEntry("leap_cli.commands.download", "Fetch a model, or what is missing of it.", MODELS),
     "models": TableEntry(
-        "leap_cli.commands.models.model_group", "List, inspect, check, import and remove models.", MODELS
+        "leap_cli.commands.models.group", "List, inspect, check, import and remove models.", MODELS
     ),
-    "load": TableEntry("leap_cli.commands.models.load", "Keep a model warm in the background.", MODELS),
-    "ps": TableEntry("leap_cli.commands.models.ps", "Show the models that are kept warm.", MODELS),
-    "unload": TableEntry("leap_cli.commands.models.unload", "Unload a warm model.", MODELS),
+    "load": TableEntry("leap_cli.commands.warm", "Keep a model warm in the background.", MODELS, "load_command"),
+    "ps": TableEntry("leap_cli.commands.warm", "Show the models that are kept warm.", MODELS, "ps_command"),
+    "unload": TableEntry("leap_cli.commands.warm", "Unload a warm model.", MODELS, "unload_command"),
     "serve": TableEntry(
-        "leap_cli.commands.models.serve", "Serve models over OpenAI's and Anthropic's protocols.", MODELS
+        "leap_cli.commands.serve", "Serve models over OpenAI's and Anthropic's protocols.", MODELS
     ),
     "bench": TableEntry("leap_cli.commands.models.bench", "Measure how fast models are here.", MODELS),
     "cache": TableEntry("leap_cli.commands.models.cache", "List and clear prompts that are kept on disk.", MODELS),
@@ -51,7 +57,7 @@ COMMANDS = {
     "sessions": TableEntry("leap_cli.commands.sessions", "Find, show, name and remove kept conversations.", WORK),
     "export": TableEntry("leap_cli.commands.export", "Export conversations as JSON, JSONL or Markdown.", WORK),
     "log": TableEntry("leap_cli.commands.log", "List and find logged prompts and answers.", WORK),
-    "jobs": TableEntry("leap_cli.commands.jobs.job_group", "Watch, cancel and retry work in the background.", WORK),
+    "jobs": TableEntry("leap_cli.commands.jobs", "Watch, cancel and retry work in the background.", WORK),
     "setup": TableEntry("leap_cli.commands.setup", "Choose a model, completion and warmth in one go.", SETUP),
     "config": TableEntry("leap_cli.commands.config", "Show and change settings, and where they come from.", SETUP),
     "doctor": TableEntry("leap_cli.commands.doctor", "Check whether leap can work here, and why not.", SETUP),

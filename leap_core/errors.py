@@ -32,10 +32,8 @@ Each has a message (what and where) and may have a hint (what to do about it).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from .statistics import GenerationStats
+from dataclasses import asdict, dataclass
+from typing import Any
 
 
 class LeapError(Exception):
@@ -241,3 +239,24 @@ class LeapEndpointError(LeapUnavailableError):
         self.status = status
         self.of_request = of_request
         self.may_pass = may_pass
+
+
+@dataclass(frozen=True)
+class GenerationStats:
+    """Counts and speed of one generation.
+
+    ``prompt_tokens`` were computed; ``cached_prompt_tokens`` were restored from the cache and are not among them;
+    ``total_tokens`` = prompt_tokens + completion_tokens. ``token_per_second`` is the speed of decoding alone (0.0 when
+    fewer than two tokens were made); ``time_to_first_token`` is in seconds from the request on, queueing included.
+    """
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    token_per_second: float
+    cached_prompt_tokens: int = 0
+    time_to_first_token: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as an object."""
+        return asdict(self)

@@ -10,20 +10,20 @@ from enum import Enum
 from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from .conversation.embedding import EmbeddingRunner
+from .conversation.loading_options import DETAILS
+from .conversation.options import ModelLoadingOptions, SamplingDefaults
+from .conversation.runner import ModelRunner
 from .errors import LeapError, LeapOptionsError, LeapUnavailableError
-from .options import ModelLoadingOptions, SamplingDefaults
-from .options.loading import DETAILS
-from .runner.contract import ModelRunner
-from .runner.embedding import EmbeddingRunner
-from .storage.directories import Directories
+from .system.directories import Directories
 
 if TYPE_CHECKING:
-    from .endpoint.retries import Patience
-    from .models.download.download_events import Event
-    from .models.download.downloading import DownloadOptions
-    from .models.references.endpoints import Endpoint
+    from .models.download.downloading import DownloadOptions, Event
+    from .models.endpoints import Endpoint
+    from .models.resolving import LocalModel
+    from .protocols.endpoint.connection import Patience
 
 Value = TypeVar("Value")
 
@@ -57,19 +57,19 @@ def open_runner(
     that cannot be used. ``load`` loads the model here in another way. Raises what ``Leap.load`` raises, and
     LeapUnavailableError when the host is demanded and cannot answer.
     """
-    from .models.references.endpoints import find_endpoint
+    from .models.endpoints import find_endpoint
 
     options, host = _checked(options, host)
     variables = os.environ if variables is None else variables
     directories = directories or Directories.from_environment(variables)
     endpoint = find_endpoint(reference, directories)
     if endpoint is not None:
-        from .endpoint.runner import open_endpoint
+        from .protocols.endpoint.runner import open_endpoint
 
         _check_endpoint(endpoint, options, host, on_warning)
         return open_endpoint(endpoint, variables)
     if _may_ask_host(host, options, directories):
-        from .host.client.lookup import warm_runner
+        from .protocols.host.lookup import warm_runner
 
         find = partial(warm_runner, reference, options, variables=variables, cwd=cwd)
         warm = _from_host(find, host, on_warning)
@@ -77,8 +77,7 @@ def open_runner(
             return warm
     if load is not None:
         return load(reference, options)
-    from .loading import load_local
-    from .models.references.resolving import Resolver
+    from .models.resolving import Resolver
 
     return load_local(Resolver(directories, variables, cwd).resolve(reference), options, variables)
 
@@ -94,18 +93,18 @@ def open_embedding_runner(
     load: Callable[[str, ModelLoadingOptions], EmbeddingRunner] | None = None,
 ) -> EmbeddingRunner:
     """``open_runner`` for a model that makes vectors. ``options.context_size`` is the most tokens of a text."""
-    from .models.references.endpoints import find_endpoint
+    from .models.endpoints import find_endpoint
 
     options, host = _checked(options, host)
     directories = Directories.from_environment(variables)
     endpoint = find_endpoint(reference, directories)
     if endpoint is not None:
-        from .endpoint.vectors import open_endpoint_for_embedding
+        from .protocols.endpoint.vectors import open_endpoint_for_embedding
 
         _check_endpoint(endpoint, options, host, on_warning)
         return open_endpoint_for_embedding(endpoint, variables)
     if _may_ask_host(host, options, directories):
-        from .host.client.lookup import warm_embedding_runner
+        from .protocols.host.lookup import warm_embedding_runner
 
         find = partial(warm_embedding_runner, reference, options, variables=variables, cwd=cwd)
         warm = _from_host(find, host, on_warning)
@@ -113,8 +112,7 @@ def open_embedding_runner(
             return warm
     if load is not None:
         return load(reference, options)
-    from .loading import load_local_for_embedding
-    from .models.references.resolving import resolve_local
+    from .models.resolving import resolve_local
 
     return load_local_for_embedding(resolve_local(reference, variables=variables, cwd=cwd), options, variables)
 
@@ -156,7 +154,7 @@ def _may_ask_host(host: HostUse, options: ModelLoadingOptions, directories: Dire
         )
     if host is HostUse.DEMAND:
         return True
-    from .host.client.rendezvous import HostFiles
+    from .protocols.host.connection import HostFiles
 
     return not unknown and HostFiles.of(directories).state.exists()
 
@@ -243,8 +241,8 @@ class Leap:
         address that cannot be used, LeapEndpointError for a key that cannot be one, and where the user's configuration
         says ``offline``.
         """
-        from .endpoint.runner import open_endpoint
-        from .models.references.endpoints import Endpoint, base_url
+        from .models.endpoints import Endpoint, base_url
+        from .protocols.endpoint.runner import open_endpoint
 
         return open_endpoint(Endpoint(base_url(url), model, key=api_key), patience=patience)
 
@@ -278,7 +276,6 @@ class Leap:
         the download's progress; setting ``stop`` ends it with DownloadStopped and keeps what has arrived. Raises what
         ``leap_core.models.download.download_model`` and ``load`` raise.
         """
-        from .loading import load_local
         from .models.download.downloading import download_model
 
         model = download_model(reference, quantization, options=download, on_event=on_event, stop=stop)
@@ -364,3 +361,116 @@ def _as_result(action: Callable[[], Value]) -> Result[Value]:
         return Result(value=action())
     except LeapError as error:
         return Result(error=error)
+
+
+def load_local(
+    model: LocalModel, options: ModelLoadingOptions, variables: Mapping[str, str] | None = None
+) -> ModelRunner:
+    """Load files that were found; a GGUF that is new here is tried in a child process before. While the model is
+    loaded, ``leap models remove`` leaves its files alone. ``variables``: the environment, by default this process's.
+
+    A vocoder beside the model that belongs to a generation which this version cannot speak with leaves the model mute;
+    one that the options name is an error. Raises LeapModelLoadingError."""
+    from .inference.model_parts import EarlyOpening
+    from .models.store import hold
+
+    options, mute = _completed(model, options)
+    _require_sound(model.path, options, variables)
+    held = hold(model.path)
+    opening = EarlyOpening(model.path, options)
+    try:
+        from .inference.runner import InProcessRunner
+
+        return InProcessRunner(
+            model.path,
+            model.model_id,
+            options,
+            defaults=model.sampling,
+            parser_name=model.parser_name,
+            hold=held,
+            mute=mute,
+            opening=opening,
+        )
+    except BaseException:
+        opening.close()
+        held.close()
+        raise
+
+
+def try_local(model: LocalModel, options: ModelLoadingOptions) -> None:
+    """Make sure that llama.cpp survives the files, those that are new here by a trial in a child process.
+
+    Raises LeapModelLoadingError.
+    """
+    _require_sound(model.path, _completed(model, options)[0], None)
+
+
+def _completed(model: LocalModel, options: ModelLoadingOptions) -> tuple[ModelLoadingOptions, str | None]:
+    """The options with what the model brings where they leave it open, and why its own vocoder is left alone."""
+    own: dict[str, Any] = {
+        "adapters": model.adapters,
+        "chat_template": model.chat_template,
+        "cpu_threads": model.threads,
+        "mm_proj_path": model.mm_proj_path,
+    }
+    options = replace(options, **{name: value for name, value in own.items() if getattr(options, name) in (None, ())})
+    decoder = model.audio_decoder_path
+    if options.audio_decoder_path is not None or decoder is None:
+        return options, None
+    from .inference.speech.companions import OtherGenerationError, check_generation
+
+    tokenizer = options.audio_tokenizer_path or model.audio_tokenizer_path
+    try:
+        check_generation(decoder, tokenizer)
+    except OtherGenerationError as error:
+        return replace(options, audio_tokenizer_path=None), error.message
+    return replace(options, audio_decoder_path=decoder, audio_tokenizer_path=tokenizer), None
+
+
+def _require_sound(path: Path, options: ModelLoadingOptions, variables: Mapping[str, str] | None) -> None:
+    from .inference.trial.child import AUDIO_DECODER, AUDIO_TOKENIZER, MODEL, PROJECTOR, Subject
+    from .inference.trial.trying import require_sound
+
+    require_sound(Subject(path), own_template=options.chat_template is not None, variables=variables)
+    if options.mm_proj_path is not None:
+        require_sound(Subject(options.mm_proj_path, PROJECTOR, {MODEL: path}), variables=variables)
+    decoder, tokenizer = options.audio_decoder_path, options.audio_tokenizer_path
+    if decoder is not None:
+        from .inference.speech.companions import check_generation, tokenizer_beside
+
+        check_generation(decoder, tokenizer)
+        tokenizer = tokenizer or tokenizer_beside(decoder)
+        beside = {MODEL: path} | ({AUDIO_TOKENIZER: tokenizer} if tokenizer is not None else {})
+        require_sound(Subject(decoder, AUDIO_DECODER, beside), variables=variables)
+    if options.adapters:
+        from .inference.model_parts import require_sound_adapter
+
+        for adapter in options.adapters:
+            require_sound_adapter(adapter.path, path)
+
+
+def load_local_for_embedding(
+    model: LocalModel, options: ModelLoadingOptions, variables: Mapping[str, str] | None = None
+) -> EmbeddingRunner:
+    """Load files that were found, to make vectors. Like ``load_local``."""
+    from .inference.trial.child import Subject
+    from .inference.trial.trying import require_sound
+    from .inference.vectors import InProcessEmbeddingRunner
+    from .models.store import hold
+
+    require_sound(Subject(model.path), own_template=True, variables=variables)
+    held = hold(model.path)
+    try:
+        return InProcessEmbeddingRunner(model.path, model.model_id, options, hold=held)
+    except BaseException:
+        held.close()
+        raise
+
+
+def load_as_made(model: LocalModel, options: ModelLoadingOptions) -> ModelRunner | EmbeddingRunner:
+    """Load files that were found for what the model was made for: to write, or to make vectors."""
+    from .inference.gguf.header import read_gguf_header
+
+    if read_gguf_header(model.path).pooling is None:
+        return load_local(model, options)
+    return load_local_for_embedding(model, options)

@@ -28,10 +28,10 @@ from pathlib import Path
 from typing import Any
 
 from leap_core import Leap
-from leap_core.messages import ChatMessage
-from leap_core.options import GenerationOptions
-from leap_core.runner.contract import ModelRunner
-from leap_core.runner.streams import last_of
+from leap_core.conversation.messages import ChatMessage
+from leap_core.conversation.options import GenerationOptions
+from leap_core.conversation.runner import ModelRunner
+from leap_core.conversation.streams import last_of
 
 QUESTIONS = [
     {"question": f"The capital of {country} is", "choices": ["Rome", "Paris!", "Oslo", "Vienna"], "answer": answer}

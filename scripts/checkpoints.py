@@ -284,7 +284,7 @@ def _as_bf16(values: np.ndarray) -> bytes:
 
 
 if __name__ == "__main__":
-    from leap_core.builtin import model_path
+    from leap_core.models.builtin import model_path
 
     for each in sys.argv[2:] or FAMILIES:
         print(

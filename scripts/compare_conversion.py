@@ -15,10 +15,10 @@ from pathlib import Path
 
 from gguf import GGUFReader
 
-from leap_core.conversion.converting import convert_projector, convert_text
-from leap_core.conversion.family import read_family
-from leap_core.conversion.quantizing import Making
-from leap_core.conversion.vocabulary import read_vocabulary
+from leap_core.models.conversion.checkpoint import read_family
+from leap_core.models.conversion.converting import convert_projector, convert_text
+from leap_core.models.conversion.quantizing import Making
+from leap_core.models.conversion.vocabulary import read_vocabulary
 
 PATCHED = """
 import sys, runpy

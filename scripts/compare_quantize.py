@@ -14,8 +14,7 @@ from pathlib import Path
 
 from gguf import GGUFReader
 
-from leap_core.conversion.quantize_request import QuantizeRequest
-from leap_core.conversion.quantizing import Making, quantize_to_file
+from leap_core.models.conversion.quantizing import Making, QuantizeRequest, quantize_to_file
 
 TEN = "F32,F16,BF16,Q8_0,Q4_0,Q4_1,Q5_0,Q5_1,Q4_K_M,Q5_K_M,IQ4_NL"
 

@@ -17,11 +17,11 @@ from typing import Any
 
 from checkpoints import write_adapter, write_checkpoint
 
-from leap_core.builtin import model_path
-from leap_core.conversion.adapters import convert_adapter
-from leap_core.conversion.converting import convert_projector, convert_text
-from leap_core.conversion.quantizing import Making
 from leap_core.errors import LeapError
+from leap_core.models.builtin import model_path
+from leap_core.models.conversion.adapters import convert_adapter
+from leap_core.models.conversion.converting import convert_projector, convert_text
+from leap_core.models.conversion.quantizing import Making
 
 STRANGE: list[Any] = [
     None,

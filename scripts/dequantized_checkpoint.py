@@ -15,7 +15,7 @@ from checkpoints import write_safetensors, write_tokenizer
 from gguf import GGUFReader
 from gguf.quants import dequantize
 
-from leap_core.speech.vocoder_files import MERGED_NAMES
+from leap_core.inference.speech.vocoder import MERGED_NAMES
 
 FEED_FORWARD = {"ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
 ATTENTION = {f"attn_{part}": f"self_attn.{part}_proj" for part in "qkv"}

@@ -23,8 +23,8 @@ from builtin_data.dialogue import CALL_END, CALL_START, SCHEMA_INSTRUCTION, THIN
 from builtin_data.skills import HARDER, SKILLS, example
 
 from leap_core import ChatMessage, GenerationOptions, Leap, LeapConstraintError, ModelLoadingOptions, ModelRunner
-from leap_core.functions import LeapFunction, LFMFunctionCallParser
-from leap_core.responses import Complete
+from leap_core.conversation.calls import LeapFunction, LFMFunctionCallParser
+from leap_core.conversation.responses import Complete
 
 GREEDY = GenerationOptions(temperature=0.0, top_k=0, top_p=1.0, min_p=0.0, repetition_penalty=1.0, max_tokens=2000)
 SHOWN = "extraction, schema only shown"

@@ -19,9 +19,9 @@ from builtin_data.passages import QUESTIONS, ROOT
 from builtin_data.phrases import sections
 
 from leap_core import Leap
-from leap_core.search.index_file import IndexFile, IndexSettings
-from leap_core.search.searching import Searcher, SearchMode
-from leap_core.search.updating import update_index
+from leap_core.tasks.search.index_file import IndexFile, IndexSettings
+from leap_core.tasks.search.searching import Searcher, SearchMode
+from leap_core.tasks.search.updating import update_index
 
 FIRST = 3
 

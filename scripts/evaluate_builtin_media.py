@@ -21,8 +21,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from evaluate_builtin import print_row
 
 from leap_core import ChatMessage, GenerationOptions, Leap, LeapConstraintError, ModelLoadingOptions, ModelRunner
-from leap_core.messages.parts import Audio, ChatMessageContent, Image, Text
-from leap_core.responses import Complete
+from leap_core.conversation.messages import Audio, ChatMessageContent, Image, Text
+from leap_core.conversation.responses import Complete
 from leap_core.testing import picture_questions, sound_questions
 from leap_core.testing.picture_questions import Question
 from leap_core.testing.pictures import random_scene

@@ -22,8 +22,8 @@ from pathlib import Path
 
 from jobs.client import JobsClient
 from jobs.configuration import JobsConfiguration
-from jobs.keeper.keeper import WorkerKeeper
-from leap_core.batch.batch_settings import KEPT, BatchSettings
+from jobs.keeper import WorkerKeeper
+from leap_core.batch.settings import KEPT, BatchSettings
 
 CONNECTIONS = "SELECT count(*) AS count FROM pg_stat_activity WHERE backend_type='client backend'"
 KILLED = 0.06

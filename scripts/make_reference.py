@@ -24,8 +24,11 @@ from leap_cli.framework.click_classes import OTHER_VERBS, LeapGroup  # noqa: E40
 from leap_cli.framework.help_text import metavar  # noqa: E402
 from leap_cli.framework.option_defaults import option_key, option_variable, options_of  # noqa: E402
 from leap_cli.help.examples import EXAMPLES  # noqa: E402
-from leap_cli.help.man_pages import exit_code_meanings, pages  # noqa: E402
-from leap_cli.help.option_words import WORDS  # noqa: E402
+from leap_cli.help.man_pages import (  # noqa: E402
+    WORDS,  # noqa: E402
+    exit_code_meanings,
+    pages,
+)
 
 PAGE = ROOT / "docs" / "reference.md"
 WORDS_PAGE = ROOT / "docs" / "words.md"

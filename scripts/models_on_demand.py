@@ -25,15 +25,14 @@ from typing import Any
 
 import httpx
 
-from leap_core.background.process_identity import resident_bytes
-from leap_core.builtin import model_path
-from leap_core.host.server.models.loaded_models import LoadedModels
-from leap_core.host.server.models.offer import Offer
-from leap_core.host.server.models.room import Bounds
-from leap_core.host.server.process.foreground import ServerSettings, application
-from leap_core.loading import load_as_made, try_local
-from leap_core.models.references.resolving import LocalModel, resolve_local
-from leap_core.options import ModelLoadingOptions
+from leap_core.conversation.options import ModelLoadingOptions
+from leap_core.models.builtin import model_path
+from leap_core.models.resolving import LocalModel, resolve_local
+from leap_core.opening import load_as_made, try_local
+from leap_core.server.foreground import ServerSettings, application
+from leap_core.server.models.abilities import Offer
+from leap_core.server.models.loaded_models import Bounds, LoadedModels
+from leap_core.system.processes import resident_bytes
 
 NAMES = ("First-Q4_0", "Second-Q4_0", "Third-Q4_0", "Damaged-Q4_0")
 CLIENTS = 8

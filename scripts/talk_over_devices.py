@@ -26,10 +26,10 @@ from typing import IO, Any
 
 import numpy as np
 
-from leap_core.sessions.store import SessionStore
+from leap_core.conversation.sessions import SessionStore
 from leap_core.testing.miniature_ears import HISS, TONE_OF, write_hearing_miniature
+from leap_core.testing.miniature_speech import TONES
 from leap_core.testing.sounds import clip_of
-from leap_core.testing.tone_places import TONES
 
 PROGRAMS = ("pulseaudio", "pactl", "pacat", "parec")
 MICROPHONE, LOUDSPEAKER = "mic", "speaker"

@@ -20,14 +20,13 @@ import numpy as np
 from dequantized_checkpoint import values_of, write_checkpoint_of
 from gguf import GGUFReader
 
-from leap_core.conversion.converting import convert_text
-from leap_core.conversion.measuring import measure
-from leap_core.conversion.quantize_request import QuantizeRequest
-from leap_core.conversion.quantizing import Making, quantize_to_file
-from leap_core.in_process.in_process_runner import InProcessRunner
-from leap_core.messages import ChatMessage
-from leap_core.options import GenerationOptions, ModelLoadingOptions
-from leap_core.responses import Complete
+from leap_core.conversation.messages import ChatMessage
+from leap_core.conversation.options import GenerationOptions, ModelLoadingOptions
+from leap_core.conversation.responses import Complete
+from leap_core.inference.runner import InProcessRunner
+from leap_core.models.conversion.child import measure
+from leap_core.models.conversion.converting import convert_text
+from leap_core.models.conversion.quantizing import Making, QuantizeRequest, quantize_to_file
 
 QUESTIONS = (
     "Write one sentence about a river.",
@@ -87,7 +86,7 @@ def texts_of(model: Path, questions: Sequence[str] = QUESTIONS) -> list[str]:
 
 def tokens_of(model: Path, texts: Sequence[str]) -> list[list[int]]:
     """What a model's vocabulary makes of texts."""
-    from leap_core.llama.model import LlamaModel
+    from leap_core.inference.llama.model import LlamaModel
 
     loaded = LlamaModel(model)
     try:

@@ -47,7 +47,7 @@ def _hostile(kind: str) -> list[tuple[str, str]]:
         from tests.schemas.hostile_schemas import hostile_schemas
 
         return hostile_schemas()
-    from tests.chat_format.hostile_templates import hostile_templates
+    from tests.inference.template.hostile_templates import hostile_templates
 
     return hostile_templates()
 
@@ -93,7 +93,7 @@ def _prepared(kind: str) -> Any:
     from leap_core.errors import LeapError
 
     if kind == "schemas":
-        from leap_core.constraints.schema_grammar import enforce
+        from leap_core.inference.constraints.grammars import enforce
         from leap_core.schemas.grammar_matcher import byte_tokenizer
         from leap_core.schemas.json_schema import read_schema
 
@@ -106,8 +106,8 @@ def _prepared(kind: str) -> Any:
             schema.problems('{"' + "a" * 40 + '!": 1}')
             schema.problems('"' + "a" * 40 + '!"')
     else:
-        from leap_core.chat_format.chat_template import ChatTemplate
-        from leap_core.messages import ChatMessage
+        from leap_core.conversation.messages import ChatMessage
+        from leap_core.inference.template.chat_template import ChatTemplate
 
         messages = [ChatMessage("system", "Be brief."), ChatMessage("user", "Hello " * 20)]
 

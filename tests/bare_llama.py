@@ -10,9 +10,9 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
-from leap_core.llama.context import GGML_TYPES
-from leap_core.llama.library import library
-from leap_core.options import ModelLoadingOptions
+from leap_core.conversation.options import ModelLoadingOptions
+from leap_core.inference.llama.context import GGML_TYPES
+from leap_core.inference.llama.library import library
 
 THREADS = 1
 

@@ -12,8 +12,8 @@ import pytest
 
 from leap_cli.framework.environment import Environment
 from leap_cli.main import main
-from leap_core.options import ModelLoadingOptions
-from leap_core.runner.contract import ModelRunner
+from leap_core.conversation.options import ModelLoadingOptions
+from leap_core.conversation.runner import ModelRunner
 from leap_core.testing import ScriptedModelRunner
 from leap_core.testing.hashed_words import HashedWordsRunner
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from leap_core.addresses import masked, without_secrets_of
 from leap_core.errors import LeapError
+from leap_core.system.addresses import masked, without_secrets_of
 
 SECRET = "geheim"
 ADDRESSES = [

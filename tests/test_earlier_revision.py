@@ -19,13 +19,13 @@ from pathlib import Path
 
 import pytest
 
-from leap_core.background.process_identity import start_time
-from leap_core.engine.reuse.snapshots import SnapshotStore
+from leap_core.conversation.options import CacheOptions
 from leap_core.errors import LeapUnavailableError
-from leap_core.host.client.host_connection import ModelHost
-from leap_core.host.client.lookup import end_host
+from leap_core.inference.engine.snapshots import SnapshotStore
 from leap_core.opening import HostUse, open_runner
-from leap_core.options import CacheOptions
+from leap_core.protocols.host.connection import ModelHost
+from leap_core.protocols.host.lookup import end_host
+from leap_core.system.processes import start_time
 from leap_core.testing import ScriptedModelRunner
 
 SCOPE = bytes(range(16))
@@ -78,7 +78,7 @@ def test_the_state_of_a_host_that_is_gone_is_removed(leap_home: Path):
 HOST = """
 import sys
 from pathlib import Path
-from leap_core.storage.locks import locked
+from leap_core.system.locks import locked
 with locked(Path(sys.argv[1])):
     print("alive", flush=True)
     sys.stdin.read()

@@ -15,11 +15,11 @@ ROOT = Path(__file__).parent.parent
 LEVELS = {
     "leap_cli": """
         __main__
-        commands
+        commands main
         talk
         chat
         answers display
-        options main
+        options
         setup
         completion diagnosis
         config
@@ -31,53 +31,35 @@ LEVELS = {
     "jobs": """
         client worker
         submission
-        keeper queue
+        keeper queue service_files
         configuration
-        table data_identity
+        table
     """,
     "leap_core": """
-        clusters
+        evaluation server
+        batch
         opening
-        host.server conversion training
-        loading
-        in_process models.maintenance models.download
-        load_check
-        in_process.modalities evaluation
-        batch engine search speech endpoint
-        batch.output
-        batch.journal
-        batch.input
-        testing
-        anthropic ollama llama host.client tasks tools sessions prompt_log models.references transcription talk
-        decisions
-        constraints chat_format openai runner models.installed
-        functions models.manifests
-        options responses
-        messages background
-        schemas media storage models.gguf models.hub models.names json_fields error_json
-        configuration speech.voices
+        protocols testing tools
+        models tasks
+        inference
+        conversation
+        schemas system
         errors
-        statistics builtin addresses
     """,
 }
 """The rooms of each package, a level a line, from the top down. A room imports from itself and from lower lines only;
 neighbours on one line do not know each other. Imports inside functions and those for the type checker count."""
 
-FACES = {
-    "leap_core",
-    "jobs",
-    "leap_cli",
-    "leap_core.batch",
-    "leap_core.host",
-    "leap_core.host.__main__",
-    "leap_core.models",
-}
+FACES = {"leap_core", "jobs", "leap_cli"}
 """Packages whose ``__init__`` is no room: it offers names of the rooms below it, lazily."""
+
+MOST_ENTRIES = 14
+"""What ``leap_core`` has on its first level at most."""
 
 NAMED_ABOVE = {
     ("leap_cli.command_table", "leap_cli.commands"),  # imported when the command is called
-    ("jobs.keeper", "jobs.worker"),  # started as a process of its own, like the two below
-    ("leap_core.host.client", "leap_core.host"),
+    ("jobs.keeper", "jobs.worker"),  # started as a process of its own, like the one below
+    ("leap_core.protocols", "leap_core.server"),
 }
 """Rooms that name a module of a higher room in a text: the one way up."""
 
@@ -88,7 +70,7 @@ OTHER_PACKAGES = {
 }
 """What no module of a package imports, wherever in it."""
 
-LLAMA_ROOMS = ("leap_core.llama", "leap_core.speech")
+LLAMA_ROOMS = ("leap_core.inference.llama", "leap_core.inference.speech")
 """The only rooms that import llama_cpp."""
 
 HTTP_SERVER = {"starlette", "uvicorn"}
@@ -190,10 +172,10 @@ def arrows_up() -> dict[tuple[str, str], list[str]]:
 
 def test_the_walk_sees_late_relative_and_type_only_imports():
     seen = {(each.importer, each.imported, each.late) for each in imports()}
-    assert ("leap_core.responses", "leap_core.messages", False) in seen
+    assert ("leap_core.conversation.responses", "leap_core.conversation.messages", False) in seen
     assert ("leap_cli.main", "leap_cli.framework.error_boundary", True) in seen
     assert ("leap_cli.commands.generate", "leap_cli.framework.output", False) in seen
-    assert ("leap_core.constraints.compiling", "leap_core.options", True) in seen
+    assert ("leap_core.inference.constraints.compiling", "leap_core.conversation.options", True) in seen
 
 
 def test_every_module_stands_in_a_room():
@@ -205,9 +187,14 @@ def test_arrows_go_down():
     assert [line for lines in arrows_up().values() for line in lines] == []
 
 
+def test_the_first_level_of_the_core_is_small():
+    rooms = {path.stem for path in (ROOT / "leap_core").iterdir() if path.is_dir() or path.suffix == ".py"}
+    assert len({name for name in rooms if not name.startswith("_")}) <= MOST_ENTRIES
+
+
 def test_a_name_of_the_packages_face_counts_as_its_room():
     tree = ast.parse("def f():\n    from leap_core import Leap, __version__")
-    found = {each.imported for each in _walk(tree, "leap_core.storage.locks", ["leap_core", "storage"], late=False)}
+    found = {each.imported for each in _walk(tree, "leap_core.system.locks", ["leap_core", "storage"], late=False)}
     assert found == {"leap_core.opening", "leap_core"}
 
 
@@ -253,7 +240,7 @@ def test_only_the_host_process_imports_an_http_server():
     wrong = [
         str(i)
         for i in imports()
-        if i.imported.split(".")[0] in HTTP_SERVER and not i.importer.startswith("leap_core.host.server")
+        if i.imported.split(".")[0] in HTTP_SERVER and not i.importer.startswith("leap_core.server")
     ]
     assert wrong == []
 
@@ -269,8 +256,8 @@ def test_the_command_line_imports_nothing_heavy_before_it_is_needed():
 
 def test_the_commands_import_only_light_rooms_of_the_core_at_the_top():
     """Completion imports a command's module to know its options."""
-    light = {"leap_core.errors", "leap_core.messages", "leap_core.options", "leap_core.responses"}
-    light |= {"leap_core.speech.voices"}
+    light = {f"leap_core.conversation.{name}" for name in ("messages", "options", "loading_options", "responses")}
+    light |= {"leap_core.errors", "leap_core.schemas.json_values", "leap_core.inference.speech.voices"}
     wrong = [
         str(i)
         for i in imports()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 
-from leap_core.media.wav_writer import WavWriter
+from leap_core.conversation.media.wav import WavWriter
 
 
 def wav_of(samples: Sequence[float], sample_rate: int) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from leap_core.json_fields import JsonObject
 import math
 import os
 import time
@@ -12,13 +11,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from leap_core.conversation.messages import ChatMessage
 from leap_core.errors import LeapUnavailableError
-from leap_core.messages import ChatMessage
-from leap_core.models.references.digest_names import ModelDigests
+from leap_core.models.digests import ModelDigests
+from leap_core.schemas.json_values import JsonObject
 
 from ..configuration import JobsConfiguration
-from ..keeper.keeper import WorkerKeeper
+from ..keeper import WorkerKeeper
 from ..submission.new_jobs import (
+    BUILTIN,
+    AnswerRequest,
+    BatchRequest,
+    DownloadRequest,
+    Submitter,
+    TranscriptRequest,
     batch_job,
     discard_input,
     download_job,
@@ -26,26 +32,16 @@ from ..submission.new_jobs import (
     quantize_job,
     transcription_job,
 )
-from ..submission.requests import (
-    BUILTIN,
-    AnswerRequest,
-    BatchRequest,
-    DownloadRequest,
-    Submitter,
-    TranscriptRequest,
-)
-from ..submission.shared_jobs import SharedModel, shared_batch, shared_job, shared_model
-from ..table.batch_submission import add_batch
-from ..table.job import FINAL, KINDS, Job, State
-from ..table.table import NewJob, Table
-from ..table.worker_rows import WorkerRow, WorkerRows
-from .results import lines_of, write_lines
-from .waiting_reasons import NO_WORKER, waiting_reason
+from ..submission.shared_jobs import SharedModel, add_batch, shared_batch, shared_job, shared_model
+from ..table.claims import WorkerRow, WorkerRows
+from ..table.job import FINAL, KINDS, Job, NewJob, State
+from ..table.table import Table
+from .results import NO_WORKER, lines_of, waiting_reason, write_lines
 from .watching import JobWatcher
 
 if TYPE_CHECKING:
-    from leap_core.batch.batch_settings import BatchSettings
-    from leap_core.conversion.quantize_work import QuantizeWork
+    from leap_core.batch.settings import BatchSettings
+    from leap_core.models.conversion.quantizing import QuantizeWork
 
     from ..queue import Queues
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from leap_core.errors import LeapJobError
-from leap_core.storage.atomic_files import cannot_write
+from leap_core.system.files import cannot_write
 
 from ..table.batch_rows import BatchRows
+from ..table.claims import WorkerRow
 from ..table.contract import Database
-from ..table.job import BATCH, DOWNLOAD, GENERATE, QUANTIZE, Job
+from ..table.job import BATCH, DOWNLOAD, GENERATE, QUANTIZE, Job, State
 
 
 def lines_of(job: Job, database: Database) -> Iterator[str]:
@@ -81,11 +82,11 @@ def _lines_in_file(path: Path) -> Iterator[str]:
 
 
 def _stored_lines(job: Job, database: Database) -> Iterator[str]:
-    from leap_core.batch.batch_settings import BatchSettings
-    from leap_core.batch.input.line_media import with_names
+    from leap_core.batch.input.line_parts import with_names
     from leap_core.batch.input.lines import parse_line
-    from leap_core.batch.input.row_formats import DELIMITERS
+    from leap_core.batch.input.rows import DELIMITERS
     from leap_core.batch.journal.line_result import TEXT, Result, Row, table_header
+    from leap_core.batch.settings import BatchSettings
 
     settings = BatchSettings.from_json(job.parameters["batch"])
     columns = job.parameters.get("columns", [])
@@ -106,3 +107,38 @@ def _stored_lines(job: Job, database: Database) -> Iterator[str]:
         result = Result.from_json(value)
         if result.succeeded or form != TEXT:
             yield result.render(form, row)
+
+
+NO_WORKER = "no worker is alive: the job waits until one is started with leap jobs worker"
+
+
+def waiting_reason(job: Job, workers: Sequence[WorkerRow], is_here: Callable[[str], bool]) -> str | None:
+    """What a queued job, or a batch that runs, waits for; None where a worker will do it. ``is_here`` says whether
+    this machine has the model of a SHA-256."""
+    if job.state is not State.QUEUED and not (job.kind == BATCH and job.state is State.RUNNING):
+        return None
+    alive = [worker for worker in workers if worker.is_alive and not worker.draining]
+    if not alive:
+        return NO_WORKER
+    if job.machine is not None and not any(worker.machine == job.machine for worker in alive):
+        return f"no worker is alive on {job.machine}, which alone can do the job"
+    if job.model is None or any(job.model in worker.models for worker in alive):
+        return None
+    return _without_model(job, job.model, workers, alive, is_here)
+
+
+def _without_model(
+    job: Job, model: str, workers: Sequence[WorkerRow], alive: Sequence[WorkerRow], is_here: Callable[[str], bool]
+) -> str:
+    name = job.parameters.get("model") or model[:12]
+    fetching = sorted({worker.machine for worker in alive if worker.fetches})
+    if job.origin is not None and fetching:
+        return f"no worker that is alive has the model {name} yet: {', '.join(fetching)} will fetch it"
+    places = [
+        f"{worker.machine} has it, where the worker {worker.name} {'drains' if worker.is_alive else 'is not alive'}"
+        for worker in workers
+        if model in worker.models
+    ]
+    if not places and is_here(model):
+        places = ["this machine has it: leap jobs worker starts a worker here"]
+    return f"no worker that is alive has the model {name}; {'; '.join(places) or 'the job waits for one'}"

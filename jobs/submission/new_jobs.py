@@ -1,32 +1,143 @@
-"""Turns what a program asks for into jobs: generations, downloads and batches as rows that can be queued.
+"""What a program asks of the job queue, as rows of the table: an answer, a transcript, a download, a batch.
 
 A job is checked before it is queued, and means the same in any directory: its paths are absolute, its input is kept.
 """
 
 from __future__ import annotations
 
-from leap_core.json_fields import JsonObject
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leap_core.addresses import shown
+from leap_core.conversation.messages import ChatMessage, ChatMessageRole
+from leap_core.conversation.options import GenerationOptions, ModelLoadingOptions
 from leap_core.errors import LeapJobError, LeapSerializationError
-from leap_core.messages import ChatMessage, ChatMessageRole
-from leap_core.options import GenerationOptions, ModelLoadingOptions
-from leap_core.storage.directories import private_directory
+from leap_core.schemas.json_values import JsonObject
+from leap_core.system.addresses import shown
+from leap_core.system.directories import private_directory
 
 from ..configuration import JobsConfiguration
-from ..table.job import BATCH, DOWNLOAD, GENERATE, QUANTIZE
-from ..table.table import NewJob
-from .requests import AnswerRequest, BatchRequest, DownloadRequest, Submitter, TranscriptRequest
-from .variables import DOWNLOAD_VARIABLES, MODEL_VARIABLES, submitted_variables
+from ..table.job import BATCH, DOWNLOAD, GENERATE, QUANTIZE, NewJob
 
 if TYPE_CHECKING:
-    from leap_core.conversion.quantize_work import QuantizeWork
+    from leap_core.batch.settings import BatchSettings
+    from leap_core.conversation.calls import LeapFunction
+    from leap_core.models.conversion.quantizing import QuantizeWork
+
+BUILTIN = "builtin"
+
+
+@dataclass(frozen=True)
+class Submitter:
+    """Who asks: the data directory's settings, and the environment in which references are read."""
+
+    configuration: JobsConfiguration
+    variables: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class AnswerRequest:
+    """An answer to a prompt, or to a conversation. ``loading``: fields of ModelLoadingOptions. ``host``: use the warm
+    model where there is one. ``speech``: the file for what the model says aloud, relative to ``cwd``; it is written
+    whole or not at all."""
+
+    prompt: str | Sequence[ChatMessage]
+    model: str = BUILTIN
+    system: str | None = None
+    options: GenerationOptions | None = None
+    functions: Sequence[LeapFunction] = ()
+    loading: Mapping[str, Any] | None = None
+    host: bool = True
+    cwd: Path = field(default_factory=Path.cwd)
+    speech: Path | None = None
+
+
+@dataclass(frozen=True)
+class TranscriptRequest:
+    """What is said in a sound of any format, which is kept until the job is removed. ``name``: what messages call it.
+    ``output``: the file for the transcript; it is in the job's result in any case. ``longest``: seconds of a piece.
+    ``format``: of the transcript, see ``leap_core.transcription``."""
+
+    data: bytes
+    name: str
+    prompt: str
+    longest: float
+    max_tokens: int
+    format: str
+    model: str = BUILTIN
+    output: str | None = None
+    loading: Mapping[str, Any] | None = None
+    host: bool = True
+    cwd: Path = field(default_factory=Path.cwd)
+
+
+@dataclass(frozen=True)
+class DownloadRequest:
+    """A model for this machine. ``options``: fields of DownloadOptions."""
+
+    model: str
+    quantization: str | None = None
+    revision: str | None = None
+    options: Mapping[str, Any] | None = None
+    cwd: Path = field(default_factory=Path.cwd)
+
+
+@dataclass(frozen=True)
+class BatchRequest:
+    """Answers to the lines of a file, or to ``rows``, which are kept until the job is removed. ``host``: use the warm
+    model where there is one. ``max_workers``: how many workers of a server may share the lines. ``label``: what lists
+    of jobs say of it."""
+
+    settings: BatchSettings
+    rows: Iterable[bytes] | None = None
+    default_model: str | None = None
+    host: bool = True
+    cwd: Path = field(default_factory=Path.cwd)
+    max_workers: int | None = None
+    label: str | None = None
+
+    @property
+    def source_name(self) -> str:
+        """The input, as messages call it."""
+        return Path(shown(self.settings.source)).name if self.rows is None else "standard input"
+
+
+DIRECTORIES = ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "LLAMA_CACHE", "XDG_CACHE_HOME")
+MODEL_VARIABLES = (*DIRECTORIES, "HF_ENDPOINT", "RAY_ADDRESS")
+"""They say where models of other programs lie, whose names they have, and which cluster is the usual one."""
+DOWNLOAD_VARIABLES = (*MODEL_VARIABLES, "HF_HUB_OFFLINE")
+"""A token is never written down, nor a password in an address."""
+
+
+def submitted_variables(variables: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
+    """Those of ``names`` that are set, with absolute paths."""
+    values = {name: variables[name] for name in names if variables.get(name)}
+    return {name: _absolute(value) if name in DIRECTORIES else _open(value) for name, value in values.items()}
+
+
+def variables_of(parameters: Mapping[str, Any]) -> dict[str, str]:
+    """This process's environment, overridden by what the job with these parameters took along: of its variables only
+    those that jobs take."""
+    values = parameters.get("variables")
+    if not isinstance(values, dict):  # submitted by an older leap
+        return dict(os.environ)
+    own = {name: value for name, value in os.environ.items() if name not in DOWNLOAD_VARIABLES}
+    return {**own, **{name: str(value) for name, value in values.items() if name in DOWNLOAD_VARIABLES}}
+
+
+def _open(address: str) -> str:
+    """An address without its user and password; a worker that needs them has them in its own environment."""
+    scheme, slashes, rest = address.partition("//")
+    server, slash, path = rest.partition("/")
+    return f"{scheme}{slashes}{server.rpartition('@')[2]}{slash}{path}"
+
+
+def _absolute(path: str) -> str:
+    return os.path.abspath(os.path.expanduser(path))
+
 
 LABEL_CHARACTERS = 48
 KEPT_FILES = ("kept", "kept_output")
@@ -54,8 +165,7 @@ def generation_job(request: AnswerRequest, submitter: Submitter) -> NewJob:
 
 def transcription_job(request: TranscriptRequest, submitter: Submitter) -> NewJob:
     """A generation that writes down what is said in a sound. Raises LeapSerializationError for what is no sound."""
-    from leap_core.media.audio import as_wav
-    from leap_core.media.conversion import naming_source
+    from leap_core.conversation.media.audio import as_wav, naming_source
 
     model = _model_parameters(request, submitter)
     with naming_source(request.name):
@@ -78,7 +188,7 @@ def transcription_job(request: TranscriptRequest, submitter: Submitter) -> NewJo
 
 def _model_parameters(request: AnswerRequest | TranscriptRequest, submitter: Submitter) -> JsonObject:
     """How the model of an answer is found and loaded."""
-    from leap_core.models.references.presence import check_reference
+    from leap_core.models.resolving import check_reference
 
     check_reference(request.model, variables=submitter.variables, cwd=request.cwd)
     slots = submitter.configuration.concurrency[GENERATE]
@@ -130,8 +240,8 @@ def quantize_job(work: QuantizeWork, submitter: Submitter) -> NewJob:
 def batch_job(request: BatchRequest, submitter: Submitter) -> NewJob:
     """A job that answers the lines of a file, or of a pipe. All lines are checked now, and those of a pipe are kept
     until the job is removed; so is an output that has no name."""
-    from leap_core.batch.batch_settings import KEPT
     from leap_core.batch.checking import check_batch
+    from leap_core.batch.settings import KEPT
 
     settings, rows, cwd, variables = request.settings, request.rows, request.cwd, submitter.variables
     inputs = submitter.configuration.inputs
@@ -201,7 +311,7 @@ def _keep(pieces: Iterable[bytes], directory: Path, suffix: str) -> str:
 
 def _absolute_reference(model: str, variables: Mapping[str, str], cwd: Path) -> str:
     """A model reference that means the same in any directory."""
-    from leap_core.models.references.resolving import path_of
+    from leap_core.models.resolving import path_of
 
     path = path_of(model, variables=variables, cwd=cwd)
     return model if path is None else str(path.absolute())

@@ -1,32 +1,221 @@
-"""Jobs that depend on no machine: their model is named by its SHA-256, their lines are rows, no path is in them."""
+"""Jobs that depend on no machine: the model named by its SHA-256, the lines of a batch queued as rows and shards."""
 
 from __future__ import annotations
 
-from leap_core.json_fields import JsonObject
 import json
+import math
 import os
 import tempfile
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from leap_core.addresses import shown
-from leap_core.errors import LeapJobError, LeapModelNotFoundError
-from leap_core.models.references.digest_names import ModelDigests
+from leap_core.errors import LeapError, LeapJobError, LeapModelNotFoundError, LeapUnavailableError
+from leap_core.models.digests import ModelDigests
+from leap_core.schemas.json_values import JsonObject
+from leap_core.system.addresses import shown
 
-from ..table.batch_rows import BatchLine
-from ..table.batch_submission import NewBatch
-from ..table.job import BATCH, NewJob
-from ..table.worker_rows import WorkerRow
-from .requests import BUILTIN, BatchRequest, Submitter
-from .shared_rows import refuse_files
+from ..configuration import JobsConfiguration
+from ..table.batch_rows import BatchLine, BatchRows, counted_anew, progress_of_batch
+from ..table.claims import ALIVE_SECONDS, WorkerRow, wake
+from ..table.contract import Conflict, Database
+from ..table.job import BATCH, DOWNLOAD, GENERATE, SHARD, SHARD_VERSION, Job, NewJob
+from ..table.table import Table, dumps, new_id
+from .new_jobs import BUILTIN, BatchRequest, Submitter
 
 if TYPE_CHECKING:
-    from leap_core.batch.batch_settings import BatchSettings
     from leap_core.batch.checking import CheckedBatch
+    from leap_core.batch.settings import BatchSettings
+
+FILES_OF_LOADING = (
+    "mm_proj_path",
+    "audio_decoder_path",
+    "audio_tokenizer_path",
+    "adapters",
+    "cache_options",
+    "extras",
+)
+"""Fields of ModelLoadingOptions that name files, or hold options which may."""
+GENERATION = ("label", "model", "messages", "options", "tools", "loading", "host", "embeds", "transcription", "kept")
+FIELDS = {
+    GENERATE: GENERATION,
+    DOWNLOAD: ("label", "model", "quantization", "revision", "options"),
+    SHARD: ("label", "model", "loading", "host", "embeds", "batch", "columns", "first", "last", "count", "shard"),
+}
+"""The parameters that are read of the row of a job on a server, by kind."""
+
+
+def confined(job: Job, configuration: JobsConfiguration) -> Job:
+    """The job as this worker may do it. Raises LeapJobError that says what its row may not name."""
+    if not configuration.is_shared:
+        return job
+    refuse_files(job.parameters)
+    parameters: JsonObject = {name: job.parameters[name] for name in FIELDS[job.kind] if name in job.parameters}
+    parameters["variables"] = {}
+    if job.kind == DOWNLOAD:
+        parameters["cwd"] = str(configuration.directories.data)
+    if "kept" in parameters and not configuration.keeps(Path(str(parameters["kept"]))):
+        raise _forbidden("the file", parameters["kept"])
+    if "batch" in parameters:
+        parameters["batch"] = _confined_batch(parameters["batch"])
+    if job.kind == DOWNLOAD or job.model is None:
+        _check_model(str(parameters.get("model")), configuration)
+    return replace(job, parameters=parameters)
+
+
+def refuse_files(parameters: Mapping[str, Any]) -> None:
+    """Raises LeapJobError for parameters of a job on a server that name a file of one machine."""
+    transcription = parameters.get("transcription")
+    if parameters.get("speech") is not None or (isinstance(transcription, dict) and transcription.get("output")):
+        raise LeapJobError(
+            "a job on a server cannot write a file of this machine",
+            hint="leave out --background, or the file: leap jobs output prints a transcript",
+        )
+    batch = parameters.get("batch")
+    loading = [parameters.get("loading"), batch.get("loading") if isinstance(batch, dict) else None]
+    for name in FILES_OF_LOADING:
+        if any(isinstance(each, dict) and each.get(name) for each in loading):
+            raise LeapJobError(f"a job on a server cannot name files: {name}", hint="leave it out, or --background")
+
+
+def _confined_batch(batch: Mapping[str, Any]) -> JsonObject:
+    from leap_core.conversation.media.fetching import UrlAccess
+
+    nowhere = {"source": "-", "output": "-", "journal": None, "errors": None, "speech": None, "directory": ""}
+    return {**batch, **nowhere, "urls": int(UrlAccess.DATA), "own_clients": False}
+
+
+def _check_model(reference: str, configuration: JobsConfiguration) -> None:
+    """Refuse a path that leads out of the directory of models."""
+    from leap_core.models.endpoints import find_endpoint
+    from leap_core.models.resolving import path_of
+
+    data = configuration.directories.data
+    path = None
+    with suppress(LeapError):  # an unknown name: the attempt says so
+        path = path_of(reference, variables=os.environ, cwd=data)
+        endpoint = find_endpoint(reference, configuration.directories)
+        if endpoint is not None and endpoint.name is None:  # a row may not send this worker anywhere
+            raise _forbidden("the endpoint", reference)
+    if path is not None and not path.resolve().is_relative_to(configuration.directories.models.resolve()):
+        raise _forbidden("the model", reference)
+
+
+def _forbidden(what: str, name: object) -> LeapJobError:
+    return LeapJobError(
+        f"the row of the job names {what} {str(name)!r}, which is none of this worker's",
+        hint="somebody else may have written to the table",
+    )
+
+
+MOST_SHARDS_WANTED = 64
+SMALLEST_SHARD, LARGEST_SHARD = 16, 500
+"""Lines of a shard: enough to keep all slots of a model busy, and few enough to be shared out."""
+
+
+@dataclass(frozen=True)
+class NewBatch:
+    """``job``: the batch, whose parameters each shard gets too. ``lines`` gives its ``count`` lines anew at each call.
+    ``output``: where the results are meant to go, which no other batch may have meanwhile; what earlier ones with it
+    have answered is taken over, unless it is to be begun ``anew``. ``max_workers``: shards that run at once."""
+
+    job: NewJob
+    lines: Callable[[], Iterator[BatchLine]]
+    count: int
+    output: str
+    anew: bool = False
+    max_workers: int | None = None
+
+
+def add_batch(table: Table, batch: NewBatch) -> str:
+    """Queue a batch, wholly or not at all; its id. Raises LeapUnavailableError when another batch has its output."""
+    id = new_id()
+    parameters = {**batch.job.parameters, "total": batch.count, "reused": 0}
+    parent = replace(batch.job, parameters=parameters, kind="batch")
+
+    def add() -> str:
+        database = table.database
+        table.insert(id, parent, output=batch.output)
+        rows = BatchRows(database)
+        numbers: list[int] = []
+        rows.add_lines(id, _numbered(batch.lines(), numbers))
+        if not batch.anew:
+            rows.take_over(id, batch.output)
+        counted_anew(database, id)
+        reused = int(database.rows("SELECT done FROM jobs WHERE id=:id", {"id": id})[0]["done"])
+        stretches = list(_stretches(numbers, shard_size(batch.count)))
+        _insert_shards(database, id, batch, stretches)
+        database.change(
+            "UPDATE jobs SET parameters=:parameters, open_shards=:count WHERE id=:id",
+            {"id": id, "parameters": dumps({**parameters, "reused": reused}), "count": len(stretches)},
+        )
+        database.change(
+            "UPDATE jobs SET progress=:progress WHERE id=:id",
+            {"id": id, "progress": dumps(progress_of_batch(database, id))},
+        )
+        count = min(len(stretches), batch.max_workers or len(stretches))
+        wake(database, {(SHARD, parent.model, parent.machine): count}, ALIVE_SECONDS)
+        return id
+
+    try:
+        return table.database.transaction(add)
+    except Conflict:
+        busy = table.in_use(batch.output)
+        if busy == id:  # the connection was lost after this had been committed
+            return id
+        hint = f"wait for the job {busy}, or give another output" if busy else "try again"
+        raise LeapUnavailableError(f"another batch writes to {batch.output}", hint=hint) from None
+
+
+def _insert_shards(database: Database, parent: str, batch: NewBatch, stretches: Sequence[tuple[int, int, int]]) -> None:
+    """Queue the shards; beyond ``max_workers`` each is held back till another one has ended. What all of them have in
+    common is among the parameters of the batch."""
+    job, most = batch.job, batch.max_workers
+    columns = [
+        *("id", "kind", "state", "parameters", "priority", "retries", "run_after", "model", "machine", "origin"),
+        *("version", "parent", "max_workers", "held", "created"),
+    ]
+    shared = (job.priority, job.retries, job.run_after, job.model, job.machine, job.origin, SHARD_VERSION, parent, most)
+    (created,) = database.rows("SELECT leap_now() AS now")
+    database.insert_rows(
+        "jobs",
+        columns,
+        (
+            (
+                f"{parent}.{n}",
+                SHARD,
+                "queued",
+                dumps({"first": first, "last": last, "count": count, "shard": n}),
+                *shared,
+                int(most is not None and n >= most),
+                created["now"],
+            )
+            for n, (first, last, count) in enumerate(stretches)
+        ),
+    )
+
+
+def shard_size(count: int) -> int:
+    """Lines of each shard of a batch of so many."""
+    return max(SMALLEST_SHARD, min(LARGEST_SHARD, math.ceil(count / MOST_SHARDS_WANTED)))
+
+
+def _numbered(lines: Iterable[BatchLine], numbers: list[int]) -> Iterator[BatchLine]:
+    """The lines; their numbers are added to ``numbers``."""
+    for line in lines:
+        numbers.append(line.number)
+        yield line
+
+
+def _stretches(numbers: Sequence[int], size: int) -> Iterator[tuple[int, int, int]]:
+    """First and last number and count of each stretch of ``size`` lines."""
+    for start in range(0, len(numbers), size):
+        stretch = numbers[start : start + size]
+        yield stretch[0], stretch[-1], len(stretch)
+
 
 MOST_BYTES = 32 * 1024 * 1024
 """A job's parameters take at most this, pictures and sound included. A batch has one such bound a line."""
@@ -36,7 +225,7 @@ LOCAL_PARAMETERS = ("variables", "cwd")
 @dataclass(frozen=True)
 class SharedModel:
     """A model as every machine knows it. ``name``: no path. ``digest``: its SHA-256. ``origin``: where it may be
-    fetched, see ``leap_core.models.references.origins``."""
+    fetched, see ``leap_core.models.reference``."""
 
     name: str
     digest: str
@@ -94,7 +283,7 @@ def _too_large(what: str, size: int, hint: str) -> LeapJobError:
 def shared_batch(request: BatchRequest, submitter: Submitter, workers: Sequence[WorkerRow]) -> Iterator[NewBatch]:
     """A batch as rows, to be queued within the ``with``: its input is open till then. Raises what ``check_batch``
     raises."""
-    from leap_core.batch.batch_settings import KEPT
+    from leap_core.batch.settings import KEPT
 
     settings = request.settings
     if settings.escalate_to is not None:
@@ -130,9 +319,8 @@ def _checked(
 ) -> tuple[CheckedBatch, SharedModel]:
     """The checked lines, and their model."""
     from leap_core.batch.checking import check_batch
-    from leap_core.batch.input.compressed import compression_of
     from leap_core.batch.input.remote_files import is_url
-    from leap_core.batch.input.row_formats import PARQUET
+    from leap_core.batch.input.rows import PARQUET, compression_of
     from leap_core.batch.journal.line_result import NPY
 
     settings, variables, cwd = request.settings, submitter.variables, request.cwd
@@ -155,7 +343,7 @@ def _checked(
 
 
 def _as_rows(checked: CheckedBatch, settings: BatchSettings, job: NewJob) -> NewBatch:
-    from leap_core.batch.input.line_digests import key_of
+    from leap_core.batch.input.lines import key_of
 
     index = checked.lines
 

@@ -6,15 +6,113 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TypeVar
 
 from leap_core.errors import LeapError
-from leap_core.storage.sqlite import transaction
+from leap_core.system import sqlite as database
+from leap_core.system.directories import private_directory
+from leap_core.system.sqlite import transaction
 
-from . import schema
 from .contract import NO_VALUES, Changes, Database, Row, Values
+
+WHAT = "the table of jobs"
+
+MIGRATIONS = (
+    """
+    CREATE TABLE jobs (
+        id TEXT PRIMARY KEY,
+        kind TEXT NOT NULL,
+        state TEXT NOT NULL CHECK (state IN ('queued', 'running', 'succeeded', 'failed', 'cancelled')),
+        parameters TEXT NOT NULL,
+        attempt INTEGER NOT NULL DEFAULT 1,
+        failures INTEGER NOT NULL DEFAULT 0,
+        interruptions INTEGER NOT NULL DEFAULT 0,
+        retries INTEGER NOT NULL DEFAULT 0,
+        priority INTEGER NOT NULL DEFAULT 0,
+        run_after REAL NOT NULL DEFAULT 0,
+        owner TEXT,
+        heartbeat REAL,
+        cancel_requested INTEGER NOT NULL DEFAULT 0,
+        progress TEXT,
+        error TEXT,
+        result TEXT,
+        created REAL NOT NULL,
+        started REAL,
+        finished REAL
+    );
+    CREATE INDEX jobs_by_state ON jobs (state, kind, priority DESC, created);
+    CREATE INDEX jobs_by_age ON jobs (created);
+    CREATE TABLE events (
+        job TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
+        attempt INTEGER NOT NULL,
+        number INTEGER NOT NULL,
+        value TEXT NOT NULL,
+        PRIMARY KEY (job, attempt, number)
+    ) WITHOUT ROWID;
+    """,
+    """
+    ALTER TABLE jobs ADD COLUMN worker TEXT;
+    ALTER TABLE jobs ADD COLUMN lease_until REAL;
+    ALTER TABLE jobs ADD COLUMN model TEXT;
+    ALTER TABLE jobs ADD COLUMN machine TEXT;
+    ALTER TABLE jobs ADD COLUMN parent TEXT REFERENCES jobs (id) ON DELETE CASCADE;
+    ALTER TABLE jobs ADD COLUMN max_workers INTEGER;
+    ALTER TABLE jobs ADD COLUMN output TEXT;
+    ALTER TABLE jobs ADD COLUMN version INTEGER NOT NULL DEFAULT 1;
+    ALTER TABLE jobs ADD COLUMN deaths INTEGER NOT NULL DEFAULT 0;
+    CREATE INDEX jobs_by_parent ON jobs (parent) WHERE parent IS NOT NULL;
+    CREATE TABLE workers (
+        id TEXT PRIMARY KEY,
+        machine TEXT NOT NULL,
+        name TEXT NOT NULL,
+        pid INTEGER NOT NULL,
+        version TEXT NOT NULL,
+        started REAL NOT NULL,
+        seen REAL NOT NULL,
+        capacity TEXT NOT NULL,
+        models TEXT NOT NULL,
+        draining INTEGER NOT NULL DEFAULT 0
+    );
+    CREATE TABLE batch_lines (
+        job TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
+        number INTEGER NOT NULL,
+        key TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        raw BLOB NOT NULL,
+        PRIMARY KEY (job, number)
+    ) WITHOUT ROWID;
+    CREATE TABLE batch_results (
+        job TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
+        number INTEGER NOT NULL,
+        key TEXT NOT NULL,
+        succeeded INTEGER NOT NULL,
+        tokens INTEGER NOT NULL,
+        value TEXT NOT NULL,
+        PRIMARY KEY (job, number)
+    ) WITHOUT ROWID;
+    CREATE TABLE table_id (id TEXT NOT NULL);
+    INSERT INTO table_id VALUES (lower(hex(randomblob(8))));
+    """,
+    """
+    ALTER TABLE jobs ADD COLUMN origin TEXT;
+    ALTER TABLE workers ADD COLUMN origins TEXT NOT NULL DEFAULT '{}';
+    ALTER TABLE workers ADD COLUMN fetches INTEGER NOT NULL DEFAULT 0;
+    """,
+)
+
+
+def connect(path: Path, *, durable: bool = True) -> sqlite3.Connection:
+    """Open the database, made or brought up to date where necessary (see ``leap_core.system.sqlite``)."""
+    private_directory(path.parent)
+    return database.connect(path, MIGRATIONS, WHAT, durable=durable)
+
+
+def wrap_sqlite_errors(path: Path) -> AbstractContextManager[None]:
+    """Raise what SQLite reports as a LeapError that names the file and what to do about it."""
+    return database.wrap_sqlite_errors(path, WHAT)
+
 
 LEAST_FREE_PAGES = 256
 """A page has 4 KiB; fewer are not worth a copy of the file."""
@@ -42,7 +140,7 @@ class SqliteDatabase:
     def __init__(self, path: Path, *, durable: bool = True) -> None:
         self.path = path
         self._guard = threading.RLock()
-        self.connection = schema.connect(path, durable=durable)
+        self.connection = connect(path, durable=durable)
         self.connection.create_function("leap_now", 0, lambda: time.time())
 
     @property
@@ -50,7 +148,7 @@ class SqliteDatabase:
         return str(self.rows("SELECT id FROM table_id")[0]["id"])
 
     def rows(self, sql: str, values: Values = NO_VALUES) -> Sequence[Row]:
-        with self._guard, schema.wrap_sqlite_errors(self.path):
+        with self._guard, wrap_sqlite_errors(self.path):
             cursor = self.connection.execute(sql, values)
             try:
                 rows: list[sqlite3.Row] = cursor.fetchall()
@@ -59,7 +157,7 @@ class SqliteDatabase:
         return [dict(zip(row.keys(), row, strict=True)) for row in rows]
 
     def change(self, sql: str, values: Values = NO_VALUES) -> int:
-        with self._guard, schema.wrap_sqlite_errors(self.path):
+        with self._guard, wrap_sqlite_errors(self.path):
             cursor = self.connection.execute(sql, values)
             try:
                 return cursor.rowcount
@@ -68,11 +166,11 @@ class SqliteDatabase:
 
     def insert_rows(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         places = ", ".join("?" * len(columns))
-        with self._guard, schema.wrap_sqlite_errors(self.path):
+        with self._guard, wrap_sqlite_errors(self.path):
             self.connection.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places})", rows).close()
 
     def transaction(self, action: Callable[[], T]) -> T:
-        with self._guard, schema.wrap_sqlite_errors(self.path), transaction(self.connection):
+        with self._guard, wrap_sqlite_errors(self.path), transaction(self.connection):
             return action()
 
     def announce(self, message: str, job: str = "") -> None:
@@ -88,7 +186,7 @@ class SqliteDatabase:
         return int(self.rows("PRAGMA data_version")[0]["data_version"])
 
     def is_of_newer_leap(self) -> bool:
-        return int(self.rows("PRAGMA user_version")[0]["user_version"]) > len(schema.MIGRATIONS)
+        return int(self.rows("PRAGMA user_version")[0]["user_version"]) > len(MIGRATIONS)
 
     def compact(self) -> None:
         free = self.rows("PRAGMA freelist_count")[0]["freelist_count"]

@@ -16,13 +16,13 @@ runs from the first claim to the end of the last shard.
 
 from __future__ import annotations
 
-from leap_core.json_fields import JsonObject
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any
 
+from leap_core.schemas.json_values import JsonObject
 
 DOWNLOAD, GENERATE, BATCH, QUANTIZE = "download", "generate", "batch", "quantize"
 SHARD = "shard"

@@ -17,8 +17,8 @@ from copy import copy
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from leap_core.addresses import masked, without_secrets_of
 from leap_core.errors import LeapError, LeapUnavailableError
+from leap_core.system.addresses import masked, without_secrets_of
 
 from .contract import NO_VALUES, Changes, Conflict, Row, Values
 from .postgres_link import CONNECT_SECONDS, Link, Notifications, addresses

@@ -20,7 +20,29 @@ from urllib.parse import unquote
 from leap_core.errors import LeapUnavailableError
 
 from .contract import MISSED
-from .inbox import Inbox
+
+
+class Inbox:
+    """Messages from one thread for another; a ``Changes`` that somebody else fills."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._heard: dict[str, None] = {}
+
+    def hear(self, message: str) -> None:
+        with self._changed:
+            self._heard[message] = None
+            self._changed.notify_all()
+
+    def wait(self, seconds: float) -> Sequence[str]:
+        with self._changed:
+            self._changed.wait_for(lambda: self._heard, seconds)
+            heard, self._heard = list(self._heard), {}
+        return heard
+
+    def close(self) -> None:
+        pass
+
 
 CONNECT_SECONDS = 10
 KEEPALIVES: dict[str, Any] = {

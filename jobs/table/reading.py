@@ -1,25 +1,27 @@
-"""Questions to the table of jobs. Nothing here changes it."""
+"""Questions to the table of jobs, and forgetting those that ended long ago."""
 
 from __future__ import annotations
 
-from leap_core.json_fields import JsonObject
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import partial
 
-from leap_core.errors import LeapJobNotFoundError
+from leap_core.errors import LeapJobError, LeapJobNotFoundError
+from leap_core.schemas.json_values import JsonObject
 
 from .batch_rows import progress_of_batch
-from .contract import Database, Row
-from .job import BATCH, KINDS, SHARD, VERSION, Claimant, Event, Job, State
-from .shared_claims import (
+from .claims import (
     LONGEST_BACK_OFF_SECONDS,
+    NOW,
     SHARED_KINDS,
     first_with_needs,
     queued_needs,
     seconds_to_the_next,
     waiting_kinds,
 )
+from .contract import Database, Row
+from .job import BATCH, FINAL, KINDS, SHARD, VERSION, Claimant, Event, Job, State
 
 ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 """Ids are made of these: no letter looks like a digit."""
@@ -226,3 +228,68 @@ def among(column: str, values: Sequence[str]) -> tuple[str, JsonObject]:
     names = {f"{column}_{n}": value for n, value in enumerate(values)}
     condition = f"{column} IN ({', '.join(':' + name for name in names)})" if names else "1=1"
     return condition, dict(names)
+
+
+KEPT_ATTEMPTS = 5
+"""Attempts of a job whose output is kept."""
+AT_ONCE = 500
+"""Jobs on a server whose output is forgotten in one transaction."""
+
+
+class Forgetting(TableReader):
+    """The part of the table that removes rows."""
+
+    def remove(self, id: str) -> None:
+        """Forget a job that has ended. Raises LeapJobError when it has not."""
+        if not self.database.change(
+            "DELETE FROM jobs WHERE id=:id AND state IN ('succeeded', 'failed', 'cancelled')", {"id": id}
+        ):
+            state = self._existing(id).state.value
+            raise LeapJobError(f"the job {id} is {state}", hint=f"leap jobs cancel {id} ends it")
+
+    def prune(self, before: float, states: Collection[State] = FINAL) -> Sequence[str]:
+        """Forget the jobs that ended before this time, in one of these final states; their ids."""
+        condition, values = among("state", [state.value for state in states if state.is_final])
+        where = f"{condition} AND finished<:before AND parent IS NULL"
+        values["before"] = before
+
+        def prune() -> list[str]:
+            ids = [str(row["id"]) for row in self.database.rows(f"SELECT id FROM jobs WHERE {where}", values)]
+            self.database.change(f"DELETE FROM jobs WHERE {where}", values)
+            return ids
+
+        ids = self.database.transaction(prune)
+        self.database.compact()
+        return ids
+
+    def forget_output(self, seconds: float, attempts: int = KEPT_ATTEMPTS) -> int:
+        """Forget the output of jobs that ended so long ago, and of attempts before the last so many; the number of
+        rows. Jobs and their results stay."""
+        values = {"seconds": seconds, "attempts": attempts}
+        if not self.database.is_shared:
+            return self.database.change(
+                "DELETE FROM events WHERE job IN (SELECT id FROM jobs WHERE finished<leap_now()-:seconds) OR "
+                "attempt<=(SELECT attempt FROM jobs WHERE id=events.job)-:attempts",
+                values,
+            )
+        count = 0
+        while ids := self._forgettable(seconds):
+            count += self.database.transaction(partial(self._forget, ids))
+        return count + self.database.change(
+            "DELETE FROM events USING jobs WHERE jobs.id=events.job AND jobs.attempt>1 AND "
+            "jobs.attempt>:attempts AND events.attempt<=jobs.attempt-:attempts",
+            values,
+        )
+
+    def _forgettable(self, seconds: float) -> list[str]:
+        rows = self.database.rows(
+            f"SELECT id FROM jobs WHERE finished IS NOT NULL AND forgotten=0 AND finished<{NOW}-:seconds "
+            f"ORDER BY finished LIMIT {AT_ONCE}",
+            {"seconds": seconds},
+        )
+        return [str(row["id"]) for row in rows]
+
+    def _forget(self, ids: Sequence[str]) -> int:
+        count = self.database.change("DELETE FROM events WHERE job=ANY(:ids)", {"ids": ids})
+        self.database.change("UPDATE jobs SET forgotten=1 WHERE id=ANY(:ids)", {"ids": ids})
+        return count

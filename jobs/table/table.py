@@ -15,17 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from leap_core.errors import LeapJobError, LeapUnavailableError
-from leap_core.storage.atomic_files import text_of
+from leap_core.system.files import text_of
 
-from .batch_parents import change_own, reopen, settle_all
-from .batch_rows import ANSWERED
+from .batch_rows import ANSWERED, change_own, reopen, settle_all
+from .claims import ALIVE_SECONDS, NOW, claim_first, wake
 from .contract import Conflict, Database, Values
 from .database import open_database
-from .forgetting import Forgetting
 from .job import BATCH, JOB_VERSION, SHARD, Claim, Claimant, Ending, Fenced, Job, NewJob, State
-from .reading import ALPHABET, CLAIMABLE, ID_CHARACTERS, with_common
-from .shared_claims import NOW, claim_first, wake
-from .worker_rows import ALIVE_SECONDS
+from .reading import ALPHABET, CLAIMABLE, ID_CHARACTERS, Forgetting, with_common
 
 __all__ = ["Claim", "Claimant", "Ending", "Fenced", "NewJob", "Table"]
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from .calls import Calls
+from .work_table import Calls
 
 if TYPE_CHECKING:
     from .model_work import ModelWork

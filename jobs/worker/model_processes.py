@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from leap_core.background.child_environment import child_environment
-from leap_core.background.detached import module_command
 from leap_core.errors import LeapError
+from leap_core.models.digests import ModelDigests
+from leap_core.models.download.downloading import fetch_by_digest
+from leap_core.models.http import DownloadStopped
+from leap_core.system.addresses import without_secrets_of
+from leap_core.system.processes import child_environment, module_command
 
-from ..submission.variables import variables_of
+from ..configuration import JobsConfiguration
+from ..submission.new_jobs import variables_of
 from ..table.job import BATCH, Job
+from .worker_log import log, log_traceback
 
 KEEP_SECONDS = 60.0
 """How long a process stays whose model is not asked for."""
@@ -268,10 +274,82 @@ class Processes:
 
 def _file_identity(parameters: dict[str, object]) -> object:
     """What distinguishes the model's file from another one of the same name; None where it is not there."""
-    from leap_core.models.references.resolving import resolve_local
+    from leap_core.models.resolving import resolve_local
 
     try:
         status = resolve_local(str(parameters.get("model")), variables=variables_of(parameters)).path.stat()
     except (LeapError, OSError):  # the attempt says so
         return None
     return [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns]
+
+
+AGAIN_SECONDS = 600.0
+"""How long a model is left alone that could not be fetched."""
+
+
+class ModelFetching:
+    """Fetches one model at a time, in a thread. ``fetched`` is called there after each."""
+
+    def __init__(self, fetched: Callable[[], object]) -> None:
+        self._fetched = fetched
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._not_before: dict[str, float] = {}
+
+    @property
+    def is_busy(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def begin(self, lacking: Sequence[tuple[str, str]]) -> None:
+        """Fetch the first of these models, (SHA-256, origin), unless one is being fetched."""
+        now = time.monotonic()
+        due = [each for each in lacking if self._not_before.get(each[0], now) <= now]
+        if due and not self.is_busy and not self._stop.is_set():
+            self._thread = threading.Thread(target=self._run, args=due[0], name="leap-fetch-model", daemon=True)
+            self._thread.start()
+
+    def end(self) -> None:
+        """Give up; what has arrived stays, and a later download goes on from there."""
+        self._stop.set()
+
+    def _run(self, digest: str, origin: str) -> None:
+        self._not_before[digest] = time.monotonic() + AGAIN_SECONDS
+        try:
+            fetch_by_digest(digest, origin, os.environ, stop=self._stop, on_begin=_log_beginning)
+            del self._not_before[digest]
+        except DownloadStopped:
+            return
+        except (LeapError, ValueError, OSError) as error:
+            reason = without_secrets_of(origin, str(error))
+            log(f"the model {digest[:12]}, which jobs wait for, is not fetched: {reason}")
+        except Exception:
+            log_traceback()
+        self._fetched()
+
+
+def _log_beginning(name: str) -> None:
+    log(f"fetching {name}, which jobs wait for")
+
+
+class ModelsAtHand:
+    """``names``: the models by SHA-256, as references of this machine. ``origins``: where they came from."""
+
+    def __init__(self, configuration: JobsConfiguration) -> None:
+        self._digests = ModelDigests(configuration.directories)
+        self.names: dict[str, str] = {}
+        self.origins: dict[str, str] = {}
+
+    @property
+    def digests(self) -> frozenset[str]:
+        return frozenset(self.names)
+
+    def look(self) -> bool:
+        """Look again what is installed. True when something has changed."""
+        names, origins = self._digests.installed(), self._digests.origins()
+        changed = (names, origins) != (self.names, self.origins)
+        self.names, self.origins = names, origins
+        return changed
+
+    def reference_of(self, digest: str) -> str | None:
+        """What the model of this SHA-256 is called here."""
+        return self.names.get(digest)

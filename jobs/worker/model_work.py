@@ -10,23 +10,22 @@ from functools import partial
 from typing import Any
 
 from leap_core.batch.answering import Runner
+from leap_core.conversation.logged_runner import logged
+from leap_core.conversation.options import ModelLoadingOptions
+from leap_core.conversation.runner import ModelRunner
 from leap_core.opening import HostUse, open_embedding_runner, open_runner
-from leap_core.options import ModelLoadingOptions
-from leap_core.prompt_log.setting import logged
-from leap_core.runner.contract import ModelRunner
-from leap_core.storage.directories import Directories
+from leap_core.system.directories import Directories
 
 from ..configuration import JobsConfiguration
-from ..submission.shared_rows import confined
-from ..submission.variables import variables_of
+from ..submission.new_jobs import variables_of
+from ..submission.shared_jobs import confined
 from ..table.batch_rows import BatchRows
 from ..table.job import BATCH, SHARD, Ending, Job
 from ..table.table import Table
 from .attempt import Attempt, Attempts
-from .calls import Calls
 from .outcomes import run_attempt
 from .tasks import OpenModel, batch, generate
-from .work_table import CarriedRows, CarriedTable, WorkRows, WorkTable
+from .work_table import Calls, CarriedRows, CarriedTable, WorkRows, WorkTable
 from .worker_log import log
 
 
@@ -81,7 +80,7 @@ class ModelWork:
         if job.parameters.get("embeds"):
             opening = partial(open_embedding_runner, host=host, variables=variables, on_warning=log)
         if job.kind == SHARD:
-            from .shards import shard
+            from .tasks import shard
 
             load = partial(self._models.lend, open_model=opening)
             return partial(shard, rows=self._rows, load=load)

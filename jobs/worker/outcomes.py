@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from leap_core.json_fields import JsonObject
 import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 
 from leap_core import errors
+from leap_core.schemas.json_values import JsonObject
 
+from ..table.claims import LONGEST_BACK_OFF_SECONDS
 from ..table.job import Claim, Ending, Fenced, Job, State
-from ..table.shared_claims import LONGEST_BACK_OFF_SECONDS
 from .attempt import Attempt
 from .model_processes import ProcessEnd
 from .tasks import error_of

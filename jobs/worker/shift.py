@@ -1,36 +1,204 @@
-"""What a worker does between taking its lock and giving it back: it recovers, listens, claims, runs and cleans up."""
+"""What a worker does between taking its lock and giving it back: it recovers, listens, claims and runs."""
 
 from __future__ import annotations
 
 import math
 import os
+import sqlite3
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from leap_core import __version__
 
 from ..configuration import JobsConfiguration
-from ..queue import Queues
-from ..queue.bell import ring
+from ..queue import Bell, Queues, ring
+from ..table.claims import WorkerRows
 from ..table.contract import MISSED
-from ..table.job import BATCH, DOWNLOAD, GENERATE, QUANTIZE, SHARD, Claim, Claimant, Ending, Fenced, Job, State
+from ..table.job import BATCH, DOWNLOAD, GENERATE, KINDS, QUANTIZE, SHARD, Claim, Claimant, Ending, Fenced, Job, State
 from ..table.table import Table
-from ..table.worker_rows import WorkerRows
 from .attempt import Attempt, Attempts
-from .listening import listen
-from .model_fetching import ModelFetching
-from .model_processes import Processes
-from .models_at_hand import ModelsAtHand
+from .model_processes import ModelFetching, ModelsAtHand, Processes
 from .outcomes import MOST_INTERRUPTIONS, died, interrupted, run_attempt
-from .quantizing import quantize
-from .slots import Slots
-from .tasks import download
+from .tasks import download, quantize
 from .work_table import Carrier
 from .worker_log import bound_log, log
+
+AFTER_FAILURE_SECONDS = 1.0
+
+
+class Slots:
+    """``capacity`` says how many jobs of each kind run at once. ``claim`` begins the next job of a kind, or returns
+    None; ``work`` runs it. ``repeat`` gets an attempt that runs here already: a server that crashed has
+    lost its claim. All are called in threads of this object."""
+
+    def __init__(
+        self,
+        capacity: Mapping[str, int],
+        claim: Callable[[str], Job | None],
+        work: Callable[[Job], object],
+        repeat: Callable[[Job], object],
+    ) -> None:
+        self._capacity, self._claim, self._work, self._repeat = dict(capacity), claim, work, repeat
+        self._guard = threading.Lock()
+        self._used: Counter[str] = Counter()
+        self._again: set[str] = set()
+        self._busy: dict[tuple[str, int], threading.Thread] = {}
+        self._closed = False
+
+    def wake(self, kind: str) -> None:
+        """There may be a job of this kind."""
+        with self._guard:
+            if self._closed or kind not in self._capacity:
+                return
+            if self._used[kind] >= self._capacity[kind]:
+                self._again.add(kind)
+                return
+            self._used[kind] += 1
+        threading.Thread(target=self._serve, args=(kind,), name=f"leap-{kind}", daemon=True).start()
+
+    def has_room(self, kind: str) -> bool:
+        """Whether another job of this kind could begin now."""
+        with self._guard:
+            return not self._closed and self._used[kind] < self._capacity.get(kind, 0)
+
+    def busy(self) -> set[tuple[str, int]]:
+        """(id, attempt) of what runs."""
+        with self._guard:
+            return set(self._busy)
+
+    @property
+    def is_idle(self) -> bool:
+        with self._guard:
+            return not +self._used
+
+    def close(self) -> None:
+        """Begin nothing any more."""
+        with self._guard:
+            self._closed = True
+
+    def join(self, deadline: float) -> None:
+        """Wait until nothing runs, at most until ``deadline`` by the monotonic clock."""
+        while not self.is_idle and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    def _serve(self, kind: str) -> None:
+        while True:
+            try:
+                job = self._claim(kind)
+                if job is not None:
+                    self._run(kind, job)
+            except Exception as error:  # such as a full disk: the sweep looks again
+                log(f"beginning a {kind} job: {type(error).__name__}: {error}")
+                time.sleep(AFTER_FAILURE_SECONDS)
+                job = None
+            with self._guard:
+                if (job is None and kind not in self._again) or self._closed:
+                    self._used[kind] -= 1
+                    return
+                self._again.discard(kind)
+
+    def _run(self, kind: str, job: Job) -> None:
+        key = (job.id, job.attempt)
+        with self._guard:
+            runs = key in self._busy
+            if not runs:
+                self._busy[key] = threading.current_thread()
+        if runs:
+            self._repeat(job)
+            return
+        self.wake(kind)  # where one job waits, more may
+        try:
+            self._work(job)
+        finally:
+            with self._guard:
+                del self._busy[key]
+
+
+LOOK_SECONDS = 0.5
+"""Between two looks whether another process has written to the queue's file, when the bell does not ring: an older leap
+has none. A look reads one number from shared memory."""
+FILE_SECONDS = 1.0
+"""The worker looks this often whether the file is still the same."""
+FULL_SECONDS = 1.0
+"""How long to wait where a server's queue is not listened to, because there is no free slot for its kind."""
+PAUSE_SECONDS = 2.0
+"""After a failure."""
+
+
+def listen(queues: Queues, slots: Slots, stop: threading.Event) -> list[threading.Thread]:
+    """Threads that take messages until ``stop`` is set: one for a file, one for each queue of a server."""
+    if queues.file is not None:
+        threads = [threading.Thread(target=_watch_file, args=(queues, stop), name="leap-queue", daemon=True)]
+    else:
+        threads = [
+            threading.Thread(target=_listen, args=(queues, kind, slots, stop), name=f"leap-queue-{kind}", daemon=True)
+            for kind in KINDS
+        ]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def _watch_file(queues: Queues, stop: threading.Event) -> None:
+    while not stop.is_set():
+        assert queues.file is not None
+        try:
+            _follow(queues, queues.file, stop)
+        except (sqlite3.DatabaseError, OSError) as error:
+            if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
+                log(f"the queue {queues.file} is damaged ({error}): it is made anew")
+            else:
+                log(f"the queue {queues.file}: {error}")
+                stop.wait(PAUSE_SECONDS)
+            if not stop.is_set() and not isinstance(error, sqlite3.OperationalError):
+                _renew(queues)
+
+
+def _renew(queues: Queues) -> None:
+    try:
+        queues.renew()
+    except Exception as error:  # such as a full disk
+        log(f"the queue cannot be made anew: {error}")
+        time.sleep(PAUSE_SECONDS)
+
+
+def _follow(queues: Queues, path: Path, stop: threading.Event) -> None:
+    """Take messages as they come. Raises FileNotFoundError when the file is gone or another one."""
+    identity = os.stat(path).st_ino
+    looked = time.monotonic()
+    assert queues.bell_path is not None
+    with closing(Bell(queues.bell_path)) as bell, closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        seen = -1
+        while not stop.is_set():
+            version = connection.execute("PRAGMA data_version").fetchone()[0]
+            if version != seen:
+                seen = version
+                queues.drain()
+            bell.wait(LOOK_SECONDS)
+            if time.monotonic() - looked > FILE_SECONDS:
+                looked = time.monotonic()
+                if os.stat(path).st_ino != identity:
+                    raise FileNotFoundError(path)
+
+
+def _listen(queues: Queues, kind: str, slots: Slots, stop: threading.Event) -> None:
+    while not stop.is_set():
+        if not slots.has_room(kind):
+            stop.wait(FULL_SECONDS)
+            continue
+        try:
+            queues.prepare()
+            queues.take(kind)
+        except Exception as error:  # the server went away; the table is looked through all the same
+            log(f"the queue of {kind} jobs: {type(error).__name__}: {error}")
+            stop.wait(PAUSE_SECONDS)
+
 
 STOP_SECONDS = 5.0
 LOCAL_SWEEP_SECONDS = 1.0

@@ -1,4 +1,4 @@
-"""What the kinds of jobs do: a few lines each around leap_core and ``jobs.batch``.
+"""What the kinds of jobs do: a few lines each around leap_core.
 
 A task works on one attempt and returns how it ended, or raises. It stops soon after ``attempt.stop`` is set, and keeps
 what there is by then.
@@ -6,36 +6,110 @@ what there is by then.
 
 from __future__ import annotations
 
-from leap_core.json_fields import JsonObject
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leap_core.addresses import shown
-from leap_core.errors import LeapError, LeapJobError
-from leap_core.functions import LeapFunction
-from leap_core.messages import ChatMessage, messages_from_json
-from leap_core.models.hub.hub_retries import DownloadStopped
-from leap_core.options import GenerationOptions, ModelLoadingOptions
-from leap_core.responses import AudioSample, Complete, GenerationFinishReason, require_complete
-from leap_core.runner.contract import ModelRunner
-from leap_core.transcription.recognition import Transcribed
+from leap_core.batch.answering import answering
+from leap_core.batch.input.line_index import LineIndex
+from leap_core.batch.journal.line_result import Result
+from leap_core.batch.run import result_of
+from leap_core.batch.settings import BatchSettings
+from leap_core.conversation.calls import LeapFunction
+from leap_core.conversation.generator import require_voice
+from leap_core.conversation.messages import ChatMessage, Speech, messages_from_json
+from leap_core.conversation.options import GenerationOptions, ModelLoadingOptions
+from leap_core.conversation.responses import AudioSample, Complete, GenerationFinishReason, require_complete
+from leap_core.conversation.runner import ModelRunner
+from leap_core.errors import LeapError, LeapJobError, LeapUnsupportedMediaError
+from leap_core.inference.speech.spoken_file import SpokenFile
+from leap_core.models.conversion.child import Stopped
+from leap_core.models.conversion.quantizing import Making, Quantized, QuantizeWork
+from leap_core.models.http import DownloadStopped
+from leap_core.schemas.json_values import JsonObject
+from leap_core.system.addresses import shown
+from leap_core.tasks.transcription import Transcribed
 
 from ..configuration import JobsConfiguration
-from ..submission.shared_rows import confined
-from ..submission.variables import variables_of
-from ..table.job import State
-from ..table.job import Ending
+from ..submission.new_jobs import variables_of
+from ..submission.shared_jobs import confined
+from ..table.batch_rows import BatchLine, StoredResult
+from ..table.job import Ending, Fenced, State
 from .attempt import Attempt
-from .speech import JobSpeech
+from .work_table import WorkRows
 
 if TYPE_CHECKING:
     from leap_core.batch.answering import Runner
-    from leap_core.batch.batch_settings import BatchSettings
     from leap_core.batch.checking import CheckedBatch
+
+def quantize(attempt: Attempt) -> Ending:
+    """Make all types. An attempt begins anew what another one left, but for types that are whole."""
+
+    def on_step(what: str, unit: str, done: int, total: int) -> None:
+        attempt.progress({"done": done, "total": total, "unit": f"{unit} ({what})"})
+
+    def on_made(made: Quantized) -> None:
+        attempt.note(f"{made.name}: {made.before} bytes -> {made.after} bytes")
+        if made.problem:
+            attempt.note(made.problem)
+
+    parameters = attempt.job.parameters
+    work = QuantizeWork.from_json(parameters["quantize"])
+    making = Making(stop=attempt.stop, variables=variables_of(parameters))
+    try:
+        records = work.run(making, on_step, on_made, again=attempt.job.attempt > 1)
+    except Stopped:
+        return Ending(State.CANCELLED)
+    return Ending(State.SUCCEEDED, {"models": records, "path": records[-1]["path"]})
+
+
+UNHEARD = "the model spoke, and no file was asked for what it says"
+
+
+class JobSpeech:
+    """The speech of one generation, into ``path`` if there is one. Raises LeapUnsupportedMediaError when the model of
+    a job that wants speech has no voice."""
+
+    def __init__(self, path: str | None, runner: ModelRunner) -> None:
+        if path is not None:
+            require_voice(runner)
+        self._file = SpokenFile(Path(path)) if path is not None else None
+        self._heard = False
+        self.result: JsonObject = {}
+        """What the job's result says of the speech."""
+
+    def write(self, sample: AudioSample) -> None:
+        """Add a piece."""
+        self._heard = True
+        if self._file is not None:
+            self._file.write(sample)
+
+    def discard_unless(self, complete: Complete | None) -> None:
+        """Leave no file of an answer that failed or was stopped."""
+        unfinished = (GenerationFinishReason.INTERRUPTED, GenerationFinishReason.ERROR)
+        if self._file is not None and (complete is None or complete.finish_reason in unfinished):
+            self._file.discard()
+
+    def finish(self, complete: Complete) -> Complete:
+        """Put the file in its place; the answer without the sound, which is there."""
+        if self._file is not None and complete.finish_reason is not GenerationFinishReason.INTERRUPTED:
+            if not self._file.finish():
+                raise LeapUnsupportedMediaError(
+                    f"the model did not speak, so {self._file.path} is not written",
+                    hint="its system prompt makes it speak",
+                )
+            self.result = {"speech": {"file": str(self._file.path), "seconds": round(self._file.seconds, 3)}}
+        warnings = complete.warnings
+        if self._heard and self._file is None:
+            warnings = (*warnings, UNHEARD)
+        message = complete.full_message
+        content = tuple(part for part in message.content if not isinstance(part, Speech))
+        return replace(complete, full_message=replace(message, content=content), warnings=warnings)
+
 
 PROGRESS_SECONDS = 0.1
 
@@ -47,8 +121,15 @@ OpenModel = Callable[[str, ModelLoadingOptions], "Runner"]
 
 def download(attempt: Attempt, configuration: JobsConfiguration) -> Ending:
     """Fetch a model. What has arrived stays, and the next attempt goes on from there."""
-    from leap_core.models.download.download_events import Event, FileFinished, Notice, Planned, Progress
-    from leap_core.models.download.downloading import Download, DownloadOptions
+    from leap_core.models.download.downloading import (
+        Download,
+        DownloadOptions,
+        Event,
+        FileFinished,
+        Notice,
+        Planned,
+        Progress,
+    )
 
     parameters = confined(attempt.job, configuration).parameters
     variables = variables_of(parameters)
@@ -113,9 +194,8 @@ def generate(attempt: Attempt, load: Load) -> Ending:
 
 def _transcribe(attempt: Attempt, load: Load) -> Ending:
     """Write down what is said in the sound that is kept with the job."""
-    from leap_core.storage.atomic_files import replace_text
-    from leap_core.transcription.recognition import read_recording, transcribe
-    from leap_core.transcription.transcript_formats import TIMED, as_json, write
+    from leap_core.system.files import replace_text
+    from leap_core.tasks.transcription import TIMED, as_json, read_recording, transcribe, write
 
     parameters = attempt.job.parameters
     request = parameters["transcription"]
@@ -150,8 +230,8 @@ def _of_pieces(done: int, total: int) -> JsonObject:
 
 def batch(attempt: Attempt, open_model: OpenModel) -> Ending:
     """Answer the lines of a file; those that an earlier attempt answered are not asked again."""
-    from leap_core.batch.batch_settings import BatchSettings
     from leap_core.batch.checking import check_batch
+    from leap_core.batch.settings import BatchSettings
 
     parameters = attempt.job.parameters
     settings = BatchSettings.from_json(parameters["batch"])
@@ -172,7 +252,7 @@ class _StoppedError(Exception):
 
 
 def _run_batch(attempt: Attempt, settings: BatchSettings, checked: CheckedBatch, load: Callable[[], Runner]) -> Ending:
-    from leap_core.batch.definition import Progress
+    from leap_core.batch.run import Progress
 
     for problem in checked.problems:
         attempt.note(f"{problem}; left out")
@@ -248,7 +328,7 @@ def _opened(
         return EscalatingRunner(near, far, when, on_end=lambda ended: attempt.note(ended.summary(name)))
     if settings.on is None:
         return open_model(checked.model, settings.loading_options())
-    from leap_core.clusters.opening import open_on_cluster
+    from leap_core.batch.clusters.opening import open_on_cluster
 
     return open_on_cluster(checked, settings, variables=variables)
 
@@ -260,7 +340,7 @@ def error_of(error: LeapError) -> JsonObject:
 
 
 def _of_batch(progress: object) -> Mapping[str, object]:
-    from leap_core.batch.definition import Progress
+    from leap_core.batch.run import Progress
 
     assert isinstance(progress, Progress)
     return {
@@ -274,3 +354,82 @@ def _of_batch(progress: object) -> Mapping[str, object]:
         "tokens_per_second": round(progress.tokens_per_second, 1),
         "eta": progress.eta,
     }
+
+
+WRITE_SECONDS = 0.25
+"""How long a result may wait for others before it is stored."""
+
+
+class StoredLines(LineIndex):
+    """Lines that came from rows, as the threads that answer them read lines."""
+
+    def __init__(self, lines: list[BatchLine], rows: WorkRows, batch: str) -> None:
+        self._lines = lines  # there is no file, and so nothing of what the base class holds
+        self._rows, self._batch = rows, batch
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def raw(self, n: int) -> bytes:
+        raw = self._lines[n].raw
+        return self._rows.raw(self._batch, self._lines[n].number) if raw is None else raw
+
+    def number(self, n: int) -> int:
+        return self._lines[n].number
+
+    def digest(self, n: int) -> str:
+        return self._lines[n].digest
+
+
+class ShardResults:
+    """Stores the results of one shard, several in one transaction."""
+
+    def __init__(self, attempt: Attempt, rows: WorkRows, batch: str, total: int, answered: int) -> None:
+        self._attempt, self._rows, self._batch = attempt, rows, batch
+        self._progress = {"done": answered, "total": total, "unit": "lines"}
+        self._held: list[StoredResult] = []
+        self._written = time.monotonic()
+
+    def add(self, line: BatchLine, result: Result) -> None:
+        """Store a result a moment later. Raises Fenced."""
+        tokens = result.completion_tokens
+        self._held.append(StoredResult(line.number, line.key, result.succeeded, tokens, result.to_json()))
+        self._progress["done"] = int(str(self._progress["done"])) + 1
+        if time.monotonic() - self._written >= WRITE_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Store what is held back. Raises Fenced."""
+        if not self._held:
+            return
+        try:
+            cancelled = self._rows.write(self._attempt.claim, self._batch, self._held, dict(self._progress))
+        except Fenced:
+            self._attempt.end(lost=True)
+            raise
+        self._held = []
+        self._written = time.monotonic()
+        if cancelled:
+            self._attempt.end(cancelled=True)
+
+
+def shard(attempt: Attempt, rows: WorkRows, load: Load) -> Ending:
+    """Answer the lines of the shard that have no result yet."""
+    parameters = attempt.job.parameters
+    batch = str(attempt.job.parent)
+    first, last = int(parameters["first"]), int(parameters["last"])
+    settings = BatchSettings.from_json({**parameters["batch"], "source": "-"})
+    lines = rows.missing(batch, first, last)
+    if not lines:
+        return Ending(State.SUCCEEDED)
+    stored = StoredLines(lines, rows, batch)
+    results = ShardResults(attempt, rows, batch, int(parameters["count"]), int(parameters["count"]) - len(lines))
+    with load(parameters["model"], settings.loading_options()) as runner:
+        work = ((n, stored) for n in range(len(lines)))
+        answered = 0
+        with answering(runner, settings.reader(), settings.concurrency, attempt.stop) as answers:
+            for n, custom_id, outcome in answers.answers(work, len(lines)):
+                results.add(lines[n], result_of(outcome, lines[n].key, custom_id, runner.model_id))
+                answered += 1
+        results.flush()
+    return Ending(State.SUCCEEDED if answered == len(lines) else State.CANCELLED)

@@ -19,18 +19,16 @@ from contextlib import suppress
 from dataclasses import replace
 
 from leap_core import __version__
-from leap_core.background.process_identity import start_time
 from leap_core.errors import LeapError, LeapUnavailableError
-from leap_core.storage.atomic_files import replacing
-from leap_core.storage.locks import Busy, locked
+from leap_core.system.files import replacing
+from leap_core.system.locks import Busy, locked
+from leap_core.system.processes import start_time
 
+from .. import keeper as revision
 from ..configuration import DEFAULT_NAME, JobsConfiguration
-from ..keeper import revision
-from ..keeper.keeper import WorkerKeeper
-from ..keeper.revision import FIELD
-from ..keeper.starting import is_running
+from ..keeper import FIELD, WorkerKeeper, is_running
+from ..table.claims import WorkerRows
 from ..table.table import Table
-from ..table.worker_rows import WorkerRows
 from .shift import Shift
 from .worker_log import log
 

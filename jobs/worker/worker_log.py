@@ -12,7 +12,7 @@ import traceback
 from contextlib import suppress
 from pathlib import Path
 
-from leap_core.background.detached import LONGEST_LOG
+from leap_core.system.processes import LONGEST_LOG
 
 REPEATED_SECONDS = 600.0
 """How long an equal message is counted instead of written again."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from leap_core.errors import LeapError
-from leap_core.storage.atomic_files import descriptor_of, replace_text
+from leap_core.system.files import descriptor_of, replace_text
 
 from ..framework.environment import Environment
 

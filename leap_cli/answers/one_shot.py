@@ -2,34 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from leap_core.runner.streams import Stream
+from leap_core.conversation.responses import Complete, MessageResponse
+from leap_core.conversation.streams import Stream
+from leap_core.errors import LeapError, LeapGenerationPromptExceedContextLengthError
 
 from ..exit_codes import ExitCode
 from ..framework.environment import Environment
-from ..framework.output import Output
+from ..framework.interrupts import stopping_on_interrupt
+from ..framework.output import Format, Output
 from ..options.answer import AnswerOutput, SpeechTarget, Thinking
 from ..options.constraints import is_shaped
-from .dry_run import show_prompt
-from .fenced_block import FencedBlock
-from .reasoning_only import ReasoningOnly
-from .show import show_answer
-from .tool_use import RefusalNote, respond, shown_calls
+from .show import FencedBlock, ReasoningOnly, RefusalNote, respond, show_answer, shown_calls
 
 if TYPE_CHECKING:
-    from leap_core.messages import ChatMessage
-    from leap_core.options import GenerationOptions
-    from leap_core.responses import Complete
-    from leap_core.runner.contract import ModelRunner
-    from leap_core.runner.conversation import Conversation
-    from leap_core.sessions.recorder import SessionRecorder
+    from leap_core.conversation.calls import LeapFunction
+    from leap_core.conversation.conversation import Conversation
+    from leap_core.conversation.messages import ChatMessage
+    from leap_core.conversation.options import GenerationOptions
+    from leap_core.conversation.recorder import SessionRecorder
+    from leap_core.conversation.runner import ModelRunner
 
-    from ..options.tool_options import Tools
-    from .spoken_output import SpokenOutput
+    from ..options.tools import Tools
+    from .sound import SpokenOutput
+
+def show_prompt(
+    runner: ModelRunner,
+    prompt: Sequence[ChatMessage] | str,
+    functions: Sequence[LeapFunction],
+    options: GenerationOptions,
+    env: Environment,
+    format: str,
+) -> None:
+    """Print the prompt. Raises LeapGenerationPromptExceedContextLengthError, after it, where generating would."""
+    rendered = runner.render(prompt, functions, options)
+    output = Output(env, format)
+    if output.format is Format.TEXT:
+        open_line = env.stdout_is_terminal and not rendered.text.endswith("\n")
+        output.text(rendered.text + ("\n" if open_line else ""))
+        output.note(f"{rendered.tokens} tokens for {runner.model_id}, whose context holds {runner.context_size}")
+    else:
+        record = {
+            "model": runner.model_id,
+            "prompt": rendered.text,
+            "tokens": rendered.tokens,
+            "context_size": runner.context_size,
+        }
+        output.document(record) if output.format is Format.JSON else output.event(record)
+    if rendered.tokens > runner.context_size:
+        raise LeapGenerationPromptExceedContextLengthError(rendered.tokens, runner.context_size)
 
 
 def hearing(
@@ -38,7 +65,7 @@ def hearing(
     """What takes the sound out of answers; nothing where none is asked for and the model has no voice."""
     if not target and not runner.speaks:
         return nullcontext()
-    from .spoken_output import SpokenOutput
+    from .sound import SpokenOutput
 
     return SpokenOutput(target, env, output)
 
@@ -57,7 +84,7 @@ class Question:
 
     def show_prompt(self, options: GenerationOptions, env: Environment) -> None:
         """Print the prompt and generate nothing."""
-        from leap_core.messages import ChatMessage
+        from leap_core.conversation.messages import ChatMessage
 
         message = self.message
         if self.raw:
@@ -81,7 +108,6 @@ class Question:
         if count == 1:
             streams = [self._begin(options)]
         else:
-            from .several import seeded, show_answers
 
             streams = [self._begin(seeded(options, index)) for index in range(count)]
         if spoken is not None:
@@ -130,3 +156,122 @@ class Question:
         conversation = self.session.conversation(self.runner, self.system)
         conversation.register_functions(self.tools.functions)
         return conversation
+
+
+Show: TypeAlias = "Callable[[Stream, Output, Callable[[], object] | None], Complete]"
+
+LOOK_SECONDS = 0.1
+"""A Ctrl-C that comes just before a wait does not end it; its handler runs when this is over."""
+SEPARATOR = "---"
+"""The line between two answers in text."""
+
+
+def seeded(options: GenerationOptions, index: int) -> GenerationOptions:
+    """The options of one of the answers: its seed is the given one plus its index; without one each draws its own."""
+    return options if options.rng_seed is None else replace(options, rng_seed=options.rng_seed + index)
+
+
+def show_answers(
+    streams: Sequence[Stream], env: Environment, format: str, show: Show, before_first: Callable[[], object]
+) -> list[Complete]:
+    """Show every answer with ``show``; json is one array, and each document or event has the ``index`` of its answer.
+    Ctrl-C stops them all and keeps what has come.
+
+    An answer that fails does not keep the others from being shown; then its error is raised.
+    """
+
+    def stop() -> None:
+        for stream in streams:
+            stream.stop()
+
+    finished: list[Complete] = []
+    failures: list[LeapError] = []
+    documents: list[object] = []
+    with stopping_on_interrupt(stop), ExitStack() as running:
+        ahead = [running.enter_context(closing(ReadAhead(stream, stop))) for stream in streams]
+        for index, stream in enumerate(ahead):
+            output = IndexedOutput(env, format, index, documents)
+            if index and output.format is Format.TEXT:
+                output.text(f"{SEPARATOR}\n")
+            try:
+                finished.append(show(stream, output, None if index else before_first))
+            except LeapError as error:
+                failures.append(error)
+                output.failed(error)
+    if documents:
+        Output(env, format).document(documents)
+    if failures:
+        if len(failures) < len(ahead):
+            failures[0].message = f"{len(failures)} of {len(ahead)} answers failed: {failures[0].message}"
+        raise failures[0]
+    return finished
+
+
+class ReadAhead:
+    """A stream that a thread of its own reads, so that it goes on while others are shown. ``stop`` stops them all."""
+
+    def __init__(self, stream: Stream, stop: Callable[[], object]) -> None:
+        self._stream = stream
+        self._received: queue.SimpleQueue[MessageResponse | BaseException | None] = queue.SimpleQueue()
+        self._stop_all = stop
+        self._thread = threading.Thread(target=self._read, name="leap-answer", daemon=True)
+        self._thread.start()
+
+    def __iter__(self) -> Iterator[MessageResponse]:
+        return self
+
+    def __next__(self) -> MessageResponse:
+        received: MessageResponse | BaseException | None
+        while True:
+            try:
+                received = self._received.get(timeout=LOOK_SECONDS)
+                break
+            except queue.Empty:
+                continue
+        if received is None:
+            raise StopIteration
+        if isinstance(received, BaseException):
+            raise received
+        return received
+
+    def stop(self) -> None:
+        self._stop_all()
+
+    def close(self) -> None:
+        """Give it up, and wait for the thread."""
+        self._stream.stop()
+        self._thread.join()
+
+    def _read(self) -> None:
+        try:
+            with closing(self._stream):
+                for response in self._stream:
+                    self._received.put(response)
+        except BaseException as error:
+            self._received.put(error)
+        else:
+            self._received.put(None)
+
+
+class IndexedOutput(Output):
+    """Output in which everything for programs has the index of its answer. ``documents`` collects those of json."""
+
+    def __init__(self, env: Environment, format: str, index: int, documents: list[object]) -> None:
+        super().__init__(env, format)
+        self._index, self._documents = index, documents
+
+    def document(self, value: object) -> None:
+        self._documents.append(self._with_index(value))
+
+    def event(self, value: object) -> None:
+        super().event(self._with_index(value) if self.format is Format.JSONL else value)
+
+    def failed(self, error: LeapError) -> None:
+        """Say to programs that this answer has failed; people read it on stderr."""
+        if self.format is Format.JSON:
+            self.document({"error": error.message})
+        elif self.format is Format.JSONL:
+            self.event({"type": "error", "error": error.message})
+
+    def _with_index(self, value: object) -> object:
+        return {"index": self._index, **value} if isinstance(value, dict) else value

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from ..framework.environment import Environment
 from ..framework.output import Output
-from ..options.embedding_options import PassageWish, open_embedder
+from ..options.embedding import PassageWish, open_embedder
 from ..options.loading import ModelChoice
 
 if TYPE_CHECKING:
-    from leap_core.runner.embedding import EmbeddingRunner
-    from leap_core.search.searching import Hit
+    from leap_core.conversation.embedding import EmbeddingRunner
+    from leap_core.tasks.search.searching import Hit
 
 
 def find_passages(
@@ -25,8 +25,8 @@ def find_passages(
 ) -> list[Hit]:
     """The best passages. Models are loaded while ``stack`` is open. Where the model of the index is not on this machine
     any more, words alone are searched, and a warning says so."""
-    from leap_core.search.indexes import Indexes
-    from leap_core.search.searching import Searcher, runner_of_index
+    from leap_core.tasks.search.searching import Searcher, runner_of_index
+    from leap_core.tasks.search.updating import Indexes
 
     index = stack.enter_context(Indexes.of(env.directories).open(wish.index))
 

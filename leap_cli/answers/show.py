@@ -1,14 +1,15 @@
-"""Shows one answer while it is generated, in any format, and says how it ended."""
+"""Shows one answer while it is generated, in any format, with the tools that run in it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from leap_core.errors import LeapError
-from leap_core.messages import ChatMessage
-from leap_core.responses import (
+from leap_core.conversation.messages import ChatMessage
+from leap_core.conversation.responses import (
     Chunk,
     Complete,
     FunctionCalls,
@@ -18,13 +19,19 @@ from leap_core.responses import (
     ReasoningChunk,
     require_complete,
 )
-from leap_core.runner.streams import Stream
-from leap_core.statistics import GenerationStats
+from leap_core.conversation.streams import PassingStream, Stream
+from leap_core.errors import GenerationStats, LeapError
 
 from ..framework.interrupts import stopping_on_interrupt
 from ..framework.output import CONTROLS, Format, Output
 from ..framework.wrapping import WordWrap
-from .markdown_stream import MarkdownStream
+from .markdown import MarkdownStream
+
+if TYPE_CHECKING:
+    from leap_core.conversation.conversation import Conversation
+    from leap_core.conversation.options import GenerationOptions
+
+    from ..options.tools import Tools
 
 CUT_SHORT = {
     GenerationFinishReason.MAX_TOKENS: "the answer was cut at --max-tokens",
@@ -91,7 +98,7 @@ class Calls:
         self.made.append({key: item for key, item in result.to_json().items() if key != "type"})
         if not self.shown or output.format is Format.JSONL:
             return
-        from leap_core.functions.pythonic import write_calls
+        from leap_core.conversation.calls.pythonic import write_calls
 
         output.note(f"call {write_calls([result.call])[1:-1]}")
         output.note(f"result {result.text}" if result.error is None else f"error {result.error}")
@@ -198,3 +205,87 @@ def describe(stats: GenerationStats) -> str:
         f"prompt {stats.prompt_tokens} tokens{cached}, answer {stats.completion_tokens} tokens, "
         f"{stats.token_per_second:.1f} tokens/s, first token after {stats.time_to_first_token:.2f} s"
     )
+
+
+class ReasoningOnly(PassingStream):
+    """The stream of an answer with its reasoning in place of its text."""
+
+    def __next__(self) -> MessageResponse:
+        from leap_core.conversation.messages import ChatMessage
+        from leap_core.conversation.responses import Chunk, Complete, FunctionCalls, ReasoningChunk
+
+        response = super().__next__()
+        while isinstance(response, (Chunk, FunctionCalls)):
+            response = super().__next__()
+        if isinstance(response, ReasoningChunk):
+            return Chunk(response.reasoning)
+        if not isinstance(response, Complete):
+            return response
+        reasoning = response.full_message.reasoning_content or ""
+        warnings = response.warnings if reasoning else (*response.warnings, "the model gave no reasoning")
+        return replace(response, full_message=ChatMessage("assistant", reasoning), warnings=warnings)
+
+
+BLOCK = re.compile(r"^[ ]{0,3}(`{3,}|~{3,})[^\n]*\n(.*?)^[ ]{0,3}\1[`~]*[ ]*$", re.MULTILINE | re.DOTALL)
+"""A block of CommonMark: a fence with an info string, lines, and a fence of the same sign that is no shorter."""
+
+
+class FencedBlock(PassingStream):
+    """The stream of an answer with the content of its first fenced block, or of the last one, in place of its text. An
+    answer without such a block stays whole, with a warning."""
+
+    def __init__(self, stream: Stream, *, last: bool = False) -> None:
+        super().__init__(stream)
+        self._last = last
+        self._complete: Complete | None = None
+
+    def __next__(self) -> MessageResponse:
+        from leap_core.conversation.messages import Text
+        from leap_core.conversation.responses import Chunk, Complete
+
+        if self._complete is not None:
+            complete, self._complete = self._complete, None
+            return complete
+        response = super().__next__()
+        while isinstance(response, Chunk):
+            response = super().__next__()
+        if not isinstance(response, Complete):
+            return response
+        blocks = [match[2] for match in BLOCK.finditer(response.full_message.text)]
+        if not blocks:
+            self._complete = replace(response, warnings=(*response.warnings, "the answer has no fenced block"))
+            return Chunk(response.full_message.text)
+        block = blocks[-1 if self._last else 0]
+        self._complete = replace(response, full_message=replace(response.full_message, content=(Text(block),)))
+        return Chunk(block)
+
+
+def shown_calls(tools: Tools, *, always: bool = False) -> Calls | None:
+    """How calls are shown: None, as the answer, where some tools are only declared. ``always``: also where the user did
+    not ask to see them, as at the terminal of a conversation."""
+    runnable = tools.functions and all(function.call is not None for function in tools.functions)
+    return Calls(tools.show_calls or always) if runnable else None
+
+
+def respond(
+    tools: Tools, conversation: Conversation, message: ChatMessage | str | None, options: GenerationOptions
+) -> Stream:
+    """The answer to ``message``, or to the history as it is, with the calls that it takes."""
+    if not tools.functions:
+        return conversation.generate_response(message, options)
+    from leap_core.tools.run import run_functions
+
+    assert tools.policy is not None
+    return run_functions(conversation, tools.policy, message, options)
+
+
+class RefusalNote(PassingStream):
+    """Passes an answer on and notes whether the user refused a call in it."""
+
+    refused = False
+
+    def __next__(self) -> MessageResponse:
+        response = super().__next__()
+        if isinstance(response, FunctionResult):
+            self.refused = self.refused or response.refused
+        return response

@@ -1,6 +1,6 @@
-"""A conversation through a pipe: a line of text is a turn, or with ``--jsonl`` a message.
+"""A conversation through a pipe or from a file: a line of text is a turn, or with ``--jsonl`` a message.
 
-    {"role": "user", "content": "Hello."}   ->   {"role": "assistant", "content": "Hello! How can I help you?"}
+{"role": "user", "content": "Hello."}   ->   {"role": "assistant", "content": "Hello! How can I help you?"}
 
 What a ``user`` says is answered, and so is what an ``assistant`` says: that is another instance at the far end, which
 takes the user's part here. ``system`` sets the system prompt and is not answered; ``tool`` brings the result of a call,
@@ -10,18 +10,21 @@ and the model goes on when all its calls have theirs.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
+import click
+
+from leap_core.conversation.messages import ChatMessage, ChatMessageRole
+from leap_core.conversation.responses import Complete, GenerationFinishReason
+from leap_core.conversation.streams import Stream, last_of
 from leap_core.errors import LeapError, LeapSerializationError
-from leap_core.messages import ChatMessage, ChatMessageRole
-from leap_core.responses import Complete, GenerationFinishReason
-from leap_core.runner.streams import Stream, last_of
 
 from ..framework.environment import Environment
 from ..framework.interrupts import stopping_on_interrupt
 from ..framework.output import Output
-from ..input.text_files import MOST_BYTES, check_size, decode_text
+from ..input.files import MOST_BYTES, check_size, decode_text
 from .dialogue import Dialogue
 
 
@@ -115,3 +118,54 @@ def _lines(env: Environment) -> Iterator[tuple[int, str]]:
         line = decode_text(data, f"line {number} of standard input").rstrip("\r\n")
         if line.strip():
             yield number, line
+
+
+def expand(name: str) -> str:
+    """A file's name as a shell would take it: ``~`` is the user's home. Raises UsageError."""
+    try:
+        return str(Path(name).expanduser())
+    except RuntimeError as error:
+        raise click.UsageError(f"{name}: {error}") from None
+
+
+def read_conversation(name: str, env: Environment) -> list[ChatMessage]:
+    """The one conversation in a file, as ``leap export`` writes it. Raises UsageError or LeapSerializationError."""
+    from leap_core.conversation.transcripts import read_conversations
+
+    path = env.cwd / name
+    try:
+        data = path.read_bytes()
+    except (OSError, ValueError) as error:
+        raise click.UsageError(f"cannot read {name}: {getattr(error, 'strerror', None) or error}") from None
+    conversations = read_conversations(decode_text(data, name), name, path.parent)
+    if len(conversations) != 1:
+        raise click.UsageError(f"{name} holds {len(conversations)} conversations; give a file of one")
+    return conversations[0]
+
+
+def write_conversation(name: str, history: Sequence[ChatMessage], title: str, env: Environment) -> None:
+    """Write a conversation to a new file, as JSON, JSON lines or Markdown by the name's end. Raises UsageError."""
+    from leap_core.conversation import transcripts
+
+    writers: dict[str, Callable[[], str]] = {
+        ".json": lambda: transcripts.to_json(history),
+        ".jsonl": lambda: transcripts.to_jsonl(history),
+        ".md": lambda: transcripts.to_markdown(history, title),
+    }
+    suffix = Path(name).suffix.lower()
+    if suffix not in writers:
+        raise click.UsageError(f"{name!r} must end in .json, .jsonl or .md")
+    text = writers[suffix]()
+    path = env.cwd / name
+    try:
+        with path.open("x", encoding="utf-8", newline="\n") as file:
+            try:
+                file.write(text)
+                file.flush()
+            except BaseException:
+                path.unlink()  # half of a conversation is none
+                raise
+    except FileExistsError:
+        raise click.UsageError(f"{name} exists already; choose another name") from None
+    except (OSError, ValueError) as error:
+        raise click.UsageError(f"cannot write {name}: {getattr(error, 'strerror', None) or error}") from None

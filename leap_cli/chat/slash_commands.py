@@ -1,4 +1,4 @@
-"""What may be typed at the prompt of ``leap chat`` instead of a message: a table of commands that begin with a slash.
+"""What may be typed at the prompt of ``leap chat`` instead of a message, and what TAB offers there.
 
 A command is a function that takes the talk and the text after the command's name. What is wrong with it raises a
 LeapError or click's UsageError, and the talk goes on.
@@ -8,26 +8,234 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from leap_core.messages import ChatMessageRole
-from leap_core.runner.overflow import without
+from leap_core.conversation.conversation import without
+from leap_core.conversation.messages import ChatMessageRole
+from leap_core.errors import LeapError
 
 from ..answers.show import describe
+from ..completion import candidates as completion_values
+from ..framework.environment import Environment
 from ..framework.help_text import WIDEST, HelpFormatter
 from ..framework.output import one_line
 from ..input.prompt import read_system
-from ..options.tool_options import choose_tools
-from .attachments import describe_part, read_part
-from .chat_settings import NONE, part_names, set_option, setting_names, show
-from .conversation_files import expand, read_conversation, write_conversation
-from .slash_command import SlashCommand
-from .suggestions import conversations, files, models, tools
-from .typed_conversation import TypedConversation, split_attachments
+from ..options.answer import Thinking
+from ..options.constraints import NO_SHAPE, SHAPES, shape_from_text
+from ..options.sampling import NUMBERS, number_from_text, options_in_words
+from ..options.tools import MOST_ROUNDS, choose_tools, limit_rounds
+from .piped import expand, read_conversation, write_conversation
+from .typed_conversation import SlashCommand, Suggestion, TypedConversation, describe_part, read_part, split_attachments
+
+if TYPE_CHECKING:
+    from prompt_toolkit.completion import Completer
+
+MOST_FILES, MOST_SESSIONS = 500, 100
+
+
+def suggest(line: str, commands: Sequence[SlashCommand], env: Environment) -> tuple[str, list[Suggestion]]:
+    """The word before the cursor, and what may stand in its place. Messages are not completed."""
+    if not line.startswith("/") or line.startswith("//"):
+        return "", []
+    name, space, rest = line[1:].partition(" ")
+    if not space:
+        suggestions = [Suggestion(f"/{command.name}", command.meaning) for command in commands]
+        return line, [each for each in suggestions if each.value.startswith(line.lower())]
+    values = next((command.values for command in commands if command.name == name.lower()), None)
+    if values is None:
+        return "", []
+    word = rest.lstrip() if values in PATHS else rest.rpartition(" ")[2]
+    return word, list(values(env, word))
+
+
+def files(env: Environment, prefix: str) -> Iterator[Suggestion]:
+    """Paths; after an @ too. Hidden ones only where a dot was typed."""
+    mark = "@" if prefix.startswith("@") else ""
+    directory, name = os.path.split(prefix[len(mark) :])
+    try:
+        with os.scandir(env.cwd / Path(directory or ".").expanduser()) as entries:
+            matches = sorted((entry.name, _is_directory(entry)) for entry in entries)
+    except (OSError, ValueError, RuntimeError):  # RuntimeError: there is no such user's home
+        return
+    for entry, is_directory in matches[:MOST_FILES]:
+        if entry.startswith(name) and entry.isprintable() and (name or not entry.startswith(".")):
+            yield Suggestion(mark + os.path.join(directory, entry) + (os.sep if is_directory else ""))
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that leads to itself
+        return False
+
+
+def models(env: Environment, prefix: str) -> Iterator[Suggestion]:
+    """References to models, as the shell's completion has them."""
+    return _from_shell(completion_values.models, env, prefix)
+
+
+def tools(env: Environment, prefix: str) -> Iterator[Suggestion]:
+    """Tools, as the shell's completion has them."""
+    return _from_shell(completion_values.tools, env, prefix)
+
+
+def conversations(env: Environment, prefix: str) -> Iterator[Suggestion]:
+    """Saved sessions, by name where they have one, then files."""
+    from leap_core.conversation.sessions import SessionStore
+
+    file = env.directories.sessions_file
+    if file.is_file():
+        with suppress(LeapError), SessionStore(file) as store:
+            suggestions = [Suggestion(each.label, each.title) for each in store.list(MOST_SESSIONS)]
+            yield from (each for each in suggestions if each.value.startswith(prefix))
+    yield from files(env, prefix)
+
+
+PATHS = (files, conversations)
+
+
+def completer(commands: Sequence[SlashCommand], env: Environment) -> Completer:
+    """The same, for the editor."""
+    from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+    from prompt_toolkit.document import Document
+
+    class Commands(Completer):
+        def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
+            word, suggestions = suggest(document.text_before_cursor, commands, env)
+            for value, meaning in suggestions:
+                yield Completion(value, start_position=-len(word), display_meta=meaning)
+
+    return Commands()
+
+
+def _from_shell(source: completion_values.Source, env: Environment, prefix: str) -> Iterator[Suggestion]:
+    context = click.Context(click.Command("chat"), obj=env)
+    for item in completion_values.fitting(source(context, prefix), prefix):
+        if item.type == "plain":
+            yield Suggestion(str(item.value), item.help or "")
+        else:
+            yield from files(env, prefix)
+
+
+NONE = "none"
+SHAPE_NAMES = {flag.lstrip("-"): name for name, flag in SHAPES.items()}
+OTHERS = {
+    "stop": "End the answer before this text.",
+    "think": "show, hide or only: let the model reason.",
+    "chain-limit": "Most rounds of calls in one answer.",
+}
+PARTS = ("model", "system", "options", "shape", "think", "tools", "attached", "session")
+"""What ``/show`` prints."""
+UNSEEN = ("top-logprobs",)
+"""Options whose effect a person at the prompt cannot see."""
+
+
+def set_option(talk: TypedConversation, text: str) -> None:
+    """``/set NAME VALUE``; without a value it says what is set."""
+    name, _, value = text.partition(" ")
+    name, value = name.lstrip("-").replace("_", "-").lower(), value.strip()
+    if not name:
+        words = options_in_words(talk.dialogue.options)
+        talk.output.note(", ".join(words) if words else "nothing is set: the model's own settings are used")
+        return
+    if not value:
+        raise click.UsageError("/set takes a name and a value, such as /set temperature 0.3")
+    dialogue, setting = talk.dialogue, None if value == NONE else value
+    if name in NUMBERS and name not in UNSEEN:
+        field, number = number_from_text(name, setting)
+        dialogue.options = replace(dialogue.options, **{field: number})
+    elif name in SHAPE_NAMES:
+        shape = {} if setting is None else shape_from_text(SHAPE_NAMES[name], setting, talk.env)
+        dialogue.options = replace(dialogue.options, **{**NO_SHAPE, **shape})
+    elif name == "stop":
+        dialogue.options = replace(dialogue.options, stop=() if setting is None else (setting,))
+    elif name == "think":
+        _set_thinking(talk, setting)
+    elif name == "chain-limit":
+        dialogue.tools = limit_rounds(dialogue.tools, _rounds(setting), talk.env)
+    else:
+        names = _names()
+        near = get_close_matches(name, names, 1)
+        meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
+        raise click.UsageError(f"there is no setting {name!r}; {meant}")
+    talk.output.text(f"{name} is {'not set' if setting is None else one_line(setting)}\n")
+
+
+def show(talk: TypedConversation, name: str) -> None:
+    """``/show [PART]``: what answers are made with, one part a line."""
+    if name and name.lower() not in PARTS:
+        raise click.UsageError(f"there is no {name!r} to show; there are {', '.join(PARTS)}")
+    parts = (name.lower(),) if name else PARTS
+    width = max(map(len, parts))
+    rows = ((part, _described(talk, part)) for part in parts)
+    talk.output.text("".join(f"{part:<{width}}  {value}\n" for part, value in rows))
+
+
+def setting_names(_env: Environment, begun: str) -> Iterator[Suggestion]:
+    """What may follow ``/set``."""
+    meanings = {**{name: meaning for name, (_, _, meaning) in NUMBERS.items()}, **OTHERS}
+    for name in _names():
+        if name.startswith(begun.lower()):
+            yield Suggestion(name, meanings.get(name, "Give the answers this shape."))
+
+
+def part_names(_env: Environment, begun: str) -> Iterator[Suggestion]:
+    """What may follow ``/show``."""
+    return (Suggestion(part) for part in PARTS if part.startswith(begun.lower()))
+
+
+def _names() -> list[str]:
+    return [*(name for name in NUMBERS if name not in UNSEEN), *SHAPE_NAMES, *OTHERS]
+
+
+def _set_thinking(talk: TypedConversation, value: str | None) -> None:
+    kinds = [kind.value for kind in Thinking]
+    if value is not None and value not in kinds:
+        raise click.UsageError(f"think takes {', '.join(kinds)} or {NONE}, not {value!r}")
+    talk.dialogue.thinking = None if value is None else Thinking(value)
+    talk.dialogue.options = replace(talk.dialogue.options, enable_thinking=value is not None)
+
+
+def _rounds(value: str | None) -> int | None:
+    if value is None:
+        return None
+    if not value.isdecimal() or not 1 <= int(value) <= MOST_ROUNDS:
+        raise click.UsageError(f"chain-limit takes a number from 1 to {MOST_ROUNDS}, not {value!r}")
+    return int(value)
+
+
+def _described(talk: TypedConversation, part: str) -> str:
+    from .typed_conversation import describe_part
+
+    dialogue = talk.dialogue
+    options, runner = dialogue.options, dialogue.conversation.model_runner
+    if part == "model":
+        return f"{runner.model_id}, a context of {runner.context_size} tokens"
+    if part == "system":
+        first = next((each for each in dialogue.history if each.role is ChatMessageRole.SYSTEM), None)
+        return one_line(first.text) if first else "-"
+    if part == "options":
+        stop = [f"stop {one_line(text)!r}" for text in options.stop]
+        return ", ".join([*options_in_words(options), *stop]) or "the model's own"
+    if part == "shape":
+        shapes = ((field.removesuffix("_constraint"), getattr(options, field)) for field in NO_SHAPE)
+        return next((f"{name.replace('_', '-')} {one_line(str(shape))}" for name, shape in shapes if shape), "-")
+    if part == "think":
+        return dialogue.thinking.value if dialogue.thinking else "-"
+    if part == "tools":
+        return ", ".join(function.name for function in dialogue.tools.functions) or "-"
+    if part == "attached":
+        return "; ".join(map(describe_part, talk.attached)) or "-"
+    return dialogue.log.label or ("not begun" if dialogue.log.is_open else "not saved")
+
 
 SHAPE = re.compile(r"/([a-zA-Z]+)(?:\s+(.*))?\s*", re.DOTALL)
 
@@ -87,7 +295,7 @@ def change_model(talk: TypedConversation, name: str) -> None:
     talk.output.text(f"{runner.model_id}, a context of {runner.context_size} tokens\n")
 
 
-def attach(talk: TypedConversation, path: str) -> None:
+def attach_file(talk: TypedConversation, path: str) -> None:
     if path == NONE:
         talk.attached.clear()
     elif path:
@@ -223,7 +431,7 @@ COMMANDS = (
     SlashCommand("help", "[COMMAND]", "List the commands, or explain one.", show_help),
     SlashCommand("system", "[TEXT|@FILE|none]", "Show or change the system prompt.", change_system, files),
     SlashCommand("model", "[MODEL]", "Show the model, or go on with another one.", change_model, models),
-    SlashCommand("attach", "[FILE|none]", "Send a text, picture or sound with the next message.", attach, files),
+    SlashCommand("attach", "[FILE|none]", "Send a text, picture or sound with the next message.", attach_file, files),
     SlashCommand("tools", "[NAME…|none]", "Show the model's tools, or choose them.", change_tools, tools),
     SlashCommand("set", "[NAME VALUE|none]", "Set an option, such as temperature 0.3.", set_option, setting_names),
     SlashCommand("show", "[PART]", "Show what answers are made with.", show, part_names),

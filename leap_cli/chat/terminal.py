@@ -1,22 +1,20 @@
-"""``leap chat`` at a terminal: the greeting, the conversation, and how it is continued."""
+"""``leap chat`` at a terminal: the greeting, the line editor, the conversation, and how it is continued."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from leap_core.messages import ChatMessageRole
+from leap_core.conversation.messages import ChatMessageRole
 
 from ..framework.environment import Environment
 from ..framework.output import Output
 from .dialogue import Dialogue
-from .line_editor import PROMPT, Editor, PlainTyping, Typing
-from .slash_commands import COMMANDS, counted, run_command
-from .suggestions import completer
-from .typed_conversation import TypedConversation, split_attachments
+from .slash_commands import COMMANDS, completer, counted, run_command
+from .typed_conversation import PROMPT, Editor, PlainTyping, TypedConversation, Typing, split_attachments
 
 if TYPE_CHECKING:
-    from leap_core.runner.contract import ModelRunner
+    from leap_core.conversation.runner import ModelRunner
 
 HISTORY_FILE = "chat_history"
 WELCOME = "Ctrl-C stops an answer, Ctrl-D leaves, /help lists commands"

@@ -1,26 +1,191 @@
-"""A conversation that a user types: messages, and commands that begin with a slash."""
+"""A conversation that a user types: lines with history and completion, files that go along, commands by a slash."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import click
 
+from leap_core.conversation.conversation import Overflow
+from leap_core.conversation.media.audio import SNIFFED_BYTES, kind_of_medium
+from leap_core.conversation.messages import (
+    Audio,
+    AudioPcmF32,
+    ChatMessage,
+    ChatMessageContent,
+    ChatMessageRole,
+    Image,
+    Text,
+)
 from leap_core.errors import LeapError, LeapGenerationPromptExceedContextLengthError
-from leap_core.messages import ChatMessage, ChatMessageContent, ChatMessageRole, Text
-from leap_core.runner.overflow import Overflow
 
+from ..framework.click_classes import text_argument
 from ..framework.environment import Environment
+from ..framework.options import in_bytes
 from ..framework.output import Output
-from ..framework.text_arguments import text_argument
-from .attachments import pasted_medium
+from ..input.files import attach, read_audio, read_image
 from .dialogue import Dialogue
-from .line_editor import Typing
 
 if TYPE_CHECKING:
-    from leap_core.runner.contract import ModelRunner
+    from prompt_toolkit.completion import Completer
+    from prompt_toolkit.history import History
+    from prompt_toolkit.key_binding import KeyBindings
+
+    from leap_core.conversation.runner import ModelRunner
+
+LONGEST_PATH = 4096
+
+
+def read_part(name: str, env: Environment, output: Output) -> ChatMessageContent:
+    """The part of a message that a file becomes. Raises UsageError for what cannot be one."""
+    try:
+        with (env.cwd / name).open("rb") as file:
+            kind = kind_of_medium(file.read(SNIFFED_BYTES))
+    except (OSError, ValueError) as error:
+        raise click.UsageError(f"cannot read {name}: {getattr(error, 'strerror', None) or error}") from None
+    if kind == "image":
+        return read_image(name, env, output)
+    if kind == "audio":
+        return read_audio(name, env, output)
+    return Text(attach(name, env) + "\n\n")
+
+
+def pasted_medium(line: str, env: Environment) -> Path | None:
+    """The picture or sound whose path is all of a line, as terminals paste it when a file is dropped on them: quoted,
+    with backslashes before spaces, or as a ``file:`` URL."""
+    line = line.strip()
+    if not line or "\n" in line or len(line) > LONGEST_PATH:
+        return None
+    if line.startswith("file://"):
+        from urllib.parse import unquote, urlsplit
+
+        name = unquote(urlsplit(line).path)
+    else:
+        try:
+            words = shlex.split(line)
+        except ValueError:  # an apostrophe
+            words = []
+        name = words[0] if len(words) == 1 else line
+    path = env.cwd / os.path.expanduser(name)
+    try:
+        with path.open("rb") as file:
+            return path if kind_of_medium(file.read(SNIFFED_BYTES)) else None
+    except (OSError, ValueError):
+        return None
+
+
+def describe_part(part: ChatMessageContent) -> str:
+    """What kind of part it is, and how large, for people."""
+    if isinstance(part, Text):
+        return f"text {part.text.partition(':')[0]}, {len(part.text)} characters"
+    if isinstance(part, Image):
+        return f"picture, {in_bytes(len(part.data))}"
+    if isinstance(part, Audio):
+        return f"sound, {part.format.seconds:.1f} s"
+    assert isinstance(part, AudioPcmF32)
+    return f"sound, {len(part.samples) / part.sample_rate:.1f} s"
+
+
+PROMPT, CONTINUATION = "> ", ". "
+
+
+class Typing(Protocol):
+    """Reads one message. Ctrl-D raises EOFError, Ctrl-C KeyboardInterrupt."""
+
+    can_begin_with: bool
+    """Whether ``draft`` is shown, to be changed and sent."""
+
+    def read(self, draft: str = "") -> str: ...
+
+
+class PlainTyping:
+    """Lines as the terminal gives them; one that ends in a backslash goes on in the next."""
+
+    can_begin_with = False
+
+    def __init__(self, env: Environment) -> None:
+        self._env = env
+
+    def read(self, draft: str = "") -> str:
+        line = self._env.read_typed_line(PROMPT)
+        while line.endswith("\\"):
+            line = line[:-1] + "\n" + self._env.read_typed_line(CONTINUATION)
+        return line
+
+
+class Editor:
+    """A line editor: history in a file (None keeps none), several lines, completion. Enter sends, unless a backslash
+    stands before it; Alt-Enter begins a new line; Ctrl-X Ctrl-E opens the text in $VISUAL or $EDITOR."""
+
+    can_begin_with = True
+
+    def __init__(self, env: Environment, completer: Completer, history: Path | None) -> None:
+        from prompt_toolkit import PromptSession
+        from prompt_toolkit.output import create_output
+
+        output = create_output(env.stdout)
+        if hasattr(output, "enable_cpr"):
+            output.enable_cpr = False  # what the terminal answers would be taken for typing after we have left
+        self._session: PromptSession[str] = PromptSession(
+            PROMPT,
+            output=output,
+            completer=completer,
+            complete_while_typing=False,
+            history=_history(history),
+            key_bindings=_keys(),
+            multiline=True,
+            enable_open_in_editor=True,  # Ctrl-X Ctrl-E
+            tempfile_suffix=".md",
+            enable_suspend=True,
+            prompt_continuation=lambda _width, _line, wraps: " " * len(CONTINUATION) if wraps else CONTINUATION,
+        )
+
+    def read(self, draft: str = "") -> str:
+        return self._session.prompt(default=draft)
+
+
+def _history(path: Path | None) -> History:
+    from prompt_toolkit.history import FileHistory, InMemoryHistory
+
+    if path is None:
+        return InMemoryHistory()
+
+    class Kept(FileHistory):
+        def store_string(self, string: str) -> None:
+            with suppress(OSError, UnicodeError):  # a full disk must not end the conversation
+                super().store_string(string)
+
+    with suppress(OSError):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+    return Kept(path)
+
+
+def _keys() -> KeyBindings:
+    from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+
+    keys = KeyBindings()
+
+    @keys.add("enter")
+    def send(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if buffer.document.text_before_cursor.endswith("\\"):
+            buffer.delete_before_cursor()
+            buffer.insert_text("\n")
+        else:
+            buffer.validate_and_handle()
+
+    @keys.add("escape", "enter")
+    def begin_line(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    return keys
 
 
 @dataclass
@@ -108,3 +273,25 @@ def split_attachments(message: ChatMessage) -> tuple[Sequence[ChatMessageContent
     """What was attached to a message, and what was typed: the text at its end."""
     *attached, last = message.content or (Text(""),)
     return (attached, last.text) if isinstance(last, Text) else (message.content, "")
+
+
+class Suggestion(NamedTuple):
+    """The whole word that would stand in the line, and what it means."""
+
+    value: str
+    meaning: str = ""
+
+
+Suggestions = Callable[[Environment, str], Iterable[Suggestion]]
+"""The values that a word which begins so may have."""
+
+
+@dataclass(frozen=True)
+class SlashCommand:
+    """``takes`` is what may follow the name, ``values`` what TAB offers there."""
+
+    name: str
+    takes: str
+    meaning: str
+    run: Callable[[TypedConversation, str], object]
+    values: Suggestions | None = None

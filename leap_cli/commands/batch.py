@@ -10,32 +10,32 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..display.batch_view import (
-    ProgressLine,
-    missing_lines,
-    show_nothing,
-    summary,
-    warn_of_problems,
-)
+from ..display.batches import ProgressLine, missing_lines, show_nothing, summary, warn_of_problems
 from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
 from ..framework.interrupts import stopping_on_interrupt
 from ..framework.output import Output
 from ..options.background import BACKGROUND, Background, print_id
-from ..options.batch_options import BATCH, BatchWish
+from ..options.batch import BATCH, MACHINES, BatchWish, Machines
 from ..options.constraints import SHAPE, Constraint
-from ..options.embedding_options import open_embedder
-from ..options.loading import MODEL, ModelChoice
-from ..options.machines import MACHINES, Machines
-from ..options.opening import builtin_note, default_model, load_model, naming_the_default, warm_or_load
+from ..options.embedding import open_embedder
+from ..options.loading import (
+    MODEL,
+    ModelChoice,
+    builtin_note,
+    default_model,
+    load_model,
+    naming_the_default,
+    warm_or_load,
+)
 from ..options.sampling import SAMPLING, Sampling
-from ..options.tasks.task_options import own_recipes
+from ..options.tasks import own_recipes
 
 if TYPE_CHECKING:
     from leap_core.batch.answering import Runner
-    from leap_core.batch.batch_settings import BatchSettings
     from leap_core.batch.checking import CheckedBatch
+    from leap_core.batch.settings import BatchSettings
 
 
 @leap_command("batch")
@@ -66,8 +66,8 @@ def command(
     The same command again goes on where it was ended, by Ctrl-C, a crash or a power failure: FILE.journal keeps what
     was answered. The exit code is 8 when some lines failed; they are tried again next time.
     """
-    from leap_core.batch.batch_settings import STANDARD, BatchSettings
     from leap_core.batch.checking import check_batch
+    from leap_core.batch.settings import STANDARD, BatchSettings
 
     output = Output(env)
     if model.name == "":
@@ -112,8 +112,8 @@ def command(
 def _run(
     env: Environment, output: Output, settings: BatchSettings, checked: CheckedBatch, model: ModelChoice, *, quiet: bool
 ) -> ExitCode:
-    from leap_core.batch.batch_settings import STANDARD
     from leap_core.batch.escalation import EscalatingRunner, When
+    from leap_core.batch.settings import STANDARD
 
     warn_of_problems(output, checked)
 
@@ -122,7 +122,7 @@ def _run(
     def load() -> AbstractContextManager[Runner]:
         nonlocal nodes
         if settings.on is not None:
-            from leap_core.clusters.opening import open_on_cluster
+            from leap_core.batch.clusters.opening import open_on_cluster
 
             cluster = open_on_cluster(checked, settings, variables=env.variables, cwd=env.cwd, on_note=output.note)
             nodes = cluster.nodes
@@ -172,8 +172,8 @@ def _run(
 
 
 def _merge(output: Output, checked: CheckedBatch, count: int, *, quiet: bool) -> ExitCode:
-    from leap_core.batch.part import Part
-    from leap_core.batch.result_merging import merge
+    from leap_core.batch.run import merge
+    from leap_core.batch.settings import Part
 
     settings = checked.settings
     warn_of_problems(output, checked)
@@ -195,8 +195,8 @@ def _merge(output: Output, checked: CheckedBatch, count: int, *, quiet: bool) ->
 
 
 def _not_written(error: OSError, settings: BatchSettings) -> Exception:
-    from leap_core.addresses import shown
     from leap_core.errors import LeapError
+    from leap_core.system.addresses import shown
 
     return LeapError(
         f"cannot write {error.filename or shown(settings.output)}: {error.strerror or error}",

@@ -8,26 +8,24 @@ from typing import TYPE_CHECKING
 
 import click
 
-from leap_core.speech.voices import CONVERSATION_PROMPT
+from leap_core.inference.speech.voices import CONVERSATION_PROMPT
 
-from ..answers.reasoning_only import ReasoningOnly
+from ..answers.show import ReasoningOnly
 from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
 from ..framework.output import Output
 from ..options.answer import CHAT_ANSWERS, AnswerOutput, Thinking
 from ..options.constraints import SHAPE, Constraint, is_shaped
-from ..options.guarding import GUARD, GuardChoice
-from ..options.loading import MODEL, ModelChoice
-from ..options.opening import load_model, note_builtin
-from ..options.prompt_options import CHAT_BEGINNING, MEDIA, ChatBeginning, Media
+from ..options.conversation import GUARD, GuardChoice, Session, session_group, session_model
+from ..options.loading import MODEL, ModelChoice, load_model, note_builtin
+from ..options.prompt import CHAT_BEGINNING, MEDIA, ChatBeginning, Media
 from ..options.sampling import SAMPLING, Sampling
-from ..options.session_options import Session, session_group, session_model
-from ..options.tool_options import TOOLS, Tools
+from ..options.tools import TOOLS, Tools
 
 if TYPE_CHECKING:
-    from leap_core.responses import Complete
-    from leap_core.runner.streams import Stream
+    from leap_core.conversation.responses import Complete
+    from leap_core.conversation.streams import Stream
 
     from ..chat.dialogue import Dialogue
 
@@ -61,11 +59,9 @@ def command(
     At a terminal Ctrl-C stops an answer and keeps what has come, Ctrl-D leaves, and /help lists the commands. From a
     pipe each line is one turn, and the answers go to stdout one after the other.
     """
-    from ..answers.spoken_output import SpokenOutput
-    from ..chat.conversation_files import read_conversation
-    from ..chat.dialogue import Dialogue
-    from ..chat.full_context import FullContext
-    from ..chat.piped import answer_lines, answer_messages
+    from ..answers.sound import SpokenOutput
+    from ..chat.dialogue import Dialogue, FullContext
+    from ..chat.piped import answer_lines, answer_messages, read_conversation
 
     output = Output(env)
     loaded = None if beginning.file is None else read_conversation(beginning.file, env)
@@ -122,7 +118,7 @@ class _Shown:
         self._numbers = count(1)
 
     def __call__(self, dialogue: Dialogue, answer: Stream) -> Complete:
-        from ..answers.spoken_output import SpokenOutput
+        from ..answers.sound import SpokenOutput
         from ..chat.piped import read_through
 
         env, target, output = self._env, self._answers.speech, Output(self._env)
@@ -133,8 +129,7 @@ class _Shown:
             return self._show_text(dialogue, stream, Output(spoken.text_place(env)) if target.is_stdout else output)
 
     def _show_text(self, dialogue: Dialogue, answer: Stream, output: Output) -> Complete:
-        from ..answers.show import show_answer
-        from ..answers.tool_use import shown_calls
+        from ..answers.show import show_answer, shown_calls
 
         return show_answer(
             ReasoningOnly(answer) if dialogue.thinking is Thinking.ONLY else answer,

@@ -25,7 +25,7 @@ def command(env: Environment, /, shell: str, install: bool) -> None:
 
         output.text(SCRIPTS[shell])
         return
-    from ..completion import install as completion_install
+    from ..completion import scripts as completion_install
 
     place = completion_install.place_of(shell, env)
     changed = completion_install.install(place, shell)

@@ -8,7 +8,7 @@ import click
 
 from leap_core.errors import LeapSerializationError
 
-from ..config.editing import edit_file
+from ..config.saved import edit_file
 from ..config.settings import (
     DEFAULT,
     GENERAL,
@@ -21,11 +21,10 @@ from ..config.settings import (
     origin_of,
     problems_of,
 )
-from ..framework.click_classes import leap_group
+from ..framework.click_classes import format_option, leap_group
 from ..framework.environment import Environment
 from ..framework.error_boundary import outcome_of
 from ..framework.output import Format, Output
-from ..framework.output_format import format_option
 
 FORMAT = format_option("values")
 
@@ -90,7 +89,7 @@ def set_(env: Environment, /, key: str, values: tuple[str, ...]) -> None:
 
     An option's key is options.COMMAND.NAME: leap config set options.generate.temperature 0.2
     """
-    from ..config.writing import set_value
+    from ..config.settings import set_value
 
     setting = find(key)
     value = setting.from_text(list(values), setting.key)
@@ -104,7 +103,7 @@ def set_(env: Environment, /, key: str, values: tuple[str, ...]) -> None:
 def _warn_of_missing(env: Environment, model: str) -> None:
     """A model may be set before it is downloaded."""
     from leap_core.errors import LeapError
-    from leap_core.models.references.presence import check_reference
+    from leap_core.models.resolving import check_reference
 
     error = outcome_of(lambda: check_reference(model, variables=env.variables, cwd=env.cwd))
     if isinstance(error, LeapError):
@@ -117,7 +116,7 @@ def _warn_of_missing(env: Environment, model: str) -> None:
 @click.pass_obj
 def unset(env: Environment, /, key: str) -> None:
     """Take KEY out of config.toml, so that the default is in force again. Keys that leap does not know go too."""
-    from ..config.writing import drop_broken_line, unset_value
+    from ..config.settings import drop_broken_line, unset_value
 
     drop_broken_line(env.directories.config_file, key)
     table = _read(env)
@@ -140,7 +139,7 @@ def path(env: Environment, /) -> None:
 @click.pass_obj
 def edit(env: Environment, /) -> None:
     """Open config.toml in $VISUAL, else $EDITOR. What you write is taken only when all of it can be used."""
-    from leap_core.configuration import parse_toml
+    from leap_core.system.configuration import parse_toml
 
     def check(text: str, draft: str) -> None:
         problems = problems_of(parse_toml(text.encode(), draft), draft)
@@ -160,7 +159,7 @@ def _is_known(key: str) -> bool:
 
 def _read(env: Environment) -> dict[str, Any]:
     """The file's content; where it is no TOML, a warning that names the line, and nothing."""
-    from leap_core.configuration import table_or_error
+    from leap_core.system.configuration import table_or_error
 
     table = table_or_error(env.directories.config_file)
     if isinstance(table, LeapSerializationError):

@@ -5,11 +5,10 @@ from __future__ import annotations
 import click
 
 from ..exit_codes import ExitCode
-from ..framework.click_classes import leap_command
-from ..framework.durations import Duration
+from ..framework.click_classes import format_choice, leap_command
 from ..framework.environment import Environment
+from ..framework.options import Duration
 from ..framework.output import Format, Output
-from ..framework.output_format import format_choice
 
 
 @leap_command("doctor", repairs=True)
@@ -30,10 +29,9 @@ def command(env: Environment, /, timeout: float, on: str | None, format: str) ->
 
     The exit code is 1 when something would keep leap from working. A hub that cannot be reached is only a warning.
     """
-    from leap_core.clusters.opening import address_of
+    from leap_core.batch.clusters.opening import address_of
 
-    from ..diagnosis.check import OK, PROBLEM, SKIPPED
-    from ..diagnosis.machine_checks import checks
+    from ..diagnosis.checks import OK, PROBLEM, SKIPPED, checks
 
     if on is not None:
         address_of(on, env.variables)

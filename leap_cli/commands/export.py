@@ -8,14 +8,13 @@ import click
 
 from ..answers.conversations import Exported, conversations_of
 from ..answers.file import STANDARD, is_standard, writing_to
-from ..framework.click_classes import leap_command
+from ..framework.click_classes import FileName, leap_command
 from ..framework.environment import Environment
 from ..framework.output import Output
-from ..framework.text_arguments import FileName
-from ..options.training_options import TRAINING, Training
+from ..options.training import TRAINING, Training
 
 if TYPE_CHECKING:
-    from leap_core.sessions.transcripts import Place
+    from leap_core.conversation.transcripts import Place
 
 
 OPENAI, JSONL, MARKDOWN = "openai", "jsonl", "markdown"
@@ -55,7 +54,7 @@ def command(
     if sources.count(STANDARD) > 1:
         raise click.UsageError("'-' stands for standard input and can be given only once")
     if training is not None:
-        from ..answers.training import write_training_data
+        from ..answers.conversations import write_training_data
 
         write_training_data(env, training, sources, output)
         return
@@ -70,7 +69,7 @@ def command(
 
 
 def _written(conversation: Exported, format: str, place: Place | None) -> str:
-    from leap_core.sessions.transcripts import to_json, to_jsonl, to_markdown
+    from leap_core.conversation.transcripts import to_json, to_jsonl, to_markdown
 
     if format == MARKDOWN:
         return to_markdown(conversation.history, conversation.title, place)
@@ -80,7 +79,7 @@ def _written(conversation: Exported, format: str, place: Place | None) -> str:
 def _place(media_dir: str | None, output: str | None, env: Environment) -> Place | None:
     if media_dir is None:
         return None
-    from leap_core.sessions.transcripts import MediaDirectory
+    from leap_core.conversation.transcripts import MediaDirectory
 
     beside = env.cwd if output is None or is_standard(output) else (env.cwd / str(output)).parent
     return MediaDirectory(env.cwd / media_dir, beside).place

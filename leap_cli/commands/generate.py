@@ -7,29 +7,27 @@ from typing import TYPE_CHECKING
 
 import click
 
-from leap_core.speech.voices import CONVERSATION_PROMPT
+from leap_core.inference.speech.voices import CONVERSATION_PROMPT
 
 from ..answers.file import writing_to
-from ..config.saved_prompts import PromptTemplate
+from ..config.saved import PromptTemplate
 from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
 from ..framework.output import Output
-from ..input.pattern import INPUT
+from ..input.prompt import INPUT
 from ..options.answer import ANSWER, AnswerOutput
 from ..options.background import BACKGROUND, Background, print_id
 from ..options.constraints import SHAPE, Constraint
-from ..options.loading import MODEL, ModelChoice
-from ..options.opening import job_request, load_model, naming_the_default, note_builtin
-from ..options.prompt_options import MEDIA, PROMPT, Media, Prompt, with_media
+from ..options.conversation import Session, session_group, session_model
+from ..options.loading import MODEL, ModelChoice, job_request, load_model, naming_the_default, note_builtin
+from ..options.prompt import MEDIA, PROMPT, Media, Prompt, save_template, with_media
 from ..options.sampling import SAMPLING, Sampling
-from ..options.session_options import Session, session_group, session_model
-from ..options.template_options import save_template
-from ..options.tool_options import TOOLS, Tools
+from ..options.tools import TOOLS, Tools
 
 if TYPE_CHECKING:
-    from leap_core.messages import ChatMessage
-    from leap_core.options import GenerationOptions
+    from leap_core.conversation.messages import ChatMessage
+    from leap_core.conversation.options import GenerationOptions
 
 
 @leap_command("generate")

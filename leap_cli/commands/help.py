@@ -8,7 +8,7 @@ from ..framework.click_classes import HelpContext, leap_command
 from ..framework.environment import Environment
 from ..framework.output import Output
 from ..framework.wrapping import WordWrap
-from ..help.topics import TOPICS, text_of
+from ..help.guides import TOPICS, text_of
 
 
 @leap_command("help", repairs=True)
@@ -40,14 +40,14 @@ def command(ctx: click.Context, words: tuple[str, ...]) -> None:
 def _print(topic: str, output: Output) -> None:
     from leap_core.errors import LeapError
 
-    from ..answers.markdown_stream import MarkdownStream
+    from ..answers.markdown import MarkdownStream
 
     try:
         text = text_of(topic)
     except FileNotFoundError as error:
         raise LeapError(str(error), hint="leap COMMAND --help explains each command") from None
     if output.columns is not None:
-        from ..help.guide_layout import laid_out
+        from ..help.guides import laid_out
 
         text = laid_out(text, output.columns, tuple(TOPICS))
     if output.shows_styles:

@@ -10,20 +10,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..completion.value_types import ModelName
-from ..display.log_view import listed, record_of, text_of_entry
+from ..display.log import listed, record_of, text_of_entry
 from ..exit_codes import ExitCode
-from ..framework.click_classes import leap_group
-from ..framework.confirmation import confirm_removal, removal_flags
-from ..framework.durations import Duration, Since
+from ..framework.click_classes import format_flag, leap_group
 from ..framework.environment import Environment
-from ..framework.output import Format, Output
-from ..framework.output_format import format_flag
-from ..framework.sizes import in_bytes
+from ..framework.options import Duration, Since, in_bytes
+from ..framework.output import Format, Output, confirm_removal, removal_flags
 from ..options.loading import MODEL, ModelChoice
 
 if TYPE_CHECKING:
-    from leap_core.prompt_log.entry import Entry
-    from leap_core.prompt_log.log_database import PromptLog
+    from leap_core.conversation.prompt_log import Entry, PromptLog
 
 SHOWN = 20
 """Entries that are listed where nothing else is said."""
@@ -77,7 +73,7 @@ def list_entries(
     if json_schema is not None and not data:
         raise click.UsageError("--json-schema is for --data")
     if data:
-        from leap_core.prompt_log.logged_documents import documents, forms_of
+        from leap_core.conversation.prompt_log import documents, forms_of
 
         from ..options.constraints import read_schema_argument
 
@@ -131,11 +127,10 @@ def replay(env: Environment, /, id: int | None, model: ModelChoice, format: str)
     entry's model answers, or the one that -m names. Entries of later turns, and those with pictures or sound, of which
     the log does not hold all, are refused.
     """
-    from leap_core.prompt_log.entry import entry_of, made_by
-    from leap_core.prompt_log.replay import difference, request_of
-    from leap_core.runner.streams import last_of
+    from leap_core.conversation.prompt_log import difference, entry_of, made_by, request_of
+    from leap_core.conversation.streams import last_of
 
-    from ..options.opening import load_model
+    from ..options.loading import load_model
 
     output = Output(env, format)
     entry = _entry(env, id)
@@ -212,7 +207,7 @@ def search(
 @click.pass_obj
 def status(env: Environment, /, format: str) -> ExitCode:
     """Tell whether prompts are logged, in which file, and how many are there."""
-    from leap_core.prompt_log.setting import log_file, log_is_on
+    from leap_core.conversation.logged_runner import log_file, log_is_on
 
     output = Output(env, format)
     file = log_file(env.directories)
@@ -272,8 +267,8 @@ def clear(env: Environment, /, older_than: float | None, yes: bool, dry_run: boo
 
 def _log(env: Environment) -> PromptLog | None:
     """The log; None where nothing was ever logged."""
-    from leap_core.prompt_log.log_database import PromptLog
-    from leap_core.prompt_log.setting import log_file
+    from leap_core.conversation.logged_runner import log_file
+    from leap_core.conversation.prompt_log import PromptLog
 
     file = log_file(env.directories)
     return PromptLog(file) if file.is_file() else None
@@ -293,7 +288,7 @@ def _entry(env: Environment, id: int | None) -> Entry:
 
 
 def _nothing(env: Environment, whole: int) -> str:
-    from leap_core.prompt_log.setting import log_is_on
+    from leap_core.conversation.logged_runner import log_is_on
 
     if whole:
         return "nothing that was logged is of this kind"
@@ -303,9 +298,9 @@ def _nothing(env: Environment, whole: int) -> str:
 
 
 def _turn(env: Environment, *, on: bool) -> ExitCode:
-    from leap_core.prompt_log.setting import log_file
+    from leap_core.conversation.logged_runner import log_file
 
-    from ..config.writing import set_value
+    from ..config.settings import set_value
 
     set_value(env.directories.config_file, "log", on)
     output = Output(env)

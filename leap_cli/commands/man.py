@@ -29,7 +29,7 @@ def command(ctx: click.Context, name: str | None, install: bool) -> None:
     assert isinstance(root, CommandTable)
     output = Output(env)
     if install:
-        from ..help import man_installation
+        from ..help import man_pages as man_installation
 
         if name is not None:
             raise click.UsageError("--install puts all pages there, and takes no COMMAND")

@@ -16,15 +16,14 @@ from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
 from ..framework.error_boundary import outcome_of
 from ..framework.output import Output
-from ..input.media_files import read_bytes
-from ..options.embedding_options import PassageWish
-from ..options.loading import MODEL_OPTION, ModelChoice
-from ..options.opening import load_model
+from ..input.files import read_bytes
+from ..options.embedding import PassageWish
+from ..options.loading import MODEL_OPTION, ModelChoice, load_model
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver.tools import Tool
 
-    from leap_core.runner.contract import ModelRunner
+    from leap_core.conversation.runner import ModelRunner
 
 MOST_JOBS = 50
 ABILITIES = (
@@ -101,10 +100,9 @@ class _Abilities:
         levels from the lowest, such as calm and angry)."""
 
         def work() -> dict[str, Any]:
-            from leap_core.decisions.answers import answer_object, names_of
-            from leap_core.decisions.deciding import decide
-            from leap_core.decisions.questions import Decision
-            from leap_core.decisions.reading import read_questions
+            from leap_core.tasks.decisions.answers import answer_object, names_of
+            from leap_core.tasks.decisions.deciding import decide
+            from leap_core.tasks.decisions.questions import Decision, read_questions
 
             decision = Decision(state, read_questions(questions))
             answers = decide(self._open(), decision).answers
@@ -114,7 +112,7 @@ class _Abilities:
 
     async def count_tokens(self, text: str) -> int:
         """Count the tokens of the prompt that a text makes."""
-        from leap_core.messages import ChatMessage
+        from leap_core.conversation.messages import ChatMessage
 
         return int(await _in_thread(lambda: self._open().get_prompt_tokens_size([ChatMessage("user", text)])))
 
@@ -122,8 +120,8 @@ class _Abilities:
         """Write down what is said in a sound file of this machine (WAV, FLAC, OGG, MP3); the model must hear."""
 
         def work() -> str:
-            from leap_core.media.conversion import naming_source
-            from leap_core.transcription.recognition import read_recording, transcribe
+            from leap_core.conversation.media.audio import naming_source
+            from leap_core.tasks.transcription import read_recording, transcribe
 
             data = read_bytes(str(self._env.cwd / file), self._env)  # never -, which is where the protocol comes from
             with naming_source(file):
@@ -136,7 +134,7 @@ class _Abilities:
         """List the indexes of files that can be searched."""
 
         def work() -> list[str]:
-            from leap_core.search.indexes import Indexes
+            from leap_core.tasks.search.updating import Indexes
 
             return Indexes.of(self._env.directories).names()
 
@@ -181,8 +179,8 @@ class _Abilities:
         return str(await _in_thread(lambda: self._generate(prompt, system, options)))
 
     def _generate(self, prompt: str, system: str, options: dict[str, Any]) -> str:
-        from leap_core.options import GenerationOptions
-        from leap_core.runner.streams import last_of
+        from leap_core.conversation.options import GenerationOptions
+        from leap_core.conversation.streams import last_of
 
         conversation = self._open().create_conversation(system or None)
         stream = conversation.generate_response(prompt, GenerationOptions(**options))

@@ -10,14 +10,12 @@ from typing import Any
 
 import click
 
-from ..config.editing import edit_file
-from ..config.named_files import NamedFiles
+from ..config.saved import NamedFiles, edit_file
 from ..exit_codes import ExitCode
-from ..framework.click_classes import LeapGroup
+from ..framework.click_classes import LeapGroup, format_option
 from ..framework.environment import Environment
 from ..framework.error_boundary import outcome_or_warning
 from ..framework.output import Format, Output
-from ..framework.output_format import format_option
 
 
 @dataclass(frozen=True)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import click
 
-from leap_core.speech.voices import DEFAULT_VOICE, VOICES, voice_prompt
+from leap_core.inference.speech.voices import DEFAULT_VOICE, VOICES, voice_prompt
 
 from ..exit_codes import ExitCode
-from ..framework.click_classes import leap_command
+from ..framework.click_classes import FileName, leap_command
 from ..framework.environment import Environment
 from ..framework.output import Output
-from ..framework.text_arguments import FileName
 from ..input.prompt import read_prompt
 from ..options.answer import STATS_OPTION, SpeechTarget, check_target
 from ..options.background import BACKGROUND, Background, print_id
-from ..options.loading import MODEL, ModelChoice
-from ..options.opening import job_request, load_model, naming_the_default, note_builtin
+from ..options.loading import MODEL, ModelChoice, job_request, load_model, naming_the_default, note_builtin
 from ..options.sampling import SPOKEN_SAMPLING, Sampling
 
 
@@ -59,7 +57,7 @@ def command(
     Ctrl-C stops the voice and keeps what has been said.
     """
     from ..answers.show import show_answer
-    from ..answers.spoken_output import SpokenOutput
+    from ..answers.sound import SpokenOutput
 
     output = Output(env)
     target = SpeechTarget(file, play or file is None)

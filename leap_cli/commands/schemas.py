@@ -8,12 +8,11 @@ from typing import Any
 
 import click
 
-from ..config.named_files import SCHEMAS
+from ..config.saved import SCHEMAS
 from ..exit_codes import ExitCode
-from ..framework.click_classes import leap_group
+from ..framework.click_classes import format_choice, leap_group
 from ..framework.environment import Environment
 from ..framework.output import Format, Output
-from ..framework.output_format import format_choice
 from ..options.constraints import read_schema_argument
 from .named_file_commands import FileVerbs, add_file_verbs
 
@@ -64,7 +63,7 @@ def add(env: Environment, /, name: str, schema: str, multi: bool, replace: bool)
 
     A file of the same name in the current directory overrides it, and it overrides a shorthand of one word.
     """
-    from leap_core.storage.atomic_files import replace_text
+    from leap_core.system.files import replace_text
 
     path = SCHEMAS.free(env, name, replace=replace)
     document = read_schema_argument(schema, env, many=multi)
@@ -93,7 +92,7 @@ def check(env: Environment, /, schema: str, format: str, strict: bool) -> ExitCo
 
     A schema that cannot be used at all is an error (exit code 6) that names the place.
     """
-    from leap_core.constraints.schema_grammar import enforce
+    from leap_core.inference.constraints.grammars import enforce
     from leap_core.schemas.grammar_matcher import byte_tokenizer
     from leap_core.schemas.json_schema import check_schema
 

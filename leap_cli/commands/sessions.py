@@ -7,17 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..framework.click_classes import leap_group
-from ..framework.confirmation import confirm_removal, removal_flags
-from ..framework.durations import Duration, age
+from ..framework.click_classes import format_flag, leap_group
 from ..framework.environment import Environment
-from ..framework.options import option
-from ..framework.output import Format, Output
-from ..framework.output_format import format_flag
-from ..framework.sizes import in_bytes
+from ..framework.options import Duration, age, in_bytes, option
+from ..framework.output import Format, Output, confirm_removal, removal_flags
 
 if TYPE_CHECKING:
-    from leap_core.sessions.store import SessionStore
+    from leap_core.conversation.sessions import SessionStore
 
 COLUMNS = ["id", "name", "messages", "age", "title"]
 
@@ -57,7 +53,7 @@ def list_sessions(env: Environment, /, limit: int | None, quiet: bool, format: s
 @click.pass_obj
 def show(env: Environment, /, session: str, format: str) -> None:
     """Print what was said in a session: text without pictures and sound, json whole, jsonl a message a line."""
-    from leap_core.sessions.transcripts import to_markdown
+    from leap_core.conversation.transcripts import to_markdown
 
     output = Output(env, format)
     with _store(env) as store:
@@ -151,7 +147,7 @@ def prune(env: Environment, /, older_than: float, named: bool, yes: bool, dry_ru
 
 
 def _store(env: Environment) -> SessionStore:
-    from leap_core.sessions.store import SessionStore
+    from leap_core.conversation.sessions import SessionStore
 
     return SessionStore(env.directories.sessions_file)
 

@@ -11,14 +11,12 @@ import click
 from ..completion.shell import SHELLS
 from ..completion.value_types import ModelName
 from ..exit_codes import ExitCode
-from ..framework.click_classes import leap_command
-from ..framework.durations import seconds_of
+from ..framework.click_classes import format_option, leap_command
 from ..framework.environment import Environment
 from ..framework.interrupts import stopping_on_interrupt
-from ..framework.options import option
+from ..framework.options import option, seconds_of
 from ..framework.output import Format, Output
-from ..framework.output_format import format_option
-from ..setup.state import NONE, Answers, SetUp
+from ..setup.questions import NONE, Answers, SetUp
 
 NOTHING_GIVEN = "leap setup asks at a terminal; in a script give {missing}, or --yes for what it suggests"
 
@@ -68,10 +66,8 @@ def command(env: Environment, /, yes: bool, dry_run: bool, format: str, **given:
     At a terminal three questions are asked, and nothing is done before all are answered; options answer them in a
     script. Ctrl-C leaves nothing half done, and a download goes on where it stopped. Again, it shows what is set.
     """
-    from ..setup.machine import this_machine
-    from ..setup.offers import offers, suggestion
-    from ..setup.setup_questions import ask, describe
-    from ..setup.state import set_up_already, shell_in_use
+    from ..setup.machine import offers, suggestion, this_machine
+    from ..setup.questions import ask, describe, set_up_already, shell_in_use
 
     output = Output(env, format)
     machine, there = this_machine(env), set_up_already(env)
@@ -112,7 +108,7 @@ def command(env: Environment, /, yes: bool, dry_run: bool, format: str, **given:
 def _show_plan(output: Output, machine: Any, models: list[Any], suggested: Answers, there: SetUp) -> None:
     records = [model.record() for model in models]
     if output.format is Format.TEXT:
-        from ..framework.sizes import in_bytes
+        from ..framework.options import in_bytes
 
         sizes = [{**row, "size": in_bytes(row["size"]), "memory": in_bytes(row["memory"])} for row in records]
         output.records(sizes, ["model", "size", "memory", "fits", "obstacle", "about"], name="model")
@@ -125,7 +121,7 @@ def _show_plan(output: Output, machine: Any, models: list[Any], suggested: Answe
 
 def _fetched(env: Environment, output: Output, reference: str) -> str | None:
     """The name of the model that is here now, a file's path for a file; None for none. Raises LeapError."""
-    from leap_core.models.references.resolving import find_local
+    from leap_core.models.resolving import find_local
 
     if reference.lower() == NONE:
         return None
@@ -133,7 +129,7 @@ def _fetched(env: Environment, output: Output, reference: str) -> str | None:
     if local is not None:
         return str((env.cwd / reference).absolute()) if os.path.exists(env.cwd / reference) else local.model_id
     from leap_core.models.download.downloading import Download, DownloadOptions
-    from leap_core.models.hub.hub_retries import DownloadStopped
+    from leap_core.models.http import DownloadStopped
 
     from ..display.downloads import DownloadPrinter
 
@@ -152,9 +148,9 @@ def _warm(env: Environment, output: Output, answers: Answers, model: str | None)
     """Load the model into the host, before anything is written: it may turn out that it cannot be loaded."""
     if answers.keep_alive == NONE:
         return
-    from leap_core.host.client.lookup import keep_warm
+    from leap_core.protocols.host.lookup import keep_warm
 
-    from ..options.opening import BUILTIN
+    from ..options.loading import BUILTIN
 
     name = model or BUILTIN
     _host, held = keep_warm(
@@ -169,8 +165,8 @@ def _warm(env: Environment, output: Output, answers: Answers, model: str | None)
 
 def _write(env: Environment, output: Output, answers: Answers, model: str | None, there: SetUp) -> None:
     """Each file is changed in one step, and only where it says something else."""
-    from ..completion.install import install, place_of
-    from ..config.writing import set_value, unset_value
+    from ..completion.scripts import install, place_of
+    from ..config.settings import set_value, unset_value
 
     file = env.directories.config_file
     if model is not None and model != there.model:

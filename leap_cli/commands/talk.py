@@ -13,14 +13,12 @@ from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
 from ..framework.interrupts import leaving_on_termination
 from ..framework.output import Output
-from ..options.loading import MODEL, ModelChoice
-from ..options.opening import load_model, note_builtin
+from ..options.conversation import TALK, Session, TalkOptions, session_group, session_model
+from ..options.loading import MODEL, ModelChoice, load_model, note_builtin
 from ..options.sampling import SPOKEN_SAMPLING, Sampling
-from ..options.session_options import Session, session_group, session_model
-from ..options.talk_options import TALK, TalkOptions
 
 if TYPE_CHECKING:
-    from leap_core.runner.contract import ModelRunner
+    from leap_core.conversation.runner import ModelRunner
 
 
 @leap_command("talk")

@@ -7,27 +7,19 @@ from pathlib import Path
 
 import click
 
-from ..config.named_files import TEMPLATES
-from ..config.saved_prompts import (
-    PromptTemplate,
-    parse_template,
-    read_parameters,
-    read_template,
-)
+from ..config.saved import TEMPLATES, PromptTemplate, parse_template, read_parameters, read_template
 from ..exit_codes import ExitCode
-from ..framework.click_classes import leap_group
+from ..framework.click_classes import format_choice, leap_group
 from ..framework.environment import Environment
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option
 from ..framework.output import Format, Output
-from ..framework.output_format import format_choice
-from ..input.pattern import INPUT
+from ..input.prompt import INPUT
 from ..options.constraints import SHAPE, Constraint
 from ..options.loading import MODEL_OPTION
-from ..options.prompt_options import SYSTEM_OPTION, read_system_option
+from ..options.prompt import SYSTEM_OPTION, check_options, read_system_option, save_template, typed_options
 from ..options.sampling import PLAIN_SAMPLING, Sampling
-from ..options.template_options import check_options, save_template, typed_options
-from ..options.tool_options import TOOLS, Tools
+from ..options.tools import TOOLS, Tools
 from .named_file_commands import FileVerbs, add_file_verbs
 
 

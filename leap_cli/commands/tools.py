@@ -10,16 +10,15 @@ import click
 from leap_core.errors import LeapSchemaError, LeapToolError
 
 from ..exit_codes import ExitCode
-from ..framework.click_classes import leap_group
+from ..framework.click_classes import format_option, leap_group
 from ..framework.environment import Environment
 from ..framework.options import option
 from ..framework.output import Format, Output
-from ..framework.output_format import format_option
 from ..options.constraints import read_document
-from ..options.tool_options import asker, configured_tools, known_tools, read_policy
+from ..options.tools import asker, configured_tools, known_tools, read_policy
 
 if TYPE_CHECKING:
-    from leap_core.functions import LeapFunction
+    from leap_core.conversation.calls import LeapFunction
 
 tools_file = click.option(
     "--tools-file",
@@ -166,7 +165,7 @@ def check(env: Environment, /, names: tuple[str, ...], tools_file: tuple[str, ..
 @click.pass_obj
 def call(env: Environment, /, name: str, arguments: str, tools_file: tuple[str, ...], allow: bool) -> ExitCode:
     """Call a tool as a model would: ARGUMENTS is a JSON object. The result goes to stdout."""
-    from leap_core.functions import LeapFunctionCall
+    from leap_core.conversation.calls import LeapFunctionCall
     from leap_core.schemas.json_schema import parse_json
     from leap_core.tools.execution import run_call
     from leap_core.tools.policy import ALLOW, DENY
@@ -209,8 +208,8 @@ def _find(env: Environment, name: str, files: tuple[str, ...]) -> LeapFunction:
 
 
 def _source(function: LeapFunction) -> str:
-    from leap_core.tools.mcp_servers import McpTool
-    from leap_core.tools.programs import Command, PythonFunction
+    from leap_core.tools.execution import Command, PythonFunction
+    from leap_core.tools.mcp import McpTool
 
     program = function.call
     if isinstance(program, Command):
@@ -240,8 +239,8 @@ def _declaration(schema: str, env: Environment) -> dict[str, Any]:
 
 
 def _problems(function: LeapFunction) -> tuple[list[str], list[str]]:
-    from leap_core.constraints.compiling import problems_of_calls
-    from leap_core.tools.programs import Command
+    from leap_core.inference.constraints.compiling import problems_of_calls
+    from leap_core.tools.execution import Command
 
     unusable, warnings = problems_of_calls([function])
     problems = list(unusable)

@@ -9,22 +9,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..exit_codes import ExitCode
-from ..framework.click_classes import leap_command
-from ..framework.durations import Duration
+from ..framework.click_classes import FileName, format_choice, leap_command
 from ..framework.environment import Environment
-from ..framework.options import option
+from ..framework.options import Duration, option
 from ..framework.output import Output
-from ..framework.output_format import format_choice
-from ..framework.text_arguments import FileName
-from ..input.media_files import STDIN, read_bytes, source_name
+from ..input.files import STDIN, read_bytes, source_name
 from ..input.prompt import read_system
 from ..options.background import BACKGROUND, Background, print_id
-from ..options.loading import MODEL, ModelChoice
-from ..options.opening import job_request, load_model, naming_the_default
+from ..options.loading import MODEL, ModelChoice, job_request, load_model, naming_the_default
 
 if TYPE_CHECKING:
-    from leap_core.runner.contract import ModelRunner
-    from leap_core.transcription.recognition import Recording, Transcribed
+    from leap_core.conversation.runner import ModelRunner
+    from leap_core.tasks.transcription import Recording, Transcribed
 
 SUFFIXES = {"text": ".txt", "json": ".json", "srt": ".srt", "vtt": ".vtt"}
 
@@ -98,8 +94,7 @@ def command(
     if background:
         _submit(env, output, files, places, model, request | job_request(env, model, background))
         return ExitCode.DONE
-    from leap_core.transcription.recognition import AT_ONCE
-    from leap_core.transcription.transcript_formats import TIMED
+    from leap_core.tasks.transcription import AT_ONCE, TIMED
 
     recordings = [_read(name, env, output, longest, format in TIMED) for name in files]
     with load_model(env, model, slots=AT_ONCE) as runner:
@@ -128,9 +123,8 @@ def _places(env: Environment, files: tuple[str, ...], target: str | None, format
 
 
 def _read(name: str, env: Environment, output: Output, longest: float, phrases: bool) -> Recording:
-    from leap_core.media.audio import as_wav
-    from leap_core.media.conversion import naming_source
-    from leap_core.transcription.recognition import read_recording
+    from leap_core.conversation.media.audio import as_wav, naming_source
+    from leap_core.tasks.transcription import read_recording
 
     data = read_bytes(name, env)
     with naming_source(source_name(name)):
@@ -150,8 +144,8 @@ def _transcribe(
     *,
     heading: str | None,
 ) -> None:
-    from leap_core.options import GenerationOptions
-    from leap_core.transcription.recognition import transcribe
+    from leap_core.conversation.options import GenerationOptions
+    from leap_core.tasks.transcription import transcribe
 
     options = GenerationOptions(max_tokens=request["max_tokens"])
     as_it_comes = place is None and request["format"] == "text"
@@ -170,8 +164,8 @@ def _transcribe(
 def _write(
     output: Output, place: Path | None, pieces: list[Transcribed], format: str, seconds: float, model: str
 ) -> None:
-    from leap_core.storage.atomic_files import replace_text
-    from leap_core.transcription.transcript_formats import write
+    from leap_core.system.files import replace_text
+    from leap_core.tasks.transcription import write
 
     text = write(pieces, format, seconds=seconds, model=model)
     if place is None:

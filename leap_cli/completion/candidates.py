@@ -115,14 +115,14 @@ def registered_tools(context: click.Context, _begun: str) -> Iterator[Item]:
 
 def templates(context: click.Context, _begun: str) -> Iterator[Item]:
     """Saved prompts."""
-    from ..config.named_files import TEMPLATES
+    from ..config.saved import TEMPLATES
 
     return (CompletionItem(name) for name in TEMPLATES.names(context.ensure_object(Environment)))
 
 
 def saved_schemas(context: click.Context, _prefix: str) -> Iterator[Item]:
     """Schemas that were saved under a name."""
-    from ..config.named_files import SCHEMAS
+    from ..config.saved import SCHEMAS
 
     return (CompletionItem(name) for name in SCHEMAS.names(context.ensure_object(Environment)))
 
@@ -135,7 +135,7 @@ def schemas(context: click.Context, prefix: str) -> Iterator[Item]:
 
 def template_variables(context: click.Context, _prefix: str) -> Iterator[Item]:
     """``NAME=`` of each variable of the template that the command names."""
-    from ..config.saved_prompts import read_template
+    from ..config.saved import read_template
 
     name = context.params.get("template")
     if name is not None:
@@ -199,7 +199,7 @@ def jobs(*states: str) -> Source:
 
 def sessions(context: click.Context, _begun: str) -> Iterator[Item]:
     """Names, then ids, of the sessions that were written to last."""
-    from leap_core.sessions.recent_sessions import newest
+    from leap_core.conversation.sessions import newest
 
     rows = newest(context.ensure_object(Environment).directories.sessions_file)
     yield from (CompletionItem(session.name, help=session.title) for session in rows if session.name)
@@ -223,7 +223,7 @@ def top_commands(context: click.Context, _begun: str) -> Iterator[Item]:
 
 def help_topics(context: click.Context, begun: str) -> Iterator[Item]:
     """Guides, then commands."""
-    from ..help.topics import TOPICS
+    from ..help.guides import TOPICS
 
     yield from (CompletionItem(topic, help=about) for topic, about in TOPICS.items())
     yield from top_commands(context, begun)
@@ -294,7 +294,7 @@ def _source_of(parameter: click.Parameter, context: click.Context) -> Source | N
 
 
 def _installed(env: Environment) -> Iterator[str]:
-    from leap_core.models.references.quick_names import installed_names
+    from leap_core.models.quick_names import installed_names
 
     return installed_names(env.directories.models)
 
@@ -305,7 +305,7 @@ def _aliases(env: Environment) -> dict[str, str]:
             return {}
     except OSError:
         return {}
-    from leap_core.models.references.alias_file import read_aliases
+    from leap_core.models.reference import read_aliases
 
     return read_aliases(env.directories.config_file)
 
@@ -317,7 +317,7 @@ def _endpoints(env: Environment) -> dict[str, str]:
             return {}
     except OSError:
         return {}
-    from leap_core.models.references.endpoints import known_endpoints
+    from leap_core.models.endpoints import known_endpoints
 
     with suppress(LeapError):
         return {name: each.url for name, each in known_endpoints(env.directories.config_file).items()}
@@ -325,7 +325,7 @@ def _endpoints(env: Environment) -> dict[str, str]:
 
 
 def _catalogue(env: Environment) -> dict[str, dict[str, Any]]:
-    from leap_core.models.references.quick_names import catalogue_entries
+    from leap_core.models.quick_names import catalogue_entries
 
     return catalogue_entries(env.directories.config)
 

@@ -7,8 +7,8 @@ import re
 import click
 from click.shell_completion import CompletionItem
 
+from ..framework.click_classes import FileName
 from ..framework.environment import Environment
-from ..framework.text_arguments import FileName
 
 
 class ModelName(FileName):
@@ -40,7 +40,7 @@ class WarmModel(FileName):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:
-            from leap_core.host.client.host_connection import ModelHost
+            from leap_core.protocols.host.connection import ModelHost
 
             host = ModelHost.running(ctx.ensure_object(Environment).variables)
             names = [] if host is None else [model["model"] for model in host.status(timeout=0.5)["models"]]

@@ -16,15 +16,15 @@ QUESTION, KNOWN = "What is the capital of France?", "Paris"
 
 def engine() -> dict[str, Any]:
     """What llama.cpp says of itself and this machine."""
-    from leap_core.llama.build_info import describe
+    from leap_core.inference.llama.library import describe
 
     return {"engine": describe()}
 
 
 def generation() -> dict[str, Any]:
     """One answer of the built-in model, and how long everything took."""
+    from leap_core.conversation.streams import last_of
     from leap_core.opening import Leap
-    from leap_core.runner.streams import last_of
 
     start = time.monotonic()
     with Leap.load("builtin") as runner:

@@ -1,12 +1,13 @@
-"""click's classes as leap uses them: help goes to the environment's stdout, commands are found in a table.
+"""click's classes as leap uses them, and arguments that are text or a format.
 
 Knows nothing of what the commands do.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -16,13 +17,60 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import click
 
 from .environment import Environment
-from .options import OPTION_GROUPS, under_headings
-from .text_arguments import check_texts
+from .options import OPTION_GROUPS, option, under_headings
+from .output import Format
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from .help_text import HelpFormatter
+
+class FileName(click.ParamType[str]):
+    """The name of a file or directory, whose bytes need not be UTF-8. click.Path checks more."""
+
+    name = "file"
+
+
+def check_texts(context: click.Context) -> None:
+    """See to it that what a command was given is text. Raises UsageError."""
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        if name in context.params and not isinstance(parameter.type, (FileName, click.Path)):
+            try:
+                context.params[name] = _as_text(context.params[name], parameter)
+            except click.UsageError as error:
+                error.ctx = context
+                raise
+
+
+def _as_text(value: Any, parameter: click.Parameter) -> Any:
+    label = max(parameter.opts, key=len) if isinstance(parameter, click.Option) else parameter.human_readable_name
+    if isinstance(value, tuple):
+        return tuple(text_argument(each, label) if isinstance(each, str) else each for each in value)
+    return text_argument(value, label) if isinstance(value, str) else value
+
+
+def text_argument(text: str, name: str) -> str:
+    """An argument as text. Bytes that Python could not decode by the locale are taken as UTF-8, or refused."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:  # Python carries such bytes as lone surrogates
+        try:
+            return os.fsencode(text).decode("utf-8")
+        except UnicodeError:
+            raise click.UsageError(f"{name} is not valid UTF-8") from None
+    return text
+
+
+def absolute(name: str, env: Environment) -> str:
+    """The name of a file as it is valid in any directory. Raises UsageError for one that is no text."""
+    return text_argument(str((env.cwd / name).absolute()), "a file's name")
+
+
+def absolute_if_file(name: str, env: Environment) -> str:
+    """The same of a file that is there; other names stay."""
+    return absolute(name, env) if os.path.isfile(env.cwd / name) else name
+
 
 OTHER_VERBS = {
     "ls": ("list",),
@@ -121,9 +169,9 @@ class LeapCommand(click.Command):
         from .help_text import row_of
 
         options = (parameter for parameter in self.get_params(ctx) if isinstance(parameter, click.Option))
-        for heading, members in under_headings(option for option in options if not option.hidden):
+        for heading, members in under_headings(each for each in options if not each.hidden):
             with formatter.section(heading):
-                formatter.write_dl([row_of(option, ctx) for option in members])
+                formatter.write_dl([row_of(each, ctx) for each in members])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Examples, and where to read more."""
@@ -375,3 +423,30 @@ def _show_help(ctx: click.Context, _parameter: click.Parameter, value: bool) -> 
         ctx.default_map = None  # help is the same for everybody, also where the configuration cannot be read
         ctx.ensure_object(Environment).stdout.write(ctx.get_help() + "\n")
         ctx.exit()
+
+
+FORMATS = tuple(each.value for each in Format)
+
+
+class FormatChoice(click.Choice[str]):
+    """The formats of data; ``human`` is another name of text."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return str(super().convert("text" if value == "human" else value, param, ctx))
+
+
+def format_choice(help: str, formats: Sequence[str] = FORMATS, **more: Any) -> Callable[[Any], Any]:
+    """The option of a command that prints data in these formats, the first of them by default."""
+    decorator: Callable[[Any], Any] = option(
+        "--format", type=FormatChoice(formats), default=formats[0], help=help, **more
+    )
+    return decorator
+
+
+def format_option(quiet: str) -> Callable[[Any], Any]:
+    """The option of a command whose data are things with names; ``quiet`` prints only them."""
+    return format_choice(f"Print text, one json document, jsonl, or quiet: {quiet} only.")
+
+
+format_flag = format_option("ids")
+"""The option of a command whose data are things with ids."""

@@ -12,15 +12,15 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 if TYPE_CHECKING:
-    from leap_core.options import ModelLoadingOptions
-    from leap_core.runner.contract import ModelRunner
-    from leap_core.runner.embedding import EmbeddingRunner
-    from leap_core.storage.directories import Directories
+    from leap_core.conversation.embedding import EmbeddingRunner
+    from leap_core.conversation.options import ModelLoadingOptions
+    from leap_core.conversation.runner import ModelRunner
+    from leap_core.system.directories import Directories
 
 ModelLoader = Callable[[str, "ModelLoadingOptions"], "ModelRunner"]
 EmbedderLoader = Callable[[str, "ModelLoadingOptions"], "EmbeddingRunner"]
@@ -98,7 +98,7 @@ class Environment:
     @cached_property
     def directories(self) -> Directories:
         """Where configuration, models, caches, state and logs belong."""
-        from leap_core.storage.directories import Directories
+        from leap_core.system.directories import Directories
 
         return Directories.from_environment(self.variables)
 
@@ -106,7 +106,6 @@ class Environment:
         """Whether escape codes may be written to a stream (https://no-color.org)."""
         wanted = is_terminal and not self.variables.get("NO_COLOR") and self.variables.get("TERM") != "dumb"
         if wanted and sys.platform == "win32":
-            from .windows_console import obeys_escape_codes
 
             return obeys_escape_codes()
         return wanted
@@ -146,3 +145,21 @@ def _output_stream(stream: Any, descriptor: int) -> TextIO:
     else:
         stream.reconfigure(encoding="utf-8", errors="replace", newline="\n")
     return stream  # type: ignore[no-any-return]
+
+
+@lru_cache(maxsize=1)
+def obeys_escape_codes() -> bool:
+    """Ask the consoles of this process to obey escape codes; whether they do. True on other systems."""
+    if sys.platform != "win32":
+        return True
+    import ctypes
+
+    output, error, processed, virtual_terminal = -11, -12, 0x1, 0x4
+    kernel = ctypes.WinDLL("kernel32")
+    kernel.GetStdHandle.restype = ctypes.c_void_p
+    obeyed = False
+    for which in (output, error):
+        handle, mode = ctypes.c_void_p(kernel.GetStdHandle(which)), ctypes.c_ulong()
+        if kernel.GetConsoleMode(handle, ctypes.byref(mode)):  # else it is a file or a pipe
+            obeyed = bool(kernel.SetConsoleMode(handle, mode.value | processed | virtual_terminal))
+    return obeyed

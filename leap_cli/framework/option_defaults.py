@@ -87,7 +87,7 @@ class OptionDefaults(UserDict[str, Any]):
         return values
 
     def _warn_of_keys(self, configured: Mapping[str, Any], file: Path) -> None:
-        from leap_core.configuration import KEYS
+        from leap_core.system.configuration import KEYS
 
         for key in () if self._repairs else configured:  # those look at the whole file themselves
             if key not in KEYS:
@@ -115,7 +115,7 @@ class OptionDefaults(UserDict[str, Any]):
 
     def _read(self, file: Path) -> dict[str, Any]:
         """The file's content; nothing where a command that repairs it meets one that is no TOML."""
-        from leap_core.configuration import table_or_error
+        from leap_core.system.configuration import table_or_error
 
         table = table_or_error(file) if file.is_file() else {}
         if not isinstance(table, LeapSerializationError):

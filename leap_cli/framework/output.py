@@ -1,4 +1,4 @@
-"""The only place that writes what a command has to say: data to stdout, everything else to stderr.
+"""What a command has to say: data to stdout, all else to stderr; a question before a removal, a page opened.
 
 Four formats: text for people, json (one document), jsonl (one object a line), quiet (ids or names only, for xargs).
 """
@@ -6,12 +6,17 @@ Four formats: text for people, json (one document), jsonl (one object a line), q
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from enum import Enum
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
 
 from .environment import Environment
+from .interrupts import raising_on_interrupt
 from .wrapping import columns as columns_of
 from .wrapping import fitted_cell, fitting_widths, wrapped
 
@@ -201,3 +206,51 @@ def _json(value: object, *, indent: int | None = None, separators: tuple[str, st
     """A line or lines of JSON, without characters that control a terminal."""
     text = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators)
     return text.translate(ESCAPED_CONTROLS) + "\n"
+
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+
+def removal_flags(function: Decorated) -> Decorated:
+    """Add ``--yes`` and ``--dry-run``; the function receives ``yes`` and ``dry_run``, for ``confirm_removal``."""
+    function = click.option("-y", "--yes", is_flag=True, help="Remove without asking, as scripts do.")(function)
+    return click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")(function)
+
+
+def confirm_removal(env: Environment, what: str, *, yes: bool, dry_run: bool) -> bool:
+    """Whether to remove ``what``, such as "3 jobs". A terminal is asked; without one ``--yes`` is needed, or UsageError
+    is raised."""
+    if dry_run:
+        Output(env).note(f"{what} would be removed")
+        return False
+    if yes:
+        return True
+    if not (env.stdin_is_terminal and env.stderr_is_terminal):
+        raise click.UsageError(f"{what} would be removed: give --yes to remove, or --dry-run to see them")
+    try:
+        with raising_on_interrupt():
+            answer = env.read_typed_line(f"remove {what}? [y/N] ").strip().lower()
+    except EOFError:
+        answer = ""
+    if answer not in ("y", "yes"):
+        Output(env).note("nothing was removed")
+        return False
+    return True
+
+
+@contextmanager
+def page_opener(env: Environment) -> Iterator[Callable[[str], None]]:
+    """Opens addresses in the default web browser, by way of a private file that is there as long as the context: what a
+    program is started with can be read by others."""
+
+    def open_page(address: str) -> None:
+        import webbrowser
+
+        private = using.enter_context(tempfile.TemporaryDirectory(dir=env.directories.run, prefix="page-"))
+        way = Path(private) / "open.html"
+        way.write_text(f'<meta charset="utf-8"><meta http-equiv="refresh" content="0;url={address}">\n')
+        if not webbrowser.open(way.as_uri()):
+            Output(env).warning("there is no web browser that can be opened from here")
+
+    with ExitStack() as using:
+        yield open_page

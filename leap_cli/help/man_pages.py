@@ -1,17 +1,23 @@
-"""The manual: leap(1), and a page for each of its commands, such as leap-generate(1), written from the code.
+"""The manual: leap(1) and a page for each command, written from the same declarations as help.
 
 A group's page holds the commands of the group. Knows roff and the command line; installs nothing.
+
+docs/words.md is written from this table by scripts/make_reference.py; tests/cli/test_words.py walks all commands.
 """
 
 from __future__ import annotations
 
 import inspect
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import click
 
 from leap_core import __version__
+from leap_core.errors import LeapError
+from leap_core.system.files import replace_text
 
 from ..exit_codes import ExitCode
 from ..framework.click_classes import CommandTable, HelpContext
@@ -19,8 +25,79 @@ from ..framework.help_text import meaning, metavar, text_of
 from ..framework.option_defaults import option_variable, options_of
 from ..framework.options import OPTIONS, under_headings
 from .examples import EXAMPLES
-from .roff import bold, code, escaped, italic, prose, quoted
-from .topics import TOPICS, Guide
+from .guides import TOPICS, Guide
+
+
+def man_directory(variables: Mapping[str, str]) -> Path:
+    """``man1`` of this user: man(1) finds it where ``~/.local/bin`` is on the path."""
+    home = Path(variables.get("HOME") or variables.get("USERPROFILE") or Path.home())
+    return Path(variables.get("XDG_DATA_HOME") or home / ".local" / "share") / "man" / "man1"
+
+
+def is_searched(directory: Path, variables: Mapping[str, str]) -> bool:
+    """Whether man finds pages there, as far as the variables say: through MANPATH, or beside a directory of PATH."""
+    manual = directory.parent
+    if variables.get("MANPATH"):
+        return str(manual) in variables["MANPATH"].split(os.pathsep)
+    places = [Path(place) for place in variables.get("PATH", "").split(os.pathsep) if place]
+    return any(manual in (place.parent / "share" / "man", place.parent / "man") for place in places)
+
+
+def install(pages: Mapping[str, str], directory: Path) -> None:
+    """Write the pages, each in one step; pages of commands that leap no longer has go. Raises LeapError."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, text in pages.items():
+            replace_text(directory / name, text)
+        for page in directory.glob("leap-*.1"):
+            if page.name not in pages and "by scripts/make_reference.py" in page.read_text("utf-8", "replace")[:200]:
+                page.unlink()
+    except OSError as error:
+        raise LeapError(
+            f"cannot write {error.filename or directory}: {error.strerror}",
+            hint="leap man COMMAND prints a page, to be put where you like",
+        ) from None
+
+
+SPECIAL = {"\\": r"\e", "-": r"\-", "'": r"\(aq", "`": r"\(ga", '"': r"\(dq", "^": r"\(ha", "~": r"\(ti"}
+"""Characters that roff would obey, or turn into their typographic siblings."""
+_CODE = re.compile(r"`([^`]+)`")
+
+
+def escaped(text: str) -> str:
+    """One line of text. Characters beyond ASCII become the escapes that every roff knows."""
+    line = "".join(
+        SPECIAL.get(char, char if char.isascii() and char.isprintable() else f"\\[u{ord(char):04X}]") for char in text
+    )
+    return rf"\&{line}" if line.startswith(".") else line
+
+
+def prose(text: str) -> str:
+    """A paragraph on one line, what is in backticks bold."""
+    parts = _CODE.split(" ".join(text.split()))
+    line = "".join(bold(part) if number % 2 else escaped(part).removeprefix(r"\&") for number, part in enumerate(parts))
+    return rf"\&{line}" if line.startswith((".", "'")) else line
+
+
+def bold(text: str) -> str:
+    """What is typed as it is."""
+    return rf"\fB{escaped(text)}\fR"
+
+
+def italic(text: str) -> str:
+    """What represents something else."""
+    return rf"\fI{escaped(text)}\fR"
+
+
+def quoted(text: str) -> str:
+    """An argument of a request such as ``.SH``."""
+    return f'"{escaped(text)}"'
+
+
+def code(lines: tuple[str, ...]) -> list[str]:
+    """Lines as they stand, indented."""
+    return [".PP", ".RS 4", ".EX", *(escaped(line) for line in lines), ".EE", ".RE"]
+
 
 FILES = (
     ("config.toml", "The settings; `leap config path` prints where it is."),
@@ -173,3 +250,141 @@ def exit_code_meanings() -> Iterator[tuple[int, str]]:
         words = re.search(rf'{each.name} = {each.value}\n +"""(.*?)"""', source, re.DOTALL)
         assert words is not None, each
         yield each.value, " ".join(words[1].split())
+
+
+WORDS: dict[str, str] = {
+    "--about": "one line that says what a saved prompt is for",
+    "--address": "the address that a server listens on",
+    "--all": "everything that the command could name one by one",
+    "--allow-tool": "a tool that runs without asking",
+    "--api-key": "the key that clients of a server must have",
+    "--attempt": "one of the attempts of a job",
+    "--audio-temperature": "randomness of spoken sound",
+    "--audio-top-k": "sound codes that are kept at each choice",
+    "--audio": "a sound that the model hears",
+    "--batch-size": "prompt tokens in one step",
+    "--background": "do it as a job, and print its id",
+    "--call-parser": "how the model writes calls of tools",
+    "--chain-limit": "rounds of calls in one answer at most",
+    "--choices": "the texts of which the answer is one",
+    "--completion": "the shell that completes leap with TAB",
+    "--concurrency": "lines of a batch that are answered at once",
+    "--connections": "connections of a download at once",
+    "--chat-template": "Jinja, or a known name, in the place of the model's chat template",
+    "--context-size": "tokens of prompt and answer together",
+    "--continue": "go on with the last session",
+    "--count": "how many answers are given",
+    "--dry-run": "show what would be done, and do nothing",
+    "--end": "end the worker",
+    "--errors": "the file of failed lines",
+    "--file": "a file whose text is taken",
+    "--fit": "fit temperatures, or thresholds of doubt, to cases whose answers are known",
+    "--flash-attention": "flash attention, or not",
+    "--follow": "go on until the job has ended",
+    "--force": "fetch files again that are here",
+    "--foreground": "be the worker, in this terminal",
+    "--format": "how results are written",
+    "--gpu-layers": "layers of the model on a GPU",
+    "--grammar": "the grammar of the answer",
+    "--host": "use the model that is kept warm, or not",
+    "--install": "put it where the system looks for it",
+    "--image": "a picture that the model sees",
+    "--image-tiles": "cut large pictures into tiles",
+    "--image-tokens": "tokens that a picture may take",
+    "--input-format": "how the input is written",
+    "--job-retries": "retries of a job after failures",
+    "--journal": "the file of what a batch has answered",
+    "--json-schema": "the JSON schema of the answer",
+    "--json-schema-multi": "the JSON schema of each element of the answer, a list",
+    "--jsonl": "messages as JSON lines, in and out",
+    "--keep-alive": "how long a model stays warm without use",
+    "--keep-fields": "carry a line's own fields over to its result",
+    "--keep-reasoning": "let the model reason, and keep that in the results",
+    "--kv-type-k": "how keys are kept in the context",
+    "--kv-type-v": "how values are kept in the context",
+    "--limit": "how many are taken or listed at most",
+    "--files": "patterns of the files that passages are taken from",
+    "--finish-shape": "end JSON before its tokens are used up",
+    "--free-white-space": "JSON over several lines",
+    "--rerank": "the model that orders passages anew",
+    "--strict": "nothing less than what was asked for will do",
+    "--kind": "what kind of thing it is",
+    "--line-file": "a file of which each line is a text",
+    "--lines": "each line of a file is a text of its own",
+    "--logit-bias": "what is added to a token's logit",
+    "--lookup": "drafts from what prompt and answer hold",
+    "--loop-stop": "end answers that go in circles",
+    "--lora": "an adapter that changes the model",
+    "--load": "the file of a conversation to go on with",
+    "--max-tokens": "tokens of the answer at most",
+    "--mmap": "map the model's file, or read it",
+    "--mmproj": "the file of the projector that reads pictures or sound",
+    "--model": "the model that answers",
+    "--multi": "the schema of a list",
+    "--name": "the name that something is given",
+    "--older-than": "only what was untouched for so long",
+    "--ordered": "write results in the order of the input",
+    "--open": "show a page in the web browser",
+    "--open-objects": "keys that the schema allows and does not name",
+    "--output": "the file that results are written to",
+    "--param": "the value of a template's variable",
+    "--pattern": "the prompt of each line, made of its fields",
+    "--play": "play sound as it is made",
+    "--port": "the port that a server listens on",
+    "--priority": "which jobs go first",
+    "--prompt-cache": "keep the state after long prompts on disk",
+    "--prompt-cache-size": "room on disk for the kept state",
+    "--quant": "the quantization of a model",
+    "--queue": "requests that may wait for a model",
+    "--quiet": "no summary",
+    "--raw": "go on from the prompt as it stands",
+    "--regex": "the regular expression that the answer matches",
+    "--remove": "take a name away",
+    "--repair": "ask again where an answer does not fit its shape",
+    "--replace": "take the place of what is there",
+    "--retries": "failures of a download in a row",
+    "--revision": "the branch, tag or commit of a repository",
+    "--save": "keep the conversation as a session",
+    "--schema-in-prompt": "show the schema to the model",
+    "--seed": "makes sampling repeatable",
+    "--session": "the session to go on with or to begin",
+    "--show-calls": "show calls of tools and their results",
+    "--skip-invalid": "leave out lines that cannot be used",
+    "--since": "only what is not older",
+    "--slots": "requests of a model at once",
+    "--speak": "answer aloud, into this file",
+    "--stall": "how long a connection may be silent",
+    "--state": "only jobs in this state",
+    "--stats": "show token counts and speed",
+    "--stop": "a text before which the answer ends",
+    "--stream": "print the answer as it comes",
+    "--system": "the system prompt",
+    "--template": "a saved prompt",
+    "--think": "let the model reason, and where that is shown",
+    "--threads": "CPU threads",
+    "--to": "what it is turned into: a language, types of tensors",
+    "--timeout": "how long to wait at most",
+    "--tool": "a tool that the model may call",
+    "--tool-choice": "whether the model has to call a tool",
+    "--tools-file": "a file of tools",
+    "--top-logprobs": "how likely tokens and others were",
+    "--verbose": "show llama.cpp's log",
+    "--voice": "who speaks",
+    "--yes": "do it without asking",
+    "--against": "earlier figures to compare with",
+    "--alpha": "how unlikely chance must be for a difference to count",
+    "--from": "what something is taken from: a language, or a source of cases",
+    "--html": "write a page that needs nothing else",
+    "--junit": "write JUnit XML",
+    "--merge": "put the outputs of parts together",
+    "--min": "the pass rate that is good enough",
+    "--on": "the cluster that answers",
+    "--orders": "ask with the answers in several orders",
+    "--readout": "what is read of a decision: texts or tokens",
+    "--repeat": "how often something is done",
+    "--shard": "one of several parts of the lines",
+    "--memory": "how much memory to count with",
+    "--workers": "how many answer at once, each with the model",
+}
+"""The names that several commands have, or that could be taken for others. A name that one command alone has is
+explained by that command's help."""

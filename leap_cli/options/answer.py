@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from leap_core.storage.atomic_files import descriptor_of
+from leap_core.system.files import descriptor_of
 
+from ..framework.click_classes import FileName, format_choice
 from ..framework.environment import Environment
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option
 from ..framework.output import Format
-from ..framework.output_format import format_choice
-from ..framework.text_arguments import FileName
 
 if TYPE_CHECKING:
-    from .tool_options import Tools
+    from .tools import Tools
 
 STANDARD = "-"
 MOST_SLOTS = 8

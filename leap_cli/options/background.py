@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -11,10 +14,10 @@ from ..framework.environment import Environment
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option
 from ..framework.output import Format, Output
+from .answer import STANDARD
 
 if TYPE_CHECKING:
     from jobs.client import JobsClient, Policy
-
 
 @dataclass(frozen=True)
 class Background:
@@ -88,3 +91,17 @@ def open_jobs(env: Environment, *, autostart: bool = True) -> JobsClient:
     from jobs.client import JobsClient
 
     return JobsClient(env.variables, autostart=autostart, on_warning=Output(env, Format.TEXT).note)
+
+
+def check_apart(env: Environment, files: Mapping[str, str | Path | None]) -> None:
+    """Refuse one file under two flags: a new one takes its place. Raises UsageError."""
+    flags: dict[Path, str] = {}
+    for flag, name in files.items():
+        if name is None or name == STANDARD:
+            continue
+        place = Path(os.path.realpath(env.cwd / name))
+        if place.exists() and not place.is_file():
+            continue
+        if place in flags:
+            raise click.UsageError(f"{flags[place]} and {flag} name the same file, {place.name}")
+        flags[place] = flag

@@ -14,13 +14,13 @@ import click
 
 from leap_core.errors import LeapSchemaError
 
-from ..config.named_files import SCHEMAS
+from ..config.saved import SCHEMAS
 from ..framework.environment import Environment
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option
 
 if TYPE_CHECKING:
-    from leap_core.options import GenerationOptions
+    from leap_core.conversation.options import GenerationOptions
 
 SHAPES = {
     "json_schema": "--json-schema",

@@ -13,7 +13,7 @@ from ..framework.options import option
 from .constraints import Constraint
 
 if TYPE_CHECKING:
-    from leap_core.options import GenerationOptions
+    from leap_core.conversation.options import GenerationOptions
 
 _FLAGS: tuple[tuple[str, str, type, str], ...] = (
     ("--temperature", "temperature", float, "Randomness of sampling, 0 or more; 0 takes the likeliest token."),
@@ -70,8 +70,8 @@ class Sampling:
     def options(self, shape: Constraint | None = None, **more: Any) -> GenerationOptions:
         """The options of an answer of this ``shape``, with ``more`` fields. Raises LeapOptionsError for a value outside
         its range."""
+        from leap_core.conversation.options import GenerationOptions
         from leap_core.errors import LeapOptionsError
-        from leap_core.options import GenerationOptions
 
         try:
             return GenerationOptions(**{**self.fields, **({} if shape is None else shape.fields), **more})

@@ -8,38 +8,34 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from leap_core.conversation.conversation import Overflow
+from leap_core.conversation.generator import require_voice
+from leap_core.conversation.media.audio import RATE, as_wav, at_model_rate, naming_source, samples_of_wav
+from leap_core.conversation.messages import Audio, ChatMessage, ChatMessageRole
+from leap_core.conversation.talk.talk import Talk, TalkSettings
 from leap_core.errors import LeapError, LeapSerializationError
-from leap_core.media.audio import RATE, as_wav, at_model_rate, samples_of_wav
-from leap_core.media.conversion import naming_source
-from leap_core.messages import Audio, ChatMessage, ChatMessageRole
-from leap_core.runner.generator import require_voice
-from leap_core.runner.overflow import Overflow
-from leap_core.speech.spoken_file import SpokenFile
-from leap_core.speech.voices import CONVERSATION_PROMPT
-from leap_core.talk.talk import Talk, TalkSettings
+from leap_core.inference.speech.spoken_file import SpokenFile
+from leap_core.inference.speech.voices import CONVERSATION_PROMPT
 
-from ..answers.spoken_output import Sink, StandardOutput
-from ..chat.dialogue import Dialogue
-from ..chat.full_context import FullContext
+from ..answers.sound import Sink, StandardOutput
+from ..chat.dialogue import Dialogue, FullContext
 from ..chat.terminal import HISTORY_FILE, note_saved, talk_at_terminal
 from ..framework.environment import Environment
 from ..framework.output import Output
-from ..input.media_files import read_bytes, source_name
-from ..options.talk_options import TalkOptions
-from ..options.tool_options import Tools
-from .recording import Recording
-from .sound_devices import INSTEAD, SoundDevices
-from .sound_devices import list_devices as found_devices
-from .sound_files import SoundFiles
-from .spoken_dialogue import Shown, SpokenDialogue
+from ..input.files import read_bytes, source_name
+from ..options.conversation import TalkOptions
+from ..options.tools import Tools
+from .devices import INSTEAD, Recording, SoundDevices, SoundFiles
+from .devices import list_devices as found_devices
+from .keyboard import Shown, SpokenDialogue
 
 if TYPE_CHECKING:
     from numpy import float32
     from numpy.typing import NDArray
 
-    from leap_core.options import GenerationOptions
-    from leap_core.runner.contract import ModelRunner
-    from leap_core.sessions.recorder import SessionRecorder
+    from leap_core.conversation.options import GenerationOptions
+    from leap_core.conversation.recorder import SessionRecorder
+    from leap_core.conversation.runner import ModelRunner
 
 COLUMNS = ("number", "name", "system", "hears", "plays", "default")
 BY_VOICE = "speak, and it answers when you pause; Ctrl-C stops an answer"
@@ -56,7 +52,7 @@ def list_devices(output: Output) -> None:
 
 def check_model(runner: ModelRunner) -> None:
     """Raises LeapUnsupportedMediaError for a model that cannot hear, or cannot speak."""
-    from leap_core.media.audio import wav_of_integers
+    from leap_core.conversation.media.audio import wav_of_integers
 
     require_voice(runner)
     import numpy as np

@@ -1,28 +1,106 @@
-"""The keyboard of a talk: messages and commands are typed while the microphone is open, and the space bar is a key to
-talk with."""
+"""The dialogue of a talk: spoken and typed, with commands while the microphone is open, answers read aloud."""
 
 from __future__ import annotations
 
 import os
+import re
 import select
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
-from leap_core.talk.talk import Talk
+from leap_core.conversation.conversation import Conversation
+from leap_core.conversation.generator import Generator
+from leap_core.conversation.messages import ChatMessage, ChatMessageContent, ChatMessageRole
+from leap_core.conversation.options import GenerationOptions
+from leap_core.conversation.responses import AudioSample, Chunk, Complete, MessageResponse
+from leap_core.conversation.streams import PassingStream, Stream
+from leap_core.conversation.talk.hearing import Utterance
+from leap_core.conversation.talk.talk import Talk
+from leap_core.errors import LeapError
+from leap_core.inference.speech.voices import voice_prompt
 
-from ..chat.line_editor import Editor
-from ..chat.slash_commands import COMMANDS
-from ..chat.suggestions import completer
+from ..answers.show import show_answer, shown_calls
+from ..chat.slash_commands import COMMANDS, completer
+from ..chat.typed_conversation import Editor
 from ..framework.environment import Environment
-from .spoken_dialogue import SpokenDialogue
+from ..framework.output import Output
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from prompt_toolkit.key_binding import KeyBindingsBase
+
+    from leap_core.conversation.recorder import SessionRecorder
+
+    from ..chat.dialogue import Dialogue
+
+class Shown:
+    """Shows one answer after the other, and lets it be heard. ``voice``: the one that reads it aloud, None for the
+    conversation's own. ``answering``: what is done around each answer."""
+
+    def __init__(
+        self,
+        talk: Talk,
+        output: Output,
+        voice: str | None,
+        *,
+        stats: bool,
+        answering: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        self._talk, self._output, self._voice, self._stats = talk, output, voice, stats
+        self._answering = answering
+        self.was_stopped = False
+        """Whether Ctrl-C ended the last answer."""
+
+    def __call__(self, dialogue: Dialogue, stream: Stream) -> Complete:
+
+        runner = dialogue.conversation.model_runner
+        if self._voice is not None:
+            stream = ReadAloud(stream, runner, self._voice, dialogue.options)
+        answer = self._talk.speaking(stream)
+        with self._answering():
+            complete = show_answer(
+                answer,
+                self._output,
+                model=runner.model_id,
+                show_stats=self._stats,
+                calls=shown_calls(dialogue.tools, always=True),
+            )
+        self.was_stopped = answer.is_stopped and not answer.is_interrupted
+        return complete
+
+
+class SpokenDialogue:
+    """Answers utterances. What is said before the first word of an answer joins what that was to answer."""
+
+    def __init__(self, dialogue: Dialogue, talk: Talk, output: Output) -> None:
+        self.dialogue, self.talk = dialogue, talk
+        self._output = output
+        self._unanswered: list[ChatMessageContent] = []
+        self._take_up(dialogue.log)
+
+    def answer(self, utterance: Utterance) -> None:
+        """Answer what was said. Raises what answering raises."""
+        self._output.note(f"heard {utterance.seconds:.1f} s")
+        self._unanswered += utterance.parts()
+        try:
+            complete = self.dialogue.answer(ChatMessage(ChatMessageRole.USER, self._unanswered))
+        except LeapError:
+            self._unanswered = []
+            raise
+        if not complete.is_lost:
+            self._unanswered = []
+
+    def _take_up(self, log: SessionRecorder) -> None:
+        """What was said last in a session that is continued, and got no answer, is said again."""
+        message = log.unanswered
+        if message is not None and message.content and not message.text:
+            self._unanswered, log.unanswered = list(message.content), None
+            self._output.note("what you said last got no answer; it goes with what you say next")
+
 
 POLL = 0.05
 SPACE = " "
@@ -173,3 +251,69 @@ else:
             yield read_key
         finally:
             termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+SENTENCE_END = re.compile(r"[.!?。！？…]+[\"')\]]*\s|\n")
+
+
+class ReadAloud(PassingStream):
+    """Passes an answer on, each of its sentences followed by its sound in ``voice``."""
+
+    def __init__(self, stream: Stream, runner: Generator, voice: str, options: GenerationOptions) -> None:
+        super().__init__(stream)
+        self._runner, self._system, self._options = runner, voice_prompt(voice), options
+        self._unread = ""
+        self._reading: Stream | None = None
+        self._end: Complete | None = None
+        self._is_stopped = False
+
+    def __next__(self) -> MessageResponse:
+        while self._reading is None:
+            if self._end is not None:
+                end, self._end = self._end, None
+                return end
+            response = super().__next__()
+            if isinstance(response, Complete):
+                self._end = response
+                self._read(len(self._unread))
+                continue
+            if isinstance(response, Chunk):
+                self._unread += response.text
+                ends = list(SENTENCE_END.finditer(self._unread))
+                if ends:
+                    self._read(ends[-1].end())
+            return response
+        return self._sound()
+
+    def stop(self) -> None:
+        self._is_stopped = True
+        super().stop()
+        reading = self._reading
+        if reading is not None:
+            reading.stop()
+
+    def close(self) -> None:
+        if self._reading is not None:
+            self._reading.close()
+        super().close()
+
+    def _read(self, count: int) -> None:
+        sentence, self._unread = self._unread[:count].strip(), self._unread[count:]
+        if sentence and not self._is_stopped:
+            reading = Conversation(self._runner, [ChatMessage(ChatMessageRole.SYSTEM, self._system)])
+            self._reading = reading.generate_response(sentence, self._options)
+            if self._is_stopped:  # meanwhile, by another thread
+                self._reading.stop()
+
+    def _sound(self) -> MessageResponse:
+        """The next piece of sound, or what follows it."""
+        reading = self._reading
+        while reading is not None:
+            response = reading.__next__()
+            if isinstance(response, AudioSample):
+                return response
+            if isinstance(response, Complete):
+                self._reading = None
+                reading.close()
+                break
+        return self.__next__()

@@ -10,14 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..clusters.mapper import Mapper as Mapper
+    from .clusters.mapper import Mapper as Mapper
 
 __all__ = ["Mapper"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "Mapper":
-        from ..clusters.mapper import Mapper
+        from .clusters.mapper import Mapper
 
         return Mapper
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

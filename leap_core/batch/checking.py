@@ -8,22 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from ..conversation.options import ModelLoadingOptions
 from ..errors import LeapModelNotFoundError, LeapOptionsError, LeapSerializationError
-from ..options import ModelLoadingOptions
-from .batch_run import Batch
-from .batch_settings import STANDARD, BatchSettings
-from .definition import Progress
+from .answering import Pace
 from .escalation import When
-from .input.input_rows import InputRows
 from .input.line_index import MOST_PROBLEMS, CheckedLines, LineIndex, Problem, check_lines
 from .input.lines import RequestReader
-from .input.row_formats import JSONL
+from .input.rows import JSONL, InputRows
 from .journal.journal import Journal
 from .journal.line_result import NPY, TEXT
-from .model_fingerprint import fingerprint_of
 from .output.output_file import OutputFile
-from .output.spoken_lines import SpokenLines
-from .pace import Pace
+from .output.table_files import SpokenLines
+from .run import Batch, Progress
+from .settings import STANDARD, BatchSettings, fingerprint_of
 
 BUILTIN, BUILTIN_EMBED = "builtin", "builtin-embed"
 MOST_TOLD = 5

@@ -8,21 +8,20 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ..decisions.deciding import decide
-from ..decisions.questions import Decision, Question
+from ..conversation.generator import Functions, Generation, MaybeOptions, Messages
+from ..conversation.messages import ChatMessageRole
+from ..conversation.options import GenerationOptions
+from ..conversation.responses import Complete, GenerationFinishReason, MessageResponse
+from ..conversation.runner import ModelRunner, PassingRunner
+from ..conversation.streams import last_of
 from ..errors import (
     LeapConstraintError,
     LeapGenerationError,
     LeapGenerationPromptExceedContextLengthError,
     LeapOptionsError,
 )
-from ..messages import ChatMessageRole
-from ..options import GenerationOptions
-from ..responses import Complete, GenerationFinishReason, MessageResponse
-from ..runner.contract import Generation, ModelRunner
-from ..runner.generator import Functions, MaybeOptions, Messages
-from ..runner.passing_runner import PassingRunner
-from ..runner.streams import last_of
+from ..tasks.decisions.deciding import decide
+from ..tasks.decisions.questions import Decision, Question
 from ..tasks.task import TaskReply
 
 INVALID, UNCERTAIN, REFUSED, CHECK = "invalid", "uncertain", "refused", "check"

@@ -1,11 +1,13 @@
-"""A JSON schema as a document: read, checked against its draft, and used to check finished texts.
+"""A JSON schema as a document: read, bounded, checked against its draft, and used to check finished texts.
 
 References are resolved within the document only; nothing is fetched.
+
+jsonschema takes 0.3 s of computing to hold a schema of 66 kB against the meta-schema of draft 2020-12, most of it to
+resolve the meta-schema's own references; this takes 3 ms. About what is not plain here jsonschema decides.
 """
 
 from __future__ import annotations
 
-from ..json_fields import JsonObject
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -15,14 +17,137 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ..errors import LeapSchemaError
-from .bounded_matching import CheckTakesTooLong, bounded_check, compiled
+from .expressions import CheckTakesTooLong, bounded_check, compiled
+from .json_values import JsonObject
 from .keywords import with_own_keywords
-from .limits import check_length, check_limits
-from .plain_schemas import is_plain
-from .subschemas import transform, walk
+from .transforms import ALONE, IN_LISTS, IN_MAPS, transform, walk
 
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator
+
+MOST_CHARACTERS = 2_000_000
+"""The schema's JSON text has at most these."""
+MOST_SCHEMAS = 5000
+"""Schemas within the schema, itself included. Checking one against its draft takes about a millisecond."""
+MOST_VALUES = 50_000
+"""Values in the schema, at all levels: keywords, names, numbers, texts."""
+DEEPEST = 120
+"""Levels of nested objects and lists. Two make a level of a document: a keyword and its schema."""
+
+
+def check_limits(document: Any) -> None:
+    """Raises LeapSchemaError for a schema beyond the limits. Reads level by level, so that no depth overflows a
+    stack."""
+    level, depth, values, characters = [document], 0, 0, 0
+    while level:
+        depth += 1
+        values += len(level)
+        if depth > DEEPEST:
+            raise LeapSchemaError(f"the schema is nested too deeply: more than {DEEPEST} levels")
+        deeper: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                characters += sum(len(key) for key in value if isinstance(key, str))
+                deeper += value.values()
+            elif isinstance(value, (list, tuple)):
+                deeper += value
+            elif isinstance(value, str):
+                characters += len(value)
+        if values + len(deeper) > MOST_VALUES:
+            raise LeapSchemaError(f"the schema is too large: more than {MOST_VALUES} values")
+        if characters > MOST_CHARACTERS:
+            raise LeapSchemaError(f"the schema is too large: more than {MOST_CHARACTERS} characters")
+        level = deeper
+    if sum(1 for _ in walk(document)) > MOST_SCHEMAS:
+        raise LeapSchemaError(f"the schema is too large: more than {MOST_SCHEMAS} schemas in it")
+
+
+def check_length(text: str) -> None:
+    """Raises LeapSchemaError for a text that is too long to be read at all."""
+    if len(text) > MOST_CHARACTERS:
+        raise LeapSchemaError(f"the schema is too large: more than {MOST_CHARACTERS} characters")
+
+
+TYPES = frozenset(("array", "boolean", "integer", "null", "number", "object", "string"))
+
+
+def is_plain(schema: Any) -> bool:
+    """Whether the meta-schema of draft 2020-12 certainly accepts a schema whose expressions were compiled. Raises
+    RecursionError for one that is nested too deeply."""
+    if not isinstance(schema, dict):
+        return isinstance(schema, bool)
+    for key, value in schema.items():
+        check = CHECKS.get(key)
+        if check is None or not check(value):
+            return False
+    return True
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_switch(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list)
+
+
+def _is_type(value: Any) -> bool:
+    return isinstance(value, str) and value in TYPES
+
+
+def _are_types(value: Any) -> bool:
+    names = value if isinstance(value, list) else [value]
+    return bool(names) and all(map(_is_type, names)) and len(set(names)) == len(names)
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_text, value)) and len(set(value)) == len(value)
+
+
+def _is_local(value: Any) -> bool:
+    return isinstance(value, str) and value.startswith("#")
+
+
+def _are_schemas(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(map(is_plain, value))
+
+
+def _are_named_schemas(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(is_plain, value.values()))
+
+
+NOT_HERE = ("additionalItems", "dependencies", "extends", "definitions")
+"""Keywords of other drafts."""
+CHECKS: dict[str, Callable[[Any], bool]] = {
+    **{key: is_plain for key in ALONE if key not in NOT_HERE},
+    **{key: _are_named_schemas for key in IN_MAPS if key not in NOT_HERE},
+    **{key: _are_schemas for key in IN_LISTS if key not in ALONE},
+    **dict.fromkeys(("$comment", "title", "description", "format", "pattern"), _is_text),
+    **dict.fromkeys(("deprecated", "readOnly", "writeOnly", "uniqueItems"), _is_switch),
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _is_number),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minContains", "maxContains"), _is_count),
+    **dict.fromkeys(("minProperties", "maxProperties"), _is_count),
+    **dict.fromkeys(("enum", "examples"), _is_list),
+    **dict.fromkeys(("const", "default"), lambda value: True),
+    "type": _are_types,
+    "required": _are_names,
+    "multipleOf": lambda value: _is_number(value) and value > 0,
+    "$ref": _is_local,
+}
+"""By keyword."""
+
 
 Path = tuple[str | int, ...]
 MOST_PROBLEMS = 20
@@ -81,7 +206,7 @@ def check_schema(document: Any) -> JsonSchema:
     from jsonschema.validators import validator_for
     from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
 
-    from .formats import format_checker, regex_checker
+    from .keywords import format_checker, regex_checker
 
     if document is False:
         raise LeapSchemaError("the schema false allows no document at all")

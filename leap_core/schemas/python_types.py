@@ -6,7 +6,6 @@ A type's description is its docstring; a field's is a string or ``Guide`` in its
 
 from __future__ import annotations
 
-from ..json_fields import JsonObject
 import dataclasses
 import datetime
 import decimal
@@ -20,7 +19,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from ..errors import LeapGeneratableSchematizationError, LeapSchemaError
-from .definitions import Definitions, reference_to, unused_name
+from .json_values import JsonObject
+from .transforms import Definitions, reference_to, unused_name
 
 SCHEMA_METHODS = ("model_json_schema", "__json_schema__", "json_schema")
 """Methods of a type that give its own schema: pydantic's, and two plain spellings."""

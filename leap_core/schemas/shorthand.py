@@ -7,13 +7,11 @@ there is none), then a colon and a description if wanted. ``name?`` may be left 
 
 from __future__ import annotations
 
-from ..json_fields import JsonObject
 import json
 import re
-from typing import Any
 
 from ..errors import LeapSchemaError
-
+from .json_values import JsonObject
 
 TYPES: dict[str, JsonObject] = {
     "str": {"type": "string"},

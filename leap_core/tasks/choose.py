@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from ..json_fields import JsonObject
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..decisions.answers import Answer, answer_object, how_sure, names_of
-from ..decisions.deciding import Settings, decide, prompts_of
-from ..decisions.questions import Decision, Question
-from ..messages import ChatMessage
-from ..options import GenerationOptions
-from .csv_rows import table_row
-from .task import Prompt, Task, TaskAnswer, TaskModel, pictures_of, text_of
+from ..conversation.messages import ChatMessage
+from ..conversation.options import GenerationOptions
+from ..schemas.json_values import JsonObject
+from .decisions.answers import Answer, answer_object, how_sure, names_of
+from .decisions.deciding import Settings, decide, prompts_of
+from .decisions.questions import Decision, Question
+from .task import Prompt, Task, TaskAnswer, TaskModel, pictures_of, table_row, text_of
 
 TEXT, JSON, CSV = "text", "json", "csv"
 FORMATS = (TEXT, JSON, CSV)

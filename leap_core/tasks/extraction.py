@@ -1,28 +1,136 @@
-"""Extraction by a schema: fields as the Extract models' cards write them, and a document of a text or a picture."""
+"""Extraction by a schema, piece by piece, and the examples that a model is shown before its text.
+
+{"text": "Ann Lee is 31.", "document": {"name": "Ann Lee", "age": 31}}
+
+A line of a review with what was decided, and a case of ``leap eval`` that expects a document, are examples, too. Each
+is checked: its document fits the schema, and its values are in its text.
+"""
 
 from __future__ import annotations
 
-from ..json_fields import JsonObject
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
-from ..constraints.extraction_prompt import field_lines
-from ..errors import LeapConstraintError, LeapOptionsError
-from ..messages import ChatMessage, Image
-from ..responses import TokenLogprob
-from ..schemas.json_schema import check_schema
-from ..schemas.optional_fields import all_optional
-from .csv_rows import table_row
-from .evidence.passes import invented_last, with_missed
-from .examples import Example
-from .pieces import merged, pieces_that_fit
-from .task import Prompt, Task, TaskAnswer, TaskModel, pictures_of, text_of
+from ..conversation.messages import ChatMessage, Image
+from ..conversation.responses import TokenLogprob
+from ..errors import LeapConstraintError, LeapError, LeapOptionsError, LeapSerializationError
+from ..inference.constraints.shape_prompts import field_lines
+from ..schemas.json_schema import check_schema, parse_json
+from ..schemas.json_values import JsonObject, object_at, text_at
+from ..schemas.transforms import all_optional
+from .evidence.evidence import invented_last, with_missed
+from .evidence.places import find_places
+from .evidence.values import NOT_IN_TEXT
+from .review.documents import corrected_document, read_review
+from .task import Prompt, Task, TaskAnswer, TaskModel, merged, pictures_of, pieces_that_fit, table_row, text_of
+
+LARGEST_FILE = 16 * 1024 * 1024
+"""Bytes; no context holds as much."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A text and its document."""
+
+    text: str
+    document: JsonObject
+
+    def to_json(self) -> JsonObject:
+        return {"text": self.text, "document": self.document}
+
+
+def read_examples(values: object, schema: JsonObject) -> tuple[Example, ...]:
+    """Examples from a list of plain data. Raises LeapSerializationError, which names the first that is wrong."""
+    if not isinstance(values, Sequence) or isinstance(values, str) or not values:
+        raise LeapSerializationError("expected a list of objects with text and document", path="examples")
+    return _read_examples(json.dumps(values), json.dumps(schema))
+
+
+@lru_cache(maxsize=16)
+def _read_examples(values: str, schema: str) -> tuple[Example, ...]:
+    """By text, for all lines of a batch may have the same."""
+    examples = []
+    for number, value in enumerate(json.loads(values)):
+        try:
+            examples.append(read_example(value, json.loads(schema)))
+        except LeapError as error:
+            raise LeapSerializationError(error.message, path=f"examples[{number}]", hint=error.hint) from None
+    return tuple(examples)
+
+
+def examples_of_file(path: Path, schema: JsonObject, name: str | None = None) -> list[Example]:
+    """The examples of a file of JSON lines, called ``name``. Raises LeapSerializationError with the line's number."""
+    name = path.name if name is None else name
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST_FILE + 1)
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        raise LeapSerializationError(f"cannot read {name}: {getattr(error, 'strerror', None) or error}") from None
+    if len(data) > LARGEST_FILE:
+        raise LeapSerializationError(f"{name} is larger than {LARGEST_FILE // 1024**2} MiB, which no model could read")
+    examples = []
+    for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
+        if line.strip():
+            try:
+                examples.append(read_example(parse_json(line.decode()), schema))
+            except LeapError as error:
+                raise LeapSerializationError(error.message, path=f"{name}:{number}", hint=error.hint) from None
+            except UnicodeDecodeError as error:
+                raise LeapSerializationError(
+                    f"not UTF-8 text (byte {error.start + 1})", path=f"{name}:{number}"
+                ) from None
+            except ValueError as error:
+                raise LeapSerializationError(
+                    f"not JSON: {error}",
+                    path=f"{name}:{number}",
+                    hint='each line is an object such as {"text": "Ann is 31.", "document": {"age": 31}}',
+                ) from None
+    if not examples:
+        raise LeapSerializationError(f"{name} has no examples")
+    return examples
+
+
+def read_example(value: object, schema: JsonObject) -> Example:
+    """One example, checked. Raises LeapError with the pointer of the value that is wrong."""
+    fields = object_at(value, "the example")
+    if "evidence" in fields and "schema" in fields:
+        fields = {**fields, "document": corrected_document(read_review(fields))}
+    elif isinstance(fields.get("expect"), dict):
+        fields = {**fields, "document": fields["expect"].get("json")}
+    for name in ("text", "document"):
+        if fields.get(name) is None:
+            raise LeapSerializationError("missing", path=name)
+    text, document = text_at(fields["text"], "text"), object_at(fields["document"], "document")
+    if not text.strip():
+        raise LeapSerializationError("it is empty", path="text")
+    try:
+        json.dumps([text, document], ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise LeapSerializationError("has half of a surrogate pair, which is no character") from None
+    except RecursionError:
+        raise LeapSerializationError("is nested too deeply") from None
+    problems = check_schema(all_optional(schema)).problems_of(document)
+    if problems:
+        raise LeapSerializationError(f"its document does not fit the schema: {problems[0]}")
+    for place in find_places(text, document, schema):
+        if place.how == NOT_IN_TEXT:
+            shown = json.dumps(place.leaf.value, ensure_ascii=False)
+            raise LeapSerializationError(
+                f"{place.pointer}: {shown} is not in its text",
+                hint="a model that is shown values from nowhere invents them, too: leave the value out, or write it as "
+                "the text has it",
+            )
+    known = [name for name in schema.get("properties", {}) if name in document]
+    ordered = {name: document[name] for name in (*known, *(each for each in document if each not in known))}
+    return Example(text, ordered)
+
 
 JSONL, CSV = "jsonl", "csv"
 ABSENT, FAIL = "absent", "fail"
-from .evidence.value_places import NOT_IN_TEXT
 MOST_PASSES = 10
 MOST_OF_CONTEXT = 5 / 8
 """Examples and instructions may take as much: a text has the rest up to the three quarters that a prompt may fill."""
@@ -175,7 +283,7 @@ class Extract(Task):
 
     def row(self, document: JsonObject, found: Sequence[JsonObject] = ()) -> str:
         """The document as a row of the table, with the places and confidences of ``found`` where it has evidence."""
-        from .evidence.cells import cells_of
+        from .evidence.evidence import cells_of
 
         cells: list[Any] = []
         for name in self.schema.get("properties", {}):

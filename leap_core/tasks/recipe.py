@@ -25,9 +25,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from ..conversation.messages import ChatMessage, ChatMessageContent, Text
+from ..conversation.options import GenerationOptions
 from ..errors import LeapOptionsError
-from ..messages import ChatMessage, ChatMessageContent, Text
-from ..options import GenerationOptions
 
 SHIPPED = Path(__file__).parent / "recipes"
 PLACE = re.compile(r"\{(\w+)\}")

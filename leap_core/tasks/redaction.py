@@ -1,20 +1,143 @@
-"""Redaction: the model and expressions list personal data, and every occurrence of what they list is masked."""
+"""Redaction: the model and expressions list personal data, and every occurrence is masked.
+
+An IBAN counts with its check digits (ISO 13616), a card with its check digit (ISO/IEC 7812), a telephone number with 7
+to 15 digits (E.164) that are written as one: with +, a bracket, a leading zero, or in parts between
+spaces, hyphens or dots.
+"""
 
 from __future__ import annotations
 
-from ..json_fields import JsonObject
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ..conversation.messages import ChatMessage
+from ..conversation.options import GenerationOptions
 from ..errors import LeapConstraintError, LeapGenerationError
-from ..messages import ChatMessage
-from ..options import GenerationOptions
-from .masking import count_masks, mask
-from .personal_patterns import CATEGORIES as PATTERNED
-from .personal_patterns import found_by_pattern
-from .pieces import halves_between_sentences, pieces_that_fit
-from .task import Prompt, Task, TaskAnswer, TaskModel, text_of
+from ..schemas.json_values import JsonObject
+from .task import Prompt, Task, TaskAnswer, TaskModel, halves_between_sentences, pieces_that_fit, text_of
+
+URL = re.compile(
+    r"\b(?:https?|ftp)://[^\s<>\"'`|\\^{}\[\]]{1,2048}"
+    r"|\bwww\.[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}(?:/[^\s<>\"']{0,2048})?"
+)
+MAIL = re.compile(r"[\w.!#$%&'*+/=?^`{|}~-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}")
+IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b")
+CARD = re.compile(r"(?<![\d+])\d(?:[ -]?\d){12,18}(?!\d)")
+PHONE = re.compile(r"(?<![\w.,:/-])(?:\+|00)?\(?\d(?:[ \t./()-]{0,3}\d){5,14}(?![\w/-]|[.,:]\d)")
+NO_PHONE = re.compile(r"\d{1,4}([-./ ])\d{1,2}\1\d{1,4}|\d{1,3}(\.\d{1,3}){3}")
+"""Dates and addresses of networks."""
+TRAILING = ".,;:!?)'\""
+
+
+def _iban(text: str) -> bool:
+    plain = text.replace(" ", "")
+    moved = plain[4:] + plain[:4]
+    return 15 <= len(plain) <= 34 and int("".join(str(int(char, 36)) for char in moved)) % 97 == 1
+
+
+def _card(text: str) -> bool:
+    digits = [int(char) for char in text if char.isdigit()]
+    doubled = [sum(divmod(2 * digit, 10)) if n % 2 else digit for n, digit in enumerate(reversed(digits))]
+    return len(set(digits)) > 1 and sum(doubled) % 10 == 0
+
+
+def _phone(text: str) -> bool:
+    digits = sum(char.isdigit() for char in text)
+    if not 7 <= digits <= 15 or NO_PHONE.fullmatch(text) or text.count("(") != text.count(")"):
+        return False
+    return text[0] in "+(0" or bool(re.search(r"\d[ \t/-]+\(?\d|\d\.\d+\.\d", text))
+
+
+def _always(_text: str) -> bool:
+    return True
+
+
+PATTERNS: dict[str, tuple[re.Pattern[str], Callable[[str], bool]]] = {
+    "url": (URL, _always),
+    "email_address": (MAIL, _always),
+    "iban": (IBAN, _iban),
+    "card_number": (CARD, _card),
+    "phone_number": (PHONE, _phone),
+}
+"""By category, in the order of looking: what one has found is not looked at by those after it."""
+PATTERN_CATEGORIES = tuple(PATTERNS)
+
+
+def found_by_pattern(text: str, categories: tuple[str, ...] = PATTERN_CATEGORIES) -> dict[str, list[str]]:
+    """What the expressions of these categories find, each text once, in the order of its first place."""
+    found: dict[str, list[str]] = {}
+    for category, (pattern, check) in PATTERNS.items():
+        if category not in categories:
+            continue
+        items = (match[0].rstrip(TRAILING) if category in ("url", "email_address") else match[0].strip()
+                 for match in pattern.finditer(text))  # fmt: skip
+        found[category] = list(dict.fromkeys(item for item in items if item and check(item)))
+        for item in found[category]:
+            text = text.replace(item, "\0")
+    return {category: items for category, items in found.items() if items}
+
+
+UNUSED = [chr(code) for code in range(0xE000, 0xF8FF)]
+"""Private characters: masks of the last resort, where words would do harm."""
+
+
+def mask(text: str, entities: Mapping[str, Sequence[str]]) -> tuple[str, dict[str, str]]:
+    """The text with every occurrence of every entity masked, and what each mask stands for. ``entities`` by category.
+
+    Masks look like ``[HUMAN_NAME_1]``. Where an entity would be found in one, or the text has such a mask already,
+    they are made of characters that occur in neither.
+    """
+    listed = {item: category for category, items in entities.items() for item in items if item}
+    categories = {item: category for item, category in listed.items() if item in text}
+    if not categories:
+        return text, {}
+    masks = _named(categories)
+    masked = _replaced(text, masks)
+    if any(each in text for each in masks.values()) or any(item in masked for item in listed):
+        masks = _unnamed(text + "".join(listed), categories)
+        masked = _replaced(text, masks)
+    used = {each: item for item, each in masks.items() if each in masked}
+    return masked, used
+
+
+def count_masks(masked: str, masks: Mapping[str, str], entities: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    """How often each category is masked in a text."""
+    categories = {item: category for category, items in entities.items() for item in items}
+    counts = dict.fromkeys(entities, 0)
+    for each, item in masks.items():
+        counts[categories[item]] += masked.count(each)
+    return {category: count for category, count in counts.items() if count}
+
+
+def unmask(text: str, masks: Mapping[str, str]) -> str:
+    """The original text."""
+    return _replaced(text, masks)
+
+
+def _named(categories: Mapping[str, str]) -> dict[str, str]:
+    counts: dict[str, int] = {}
+    masks = {}
+    for item, category in categories.items():
+        counts[category] = counts.get(category, 0) + 1
+        masks[item] = f"[{category.upper()}_{counts[category]}]"
+    return masks
+
+
+def _unnamed(text: str, categories: Iterable[str]) -> dict[str, str]:
+    used = set(text)
+    edge, mark = [char for char in UNUSED if char not in used][:2]
+    return {item: edge + mark * number + edge for number, item in enumerate(categories, 1)}
+
+
+def _replaced(text: str, replacements: Mapping[str, str]) -> str:
+    """In one pass, longer ones first."""
+    if not replacements:
+        return text
+    pattern = "|".join(map(re.escape, sorted(replacements, key=len, reverse=True)))
+    return re.sub(pattern, lambda match: replacements[match[0]], text)
+
 
 CATEGORIES = ("address", "company_name", "email_address", "human_name", "phone_number")
 MOST, LONGEST = 20, 80
@@ -32,7 +155,7 @@ class Redact(Task):
 
     categories: tuple[str, ...] = CATEGORIES
     lines: bool = False
-    patterns: tuple[str, ...] = PATTERNED
+    patterns: tuple[str, ...] = PATTERN_CATEGORIES
 
     name = "redact"
     places = frozenset({"text", "categories", "schema"})

@@ -1,17 +1,106 @@
-"""Translation, piece by piece where a text is too long for the model."""
+"""Translation and summaries, piece by piece where a text is too long for the model."""
 
 from __future__ import annotations
 
-from ..json_fields import JsonObject
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from ..conversation.messages import ChatMessage
+from ..conversation.options import GenerationOptions
 from ..errors import LeapOptionsError
-from ..messages import ChatMessage
-from ..options import GenerationOptions
-from .languages import language_of
-from .pieces import pieces_that_fit
-from .task import Prompt, Task, TaskAnswer, TaskModel, text_of
+from ..schemas.json_values import JsonObject
+from .task import Prompt, Task, TaskAnswer, TaskModel, head_of, pieces_that_fit, text_of
+
+LANGUAGES = {
+    "ar": "Arabic",
+    "bg": "Bulgarian",
+    "bn": "Bengali",
+    "ca": "Catalan",
+    "cs": "Czech",
+    "cy": "Welsh",
+    "da": "Danish",
+    "de": "German",
+    "el": "Greek",
+    "en": "English",
+    "es": "Spanish",
+    "et": "Estonian",
+    "eu": "Basque",
+    "fa": "Persian",
+    "fi": "Finnish",
+    "fr": "French",
+    "ga": "Irish",
+    "gl": "Galician",
+    "he": "Hebrew",
+    "hi": "Hindi",
+    "hr": "Croatian",
+    "hu": "Hungarian",
+    "hy": "Armenian",
+    "id": "Indonesian",
+    "is": "Icelandic",
+    "it": "Italian",
+    "ja": "Japanese",
+    "ka": "Georgian",
+    "kk": "Kazakh",
+    "ko": "Korean",
+    "lt": "Lithuanian",
+    "lv": "Latvian",
+    "mk": "Macedonian",
+    "ml": "Malayalam",
+    "mr": "Marathi",
+    "ms": "Malay",
+    "nb": "Norwegian",
+    "ne": "Nepali",
+    "nl": "Dutch",
+    "no": "Norwegian",
+    "pa": "Punjabi",
+    "pl": "Polish",
+    "pt": "Portuguese",
+    "ro": "Romanian",
+    "ru": "Russian",
+    "sk": "Slovak",
+    "sl": "Slovenian",
+    "sq": "Albanian",
+    "sr": "Serbian",
+    "sv": "Swedish",
+    "sw": "Swahili",
+    "ta": "Tamil",
+    "te": "Telugu",
+    "th": "Thai",
+    "tl": "Tagalog",
+    "tr": "Turkish",
+    "uk": "Ukrainian",
+    "ur": "Urdu",
+    "uz": "Uzbek",
+    "vi": "Vietnamese",
+    "zh": "Chinese",
+    "en-gb": "British English",
+    "en-us": "American English",
+    "pt-br": "Brazilian Portuguese",
+    "zh-cn": "Simplified Chinese",
+    "zh-hans": "Simplified Chinese",
+    "zh-hant": "Traditional Chinese",
+    "zh-hk": "Traditional Chinese",
+    "zh-tw": "Traditional Chinese",
+}
+CODE = re.compile(r"(?![A-Z][a-z]+$)[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,4})*")
+"""What is meant as a code; a capitalised word, such as Lao, is a name."""
+REGION = re.compile(r"-([a-z]{2}|[0-9]{3})$")
+
+
+def language_of(text: str, option: str = "to") -> str:
+    """The language's name as prompts have it; of a known code with a region that is none of these, that of the code
+    alone. Raises LeapOptionsError for a code that is none of these, and for what can be no name."""
+    name = " ".join(text.split())
+    code = name.lower().replace("_", "-")
+    known = LANGUAGES.get(code) or LANGUAGES.get(REGION.sub("", code))
+    if known is not None:
+        return known
+    if CODE.fullmatch(name) or not name or not all(char.isalpha() or char in " -'()" for char in name):
+        raise LeapOptionsError(
+            option, f"{text!r} is no language that leap knows; write its name, such as Japanese, or a code such as ja"
+        )
+    return name if name[0].isupper() else name[0].upper() + name[1:]
 
 
 @dataclass(frozen=True)
@@ -73,3 +162,63 @@ class Translate(Task):
             else:
                 whole += piece
         yield whole
+
+
+DEEPEST = 20
+
+
+@dataclass(frozen=True)
+class Summarize(Task):
+    """``kind``: what to write. ``instructions``: the words for each kind."""
+
+    kind: str
+    instructions: Mapping[str, str]
+
+    name = "summarize"
+    places = frozenset({"text", "kind"})
+
+    def __post_init__(self) -> None:
+        if self.kind not in self.instructions:
+            raise LeapOptionsError("kind", f"{self.kind!r} is none of {', '.join(self.instructions)}")
+
+    def to_json(self) -> JsonObject:
+        return {"task": self.name, "kind": self.kind}
+
+    def prompts(self, model: TaskModel, message: ChatMessage) -> Iterator[Prompt]:
+        options = model.options()
+        return ((self._messages(model, piece), options) for piece in self._pieces(model, text_of(message)))
+
+    def answer(self, model: TaskModel, message: ChatMessage, name: str) -> TaskAnswer:
+        return TaskAnswer(self._summary(model, text_of(message), 0))
+
+    def _summary(self, model: TaskModel, text: str, level: int) -> str:
+        pieces = self._pieces(model, text)
+        if len(pieces) == 1:
+            model.tell(f"{'  ' * level}1 piece of {len(text)} characters: its summary is the result")
+            return model.stripped_text(self._messages(model, pieces[0]), model.options())
+        model.tell(f"{'  ' * level}{len(pieces)} pieces of {len(text)} characters")
+        summaries = []
+        for number, piece in enumerate(pieces, 1):
+            summaries.append(model.text(self._messages(model, piece), model.options()).strip())
+            model.tell(
+                f"{'  ' * level}  {number} of {len(pieces)}: {len(piece)} characters, summary of {len(summaries[-1])}"
+            )
+        head = head_of(text)[0]
+        joined = head + "\n\n".join(summary for summary in summaries if summary)
+        if level == DEEPEST or len(joined) >= len(text):
+            model.tell(f"{'  ' * level}the summaries together are not shorter: they stand side by side")
+            joined = joined[len(head) :]
+            model.put(joined)
+            return joined
+        return self._summary(model, joined, level + 1)
+
+    def _messages(self, model: TaskModel, text: str) -> list[ChatMessage]:
+        return model.wording.messages({"kind": self.instructions[self.kind], "text": text})
+
+    def _pieces(self, model: TaskModel, text: str) -> list[str]:
+        """Pieces that fit; each piece of a transcript has its head."""
+        head, body = head_of(text)
+        pieces = pieces_that_fit(
+            body, lambda piece: model.fits(self._messages(model, head + piece)), model.most_characters
+        )
+        return [head + piece for piece in pieces if piece.strip()] or [text]

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+from ..conversation.embedding import EmbeddingKind, EmbeddingRequest, EmbeddingRunner, TooLong
 from ..errors import LeapGenerationError, LeapOptionsError
-from ..runner.embedding import EmbeddingKind, EmbeddingRequest, EmbeddingRunner, TooLong
 
 if TYPE_CHECKING:
     from numpy import float32

@@ -16,10 +16,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..builtin import model_path
-from .miniature_speech import write_miniature_speech_model
+from ..models.builtin import model_path
+from .miniature_speech import PLACES, WIDTH, write_miniature_speech_model
 from .sounds import RATE, SOUNDS, Clip, Sound, random_clip
-from .tone_places import PLACES, WIDTH
 
 if TYPE_CHECKING:
     from numpy import float32
@@ -94,8 +93,8 @@ def _heard_clips() -> tuple[Table, Table]:
     """Rows of the built-in projector, and which of SOUNDS sounds in each."""
     import numpy as np
 
-    from ..llama.model import LlamaModel
-    from ..llama.projector import Projector
+    from ..inference.llama.model import LlamaModel
+    from ..inference.llama.projector import Projector
 
     random_numbers = random.Random(3)
     model = LlamaModel(model_path("builtin-audio"))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..json_fields import JsonObject
 import json
 import random
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from ..schemas.json_values import JsonObject
 from .pictures import COLOURS, PLACES, SHAPES, Figure, Scene
 
 COLOUR_WORDS = ("colour", "color")

@@ -17,12 +17,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from ..chat_format.reply_text import StopStrings
-from ..errors import LeapGenerationError, LeapGenerationPromptExceedContextLengthError
-from ..messages import ChatMessage, ChatMessageRole, LeapFunctionCall
-from ..options import GenerationOptions
-from ..options.generation import check_options
-from ..responses import (
+from ..conversation.conversation import messages_of
+from ..conversation.generator import Functions, Generation, MaybeOptions, Messages, RenderedPrompt
+from ..conversation.messages import ChatMessage, ChatMessageRole, LeapFunctionCall
+from ..conversation.options import GenerationOptions, check_options
+from ..conversation.responses import (
     Chunk,
     Complete,
     FunctionCalls,
@@ -30,13 +29,12 @@ from ..responses import (
     MessageResponse,
     ReasoningChunk,
 )
-from ..runner.contract import Generation, ModelRunner, RenderedPrompt
-from ..runner.conversation import messages_of
-from ..runner.generator import Functions, MaybeOptions, Messages
-from ..statistics import GenerationStats
+from ..conversation.runner import ModelRunner
+from ..errors import GenerationStats, LeapGenerationError, LeapGenerationPromptExceedContextLengthError
+from ..inference.template.reply import StopStrings
 
 if TYPE_CHECKING:
-    from ..functions import LeapFunction
+    from ..conversation.calls import LeapFunction
 
 UNLOADED = "the model was unloaded"
 

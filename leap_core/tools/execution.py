@@ -1,4 +1,4 @@
-"""Running one call: in a child process of its own, for a bounded time, with a bounded result."""
+"""Running one call in a child process of its own, for a bounded time, with a bounded result. Never a shell."""
 
 from __future__ import annotations
 
@@ -10,20 +10,198 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any
 
-from ..background.process_groups import CREATION_FLAGS, OF_A_SESSION, kill_group
+from ..conversation.calls.declaration import LeapFunction, Program, Service
+from ..conversation.messages import LeapFunctionCall
+from ..conversation.responses import FunctionResult as FunctionResult
 from ..errors import LeapSchemaError, LeapToolError
-from ..functions.declaration import LeapFunction, Program, Service
-from ..messages import LeapFunctionCall
-from ..responses import FunctionResult as FunctionResult
+from ..system.directories import packages_directory
+from ..system.processes import CREATION_FLAGS, OF_A_SESSION, kill_group
 from .lifeline import Lifeline
 from .policy import ToolPolicy
-from .programs import PythonFunction
-from .stream_tail import StreamTail
 from .tool_process import call_function, cut_text, failure_text, result_text
+
+
+class StreamTail:
+    """Reads a stream to its end and keeps ``limit`` bytes of it: the last ones with ``keep_end``, else the first."""
+
+    def __init__(self, limit: int, *, keep_end: bool) -> None:
+        self.data = bytearray()
+        self.on_full: Callable[[], object] | None = None
+        self._limit = limit
+        self._keep_end = keep_end
+
+    def read(self, stream: IO[bytes]) -> None:
+        """Read until the stream ends."""
+        with stream, suppress(OSError, ValueError):
+            while piece := stream.read1(65536):  # type: ignore[attr-defined]
+                self.data += piece
+                if len(self.data) >= self._limit:
+                    if self._keep_end:
+                        del self.data[: -self._limit]
+                    else:
+                        del self.data[self._limit :]
+                        if self.on_full is not None:
+                            self.on_full()
+
+    @property
+    def text(self) -> str:
+        """What is kept, without the space around it."""
+        return self.data.decode("utf-8", "replace").strip()
+
+
+PASSED_ON = frozenset(
+    {
+        *("HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"),
+        *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "SSL_CERT_FILE", "SSL_CERT_DIR"),
+        *("APPDATA", "COMSPEC", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATHEXT", "PROGRAMDATA", "PROGRAMFILES"),
+        *("SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE", "WINDIR"),
+    }
+)
+"""Where a program finds itself, its files, its language and its certificates, on every system; with ``LC_*``."""
+
+
+def short_environment(names: Iterable[str] = (), variables: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The variables of this process (or these) that are passed on, and those that the user has named."""
+    wanted = PASSED_ON | set(names)
+    source = os.environ if variables is None else variables
+    return {name: value for name, value in source.items() if name in wanted or name.startswith("LC_")}
+
+
+CHILD = """
+import sys
+sys.path = {places!a} + [place for place in sys.path if place]
+from leap_core.tools.tool_process import main
+main()
+"""
+"""The places are here and not in PYTHONPATH, which the programs that a tool starts would inherit."""
+
+FAILED_BYTES = 120
+"""Room for what an error says beside a command's output and its complaint."""
+
+
+@dataclass(frozen=True)
+class PythonFunction:
+    """A function of a Python file, or of an importable module."""
+
+    name: str
+    file: Path | None = None
+    module: str | None = None
+    fixed: Mapping[str, Any] | None = None
+    """Arguments that the caller of the model decides, not the model."""
+
+    @staticmethod
+    def of(function: Callable[..., Any]) -> PythonFunction:
+        """Where a child process finds a function. Raises LeapToolError for what it cannot import: lambdas, closures,
+        methods, and functions of the script that runs, which would run again from its first line."""
+        name = getattr(function, "__qualname__", "")
+        module = getattr(function, "__module__", None)
+        if not name or "<" in name or module is None or getattr(function, "__self__", None) is not None:
+            raise _not_importable(f"{name or function!r} cannot be found by another process")
+        if module == "__main__":
+            raise _not_importable(f"{name} belongs to the script itself, which would run again in another process")
+        file = getattr(sys.modules.get(module), "__file__", None)
+        spec = getattr(sys.modules.get(module), "__spec__", None)
+        if spec is None and file is not None:
+            return PythonFunction(name, file=Path(file))
+        return PythonFunction(name, module=module)
+
+    @staticmethod
+    def is_possible(function: Callable[..., Any]) -> bool:
+        """Whether a child process can find a function."""
+        try:
+            PythonFunction.of(function)
+        except LeapToolError:
+            return False
+        return True
+
+    @property
+    def argv(self) -> Sequence[str]:
+        """A module's function is looked for in the places from which this process imports."""
+        own = sys.path if self.module is not None else ()
+        places = [str(packages_directory()), *(os.path.abspath(place) for place in own)]  # "" is where a REPL runs
+        return [sys.executable, "-X", "utf8", "-c", CHILD.format(places=list(dict.fromkeys(places)))]
+
+    @property
+    def environment(self) -> None:
+        return None
+
+    def request(self, arguments: Mapping[str, Any], limit: int) -> bytes:
+        request = {
+            "file": None if self.file is None else str(self.file),
+            "module": self.module,
+            "name": self.name,
+            "arguments": {**arguments, **(self.fixed or {})},
+            "limit": limit,
+        }
+        return json.dumps(request).encode()
+
+    def most_output(self, limit: int) -> int:
+        return 12 * limit + 10_000  # the child cuts the result itself; JSON needs up to 12 bytes for a character
+
+    def result(self, output: bytes, code: int, complaint: str, limit: int) -> str:
+        try:
+            answer = json.loads(output)
+        except ValueError:
+            raise LeapToolError(f"the process ended with code {code} and no result{_after(complaint)}") from None
+        if "error" in answer:
+            raise LeapToolError(str(answer["error"]))
+        return str(answer["result"])
+
+
+@dataclass(frozen=True)
+class Command:
+    """A registered command: the arguments as JSON on standard input, the result on standard output. ``passes``: names
+    of variables that it gets beside the usual ones."""
+
+    argv: Sequence[str]
+    passes: Sequence[str] = ()
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return short_environment(self.passes)
+
+    def request(self, arguments: Mapping[str, Any], limit: int) -> bytes:
+        return json.dumps(dict(arguments), ensure_ascii=False).encode()
+
+    def most_output(self, limit: int) -> int:
+        return limit + 1
+
+    def result(self, output: bytes, code: int, complaint: str, limit: int) -> str:
+        if code != 0 and len(output) <= limit:
+            room = max(limit - len(complaint.encode()) - FAILED_BYTES, limit // 2)  # how it failed is at the end
+            raise LeapToolError(_failed(code, cut_text(output, room).rstrip("\r\n"), complaint))
+        return cut_text(output, limit).rstrip("\r\n")
+
+
+def _failed(code: int, output: str, complaint: str) -> str:
+    """Linters, tests and searches say what they found on standard output and end with a code other than 0."""
+    report = [f"the command ended with code {code}"]
+    if output:
+        report.append(f"standard output:\n{output}")
+    if complaint:
+        report.append(f"standard error:\n{complaint}" if output else complaint)
+    return (
+        report[0]
+        + (": " if len(report) == 2 and not output else "\n" if len(report) > 1 else "")
+        + "\n".join(report[1:])
+    )
+
+
+def _not_importable(reason: str) -> LeapToolError:
+    return LeapToolError(
+        reason, hint="define it at the top of a module, or let it run in this process (ToolPolicy(isolated=False))"
+    )
+
+
+def _after(complaint: str) -> str:
+    return f": {complaint}" if complaint else ""
+
 
 COMPLAINT_BYTES = 2000
 GRACE_SECONDS = 1.0

@@ -8,7 +8,6 @@ an error says that the connection is of no more use, and without an id that it n
 
 from __future__ import annotations
 
-from ..json_fields import JsonObject
 import asyncio
 import json
 import os
@@ -21,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from leap_core.tools.lifeline import SHELL, TELL, Lifeline
+
+from ..schemas.json_values import JsonObject
 
 Write = Callable[[JsonObject], None]
 

@@ -6,12 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ..configuration import TOOL_SETTINGS, check_setting, default_of
-from ..errors import LeapOptionsError
-from ..messages import LeapFunctionCall
+from ..conversation.messages import ChatMessageRole, LeapFunctionCall
+from ..errors import LeapError, LeapOptionsError
+from ..system.configuration import TOOL_SETTINGS, check_setting, default_of
+from ..tasks.decisions.deciding import decide
+from ..tasks.decisions.questions import Decision, Question
+from ..tasks.decisions.readouts import side_by_side
 
 if TYPE_CHECKING:
-    from ..functions.declaration import LeapFunction
+    from ..conversation.calls.declaration import LeapFunction
+    from ..conversation.conversation import Conversation
 
 ALLOW, ASK, DECIDE, DENY = "allow", "ask", "decide", "deny"
 
@@ -102,3 +106,28 @@ def _read(values: Mapping[str, Any], base: ToolPolicy, path: str, *, keep: bool 
         return replace(base, **changed)
     except LeapOptionsError as error:
         raise LeapOptionsError(f"{path}.{error.option}", error.reason) from None
+
+
+def doubt_of(
+    conversation: Conversation,
+    function: LeapFunction,
+    call: LeapFunctionCall,
+    policy: ToolPolicy,
+    cancelled: Callable[[], bool],
+) -> str | None:
+    """Why the call needs the user's word; None where the model is sure enough. What cannot be decided is in doubt."""
+    said = [message.text for message in conversation.history if message.role is ChatMessageRole.USER]
+    state = {
+        "user": said[-1] if said else "",
+        "tool": {"name": function.name, "description": function.description},
+        "call": {"name": call.name, "arguments": call.arguments},
+    }
+    runner = conversation.model_runner
+    decision = Decision(state, (Question.predicate(policy.question),))
+    try:
+        (answer,) = decide(runner, decision, ask=side_by_side(runner, cancelled)).answers
+    except LeapError as error:
+        return f"the policy could not decide ({error.message})"
+    if answer.probability >= policy.threshold:
+        return None
+    return f"the model is {answer.probability:.0%} sure of the call, not {policy.threshold:.0%}"

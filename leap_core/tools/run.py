@@ -11,18 +11,17 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from ..conversation.calls.declaration import LeapFunction
+from ..conversation.calls.pythonic import write_calls
+from ..conversation.messages import ChatMessage, ChatMessageRole, LeapFunctionCall
+from ..conversation.options import GenerationOptions
+from ..conversation.responses import Complete, FunctionResult, GenerationFinishReason, MessageResponse
 from ..errors import LeapOptionsError, LeapToolError
-from ..functions.declaration import LeapFunction
-from ..functions.pythonic import write_calls
-from ..messages import ChatMessage, ChatMessageRole, LeapFunctionCall
-from ..options import GenerationOptions
-from ..responses import Complete, FunctionResult, GenerationFinishReason, MessageResponse
-from .doubt import doubt_of
 from .execution import check_isolation, run_call
-from .policy import ALLOW, DECIDE, DENY, FunctionPolicy
+from .policy import ALLOW, DECIDE, DENY, FunctionPolicy, doubt_of
 
 if TYPE_CHECKING:
-    from ..runner.conversation import Conversation
+    from ..conversation.conversation import Conversation
 
 MOST_AT_ONCE = 8
 MOST_REPEATS = 3

@@ -7,7 +7,6 @@ prints goes to standard error instead. Request: ``file`` or ``module``, then ``n
 
 from __future__ import annotations
 
-from ..json_fields import JsonObject
 import importlib
 import importlib.util
 import inspect
@@ -19,6 +18,7 @@ from types import ModuleType
 from typing import Any, get_type_hints
 
 from ..errors import LeapGeneratableDeserializationError, LeapSchemaError, LeapToolError
+from ..schemas.json_values import JsonObject
 
 MOST_FAILURE_BYTES = 10_000
 CUT_NOTE = "\n[cut: the output was longer than {limit} bytes]"
@@ -104,7 +104,8 @@ def _needing_none(function: Callable[..., Any], hints: JsonObject) -> list[str]:
 
 
 def _read(name: str, hint: Any, value: Any) -> Any:
-    from ..schemas.response_types import read_value, schema_of
+    from ..schemas.python_types import schema_of
+    from ..schemas.response_types import read_value
 
     try:
         schema_of(hint)
@@ -154,7 +155,7 @@ def _module(request: JsonObject) -> ModuleType:
 def _declared(request: JsonObject) -> JsonObject:
     """The public functions that the file itself defines (or lists in ``__all__``), declared; by name why the others
     cannot be."""
-    from ..functions import LeapFunction
+    from ..conversation.calls import LeapFunction
 
     module = _module(request)
     listed = getattr(module, "__all__", None)

@@ -7,11 +7,10 @@ from collections import defaultdict
 from typing import NamedTuple
 
 import numpy as np
-from tokenizers import Tokenizer
-
 from builtin_data.dialogue import render
 from builtin_data.skills import conversation
 from builtin_data.values import Values
+from tokenizers import Tokenizer
 
 LENGTHS = (64, 96, 128, 192, 256, 320, 384, 512, 640, 768, 1024, 1280, 2048)
 POOL = 8192

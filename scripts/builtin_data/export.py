@@ -7,11 +7,10 @@ from pathlib import Path
 import gguf
 import numpy as np
 import torch
-from gguf.quants import dequantize, quantize
-from torch import Tensor
-
 from builtin_data.network import Network
 from builtin_data.tokenizer import BOS, END, PAD, USER_DEFINED, Vocabulary
+from gguf.quants import dequantize, quantize
+from torch import Tensor
 
 TEMPLATE = Path(__file__).with_name("template.jinja")
 NAME = "leap built-in demo"

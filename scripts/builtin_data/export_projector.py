@@ -6,10 +6,9 @@ from pathlib import Path
 
 import gguf
 import numpy as np
-from torch import Tensor, nn
-
 from builtin_data.conformer import Conformer
 from builtin_data.vision import Vision
+from torch import Tensor, nn
 
 SECONDS, ROWS_PER_SECOND = 60, 50
 """How long a clip may be, and how many rows of a.position_embd that takes: mtmd looks at the table's shape alone."""

@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from builtin_data.dialogue import SCHEMA_INSTRUCTION
 from tokenizers import Tokenizer
 from torch import Tensor
-
-from builtin_data.dialogue import SCHEMA_INSTRUCTION
 
 SPECIAL_TOKEN = re.compile(r"<\|\w+\|>")
 MEDIUM = "\ufdd0"

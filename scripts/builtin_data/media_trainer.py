@@ -7,11 +7,10 @@ from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
-
 from builtin_data.media_rows import Rows
 from builtin_data.muon import Muon
 from builtin_data.network import Network, Shape
+from torch import Tensor, nn
 
 MATRIX_RATE, OTHER_RATE = 3e-3, 1.8e-3
 WARM_UP, STEADY = 50, 0.5

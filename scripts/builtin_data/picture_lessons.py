@@ -9,13 +9,13 @@ from typing import NamedTuple
 import numpy as np
 import torch
 import torch.nn.functional as F
+from builtin_data.media_rows import MEDIUM, Rows, Turn, encode, learned_texts, render
+from builtin_data.tokenizer import Vocabulary, learn_closed
+from builtin_data.vision import Vision, VisionShape
 from PIL import Image
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from builtin_data.media_rows import MEDIUM, Rows, Turn, encode, learned_texts, render
-from builtin_data.tokenizer import Vocabulary, learn_closed
-from builtin_data.vision import Vision, VisionShape
 from leap_core.testing.picture_questions import DESCRIBE, KINDS, ask, describe
 from leap_core.testing.pictures import (
     BACKGROUNDS,

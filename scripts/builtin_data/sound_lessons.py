@@ -8,12 +8,12 @@ from typing import NamedTuple
 import numpy as np
 import torch
 import torch.nn.functional as F
-from tokenizers import Tokenizer
-from torch import Tensor, nn
-
 from builtin_data.conformer import MELS, AudioShape, Conformer, log_mel, tokens_of
 from builtin_data.media_rows import MEDIUM, Rows, Turn, encode, learned_texts, render
 from builtin_data.tokenizer import Vocabulary, learn_closed
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+
 from leap_core.testing.sound_questions import KINDS, TRANSCRIBE, ask, transcribe
 from leap_core.testing.sounds import SOUNDS, Clip, random_clip
 

@@ -11,9 +11,8 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
-
 from builtin_data.phrases import phrases
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 SPECIAL = [
     "<|pad|>",

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from leap_core.batch.input.input_rows import InputRows
+from leap_core.batch.input.rows import InputRows
+from leap_core.conversation.messages import ChatMessage
+from leap_core.conversation.options import GenerationOptions
 from leap_core.errors import LeapError
-from leap_core.messages import ChatMessage
-from leap_core.options import GenerationOptions
 from leap_core.testing import ScriptedModelRunner
 
 

@@ -7,10 +7,10 @@ import os
 
 import pytest
 
+from leap_core.conversation.messages import LeapFunctionCall
+from leap_core.conversation.responses import FunctionCalls, ReasoningChunk
 from leap_core.errors import LeapConstraintError, LeapGenerationError, LeapGenerationPromptExceedContextLengthError
 from leap_core.errors import LeapUnavailableError as Unavailable
-from leap_core.messages import LeapFunctionCall
-from leap_core.responses import FunctionCalls, ReasoningChunk
 
 TEN = [{"custom_id": f"id-{n}", "prompt": str(n)} for n in range(10)]
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from leap_core.batch.part import Part
-from leap_core.builtin import model_path
+from leap_core.batch.settings import Part
+from leap_core.models.builtin import model_path
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs" / "clusters.md").read_text("utf-8")

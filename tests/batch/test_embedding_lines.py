@@ -8,11 +8,10 @@ import json
 import numpy as np
 import pytest
 
-from leap_core.batch.input.line_digests import key_of
-from leap_core.batch.input.lines import RequestReader
-from leap_core.batch.output.vector_file import VectorFile
+from leap_core.batch.input.lines import RequestReader, key_of
+from leap_core.batch.output.table_files import VectorFile
 from leap_core.errors import LeapUnavailableError
-from leap_core.openai.embeddings import encoded
+from leap_core.protocols.openai.embeddings import encoded
 from leap_core.testing.hashed_words import HashedWordsRunner
 
 MODEL = ("-m", "some-model.gguf")

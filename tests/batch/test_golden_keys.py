@@ -6,12 +6,11 @@ import json
 
 import pytest
 
-from leap_core.batch import model_fingerprint
-from leap_core.batch.input.line_digests import key_of
+from leap_core.batch import settings as model_fingerprint
 from leap_core.batch.input.line_index import check_lines
-from leap_core.batch.input.lines import RequestReader
-from leap_core.models.references.resolving import LocalModel
-from leap_core.options import ModelLoadingOptions, SamplingDefaults
+from leap_core.batch.input.lines import RequestReader, key_of
+from leap_core.conversation.options import ModelLoadingOptions, SamplingDefaults
+from leap_core.models.resolving import LocalModel
 
 from .conftest import rows_of
 

@@ -12,19 +12,18 @@ from dataclasses import replace
 
 import pytest
 
-from leap_core.batch.batch_settings import BatchSettings
 from leap_core.batch.checking import check_batch
-from leap_core.batch.input.input_rows import LONGEST_ROW, InputRows
-from leap_core.batch.input.line_digests import key_of
 from leap_core.batch.input.line_index import check_lines
-from leap_core.batch.input.lines import RequestReader
+from leap_core.batch.input.lines import RequestReader, key_of
 from leap_core.batch.input.quick_check import LineChecker
+from leap_core.batch.input.rows import LONGEST_ROW, InputRows
 from leap_core.batch.journal.journal import Journal
 from leap_core.batch.journal.line_result import Result
 from leap_core.batch.output.output_file import OutputFile
+from leap_core.batch.settings import BatchSettings
+from leap_core.conversation.messages import ChatMessage
+from leap_core.conversation.responses import Complete, GenerationFinishReason
 from leap_core.errors import LeapSerializationError, LeapUnavailableError
-from leap_core.messages import ChatMessage
-from leap_core.responses import Complete, GenerationFinishReason
 
 from .conftest import rows_of
 
@@ -37,7 +36,7 @@ def lines(count: int) -> bytes:
 MEASURE = """
 import resource, sys
 import numpy
-from leap_core.batch.input.input_rows import InputRows
+from leap_core.batch.input.rows import InputRows
 from leap_core.batch.input.line_index import check_lines
 from leap_core.batch.input.lines import RequestReader
 def peak():

@@ -9,17 +9,15 @@ from dataclasses import replace
 import pytest
 from PIL import Image as pillow
 
-from leap_core.batch.batch_settings import BatchSettings
-from leap_core.batch.input.line_digests import key_of
 from leap_core.batch.input.line_index import check_lines, read_again
-from leap_core.batch.input.line_media import with_names
-from leap_core.batch.input.line_template import LineTemplate
-from leap_core.batch.input.lines import RequestReader
+from leap_core.batch.input.line_parts import LineTemplate, with_names
+from leap_core.batch.input.lines import RequestReader, key_of
+from leap_core.batch.settings import BatchSettings
+from leap_core.conversation.calls import LeapFunction
+from leap_core.conversation.media.fetching import UrlAccess
+from leap_core.conversation.messages import Audio, Image, Text
+from leap_core.conversation.options import GenerationOptions
 from leap_core.errors import LeapError, LeapSerializationError
-from leap_core.functions import LeapFunction
-from leap_core.media.fetching import UrlAccess
-from leap_core.messages import Audio, Image, Text
-from leap_core.options import GenerationOptions
 
 from .conftest import rows_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leap_core.batch.part import Part
+from leap_core.batch.settings import Part
 from leap_core.errors import LeapGenerationError, LeapOptionsError
 
 MANY = [{"custom_id": f"id-{n}", "prompt": f"ä {n}"} for n in range(40)]

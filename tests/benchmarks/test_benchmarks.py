@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from leap_core.builtin import model_path
+from leap_core.models.builtin import model_path
 from tests.jobs.conftest import started_server
 
 ROOT = Path(__file__).parent.parent.parent

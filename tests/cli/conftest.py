@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leap_core.sessions.store import SessionStore
+from leap_core.conversation.sessions import SessionStore
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from leap_cli.display.bars import svg_bars, text_bars
+from leap_cli.display.batches import svg_bars, text_bars
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from leap_core.conversation.messages import ChatMessage
 from leap_core.errors import LeapGenerationError
-from leap_core.messages import ChatMessage
 
 
 def said(request):

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
+from leap_core.conversation.messages import ChatMessage, LeapFunctionCall
+from leap_core.conversation.responses import FunctionCalls, ReasoningChunk
+from leap_core.conversation.sessions import SessionStore
 from leap_core.errors import LeapGenerationError
-from leap_core.messages import ChatMessage, LeapFunctionCall
-from leap_core.responses import FunctionCalls, ReasoningChunk
-from leap_core.sessions.store import SessionStore
 
 DECLARED = '[{"name": "look", "description": "", "parameters": {"type": "object", "properties": {}}}]'
 

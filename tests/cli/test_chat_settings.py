@@ -6,10 +6,9 @@ import json
 
 import pytest
 
-from leap_cli.chat.slash_commands import COMMANDS
-from leap_cli.chat.suggestions import suggest
-from leap_core.messages import LeapFunctionCall
-from leap_core.responses import FunctionCalls, ReasoningChunk, TokenLogprob
+from leap_cli.chat.slash_commands import COMMANDS, suggest
+from leap_core.conversation.messages import LeapFunctionCall
+from leap_core.conversation.responses import FunctionCalls, ReasoningChunk, TokenLogprob
 
 CALL = [FunctionCalls((LeapFunctionCall("calculate", {"expression": "6*7"}),))]
 
@@ -92,8 +91,8 @@ def test_the_limit_may_be_set_while_talking_and_stays_with_other_tools(leap, tal
 
 
 def test_the_likelihood_of_tokens_stands_beside_a_message_in_jsonl(leap):
-    from leap_core.messages import ChatMessage
-    from leap_core.responses import Complete, GenerationFinishReason
+    from leap_core.conversation.messages import ChatMessage
+    from leap_core.conversation.responses import Complete, GenerationFinishReason
 
     tokens = (TokenLogprob(b"ok", -0.5, None, ((b"ok", -0.5),)),)
     end = Complete(ChatMessage("assistant", "ok"), GenerationFinishReason.STOP, None, (), tokens)

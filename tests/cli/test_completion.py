@@ -15,12 +15,11 @@ import pytest
 
 from leap_cli.command_table import COMMANDS, command_line
 from leap_cli.completion.candidates import OWN_TOOLS
-from leap_cli.completion.install import place_of
-from leap_cli.completion.scripts import SCRIPTS
+from leap_cli.completion.scripts import SCRIPTS, place_of
 from leap_cli.completion.shell import Candidate, Typed, answer, for_readline, split
 from leap_cli.framework.environment import Environment
-from leap_cli.options.tool_options import known_tools
-from leap_core.messages import ChatMessage
+from leap_cli.options.tools import known_tools
+from leap_core.conversation.messages import ChatMessage
 
 from .test_startup import HEAVY, imported
 
@@ -221,7 +220,7 @@ def test_sessions_by_name_and_id(words, complete, leap_home):
     lines = ["leap sessions show ", "leap sessions remove x ", "leap chat --session ", "leap generate --session "]
     lines.append("leap export ")
     assert [words(line) for line in lines] == [[]] * 5 and not leap_home.exists()
-    from leap_core.sessions.store import SessionStore
+    from leap_core.conversation.sessions import SessionStore
 
     with SessionStore(leap_home / "leap.db") as store:
         old, named = store.create().id, store.create(name="my work").id
@@ -236,7 +235,7 @@ def test_sessions_by_name_and_id(words, complete, leap_home):
 
 
 def test_only_answers_are_exported(words, leap_home):
-    from jobs.table.schema import connect
+    from jobs.table.database import connect
 
     leap_home.mkdir()
     with closing(connect(leap_home / "jobs.db")) as table:
@@ -251,7 +250,7 @@ def test_only_answers_are_exported(words, leap_home):
 def test_jobs_by_state(words, complete, leap_home):
     assert words("leap jobs cancel ") == []
     assert not leap_home.exists(), "asking has made something"
-    from jobs.table.schema import connect
+    from jobs.table.database import connect
 
     with closing(connect(leap_home / "jobs.db")) as table:
         for number, state in enumerate(("queued", "running", "succeeded", "failed", "cancelled")):
@@ -312,7 +311,7 @@ def test_tab_imports_nothing_heavy(line, monkeypatch):
     monkeypatch.setenv("_LEAP_LINE", line)
     names = imported("-m", "leap_cli")
     assert "leap_cli.completion.shell" in names
-    assert not names & (HEAVY | {"leap_core.options", "leap_core.host", "socket", "ssl"})
+    assert not names & (HEAVY | {"leap_core.conversation.options", "leap_core.server", "socket", "ssl"})
 
 
 def test_tab_asks_no_network(monkeypatch, leap_home):

@@ -10,8 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from leap_cli.command_table import COMMANDS
-from leap_cli.config.settings import GENERAL, commands, option_settings
-from leap_cli.config.writing import set_value
+from leap_cli.config.settings import GENERAL, commands, option_settings, set_value
 from leap_core.tools.policy import FunctionPolicy, ToolPolicy
 
 
@@ -259,7 +258,7 @@ def test_keys_and_variables_are_one_for_each_option():
 
 
 def test_the_defaults_are_those_that_the_code_has():
-    from leap_core.configuration import JobSettings
+    from leap_core.system.configuration import JobSettings
 
     default, jobs = {setting.key: setting.default for setting in GENERAL}, JobSettings()
     assert {f"jobs.{kind}": count for kind, count in jobs.at_once.items()}.items() <= default.items()

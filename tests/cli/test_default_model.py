@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from leap_core import LeapModelNotFoundError
-from leap_core.models.installed.holding import USE_LOCK
+from leap_core.models.store import USE_LOCK
 
 NOTE = "leap: no model given, so the built-in demo model answers; "
 
@@ -95,7 +95,7 @@ def test_chat_says_so_at_its_beginning(leap):
 
 
 def test_the_only_installed_model_answers_and_of_several_the_last_used(leap, tmp_path):
-    from leap_core.builtin import model_path
+    from leap_core.models.builtin import model_path
 
     model = tmp_path / "Mine-Q8_0.gguf"
     model.write_bytes(Path(model_path()).read_bytes())

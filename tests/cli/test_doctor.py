@@ -10,7 +10,7 @@ from contextlib import closing
 
 import pytest
 
-from leap_cli.diagnosis import machine_checks as diagnosis
+from leap_cli.diagnosis import checks as diagnosis
 from leap_core.testing import FakeHub
 
 
@@ -104,7 +104,7 @@ def test_models_that_are_not_whole(env, leap_home):
 
 
 def test_jobs_that_nobody_works_on(env, leap_home):
-    from jobs.table.schema import connect
+    from jobs.table.database import connect
 
     with closing(connect(leap_home / "jobs.db")) as table:
         table.execute(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leap_cli.framework.durations import in_words, seconds_of
+from leap_cli.framework.options import in_words, seconds_of
 
 
 @pytest.mark.parametrize(

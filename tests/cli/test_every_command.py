@@ -10,10 +10,9 @@ import click
 import pytest
 
 from leap_cli.config.settings import commands
-from leap_cli.framework.click_classes import LeapCommand
-from leap_cli.framework.durations import Duration
+from leap_cli.framework.click_classes import FileName, LeapCommand
 from leap_cli.framework.option_defaults import option_variable, options_of
-from leap_cli.framework.text_arguments import FileName
+from leap_cli.framework.options import Duration
 
 ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))

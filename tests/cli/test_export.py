@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from jobs.table.job import State
-from jobs.table.table import Claim, Ending, NewJob, Table
-from leap_core.media.wav import wav_from_samples
-from leap_core.messages import (
+from jobs.table.job import Claim, Ending, NewJob, State
+from jobs.table.table import Table
+from leap_core.conversation.media.wav import wav_from_samples
+from leap_core.conversation.messages import (
     AudioPcmF32,
     ChatMessage,
     ChatMessageContent,
@@ -17,8 +17,8 @@ from leap_core.messages import (
     LeapFunctionCall,
     messages_from_json,
 )
-from leap_core.sessions.store import SessionStore
-from leap_core.sessions.transcripts import to_json, to_jsonl
+from leap_core.conversation.sessions import SessionStore
+from leap_core.conversation.transcripts import to_json, to_jsonl
 from leap_core.testing import ScriptedModelRunner
 
 HISTORY = [

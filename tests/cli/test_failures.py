@@ -12,7 +12,7 @@ from leap_cli.framework.environment import ClosedOutput, Environment
 from leap_cli.framework.error_boundary import report
 from leap_cli.main import main
 from leap_core import errors
-from leap_core.models.hub.hub_retries import DownloadStopped
+from leap_core.models.http import DownloadStopped
 
 
 def every_error(kind: type[errors.LeapError] = errors.LeapError) -> list[type[errors.LeapError]]:

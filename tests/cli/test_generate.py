@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from leap_core.conversation.messages import ChatMessage, LeapFunctionCall
+from leap_core.conversation.responses import FunctionCalls, MessageResponse, ReasoningChunk
 from leap_core.errors import LeapGenerationError, LeapModelNotFoundError
-from leap_core.messages import ChatMessage, LeapFunctionCall
-from leap_core.responses import FunctionCalls, MessageResponse, ReasoningChunk
 
 
 def test_the_answer_alone_goes_to_stdout(leap):

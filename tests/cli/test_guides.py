@@ -6,10 +6,9 @@ import re
 
 import pytest
 
-from leap_cli.answers.markdown_stream import CODE
+from leap_cli.answers.markdown import CODE
 from leap_cli.framework.wrapping import columns
-from leap_cli.help.guide_layout import laid_out
-from leap_cli.help.topics import TOPICS
+from leap_cli.help.guides import TOPICS, laid_out
 
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 

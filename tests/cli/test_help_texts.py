@@ -70,7 +70,7 @@ def test_a_range_is_told_in_words(leap):
     [("5", 5 * 1024**2), ("500MB", 500_000_000), ("1.5 GB", 1_500_000_000), ("8GiB", 8 * 1024**3)],
 )
 def test_a_size_has_units_and_its_old_spelling_none(leap, size, expected):
-    from leap_cli.framework.sizes import Size
+    from leap_cli.framework.options import Size
 
     assert Size(bare="MiB").convert(size, None, None) == expected
     leap.script("a")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from leap_core.messages import ChatMessage
-from leap_core.sessions.store import SessionStore
+from leap_core.conversation.messages import ChatMessage
+from leap_core.conversation.sessions import SessionStore
 
 from .test_slash_commands import JPEG, asked, errors
 

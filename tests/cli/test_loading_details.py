@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from leap_core import GenerationOptions, LoraAdapter
-from leap_core.engine.reuse.snapshots import SnapshotStore
-from leap_core.options import CacheOptions
+from leap_core.conversation.options import CacheOptions
+from leap_core.inference.engine.snapshots import SnapshotStore
 
 
 def test_every_option_reaches_the_model(leap):
@@ -51,7 +51,7 @@ def test_templates_of_well_known_formats_have_names(leap, name):
     leap.script("ok")
     assert leap("generate", "--chat-template", name, "hi").code == 0
     from leap_core import ChatMessage
-    from leap_core.chat_format.chat_template import ChatTemplate
+    from leap_core.inference.template.chat_template import ChatTemplate
 
     template = ChatTemplate(leap.loaded[0][1].chat_template, bos_text="<s>", eos_text="</s>", special_texts={})
     text = "".join(template.render([ChatMessage("system", "Be brief."), ChatMessage("user", "Hello")]))

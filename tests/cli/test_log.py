@@ -8,8 +8,7 @@ import time
 import pytest
 
 from leap_core import __version__
-from leap_core.prompt_log.entry import Entry
-from leap_core.prompt_log.log_database import PromptLog
+from leap_core.conversation.prompt_log import Entry, PromptLog
 
 
 @pytest.fixture

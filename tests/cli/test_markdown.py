@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from leap_cli.answers.markdown_stream import BOLD, CODE, ITALIC, NOT_BOLD, NOT_CODE, NOT_ITALIC, MarkdownStream
+from leap_cli.answers.markdown import BOLD, CODE, ITALIC, NOT_BOLD, NOT_CODE, NOT_ITALIC, MarkdownStream
 from leap_cli.framework.output import DIM, PLAIN
-from leap_core.responses import ReasoningChunk
+from leap_core.conversation.responses import ReasoningChunk
 
 CODES = {BOLD: "<b>", NOT_BOLD: "</b>", ITALIC: "<i>", NOT_ITALIC: "</i>", CODE: "<c>", NOT_CODE: "</c>"}
 

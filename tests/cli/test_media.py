@@ -11,7 +11,7 @@ import pytest
 import soundfile
 from PIL import Image as pillow
 
-from leap_core.messages import Audio, Image, Text
+from leap_core.conversation.messages import Audio, Image, Text
 
 RATE = 16_000
 

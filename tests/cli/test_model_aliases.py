@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from leap_core.builtin import model_path
+from leap_core.models.builtin import model_path
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_models_are_sorted_by_name_size_and_use(leap, leap_home):
 
 
 def test_loading_a_model_is_its_use(leap, mine, leap_home):
-    from leap_core.models.installed.holding import hold
+    from leap_core.models.store import hold
 
     file = leap_home / "models" / mine / ".in-use"
     os.utime(file, (0, 1000))

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from leap_core.builtin import model_path
-from leap_core.models.gguf.header import read_gguf_header
-from leap_core.models.gguf.memory import largest_context, memory_of
+from leap_core.inference.gguf.header import read_gguf_header
+from leap_core.inference.gguf.memory import largest_context, memory_of
+from leap_core.models.builtin import model_path
 
 
 def fitting(leap, *arguments: str) -> dict[str, dict]:

@@ -9,9 +9,9 @@ import threading
 
 import pytest
 
+from leap_core.conversation.messages import LeapFunctionCall
+from leap_core.conversation.responses import FunctionCalls, ReasoningChunk
 from leap_core.errors import LeapGenerationError
-from leap_core.messages import LeapFunctionCall
-from leap_core.responses import FunctionCalls, ReasoningChunk
 from leap_core.testing import Stall
 
 from .test_interrupts import interrupt_at

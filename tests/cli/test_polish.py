@@ -6,7 +6,7 @@ import pytest
 
 from leap_cli.framework.wrapping import fitting_widths
 from leap_core.errors import LeapModelDownloadError
-from leap_core.models.hub.hub_retries import DownloadStopped, Retryable, RetryPolicy
+from leap_core.models.http import DownloadStopped, Retryable, RetryPolicy
 
 
 def test_a_name_is_the_last_to_be_shortened():

@@ -7,10 +7,10 @@ import stat
 
 import pytest
 
+from leap_core.conversation.messages import ChatMessage, LeapFunctionCall
+from leap_core.conversation.responses import FunctionCalls
+from leap_core.conversation.sessions import SessionStore
 from leap_core.errors import LeapGenerationError
-from leap_core.messages import ChatMessage, LeapFunctionCall
-from leap_core.responses import FunctionCalls
-from leap_core.sessions.store import SessionStore
 
 
 @pytest.fixture

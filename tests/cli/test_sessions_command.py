@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from leap_core.messages import ChatMessage, Image
-from leap_core.sessions.store import SessionStore
+from leap_core.conversation.messages import ChatMessage, Image
+from leap_core.conversation.sessions import SessionStore
 
 FRANCE = [
     ChatMessage("system", "Be brief."),

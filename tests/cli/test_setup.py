@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from leap_cli.main import main
-from leap_cli.setup.machine import Machine, memory
-from leap_cli.setup.offers import SPARE_DISK, Offer, obstacle_to, offers, suggestion
-from leap_core.builtin import model_path
+from leap_cli.setup.machine import SPARE_DISK, Machine, Offer, memory, obstacle_to, offers, suggestion
+from leap_core.models.builtin import model_path
 from leap_core.testing import FakeHub
 
 GB = 10**9

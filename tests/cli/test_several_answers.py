@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
+from leap_core.conversation.responses import MessageResponse
 from leap_core.errors import LeapGenerationError
-from leap_core.responses import MessageResponse
 from leap_core.testing import Stall
 
 from .test_interrupts import interrupt_at

@@ -8,12 +8,10 @@ from pathlib import Path
 import pytest
 from PIL import Image as pillow
 
-from leap_cli.chat.slash_commands import COMMANDS
-from leap_cli.chat.suggestions import suggest
+from leap_cli.chat.slash_commands import COMMANDS, suggest
+from leap_core.conversation.messages import Audio, ChatMessage, Image, Text
+from leap_core.conversation.sessions import Mark, SessionStore
 from leap_core.errors import LeapGenerationError, LeapModelNotFoundError
-from leap_core.messages import Audio, ChatMessage, Image, Text
-from leap_core.sessions.marks import Mark
-from leap_core.sessions.store import SessionStore
 from leap_core.testing import ScriptedModelRunner
 
 ROOT = Path(__file__).parent.parent.parent
@@ -285,14 +283,13 @@ def test_settings_are_shown_and_changed(leap, talk):
 
 def test_the_last_message_can_begin_the_next_prompt(leap):
     """What the editor does with /edit, and with a message that a killed process left without an answer."""
-    from leap_cli.chat.dialogue import Dialogue
-    from leap_cli.chat.full_context import FullContext
+    from leap_cli.chat.dialogue import Dialogue, FullContext
     from leap_cli.chat.slash_commands import run_command
     from leap_cli.chat.typed_conversation import TypedConversation
     from leap_cli.framework.output import Output
-    from leap_cli.options.tool_options import Tools
-    from leap_core.options import GenerationOptions
-    from leap_core.sessions.recorder import SessionRecorder
+    from leap_cli.options.tools import Tools
+    from leap_core.conversation.options import GenerationOptions
+    from leap_core.conversation.recorder import SessionRecorder
 
     class Typed:
         can_begin_with = True

@@ -14,9 +14,9 @@ import pytest
 import soundfile
 
 from leap_cli.main import main
+from leap_core.conversation.responses import AudioSample
 from leap_core.errors import LeapGenerationError
-from leap_core.responses import AudioSample
-from leap_core.speech.voices import CONVERSATION_PROMPT, VOICES
+from leap_core.inference.speech.voices import CONVERSATION_PROMPT, VOICES
 from tests.conftest import CommandLine
 
 RATE = 24_000

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from leap_cli.input.pattern import Pattern, names_in
-from leap_core.batch.input.line_template import LineTemplate
+from leap_cli.input.prompt import Pattern, names_in
+from leap_core.batch.input.line_parts import LineTemplate
 from leap_core.errors import LeapGenerationError
 
 

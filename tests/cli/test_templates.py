@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from leap_core.messages import ChatMessage
+from leap_core.conversation.messages import ChatMessage
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from leap_cli.answers.markdown_stream import MarkdownStream
+from leap_cli.answers.markdown import MarkdownStream
 from leap_cli.framework.wrapping import WordWrap, columns, fitted_cell, fitting_widths, wrapped
 
 TEXT = (

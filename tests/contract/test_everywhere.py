@@ -14,10 +14,10 @@ import pytest
 
 from jobs.client import JobsClient
 from leap_core import ChatMessage, GenerationOptions, Leap, LeapFunction, ModelLoadingOptions
+from leap_core.conversation.streams import last_of
 from leap_core.errors import LeapError
-from leap_core.host.client.host_connection import ModelHost
-from leap_core.host.client.lookup import keep_warm, runner_of
-from leap_core.runner.streams import last_of
+from leap_core.protocols.host.connection import ModelHost
+from leap_core.protocols.host.lookup import keep_warm, runner_of
 
 LIGHT = {"type": "function", "function": {"name": "light", "parameters": {"properties": {"room": {"type": "string"}}}}}
 CITY = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 20}}, "required": ["city"]}

@@ -23,7 +23,7 @@ from leap_core import (
     read_manifest,
     run_functions,
 )
-from leap_core.functions.declaration import declare
+from leap_core.conversation.calls.declaration import declare
 from leap_core.testing import ScriptedModelRunner
 
 CALL = LeapFunctionCall("f", {"x": object()})

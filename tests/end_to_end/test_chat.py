@@ -15,8 +15,8 @@ import time
 
 import pytest
 
-from leap_core.messages import ChatMessage
-from leap_core.sessions.store import SessionStore
+from leap_core.conversation.messages import ChatMessage
+from leap_core.conversation.sessions import SessionStore
 
 from .conftest import LEAP, QUESTION, TERMINAL_STUB
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from leap_core.builtin import model_path
-from leap_core.storage.hashing import hash_file
+from leap_core.models.builtin import model_path
+from leap_core.system.files import hash_file
 from leap_core.testing.hub import API, FILES, FakeHub
 
 from .conftest import Program

@@ -12,7 +12,7 @@ import numpy as np
 import openai
 import pytest
 
-from leap_core.builtin import model_path
+from leap_core.models.builtin import model_path
 from tests.jobs import processes
 
 SOON = 60.0

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from leap_core.builtin import model_path
+from leap_core.models.builtin import model_path
 from leap_core.testing import FakeHub
 
 from .conftest import ROOT

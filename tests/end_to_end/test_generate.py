@@ -15,7 +15,7 @@ import time
 
 import pytest
 
-from leap_core.responses import MessageResponse
+from leap_core.conversation.responses import MessageResponse
 
 from .conftest import LONG, QUESTION, STUB
 

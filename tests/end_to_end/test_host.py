@@ -15,10 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from leap_core.background.process_identity import start_time
-from leap_core.host.client.host_connection import ModelHost
-from leap_core.host.client.rendezvous import HostFiles, HostState
-from leap_core.storage.directories import Directories
+from leap_core.protocols.host.connection import HostFiles, HostState, ModelHost
+from leap_core.system.directories import Directories
+from leap_core.system.processes import start_time
 
 from .conftest import LONG, QUESTION
 
@@ -95,7 +94,7 @@ def test_load_use_and_unload(program, host):
 
 
 def test_a_dialogue_and_a_file_s_path_use_it_too(program, host, tmp_path):
-    from leap_core.builtin import model_path
+    from leap_core.models.builtin import model_path
 
     link = tmp_path / "tiny.gguf"
     link.symlink_to(model_path())
@@ -378,7 +377,7 @@ def test_the_documentation_s_example_runs(variables, host):
 @pytest.mark.parametrize("end", ["unload", "kill"])
 def test_a_runner_outlives_its_host(variables, host, end):
     """Somebody thinks for longer than the model stays; the next turn loads it again."""
-    from leap_core.host.client.lookup import keep_warm, runner_of
+    from leap_core.protocols.host.lookup import keep_warm, runner_of
 
     warm, held = keep_warm("builtin", variables=variables, cpu_threads=1, context_size=512)
     with runner_of(warm, held) as runner:

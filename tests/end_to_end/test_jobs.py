@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from leap_core.builtin import model_path
+from leap_core.models.builtin import model_path
 from leap_core.testing.hub import FakeHub
 from tests.jobs import processes
 

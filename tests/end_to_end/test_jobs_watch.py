@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from leap_core.builtin import model_path
+from leap_core.models.builtin import model_path
 
 from .test_chat import Terminal
 

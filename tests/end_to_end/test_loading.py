@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from leap_core import Leap, LeapUnavailableError, Manifest, ModelLoadingOptions, open_runner
-from leap_core.builtin import model_path
+from leap_core.models.builtin import model_path
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import openai
 import pytest
 import soundfile
 
-from leap_core.messages import Audio
+from leap_core.conversation.messages import Audio
 from leap_core.testing.pictures import Figure, Scene
 from leap_core.testing.sound_questions import ask_all
 from leap_core.testing.sounds import RATE, clip_of, random_clip

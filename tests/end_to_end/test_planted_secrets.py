@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from leap_core.builtin import model_path
+from leap_core.models.builtin import model_path
 from leap_core.testing.hub import FakeHub
 
 from ..jobs import processes
@@ -54,7 +54,7 @@ def leaks(outputs: dict[str, str], home: Path, allowed: tuple[str, ...] = ()) ->
 
 def test_commands_print_no_secret_and_write_none(leap, leap_home, hub, tmp_path, monkeypatch):
     monkeypatch.setattr("jobs.table.postgres.FIRST_RETRY_SECONDS", 0.3)
-    monkeypatch.setattr("leap_core.models.hub.hub_retries.RETRIES_UNREACHABLE", 0)
+    monkeypatch.setattr("leap_core.models.http.RETRIES_UNREACHABLE", 0)
     leap_home.mkdir(parents=True, exist_ok=True)
     (leap_home / "config.toml").write_text(f'jobs_url = "{URL}"\n')
     leap.script("an answer")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from leap_core.builtin import model_path
+from leap_core.models.builtin import model_path
 
 ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))

@@ -12,9 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from leap_core.tasks.review.corrections import corrected_document
-from leap_core.tasks.review.review_lines import ReviewedDocument, read_reviews, write_reviews
-from leap_core.tasks.review.review_page import page, page_data
+from leap_core.tasks.review.documents import ReviewedDocument, corrected_document, read_reviews, write_reviews
+from leap_core.tasks.review.page import page, page_data
 
 from ..tasks.review.reviews import HOSTILE, a_review, plain, strange
 from .browser import BROWSER, DRIVER, Browser, open_browser

@@ -11,8 +11,8 @@ import openai
 import pytest
 import soundfile
 
-from leap_core.speech.voices import VOICES
-from leap_core.testing.tone_places import FRAMES, INTERLEAVED_TEXT, PLAIN_TEXT
+from leap_core.inference.speech.voices import VOICES
+from leap_core.testing.miniature_speech import FRAMES, INTERLEAVED_TEXT, PLAIN_TEXT
 
 MODEL = "LFM2.5-Audio-Miniature-F16"
 ALOUD = {"modalities": ["text", "audio"], "audio": {"voice": "us-female", "format": "wav"}}

@@ -8,9 +8,9 @@ import signal
 
 import pytest
 
-from leap_core.messages import messages_from_json
+from leap_core.conversation.messages import messages_from_json
+from leap_core.conversation.sessions import SessionStore
 from leap_core.opening import Leap
-from leap_core.sessions.store import SessionStore
 
 from .conftest import LONG, QUESTION
 

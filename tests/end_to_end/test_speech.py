@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 import soundfile
 
-from leap_core.media.wav import check_wav
+from leap_core.conversation.media.wav import check_wav
+from leap_core.testing.miniature_speech import FRAMES, INTERLEAVED_TEXT, PLAIN_TEXT, TONES
 from leap_core.testing.sounds import clip_of
-from leap_core.testing.tone_places import FRAMES, INTERLEAVED_TEXT, PLAIN_TEXT, TONES
 
 
 @pytest.fixture(autouse=True)

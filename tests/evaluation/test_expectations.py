@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from leap_core.errors import LeapError, LeapSerializationError
-from leap_core.evaluation.expectations.call_equality import difference_of_calls, read_calls
-from leap_core.evaluation.expectations.expectation import Answer, read_expectations, verdict_on
-from leap_core.evaluation.expectations.json_equality import first_difference
-from leap_core.evaluation.expectations.kinds import KINDS
+from leap_core.evaluation.equality import difference_of_calls, first_difference, read_calls
+from leap_core.evaluation.expectations import KINDS, Answer, read_expectations, verdict_on
 
 
 def verdict(expect, text="", **answer):

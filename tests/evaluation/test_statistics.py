@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leap_core.evaluation.significance import bootstrap_difference, bootstrap_mean, holm, mcnemar, wilson
+from leap_core.evaluation.results import bootstrap_difference, bootstrap_mean, holm, mcnemar, wilson
 
 WILSON = [
     (71, 100, 0.614611, 0.789852),

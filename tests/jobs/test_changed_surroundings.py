@@ -11,12 +11,11 @@ import pytest
 
 from jobs.client import JobsClient, Policy
 from jobs.queue import Queues
-from jobs.table.job import State
-from jobs.table.table import NewJob
-from leap_core.batch.batch_settings import BatchSettings
-from leap_core.builtin import model_path
+from jobs.table.job import NewJob, State
+from leap_core.batch.settings import BatchSettings
 from leap_core.errors import LeapUnavailableError
-from leap_core.storage.locks import locked
+from leap_core.models.builtin import model_path
+from leap_core.system.locks import locked
 
 from .test_faults import SHORT, configure
 from .waiting import until

@@ -9,9 +9,8 @@ import time
 import pytest
 
 from jobs.client import JobsClient
-from jobs.table.job import State
-from jobs.table.table import NewJob
-from leap_core.batch.batch_settings import BatchSettings
+from jobs.table.job import NewJob, State
+from leap_core.batch.settings import BatchSettings
 from leap_core.errors import LeapSerializationError
 
 
@@ -25,7 +24,7 @@ def jobs(leap_home):
 def started(monkeypatch):
     """The workers that would have been started."""
     workers: list[object] = []
-    monkeypatch.setattr("jobs.keeper.keeper.start_worker", lambda *given: workers.append(given))
+    monkeypatch.setattr("jobs.keeper.start_worker", lambda *given: workers.append(given))
     return workers
 
 
@@ -107,7 +106,7 @@ def test_results_of_a_job_do_not_go_where_only_its_submitter_looks(jobs, tmp_pat
 
 
 def test_the_page_lists_unfinished_jobs_before_those_that_ended(jobs):
-    from jobs.client.served_batches import ServedBatches
+    from jobs.client.served import ServedBatches
 
     waiting = jobs.submit([jobs.generation(f"Count {n}.") for n in range(3)])
     (ended,) = jobs.submit([jobs.generation("Hi.")])  # the newest

@@ -15,17 +15,17 @@ from pathlib import Path
 
 import pytest
 
+from jobs import keeper
 from jobs.client import JobsClient, Policy
 from jobs.configuration import JobsConfiguration
-from jobs.keeper import keeper
-from jobs.keeper.starting import is_running
-from jobs.table.job import Claimant, State
-from jobs.table.table import NewJob, Table
+from jobs.keeper import is_running
+from jobs.table.job import Claimant, NewJob, State
+from jobs.table.table import Table
 from jobs.worker import model_processes, outcomes
 from jobs.worker import worker_log as log
 from jobs.worker.worker import Worker
-from leap_core.builtin import model_path
-from leap_core.options import GenerationOptions
+from leap_core.conversation.options import GenerationOptions
+from leap_core.models.builtin import model_path
 
 from . import processes
 from .test_worker import ENDLESS, running_with_output
@@ -309,7 +309,7 @@ def test_a_unit_file_names_no_path_with_a_line_end(leap, tmp_path):
 
 def test_what_was_submitted_with_an_older_leap_is_done(leap_home, tmp_path):
     """The schema, a row and a message as the first wave of leap 0.1 wrote them."""
-    from jobs.table import schema
+    from jobs.table import database as schema
 
     data = leap_home
     data.mkdir(parents=True, mode=0o700)

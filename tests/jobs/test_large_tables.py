@@ -14,12 +14,12 @@ from dataclasses import replace
 
 import pytest
 
+from jobs.submission.shared_jobs import NewBatch, add_batch
 from jobs.table.batch_rows import ANSWERED, BatchLine, BatchRows, StoredResult
-from jobs.table.batch_submission import NewBatch, add_batch
+from jobs.table.claims import WorkerRows
 from jobs.table.job import Claim, Claimant, Ending, NewJob, State
 from jobs.table.postgres import PostgresDatabase
 from jobs.table.table import Table
-from jobs.table.worker_rows import WorkerRows
 from leap_core.errors import LeapUnavailableError
 
 ROWS = int(os.environ.get("LEAP_TEST_ROWS", "20000"))

@@ -16,15 +16,15 @@ from pathlib import Path
 import pytest
 
 from jobs.client import JobsClient
-from jobs.keeper.keeper import WorkerKeeper
+from jobs.keeper import WorkerKeeper
 from jobs.table.contract import MISSED
 from jobs.table.job import Claim, Claimant, Fenced, NewJob, State
 from jobs.table.table import Table
-from leap_core.batch.batch_settings import KEPT, BatchSettings
-from leap_core.builtin import model_path
+from leap_core.batch.settings import KEPT, BatchSettings
+from leap_core.conversation.options import GenerationOptions
 from leap_core.errors import LeapJobError, LeapModelNotFoundError, LeapUnavailableError
-from leap_core.models.references.alias_file import BUILTINS
-from leap_core.options import GenerationOptions
+from leap_core.models.builtin import model_path
+from leap_core.models.reference import BUILTINS
 
 from . import processes
 from .waiting import until

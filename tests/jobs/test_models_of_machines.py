@@ -10,14 +10,14 @@ from dataclasses import replace
 import pytest
 from PIL import Image
 
+from jobs.table.claims import WorkerRows
 from jobs.table.job import State
-from jobs.table.worker_rows import WorkerRows
-from jobs.worker.model_fetching import ModelFetching
-from leap_core.batch.batch_settings import BatchSettings
-from leap_core.builtin import model_path
+from jobs.worker.model_processes import ModelFetching
+from leap_core.batch.settings import BatchSettings
+from leap_core.conversation.options import GenerationOptions
 from leap_core.errors import LeapJobError
+from leap_core.models.builtin import model_path
 from leap_core.models.download.downloading import download_model
-from leap_core.options import GenerationOptions
 from leap_core.testing.hub import FakeHub
 
 from .waiting import until

@@ -15,13 +15,13 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from jobs.submission.shared_jobs import NewBatch, add_batch
 from jobs.table.batch_rows import BatchLine, BatchRows, StoredResult
-from jobs.table.batch_submission import NewBatch, add_batch
 from jobs.table.job import Claim, Claimant, Ending, NewJob, State
 from jobs.table.postgres import PostgresDatabase
 from jobs.table.table import Table
-from leap_core.builtin import model_path
-from leap_core.options import GenerationOptions
+from leap_core.conversation.options import GenerationOptions
+from leap_core.models.builtin import model_path
 
 from .machines import Machine
 from .waiting import until

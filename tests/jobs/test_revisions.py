@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
+from jobs import keeper as revision
 from jobs.client import JobsClient
-from jobs.keeper import revision
-from jobs.keeper.starting import is_running
+from jobs.keeper import is_running
 from jobs.table.job import NewJob, State
 from jobs.table.table import Table
-from leap_core.builtin import model_path
-from leap_core.options import GenerationOptions
+from leap_core.conversation.options import GenerationOptions
+from leap_core.models.builtin import model_path
 
 from . import processes
 from .torture import ROOT

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from jobs.keeper.service_files import unit_file
+from jobs.service_files import unit_file
 from jobs.table.job import NewJob, State
 from jobs.table.postgres import PostgresDatabase, without_secrets
 from jobs.table.postgres_schema import MIGRATIONS
 from jobs.table.table import Table
-from leap_cli.display.job_view import doing
-from leap_core.builtin import model_path
-from leap_core.options import GenerationOptions
+from leap_cli.display.jobs import doing
+from leap_core.conversation.options import GenerationOptions
+from leap_core.models.builtin import model_path
 
 from . import processes
 from .machines import Machine

@@ -9,8 +9,8 @@ import threading
 
 import pytest
 
+from jobs.submission.shared_jobs import NewBatch, add_batch
 from jobs.table.batch_rows import BatchLine, BatchRows, StoredResult
-from jobs.table.batch_submission import NewBatch, add_batch
 from jobs.table.job import Claim, Claimant, Ending, Fenced, NewJob, State
 from jobs.table.table import Table
 from jobs.worker.shift import Shift

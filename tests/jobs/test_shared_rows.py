@@ -9,13 +9,12 @@ from dataclasses import replace
 import pytest
 
 from jobs.configuration import JobsConfiguration
-from jobs.submission.new_jobs import discard_input
-from jobs.submission.shared_rows import confined
-from jobs.submission.variables import variables_of
+from jobs.submission.new_jobs import discard_input, variables_of
+from jobs.submission.shared_jobs import confined
 from jobs.table.job import Job, State
+from leap_core.conversation.media.fetching import UrlAccess
+from leap_core.conversation.options import GenerationOptions
 from leap_core.errors import LeapJobError
-from leap_core.media.fetching import UrlAccess
-from leap_core.options import GenerationOptions
 
 from .waiting import until
 

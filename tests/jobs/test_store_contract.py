@@ -8,9 +8,9 @@ import time
 
 import pytest
 
+from jobs.table.claims import WorkerRows
 from jobs.table.job import Claim, Claimant, Ending, Fenced, NewJob, State
 from jobs.table.table import Table
-from jobs.table.worker_rows import WorkerRows
 from leap_core.errors import LeapJobError
 
 ME, OTHER = Claimant("me", "run-1", "here"), Claimant("other", "run-2", "there")

@@ -12,9 +12,9 @@ from contextlib import closing
 
 import pytest
 
-from jobs.table import schema
-from jobs.table.job import Claimant, State
-from jobs.table.table import Claim, Ending, Fenced, NewJob, Table
+from jobs.table import database as schema
+from jobs.table.job import Claim, Claimant, Ending, Fenced, NewJob, State
+from jobs.table.table import Table
 from leap_core.errors import LeapError, LeapJobError
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from jobs.client import JobsClient
 from jobs.table.job import State
-from leap_core.builtin import model_path
+from leap_core.models.builtin import model_path
 
 from .torture import ROOT, Torture
 from .torture_machines import MachinesTorture
@@ -24,7 +24,7 @@ pytestmark = [
 SUBMITTER = """
 import sys
 from jobs.client import JobsClient
-from leap_core.options import GenerationOptions
+from leap_core.conversation.options import GenerationOptions
 with JobsClient() as jobs:
     for n in range(int(sys.argv[1])):
         print(jobs.generate(f"Say {n}.", options=GenerationOptions(max_tokens=1)), flush=True)

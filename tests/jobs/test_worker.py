@@ -19,17 +19,16 @@ from pathlib import Path
 import pytest
 
 from jobs.client import JobsClient, Policy
-from jobs.keeper.starting import is_running
-from jobs.table.job import State
-from jobs.table.table import NewJob, Table
+from jobs.keeper import is_running
+from jobs.table.job import NewJob, State
+from jobs.table.table import Table
 from jobs.worker import outcomes
 from jobs.worker.model_processes import ModelProcess
-from leap_core.batch.batch_settings import BatchSettings
-from leap_core.builtin import model_path
-from leap_core.conversion.quantize_request import QuantizeRequest
-from leap_core.conversion.quantize_work import QuantizeWork
+from leap_core.batch.settings import BatchSettings
+from leap_core.conversation.options import GenerationOptions
 from leap_core.errors import LeapError, LeapSerializationError, LeapUnavailableError
-from leap_core.options import GenerationOptions
+from leap_core.models.builtin import model_path
+from leap_core.models.conversion.quantizing import QuantizeRequest, QuantizeWork
 
 from . import processes
 from .torture import ROOT
@@ -275,7 +274,7 @@ def test_what_cannot_get_better_is_not_tried_again(jobs):
 
 
 def test_short_jobs_and_other_kinds_do_not_wait_for_long_ones(jobs, tmp_path):
-    from leap_core.batch.batch_settings import BatchSettings
+    from leap_core.batch.settings import BatchSettings
 
     long = jobs.generate("Count.", options=ENDLESS)
     short = jobs.generate("Hi", options=GenerationOptions(max_tokens=2))
@@ -322,7 +321,7 @@ def test_a_killed_host_costs_one_attempt(jobs, leap_home):
     subprocess.run([*leap, "load", "builtin"], cwd=ROOT, check=True, capture_output=True)
     id = jobs.generate("Count.", options=ENDLESS, policy=Policy(retries=1))
     running_with_output(jobs, id)
-    for pid in processes.named(leap_home, "leap_core.host"):
+    for pid in processes.named(leap_home, "leap_core.server"):
         os.kill(pid, signal.SIGKILL)
     until(lambda: any(event.attempt == 2 for event in jobs.events(id)))
     assert jobs.get(id).failures == 1 and "host" in jobs.get(id).error["message"]

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from jobs.table.job import State
-from leap_core.builtin import model_path
+from leap_core.models.builtin import model_path
 
 from .test_many_machines import ENDLESS, SHORT, settings, source
 from .waiting import until

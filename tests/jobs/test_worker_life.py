@@ -15,14 +15,13 @@ import pytest
 
 from jobs.client import JobsClient
 from jobs.configuration import JobsConfiguration
-from jobs.keeper.starting import is_running
-from jobs.table.job import State
-from jobs.table.table import NewJob
+from jobs.keeper import is_running
+from jobs.table.job import NewJob, State
 from jobs.worker.shift import LOCAL_SWEEP_SECONDS as SWEEP_SECONDS
 from jobs.worker.worker import Worker
-from leap_core.builtin import model_path
-from leap_core.options import GenerationOptions
-from leap_core.storage.locks import locked
+from leap_core.conversation.options import GenerationOptions
+from leap_core.models.builtin import model_path
+from leap_core.system.locks import locked
 
 from . import processes
 from .torture import ROOT
@@ -35,7 +34,7 @@ pytestmark = [
 
 
 def test_two_workers_of_one_directory_are_one(jobs, leap_home):
-    from jobs.keeper.starting import start_worker
+    from jobs.keeper import start_worker
 
     first = jobs.start_worker()["pid"]
     for _ in range(3):

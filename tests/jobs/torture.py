@@ -24,10 +24,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from jobs.client import JobsClient
-from jobs.keeper.starting import is_running
+from jobs.keeper import is_running
 from jobs.table.job import State
-from leap_core.options import GenerationOptions
-from leap_core.storage.locks import is_locked
+from leap_core.conversation.options import GenerationOptions
+from leap_core.system.locks import is_locked
 from leap_core.testing.hub import FakeHub
 
 from . import processes
@@ -80,8 +80,8 @@ class Torture:
                 self._check(jobs, ids, answers, wanted, content, variables)
 
     def _round(self, n: int, jobs: JobsClient, variables: Mapping[str, str]) -> None:
-        victim = self.random.choice(["jobs.worker", "jobs.worker.model_process", "leap_core.host", "submitter"])
-        if victim == "leap_core.host":
+        victim = self.random.choice(["jobs.worker", "jobs.worker.model_process", "leap_core.server", "submitter"])
+        if victim == "leap_core.server":
             self._leap(variables, "load", "builtin")
         jobs.ensure_worker()
         time.sleep(self.random.uniform(0.05, 0.9))

@@ -28,11 +28,11 @@ from typing import Any
 
 from jobs.client import JobsClient
 from jobs.configuration import JobsConfiguration
-from jobs.keeper.keeper import WorkerKeeper
+from jobs.keeper import WorkerKeeper
 from jobs.table.job import State
-from leap_core.batch.batch_settings import BatchSettings
+from leap_core.batch.settings import BatchSettings
+from leap_core.conversation.options import GenerationOptions
 from leap_core.errors import LeapError
-from leap_core.options import GenerationOptions
 
 from . import processes
 from .torture import ROOT

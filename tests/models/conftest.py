@@ -11,9 +11,8 @@ import gguf
 import numpy as np
 import pytest
 
-from leap_core.models.download.download_events import Event, Notice
-from leap_core.models.download.downloading import Download, DownloadOptions
-from leap_core.models.references.resolving import LocalModel
+from leap_core.models.download.downloading import Download, DownloadOptions, Event, Notice
+from leap_core.models.resolving import LocalModel
 from leap_core.testing.hub import FakeHub
 
 SMALL = 2_000_003

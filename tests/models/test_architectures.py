@@ -8,12 +8,10 @@ import pytest
 
 from leap_core import Leap
 from leap_core.errors import LeapModelLoadingError
-from leap_core.load_check.subject import Subject
-from leap_core.load_check.trying import verdict_on
-from leap_core.load_check.verdict import REFUSED
-from leap_core.models.gguf.architectures import check_architecture
-from leap_core.models.gguf.header import read_gguf_header
-from leap_core.models.gguf.tensor_types import TENSOR_TYPES
+from leap_core.inference.gguf.header import read_gguf_header
+from leap_core.inference.gguf.tensor_types import TENSOR_TYPES, check_architecture
+from leap_core.inference.trial.child import REFUSED, Subject
+from leap_core.inference.trial.trying import verdict_on
 
 from .architectures import ARCHITECTURES, Sizes, architecture_file, write_architecture
 

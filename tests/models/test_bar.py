@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from leap_cli.display.downloads import bar
-from leap_cli.framework.sizes import in_bytes
-from leap_core.models.download.download_events import Progress
+from leap_cli.framework.options import in_bytes
+from leap_core.models.download.downloading import Progress
 
 
 @pytest.mark.parametrize("width", [20, 40, 60, 79, 100, 200])

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from leap_core.errors import LeapError
-from leap_core.models.hub.foreign_caches import ForeignCaches
-from leap_core.storage.directories import Directories
+from leap_core.models.hub_settings import ForeignCaches
+from leap_core.system.directories import Directories
 
 
 def test_everything_lies_below_leap_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

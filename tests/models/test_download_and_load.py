@@ -18,8 +18,8 @@ from leap_core import (
     ModelLoadingOptions,
     SamplingDefaults,
 )
-from leap_core.builtin import model_path
-from leap_core.models.download.download_events import FileFinished
+from leap_core.models.builtin import model_path
+from leap_core.models.download.downloading import FileFinished
 
 OWNER, REPO, FILE = "LiquidAI", "LFM2-350M-GGUF", "LFM2-350M-Q4_0.gguf"
 OPTIONS = ModelLoadingOptions(slots=1, context_size=512)

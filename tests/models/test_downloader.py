@@ -20,8 +20,8 @@ from leap_core.models.download.sdk import (
     LeapModelDownloader,
     NotOnLocal,
 )
-from leap_core.models.hub.hub_retries import DownloadStopped
-from leap_core.models.installed.model_store import InstalledModel, Store
+from leap_core.models.http import DownloadStopped
+from leap_core.models.store import InstalledModel, Store
 
 OWNER, REPO, FILE = "LiquidAI", "LFM2-350M-GGUF", "LFM2-350M-Q4_0.gguf"
 

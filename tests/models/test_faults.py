@@ -15,10 +15,9 @@ from leap_core.errors import (
     LeapModelDownloadSha256MismatchError,
     LeapModelDownloadSizeMismatchError,
 )
-from leap_core.models.download.download_events import Event, Progress
-from leap_core.models.download.downloading import Download, DownloadOptions
-from leap_core.models.download.part_file import BLOCK
-from leap_core.models.hub.hub_retries import DownloadStopped
+from leap_core.models.download.downloading import Download, DownloadOptions, Event, Progress
+from leap_core.models.download.transfer import BLOCK
+from leap_core.models.http import DownloadStopped
 from leap_core.testing.hub import API, FILES, RESOLVE, FakeHub, Fault
 
 REPO, FILE = "LiquidAI/LFM2-350M-GGUF", "LFM2-350M-Q4_K_M.gguf"

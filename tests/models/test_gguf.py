@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from leap_core.errors import LeapModelLoadingError, LeapModelNotFoundError
-from leap_core.models.gguf.header import SkippedArray, read_gguf_header
+from leap_core.inference.gguf.header import SkippedArray, read_gguf_header
 
 
 @pytest.fixture

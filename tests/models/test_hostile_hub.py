@@ -7,7 +7,7 @@ import time
 import pytest
 
 from leap_core.errors import LeapModelDownloadError
-from leap_core.models.installed.model_store import Store
+from leap_core.models.store import Store
 from leap_core.testing.hub import FakeHub, HubFile
 
 from .conftest import Downloads

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from leap_core.errors import LeapModelLoadingError, LeapModelNotFoundError, LeapOptionsError
-from leap_core.llama.library import library
-from leap_core.models.gguf.architectures import KNOWN, architecture_in
-from leap_core.models.installed.model_store import Store
-from leap_core.models.references.alias_file import check_alias
-from leap_core.models.references.catalogue import Catalogue
-from leap_core.models.references.resolving import resolve_local
+from leap_core.inference.gguf.tensor_types import KNOWN, architecture_in
+from leap_core.inference.llama.library import library
+from leap_core.models.catalogue import Catalogue
+from leap_core.models.reference import check_alias
+from leap_core.models.resolving import resolve_local
+from leap_core.models.store import Store
 from leap_core.testing.hub import FakeHub
 
 from .architectures import architecture_file

@@ -8,17 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from leap_core.conversation.options import SamplingDefaults
 from leap_core.errors import LeapSerializationError
-from leap_core.models.maintenance.manifest_creation import create_manifest
-from leap_core.models.manifests.manifest import (
-    Manifest,
-    locate,
-    parse_manifest,
-    problems_of,
-    read_manifest,
-    write_manifest,
-)
-from leap_core.options import SamplingDefaults
+from leap_core.models.manifest import Manifest, locate, parse_manifest, problems_of, read_manifest, write_manifest
+from leap_core.models.upkeep import create_manifest
 
 PUBLISHED = {
     "inference_type": "llama.cpp/text-to-text",

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from leap_core import ChatMessage, GenerationOptions, Leap, LeapModelNotFoundError, ModelLoadingOptions
-from leap_core.batch.model_fingerprint import fingerprint_of
-from leap_core.models.installed.model_store import Store
-from leap_core.models.maintenance.importing import import_model
-from leap_core.models.manifests.manifest import parse_manifest, problems_of, read_manifest
-from leap_core.models.references.resolving import resolve_local
-from leap_core.storage.directories import Directories
+from leap_core.batch.settings import fingerprint_of
+from leap_core.models.manifest import parse_manifest, problems_of, read_manifest
+from leap_core.models.resolving import resolve_local
+from leap_core.models.store import Store
+from leap_core.models.upkeep import import_model
+from leap_core.system.directories import Directories
 from leap_core.testing.random_adapters import write_random_adapter
 from leap_core.testing.random_models import write_random_model
 

@@ -5,8 +5,17 @@ from __future__ import annotations
 import pytest
 
 from leap_core.errors import LeapModelDownloadError
-from leap_core.models.names.file_names import by_quantization, companions_of, name_of, parts_of, preferred_quantization
-from leap_core.models.names.safe_names import directory_name, file_name_of_url, safe_file_name, safe_repository_path
+from leap_core.inference.gguf.file_names import (
+    by_quantization,
+    companions_of,
+    directory_name,
+    file_name_of_url,
+    name_of,
+    parts_of,
+    preferred_quantization,
+    safe_file_name,
+    safe_repository_path,
+)
 
 VL = "LFM2.5-VL-1.6B-Q4_0.gguf LFM2.5-VL-1.6B-F16.gguf mmproj-LFM2.5-VL-1.6b-F16.gguf mmproj-LFM2.5-VL-1.6b-Q8_0.gguf"
 AUDIO = [

@@ -10,15 +10,15 @@ from dataclasses import replace
 import pytest
 
 from leap_core.errors import LeapModelDownloadError, LeapModelNotFoundError
+from leap_core.models.catalogue import Catalogue
 from leap_core.models.download.downloading import Download
 from leap_core.models.download.plan import DownloadPlan, Planner
-from leap_core.models.hub.api import Hub
-from leap_core.models.hub.http_client import Web
-from leap_core.models.hub.hub_settings import CERTIFICATE_FILES, HubSettings
-from leap_core.models.installed.model_store import Store
-from leap_core.models.references.catalogue import Catalogue
-from leap_core.models.references.reference_syntax import CatalogueName
-from leap_core.models.references.resolving import resolve_local
+from leap_core.models.http import Web
+from leap_core.models.hub import Hub
+from leap_core.models.hub_settings import CERTIFICATE_FILES, HubSettings
+from leap_core.models.reference import CatalogueName
+from leap_core.models.resolving import resolve_local
+from leap_core.models.store import Store
 from leap_core.testing.hub import API, FILES, RESOLVE, FakeHub
 
 VL, AUDIO = "LiquidAI/LFM2.5-VL-1.6B-GGUF", "LiquidAI/LFM2.5-Audio-1.5B-GGUF"
@@ -145,7 +145,7 @@ def test_a_plan_writes_nothing(hub, variables, leap_home):
 
 def test_the_tree_is_asked_when_the_revision_does_not_list_sizes(hub, variables, monkeypatch):
     add_vision(hub)
-    monkeypatch.setattr("leap_core.models.hub.api._of_sibling", lambda _entry: None)
+    monkeypatch.setattr("leap_core.models.hub._of_sibling", lambda _entry: None)
     plan = plan_download("LFM2.5-VL-1.6B")
     assert plan.files[0].remote.sha256 is not None and hub.requests("/tree/")
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from leap_core.conversation.options import SamplingDefaults
 from leap_core.errors import LeapModelLoadingError, LeapModelNotFoundError, LeapSerializationError
-from leap_core.models.manifests.manifest import Manifest, write_manifest
-from leap_core.models.references.catalogue import Catalogue, parse_catalogue
-from leap_core.models.references.reference_syntax import (
+from leap_core.models.catalogue import Catalogue, parse_catalogue
+from leap_core.models.manifest import Manifest, write_manifest
+from leap_core.models.reference import (
     Builtin,
     CatalogueName,
     HubFile,
@@ -20,8 +21,7 @@ from leap_core.models.references.reference_syntax import (
     Url,
     parse_reference,
 )
-from leap_core.models.references.resolving import resolve_local
-from leap_core.options import SamplingDefaults
+from leap_core.models.resolving import resolve_local
 
 CATALOGUE = Catalogue.load()
 HUB = "https://huggingface.co"

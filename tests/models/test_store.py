@@ -11,16 +11,14 @@ from pathlib import Path
 import pytest
 
 from leap_core.errors import LeapError, LeapModelLoadingError, LeapModelNotFoundError
-from leap_core.models.gguf.header import read_gguf_header
-from leap_core.models.installed.holding import hold
-from leap_core.models.installed.model_store import LeapModelInUseError, Store
-from leap_core.models.maintenance import checks_and_cleaning as upkeep
-from leap_core.models.maintenance.checks_and_cleaning import collect, rubbish_in, verify
-from leap_core.models.maintenance.importing import import_model
-from leap_core.models.references.resolving import resolve_local
-from leap_core.storage.directories import Directories
-from leap_core.storage.linking import place
-from leap_core.storage.locks import Busy, is_locked, locked
+from leap_core.inference.gguf.header import read_gguf_header
+from leap_core.models import upkeep
+from leap_core.models.resolving import resolve_local
+from leap_core.models.store import LeapModelInUseError, Store, hold
+from leap_core.models.upkeep import collect, import_model, rubbish_in, verify
+from leap_core.system.directories import Directories
+from leap_core.system.files import place
+from leap_core.system.locks import Busy, is_locked, locked
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -105,7 +103,7 @@ def test_a_loaded_model_is_not_removed(imported, store):
 
 def test_a_hold_ends_with_its_process(imported, store):
     code = (
-        "import sys, os; from pathlib import Path; from leap_core.models.installed.holding import hold\n"
+        "import sys, os; from pathlib import Path; from leap_core.models.store import hold\n"
         "held = hold(Path(sys.argv[1])); print('held', flush=True); sys.stdin.read()"
     )
     holder = subprocess.Popen(
@@ -186,7 +184,7 @@ def test_removing_a_link_to_a_model_leaves_the_model(imported, store, tmp_path):
 LOOK = """
 import sys
 from pathlib import Path
-from leap_core.storage.locks import is_locked
+from leap_core.system.locks import is_locked
 print(sum(is_locked(Path(sys.argv[1]), shared=bool(sys.argv[2])) for _ in range(int(sys.argv[3]))))
 """
 

@@ -27,15 +27,13 @@ import httpx
 
 from jobs.client import JobsClient
 from jobs.table.job import State
+from leap_core.conversation.options import GenerationOptions
 from leap_core.errors import LeapError
-from leap_core.host.client.host_connection import ModelHost
-from leap_core.host.client.lookup import keep_warm, runner_of
-from leap_core.load_check.fingerprint import place_key
-from leap_core.load_check.subject import Subject
-from leap_core.load_check.trying import DIRECTORY
-from leap_core.load_check.verdict import Verdicts
-from leap_core.models.gguf.header import read_gguf_header
-from leap_core.options import GenerationOptions
+from leap_core.inference.gguf.header import read_gguf_header
+from leap_core.inference.trial.child import Subject, Verdicts
+from leap_core.inference.trial.trying import DIRECTORY, place_key
+from leap_core.protocols.host.connection import ModelHost
+from leap_core.protocols.host.lookup import keep_warm, runner_of
 
 from .gguf_mutants import Mutants
 

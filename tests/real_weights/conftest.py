@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from leap_core import ChatMessage, Complete, GenerationOptions, ModelLoadingOptions
-from leap_core.in_process.in_process_runner import InProcessRunner
+from leap_core.inference.runner import InProcessRunner
 
 THREADS = 2
 

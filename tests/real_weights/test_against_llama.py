@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from leap_core import ChatMessage, Complete, GenerationOptions, ModelLoadingOptions
-from leap_core.decisions.readouts import TextReading, side_by_side
-from leap_core.in_process.in_process_runner import InProcessRunner
+from leap_core.inference.runner import InProcessRunner
+from leap_core.tasks.decisions.readouts import TextReading, side_by_side
 
 from ..bare_llama import BareLlama, bare_llama
 from .conftest import THREADS, answers_of

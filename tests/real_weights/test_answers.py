@@ -10,9 +10,9 @@ import jsonschema
 import pytest
 
 from leap_core import ChatMessage, GenerationOptions
-from leap_core.in_process.in_process_runner import InProcessRunner
-from leap_core.runner.streams import last_of
-from leap_core.sessions.recorder import SessionRecorder
+from leap_core.conversation.recorder import SessionRecorder
+from leap_core.conversation.streams import last_of
+from leap_core.inference.runner import InProcessRunner
 
 from .conftest import answers_of
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from leap_core.builtin import model_path
-from leap_core.models.gguf.header import read_gguf_header
-from leap_core.models.gguf.memory import memory_of
+from leap_core.inference.gguf.header import read_gguf_header
+from leap_core.inference.gguf.memory import memory_of
+from leap_core.models.builtin import model_path
 
 PROGRAM = """
 import sys

@@ -12,7 +12,7 @@ import openai
 import pytest
 
 from leap_core import ChatMessage, Complete, GenerationOptions, ModelLoadingOptions
-from leap_core.in_process.in_process_runner import InProcessRunner
+from leap_core.inference.runner import InProcessRunner
 
 from .conftest import THREADS
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leap_core.schemas.closed_objects import with_closed_objects
+from leap_core.schemas.transforms import with_closed_objects
 
 A, B = {"a": {"type": "integer"}}, {"b": {"type": "string"}}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from leap_core.constraints import parse_result, schema_of
+from leap_core.inference.constraints import parse_result, schema_of
 from leap_core.schemas.json_schema import check_schema
 
 pydantic = pytest.importorskip("pydantic")

@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from leap_core.constraints.schema_grammar import enforce
 from leap_core.errors import LeapError, LeapSchemaError
-from leap_core.schemas.bounded_matching import CheckTakesTooLong, matches
+from leap_core.inference.constraints.grammars import enforce
+from leap_core.schemas.expressions import CheckTakesTooLong, matches
 from leap_core.schemas.grammar_matcher import byte_tokenizer
 from leap_core.schemas.json_schema import check_schema, read_schema
 

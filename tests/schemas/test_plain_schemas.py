@@ -11,9 +11,8 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 
 from leap_core.errors import LeapSchemaError
-from leap_core.schemas.formats import regex_checker
-from leap_core.schemas.json_schema import check_schema
-from leap_core.schemas.plain_schemas import CHECKS, is_plain
+from leap_core.schemas.json_schema import CHECKS, check_schema, is_plain
+from leap_core.schemas.keywords import regex_checker
 
 EVERY_KEYWORD: dict[str, Any] = {
     "type": ["object", "null"],

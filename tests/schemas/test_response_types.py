@@ -15,11 +15,11 @@ from typing import Annotated, Any, Literal, NamedTuple, Optional, TypedDict, Uni
 import pytest
 from typing_extensions import NotRequired, Required
 
-from leap_core.constraints import parse_result, schema_of, schema_text_of
+from leap_core.conversation.options import GenerationOptions
 from leap_core.errors import LeapGeneratableDeserializationError, LeapGeneratableSchematizationError
-from leap_core.options import GenerationOptions
+from leap_core.inference.constraints import parse_result, schema_of, schema_text_of
 from leap_core.schemas.json_schema import check_schema
-from leap_core.schemas.response_types import Guide
+from leap_core.schemas.python_types import Guide
 
 
 class Mood(Enum):

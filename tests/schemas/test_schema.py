@@ -8,11 +8,11 @@ import re
 import pytest
 
 from leap_core.errors import LeapSchemaError
-from leap_core.schemas.bounded_matching import compiled, matches
-from leap_core.schemas.formats import CHECKS, format_checker
+from leap_core.schemas.expressions import compiled, matches
 from leap_core.schemas.json_schema import check_schema, read_schema
+from leap_core.schemas.keywords import CHECKS, format_checker
 from leap_core.schemas.shorthand import list_of, schema_from_shorthand
-from leap_core.schemas.subschemas import walk
+from leap_core.schemas.transforms import walk
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from leap_core import Leap
-from leap_core.runner.contract import ModelRunner
+from leap_core.conversation.runner import ModelRunner
 from leap_core.tasks.reading import read_task
 from leap_core.tasks.task import TaskReply
 from leap_core.tasks.task import asking as ask_of

@@ -17,12 +17,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from leap_core import Leap
+from leap_core.conversation.messages import ChatMessage
+from leap_core.conversation.options import GenerationOptions, ModelLoadingOptions
+from leap_core.conversation.runner import ModelRunner
 from leap_core.errors import LeapError
-from leap_core.messages import ChatMessage
-from leap_core.options import GenerationOptions, ModelLoadingOptions
-from leap_core.runner.contract import ModelRunner
 from leap_core.schemas.json_schema import check_schema
-from leap_core.schemas.optional_fields import all_optional
+from leap_core.schemas.transforms import all_optional
 from leap_core.tasks.extraction import Extract
 from leap_core.tasks.reading import read_task
 

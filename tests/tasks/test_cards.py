@@ -11,10 +11,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from leap_core.messages import ChatMessage, Image
-from leap_core.models.references.catalogue import Catalogue
-from leap_core.search.rag_prompt import prompt_of
+from leap_core.conversation.messages import ChatMessage, Image
+from leap_core.models.catalogue import Catalogue
 from leap_core.tasks.reading import read_task
+from leap_core.tasks.search.searching import prompt_of
 from leap_core.testing import ScriptedModelRunner
 
 from .conftest import ask_of

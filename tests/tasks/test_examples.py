@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from leap_core.conversation.messages import ChatMessage
 from leap_core.errors import LeapOptionsError, LeapSerializationError
-from leap_core.messages import ChatMessage
-from leap_core.tasks.examples import Example, examples_of_file, read_examples
+from leap_core.tasks.extraction import Example, examples_of_file, read_examples
 from leap_core.tasks.reading import read_task
 from leap_core.testing import ScriptedModelRunner
 

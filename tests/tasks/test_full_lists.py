@@ -8,9 +8,8 @@ import random
 import pytest
 
 from leap_core.errors import LeapGenerationError
-from leap_core.tasks.masking import unmask
-from leap_core.tasks.pieces import halves_between_sentences
-from leap_core.tasks.redaction import LONGEST, MOST
+from leap_core.tasks.redaction import LONGEST, MOST, unmask
+from leap_core.tasks.task import halves_between_sentences
 from leap_core.testing import ScriptedModelRunner
 
 from .conftest import do

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leap_core.errors import LeapOptionsError
-from leap_core.tasks.languages import language_of
+from leap_core.tasks.translation import language_of
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from leap_core.errors import LeapConstraintError
-from leap_core.tasks.masking import mask, unmask
+from leap_core.tasks.redaction import mask, unmask
 from leap_core.testing import ScriptedModelRunner
 
 from .conftest import do

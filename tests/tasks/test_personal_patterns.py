@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from leap_core.tasks.personal_patterns import found_by_pattern
+from leap_core.tasks.redaction import found_by_pattern
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import shlex
 import pytest
 
 from leap_core.errors import LeapModelLoadingError
-from leap_core.tasks.review.review_lines import read_reviews, write_reviews
+from leap_core.tasks.review.documents import read_reviews, write_reviews
 
 from .review.reviews import plain
 
@@ -46,7 +46,7 @@ def test_a_review_is_gone_on_with_and_nothing_is_asked(leap, tmp_path, monkeypat
         tell("http://127.0.0.1:1/#key=k")
         assert (len(file.reviews), below) == (2, 0.7)
 
-    monkeypatch.setattr("leap_core.host.server.process.review_server.serve_review", serve)
+    monkeypatch.setattr("leap_core.server.review.serve_review", serve)
     write_reviews(tmp_path / "r's.jsonl", plain())
     runner = leap.script()
     done = leap("extract", "--review-serve", "r's.jsonl", "--doubtful-below", "0.7", "--review", "again.html")
@@ -59,7 +59,7 @@ def test_a_review_is_gone_on_with_and_nothing_is_asked(leap, tmp_path, monkeypat
 
 
 def test_decisions_are_served_after_an_extraction_and_never_written_over(leap, texts, tmp_path, monkeypatch):
-    monkeypatch.setattr("leap_core.host.server.process.review_server.serve_review", lambda *_: None)
+    monkeypatch.setattr("leap_core.server.review.serve_review", lambda *_: None)
     leap.script('{"name": "Ann"}', '{"name": "Bob"}')
     assert leap("extract", *NAME, *texts, "--review-serve", "r.jsonl").code == 0
     assert [each.document["name"] for each in read_reviews(tmp_path / "r.jsonl")] == ["Ann", "Bob"]

@@ -10,8 +10,9 @@ from typing import Optional
 
 import pytest
 
-from leap_core.functions import LeapFunction, LeapFunctionCall, LeapFunctionParameter, SchemaType
-from leap_core.tools.execution import FunctionResult, run_call
+from leap_core.conversation.calls import LeapFunction, LeapFunctionCall, LeapFunctionParameter, SchemaType
+from leap_core.conversation.responses import FunctionResult
+from leap_core.tools.execution import run_call
 from leap_core.tools.policy import ToolPolicy
 from leap_core.tools.sources import functions_of_file
 

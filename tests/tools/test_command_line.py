@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from leap_cli.framework.environment import Environment
-from leap_core.functions import LeapFunctionCall
-from leap_core.responses import FunctionCalls
+from leap_core.conversation.calls import LeapFunctionCall
+from leap_core.conversation.responses import FunctionCalls
 from tests.conftest import CommandLine
 
 TOOLS = '''

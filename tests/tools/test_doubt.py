@@ -7,10 +7,16 @@ import math
 
 import pytest
 
+from leap_core.conversation.calls import LeapFunction, LeapFunctionCall
+from leap_core.conversation.messages import ChatMessage
+from leap_core.conversation.responses import (
+    Complete,
+    FunctionCalls,
+    FunctionResult,
+    GenerationFinishReason,
+    TokenLogprob,
+)
 from leap_core.errors import LeapGenerationError, LeapOptionsError, LeapToolError
-from leap_core.functions import LeapFunction, LeapFunctionCall
-from leap_core.messages import ChatMessage
-from leap_core.responses import Complete, FunctionCalls, FunctionResult, GenerationFinishReason, TokenLogprob
 from leap_core.testing import ScriptedModelRunner
 from leap_core.tools.policy import FunctionPolicy, ToolPolicy, policy_from_table
 from leap_core.tools.run import run_functions

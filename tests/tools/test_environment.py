@@ -7,11 +7,10 @@ import sys
 
 import pytest
 
+from leap_core.conversation.calls import LeapFunction, LeapFunctionCall
 from leap_core.errors import LeapToolError
-from leap_core.functions import LeapFunction, LeapFunctionCall
-from leap_core.tools.execution import run_call
+from leap_core.tools.execution import Command, run_call
 from leap_core.tools.policy import ToolPolicy
-from leap_core.tools.programs import Command
 from leap_core.tools.sources import CommandRegistry
 
 

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
+from leap_core.conversation.calls import LeapFunction, LeapFunctionCall
+from leap_core.conversation.responses import FunctionResult
 from leap_core.errors import LeapOptionsError, LeapToolError
-from leap_core.functions import LeapFunction, LeapFunctionCall
 from leap_core.testing import ScriptedModelRunner
-from leap_core.tools.execution import FunctionResult, run_call
+from leap_core.tools.execution import Command, PythonFunction, run_call
 from leap_core.tools.policy import FunctionPolicy, ToolPolicy, policy_from_table
-from leap_core.tools.programs import Command, PythonFunction
 from leap_core.tools.run import run_functions
 from leap_core.tools.sources import CommandRegistry, builtin_functions, choose, functions_of_file
 
@@ -162,7 +162,7 @@ def test_a_closure_needs_this_process():
 SCRIPT = """
 import sys
 print("the script runs")
-from leap_core.functions import LeapFunction, LeapFunctionCall
+from leap_core.conversation.calls import LeapFunction, LeapFunctionCall
 from leap_core.tools.execution import run_call
 from leap_core.tools.policy import ToolPolicy
 
@@ -183,10 +183,10 @@ def test_a_function_of_the_script_itself_does_not_run_the_script_again(tmp_path:
 
 WAITS = """
 import pathlib, sys
-from leap_core.functions import LeapFunction, LeapFunctionCall
+from leap_core.conversation.calls import LeapFunction, LeapFunctionCall
 from leap_core.tools.execution import run_call
 from leap_core.tools.policy import ToolPolicy
-from leap_core.tools.programs import Command
+from leap_core.tools.execution import Command
 
 line = ("sh", "-c", f"sleep 300 & echo $$ $! > {sys.argv[1]}; wait")
 run_call(LeapFunction("f", "", call=Command(line)), LeapFunctionCall("f", {}), ToolPolicy("allow", timeout=200))

@@ -9,8 +9,9 @@ import time
 
 import pytest
 
-from leap_core.functions import LeapFunction, LeapFunctionCall
-from leap_core.tools.execution import FunctionResult, run_call
+from leap_core.conversation.calls import LeapFunction, LeapFunctionCall
+from leap_core.conversation.responses import FunctionResult
+from leap_core.tools.execution import run_call
 from leap_core.tools.policy import ToolPolicy
 
 HERE = ToolPolicy("allow", timeout=5, isolated=False)
@@ -50,7 +51,7 @@ def test_a_function_can_be_interrupted_and_given_up():
 
 
 IN_A_CONSOLE = """
-from leap_core.functions import LeapFunction, LeapFunctionCall
+from leap_core.conversation.calls import LeapFunction, LeapFunctionCall
 from leap_core.tools.execution import run_call
 from leap_core.tools.policy import ToolPolicy
 from weather_here import get_weather

@@ -14,13 +14,12 @@ from pathlib import Path
 import pytest
 
 from leap_core import __version__
+from leap_core.conversation.messages import LeapFunctionCall
+from leap_core.conversation.responses import FunctionCalls
 from leap_core.errors import LeapToolError
-from leap_core.messages import LeapFunctionCall
-from leap_core.responses import FunctionCalls
 from leap_core.testing.sounds import clip_of
 from leap_core.tools.execution import run_call
-from leap_core.tools.mcp_connections import connections
-from leap_core.tools.mcp_servers import server_of, tools_of
+from leap_core.tools.mcp import connections, server_of, tools_of
 from leap_core.tools.policy import ToolPolicy
 from leap_core.tools.sources import CommandRegistry
 

@@ -6,13 +6,12 @@ import threading
 
 import pytest
 
+from leap_core.conversation.calls import LeapFunction, LeapFunctionCall
+from leap_core.conversation.messages import ChatMessage
+from leap_core.conversation.options import GenerationOptions
+from leap_core.conversation.responses import Chunk, Complete, FunctionCalls, FunctionResult, GenerationFinishReason
 from leap_core.errors import LeapToolError
-from leap_core.functions import LeapFunction, LeapFunctionCall
-from leap_core.messages import ChatMessage
-from leap_core.options import GenerationOptions
-from leap_core.responses import Chunk, Complete, FunctionCalls, GenerationFinishReason
 from leap_core.testing import ScriptedModelRunner
-from leap_core.tools.execution import FunctionResult
 from leap_core.tools.policy import FunctionPolicy, ToolPolicy
 from leap_core.tools.run import run_functions
 

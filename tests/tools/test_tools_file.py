@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from leap_core.functions import LeapFunction, LeapFunctionCall
+from leap_core.conversation.calls import LeapFunction, LeapFunctionCall
 from leap_core.tools.execution import run_call
 from leap_core.tools.policy import ToolPolicy
 from leap_core.tools.sources import functions_of_file

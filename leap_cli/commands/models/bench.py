@@ -10,12 +10,11 @@ from typing import Any
 import click
 
 from ...completion.value_types import ModelName
-from ...display.bars import svg_bars, text_bars
-from ...framework.click_classes import leap_command
+from ...display.batches import svg_bars, text_bars
+from ...framework.click_classes import format_option, leap_command
 from ...framework.environment import Environment
+from ...framework.options import in_bytes
 from ...framework.output import Format, Output
-from ...framework.output_format import format_option
-from ...framework.sizes import in_bytes
 
 FIGURES = {
     "prefill": "prompt tokens a second",
@@ -62,7 +61,7 @@ def command(
     memory that the process took more, llama.cpp's libraries included where the model is the first. LOAD is what the
     machine was busy with beside it, in processes: take figures of a busy machine for ratios at most.
     """
-    from ...options.opening import model_reference
+    from ...options.loading import model_reference
 
     output = Output(env, format)
     before = {} if against is None else _read(env.cwd / against)
@@ -88,10 +87,10 @@ def command(
 
 def _measured(env: Environment, output: Output, name: str, repeat: int, threads: int | None) -> dict[str, Any]:
     from leap_core import __version__
-    from leap_core.background.process_identity import resident_bytes
+    from leap_core.conversation.options import ModelLoadingOptions
+    from leap_core.conversation.speed import CONTEXT, TOGETHER, measure
     from leap_core.opening import HostUse, open_runner
-    from leap_core.options import ModelLoadingOptions
-    from leap_core.runner.speed import CONTEXT, TOGETHER, measure
+    from leap_core.system.processes import resident_bytes
 
     held = resident_bytes()
     options = ModelLoadingOptions(context_size=CONTEXT, slots=TOGETHER, cpu_threads=threads)
@@ -136,7 +135,7 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
 
 def _draw(path: Path, records: list[dict[str, Any]]) -> None:
     """Raises LeapError when it cannot be written."""
-    from leap_core.storage.atomic_files import cannot_write, replace_text
+    from leap_core.system.files import cannot_write, replace_text
 
     groups = [(FIGURES[key], [(each["model"], each[key] or 0.0) for each in records]) for key in FIGURES]
     try:

@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...exit_codes import ExitCode
-from ...framework.click_classes import leap_group
-from ...framework.durations import Duration, in_words
+from ...framework.click_classes import format_choice, format_option, leap_group
 from ...framework.environment import Environment
+from ...framework.options import Duration, in_bytes, in_words
 from ...framework.output import Format, Output
-from ...framework.output_format import format_choice, format_option
-from ...framework.sizes import in_bytes
 from ...options.loading import prompt_cache_directory
 
 if TYPE_CHECKING:
-    from leap_core.engine.reuse.snapshot_files import SnapshotFile
+    from leap_core.inference.engine.snapshots import SnapshotFile
 
 
 @leap_group("cache")
@@ -88,7 +86,7 @@ def info(env: Environment, /, format: str) -> ExitCode:
 @click.pass_obj
 def clear(env: Environment, /, older_than: float | None, dry_run: bool) -> ExitCode:
     """Remove kept prompts. Nothing but time is lost: they are read again when they come."""
-    from leap_core.engine.reuse.snapshot_files import remove_snapshots
+    from leap_core.inference.engine.snapshots import remove_snapshots
 
     output = Output(env)
     files = [each for each in _files(env) if older_than is None or time.time() - each.used >= older_than]
@@ -98,7 +96,7 @@ def clear(env: Environment, /, older_than: float | None, dry_run: bool) -> ExitC
 
 
 def _files(env: Environment) -> list[SnapshotFile]:
-    from leap_core.engine.reuse.snapshot_files import snapshot_files
+    from leap_core.inference.engine.snapshots import snapshot_files
 
     return snapshot_files(prompt_cache_directory(env))
 

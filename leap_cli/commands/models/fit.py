@@ -1,4 +1,4 @@
-"""``leap models fit``: which models fit this machine, with which context and how many requests at once."""
+"""``leap models fit`` and ``search``: which models fit this machine, here and on the hub."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...completion.value_types import ModelName
-from ...framework.click_classes import leap_command
+from ...framework.click_classes import format_option, leap_command
 from ...framework.environment import Environment
+from ...framework.options import Size, in_bytes
 from ...framework.output import Format, Output
-from ...framework.output_format import format_option
-from ...framework.sizes import Size, in_bytes
-from ...setup.machine import Machine, this_machine
-from ...setup.offers import MOST_OF_MEMORY, memory_of_entry, obstacle_to
+from ...setup.machine import MOST_OF_MEMORY, SLOTS, Machine, memory_of_entry, obstacle_to, this_machine
 
 if TYPE_CHECKING:
-    from leap_core.models.gguf.memory import Memory
-    from leap_core.models.references.catalogue import CatalogueEntry
-    from leap_core.models.references.resolving import LocalModel
+    from leap_core.inference.gguf.memory import Memory
+    from leap_core.models.catalogue import CatalogueEntry
+    from leap_core.models.download.hub_query import FoundModel
+    from leap_core.models.resolving import LocalModel
 
 LARGEST_DEFAULT_CONTEXT = 8192
 
@@ -86,7 +85,7 @@ def fit(
 
 def record_of(candidate: Candidate, machine: Machine, context_size: int | None, slots: int) -> dict[str, Any]:
     """What a model takes, and whether the machine has it, as JSON has it."""
-    from leap_core.models.gguf.memory import largest_context
+    from leap_core.inference.gguf.memory import largest_context
 
     context = min(context_size or LARGEST_DEFAULT_CONTEXT, candidate.trained)
     takes = candidate.takes(context, slots)
@@ -113,9 +112,9 @@ def record_of(candidate: Candidate, machine: Machine, context_size: int | None, 
 def _candidates(env: Environment, names: tuple[str, ...]) -> Iterator[Candidate]:
     """Raises LeapError for a name of which nothing is known."""
     from leap_core.errors import LeapModelNotFoundError
-    from leap_core.models.installed.model_store import Store
-    from leap_core.models.references.catalogue import Catalogue
-    from leap_core.models.references.resolving import find_local
+    from leap_core.models.catalogue import Catalogue
+    from leap_core.models.resolving import find_local
+    from leap_core.models.store import Store
 
     catalogue = Catalogue.load(env.directories.config)
     if not names:
@@ -142,8 +141,8 @@ def _candidates(env: Environment, names: tuple[str, ...]) -> Iterator[Candidate]
 
 
 def _of_file(local: LocalModel) -> Candidate:
-    from leap_core.models.gguf.header import read_gguf_header
-    from leap_core.models.gguf.memory import memory_of
+    from leap_core.inference.gguf.header import read_gguf_header
+    from leap_core.inference.gguf.memory import memory_of
 
     header = read_gguf_header(local.path)
     return Candidate(
@@ -168,3 +167,89 @@ def _of_entry(entry: CatalogueEntry, quantization: str = "") -> Iterator[Candida
                 entry.context or LARGEST_DEFAULT_CONTEXT,
                 partial(memory_of_entry, entry, size, each),
             )
+
+
+@leap_command("search", short_help="Search the hub for models that run here.")
+@click.argument("words", nargs=-1, required=True, metavar="WORD...")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 50),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="Show at most this many models.",
+)
+@click.option(
+    "--memory", type=Size(), metavar="SIZE", help="Count with this much memory, such as 8GB, not the machine's."
+)
+@format_option("the repositories' names")
+@click.pass_obj
+def search(env: Environment, /, words: tuple[str, ...], limit: int, memory: int | None, format: str) -> None:
+    """Search the Hugging Face hub for GGUF models by WORDs of their names, the most downloaded first. Those of
+    architectures that do not run here are left out.
+
+    `leap download` and -m take the names as they are. SIZE is that of the model's file in the quantization that is
+    fetched when none is named; MEMORY is about what it needs with a context of 8192 tokens for four requests, as
+    `leap models fit` counts. JSON has all quantizations.
+    """
+    from leap_core.models.catalogue import Catalogue
+    from leap_core.models.download.hub_query import search_hub
+
+    output = Output(env, format)
+    machine = this_machine(env)
+    if memory is not None:
+        machine = replace(machine, memory=memory)
+    found = search_hub(" ".join(words), env.variables, Catalogue.load(env.directories.config), limit)
+    records = [_record(model, machine) for model in found.models]
+    if output.format is Format.TEXT:
+        records = [_readable(each) for each in records]
+    columns = ["name", "architecture", "quantization", "size", "memory", "fits", "downloads"]
+    output.records(records, columns, name="name")
+    if output.format is Format.TEXT:
+        if not records:
+            output.note(f"the hub has no GGUF model named {' '.join(words)!r} that runs here")
+        if found.others:
+            why = "of architectures that do not run here, or that the hub does not name"
+            output.note(f"passed over: {found.others} {why}")
+
+
+def _record(model: FoundModel, machine: Machine) -> dict[str, Any]:
+    counted = {name: _counted(model, name, machine) for name in model.sizes}
+    keys = ("size", "memory", "fits", "obstacle")
+    default = {key: counted[model.default][key] for key in keys}
+    quantizations = [{"quantization": name, **{key: each[key] for key in keys}} for name, each in counted.items()]
+    return {
+        "name": model.repo,
+        "architecture": model.architecture,
+        "parameters": model.parameters,
+        "context": model.context,
+        "downloads": model.downloads,
+        "quantization": model.default,
+        **default,
+        "quantizations": quantizations,
+    }
+
+
+def _counted(model: FoundModel, quantization: str, machine: Machine) -> dict[str, Any]:
+    from leap_core.inference.gguf.memory import memory_about
+
+    size = model.sizes[quantization]
+    millions = (model.parameters or 2 * size) // 10**6  # four bits a parameter where the hub does not say
+    trained = model.context or LARGEST_DEFAULT_CONTEXT
+    candidate = Candidate(
+        model.repo,
+        quantization,
+        size,
+        False,
+        trained,
+        lambda context, slots: memory_about(size, quantization, millions, context_size=context, slots=slots),
+    )
+    return record_of(candidate, machine, None, SLOTS)
+
+
+def _readable(record: dict[str, Any]) -> dict[str, Any]:
+    smaller = [each["quantization"] for each in record["quantizations"] if each["fits"]]
+    fits = "yes" if record["fits"] else f"no: {record['obstacle']}"
+    if smaller and not record["fits"]:
+        fits += f"; in {', '.join(smaller)} yes"
+    return record | {"size": in_bytes(record["size"]), "memory": f"~{in_bytes(record['memory'])}", "fits": fits}

@@ -1,26 +1,120 @@
-"""``leap models verify``, ``check``, ``remove``, ``gc`` and ``import``: looking after the models on this machine."""
+"""``leap models verify``, ``check``, ``remove``, ``gc``, ``import``, ``alias`` and ``add-endpoint``."""
 
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ...completion.value_types import InstalledModelName, ModelName
+from ...config.settings import set_value, unset_value
 from ...exit_codes import ExitCode
-from ...framework.click_classes import leap_command
+from ...framework.click_classes import FileName, format_flag, format_option, leap_command
 from ...framework.environment import Environment
-from ...framework.options import option
+from ...framework.options import in_bytes, option
 from ...framework.output import Format, Output
-from ...framework.output_format import format_option
-from ...framework.sizes import in_bytes
-from .model_aliases import note_aliases_of, refuse_aliases
 
 if TYPE_CHECKING:
-    from leap_core.load_check.verdict import Verdict
-    from leap_core.models.installed.model_store import InstalledModel, Store
+    from leap_core.inference.trial.child import Verdict
+    from leap_core.models.store import InstalledModel, Store
+
+TABLE = "aliases"
+
+
+@leap_command("alias", short_help="List, give and take away names of models.")
+@click.argument("name", required=False)
+@click.argument("model", required=False, type=ModelName())
+@click.option("--remove", is_flag=True, help="Take NAME away; the model stays.")
+@format_flag
+@click.pass_obj
+def alias(env: Environment, /, name: str | None, model: str | None, remove: bool, format: str) -> ExitCode:
+    """Let NAME stand for MODEL wherever a model is named. Without MODEL print what NAME stands for, without NAME list
+    all aliases.
+
+    MODEL is any reference: an installed model, one of the catalogue with a quantization, a repository, or a file. An
+    alias overrides an installed model of the same name.
+    """
+    from leap_core.models.reference import check_alias
+
+    output = Output(env, format)
+    names = _written(env)
+    if name is None:
+        if remove:
+            raise click.UsageError("--remove needs the NAME that is to go")
+        rows = [{"name": each, "model": target} for each, target in sorted(names.items())]
+        output.records(rows, ["name", "model"], name="name")
+        if not rows and output.format is Format.TEXT:
+            output.note("there are no aliases; leap models alias NAME MODEL makes one")
+        return ExitCode.DONE
+    written = next((each for each in names if each.lower() == name.lower()), None)
+    if remove or model is None:
+        if remove and model is not None:
+            raise click.UsageError("--remove takes a NAME alone")
+        if written is None:
+            raise click.UsageError(f"there is no alias {name!r}; leap models alias lists those there are")
+        if remove:
+            unset_value(env.directories.config_file, f"{TABLE}.{written}")
+            output.note(f"{written} stands for nothing from now on")
+        else:
+            output.record({"model": names[written], "name": written}, name="model")
+        return ExitCode.DONE
+    check_alias(name, model)
+    if any(each.lower() == model.lower() for each in names):
+        raise click.UsageError(f"{model!r} is an alias itself: name the model that it stands for")
+    target = str((env.cwd / model).absolute()) if os.path.exists(env.cwd / model) else model
+    _tell(env, output, name, target)
+    set_value(env.directories.config_file, f"{TABLE}.{written or name}", target)
+    return ExitCode.DONE
+
+
+def _written(env: Environment) -> dict[str, str]:
+    """The aliases as they are spelled in config.toml."""
+    from leap_core.system.configuration import read_table
+
+    table = read_table(env.directories.config_file).get(TABLE, {})
+    if not isinstance(table, dict):
+        raise click.UsageError(f"{env.directories.config_file}: {TABLE} must be a table")
+    return {name: str(model) for name, model in table.items()}
+
+
+def refuse_aliases(env: Environment, names: Sequence[str]) -> None:
+    """Raises UsageError where a name of a model to remove is an alias: an alias is not its model."""
+    aliases = _written(env)
+    for name in names:
+        written = next((each for each in aliases if each.lower() == name.lower()), None)
+        if written is not None:
+            model = aliases[written]
+            raise click.UsageError(
+                f"{written} is an alias of {model}: `leap models alias --remove {written}` takes the name away, "
+                f"`leap models remove {model}` removes the model"
+            )
+
+
+def note_aliases_of(env: Environment, model: InstalledModel, output: Output) -> None:
+    """Say which aliases stand for a removed model."""
+    names = {model.name.lower(), model.model.lower(), f"{model.model}:{model.quantization}".lower()}
+    paths = {str(path) for path in (model.directory, *model.all_files)}
+    for alias, target in sorted(_written(env).items()):
+        if target.lower() in names or target in paths:
+            output.note(f"the alias {alias} stands for {target}; `leap models alias --remove {alias}` takes it away")
+
+
+def _tell(env: Environment, output: Output, name: str, model: str) -> None:
+    """Say what an alias leads to. Raises LeapModelNotFoundError for a model that nothing is known of."""
+    from leap_core.models.resolving import is_here
+    from leap_core.models.store import Store
+
+    hidden = Store.of(env.directories).find(name)
+    if hidden is not None:
+        output.warning(f"the installed model {hidden.name} is hidden by this alias of the same name")
+    here = is_here(model, variables=env.variables, cwd=env.cwd)
+    what = "" if here else f", which is not on this machine: leap download {name} fetches it"
+    output.note(f"{name} stands for {model} from now on{what}")
+
 
 FORMAT = format_option("names")
 
@@ -34,7 +128,7 @@ def verify(env: Environment, /, names: tuple[str, ...], format: str) -> ExitCode
 
     Without a NAME all are checked. Exit code 4 when a file is not what it should be.
     """
-    from leap_core.models.maintenance.checks_and_cleaning import verify as checks_of
+    from leap_core.models.upkeep import verify as checks_of
 
     output = Output(env, format)
     records = []
@@ -64,9 +158,9 @@ def check_models(env: Environment, /, models: tuple[str, ...], format: str) -> E
     leap does this by itself before it loads a file that is new to it, and remembers what came of it; this command tries
     the file anew. Without a MODEL all installed ones are tried. Exit code 3 when one cannot be loaded.
     """
-    from leap_core.load_check.subject import Subject
-    from leap_core.load_check.trying import new_verdict_on
-    from leap_core.models.references.resolving import resolve_local
+    from leap_core.inference.trial.child import Subject
+    from leap_core.inference.trial.trying import new_verdict_on
+    from leap_core.models.resolving import resolve_local
 
     output = Output(env, format)
     records = []
@@ -90,7 +184,7 @@ def check_models(env: Environment, /, models: tuple[str, ...], format: str) -> E
 @click.pass_obj
 def remove(env: Environment, /, names: tuple[str, ...], dry_run: bool) -> None:
     """Remove installed models with all their files. One that a running job, host or session uses is left alone."""
-    from leap_core.models.installed.model_store import freed_by
+    from leap_core.models.store import freed_by
 
     output = Output(env)
     store = _store(env)
@@ -108,7 +202,7 @@ def remove(env: Environment, /, names: tuple[str, ...], dry_run: bool) -> None:
 @click.pass_obj
 def gc(env: Environment, /, dry_run: bool, format: str) -> None:
     """Remove what unfinished downloads left behind. Finished models, and downloads that run now, are not touched."""
-    from leap_core.models.maintenance.checks_and_cleaning import collect, rubbish_in
+    from leap_core.models.upkeep import collect, rubbish_in
 
     output = Output(env, format)
     items = list(rubbish_in(_store(env))) if dry_run else collect(_store(env))
@@ -136,7 +230,7 @@ def import_file(env: Environment, /, file: Path, name: str | None, quant: str | 
 
     Hard links and reflinks need no space. The file that is imported stays where it is.
     """
-    from leap_core.models.maintenance.importing import import_model
+    from leap_core.models.upkeep import import_model
 
     output = Output(env)
     installed, how = import_model(
@@ -154,14 +248,14 @@ def import_file(env: Environment, /, file: Path, name: str | None, quant: str | 
 
 
 def _store(env: Environment) -> Store:
-    from leap_core.models.installed.model_store import Store
+    from leap_core.models.store import Store
 
     return Store.of(env.directories)
 
 
 def _named(env: Environment, names: tuple[str, ...]) -> list[InstalledModel]:
     """The installed models of these names; all when there are none. A name may be any reference to one of them."""
-    from leap_core.models.maintenance.inspection import installed_model
+    from leap_core.models.upkeep import installed_model
 
     store = _store(env)
     if not names:
@@ -184,3 +278,89 @@ def _tried(name: str, path: Path, verdict: Verdict) -> dict[str, Any]:
         "facts": dict(facts),
         "path": str(path),
     }
+
+
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+
+
+@leap_command("add-endpoint", short_help="Give a model elsewhere a name.")
+@click.argument("name")
+@click.argument("url")
+@click.option("--model", type=ModelName(), metavar="MODEL", help="Ask for this model; by default the only one there.")
+@click.option("--key-variable", metavar="VARIABLE", help="Take the key from this variable, whenever it is needed.")
+@click.option("--key-file", type=FileName(), metavar="FILE", help="Take the key from this file, whenever it is needed.")
+@click.pass_obj
+def add_endpoint(
+    env: Environment, /, name: str, url: str, model: str | None, key_variable: str | None, key_file: str | None
+) -> ExitCode:
+    """Let NAME stand for a model at URL, the base of OpenAI's protocol such as https://host/v1, wherever a model is
+    named. Nothing is sent now.
+
+    The key itself is kept nowhere: config.toml names the variable or the file that has it.
+    """
+    from leap_core.models.endpoints import TABLE, base_url, check_endpoint_name
+
+    check_endpoint_name(name)
+    if key_variable is not None and key_file is not None:
+        raise click.UsageError("--key-file cannot be combined with --key-variable")
+    if key_variable is not None and not VARIABLE.fullmatch(key_variable):
+        raise click.UsageError("--key-variable takes the name of a variable, such as FAR_KEY, and not the key")
+    url, _, behind = url.partition("#")
+    base = base_url(url)
+    fields = {
+        "url": base,
+        "model": model or behind or None,
+        "key_variable": key_variable,
+        "key_file": None if key_file is None else str((env.cwd / key_file).expanduser().absolute()),
+    }
+    output, file = Output(env), env.directories.config_file
+    if name in _names(env):
+        unset_value(file, f"{TABLE}.{name}")
+    for field, value in fields.items():
+        if value is not None:
+            set_value(file, f"{TABLE}.{name}.{field}", value)
+    if base.startswith("http://") and (key_variable or key_file):
+        output.warning("http:// is not encrypted: whoever is on the way can read the key and the prompts")
+    output.note(f"{name} stands for {fields['model'] or 'the model'} at {base} from now on: -m {name}")
+    return ExitCode.DONE
+
+
+@leap_command("endpoints", short_help="List and remove names of models elsewhere.")
+@click.argument("name", required=False)
+@click.option("--remove", is_flag=True, help="Take NAME away from the list.")
+@format_flag
+@click.pass_obj
+def endpoints(env: Environment, /, name: str | None, remove: bool, format: str) -> ExitCode:
+    """List the names that leap models add-endpoint gave, or NAME alone, and where their keys are."""
+    from leap_core.models.endpoints import TABLE, known_endpoints
+
+    output, file = Output(env, format), env.directories.config_file
+    known = known_endpoints(file)
+    if remove and name is None:
+        raise click.UsageError("--remove needs the NAME that is to go")
+    if name is not None and name not in known:
+        raise click.UsageError(f"there is no endpoint {name!r}; leap models endpoints lists those there are")
+    if remove:
+        unset_value(file, f"{TABLE}.{name}")
+        output.note(f"{name} stands for nothing from now on")
+        return ExitCode.DONE
+    rows = [
+        {
+            "name": own_name,
+            "url": each.url,
+            "model": each.model,
+            "key": f"${each.key_variable}" if each.key_variable else each.key_file,
+        }
+        for own_name, each in sorted(known.items())
+        if name in (None, own_name)
+    ]
+    output.records(rows, ["name", "url", "model", "key"], name="name")
+    if not rows and output.format is Format.TEXT:
+        output.note("there are no endpoints; leap models add-endpoint NAME URL adds one")
+    return ExitCode.DONE
+
+
+def _names(env: Environment) -> set[str]:
+    from leap_core.models.endpoints import known_endpoints
+
+    return set(known_endpoints(env.directories.config_file))

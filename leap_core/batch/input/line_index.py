@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ...errors import LeapError, LeapSchemaError, LeapSerializationError
-from .input_rows import LONGEST_ROW, InputRows
 from .lines import Line, RequestReader
 from .quick_check import LineChecker
+from .rows import LONGEST_ROW, InputRows
 
 DIGEST_BYTES = 16
 MOST_PROBLEMS = 1000

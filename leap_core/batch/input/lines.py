@@ -18,32 +18,69 @@ One with an ``input`` asks for vectors.
 
 from __future__ import annotations
 
-from ...json_fields import JsonObject
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn
 
+from ...conversation.calls import LeapFunction
+from ...conversation.loading_options import refuse_adapters
+from ...conversation.media.fetching import UrlAccess
+from ...conversation.messages import ChatMessage, ChatMessageRole
+from ...conversation.options import GenerationOptions
 from ...errors import LeapModelNotFoundError, LeapSerializationError
-from ...functions import LeapFunction
-from ...media.fetching import UrlAccess
-from ...messages import ChatMessage, ChatMessageRole
-from ...openai.embeddings import EMBEDDING_FIELDS, EMBEDDINGS_URL
-from ...openai.fields import REFUSE
-from ...openai.parameters import ANY_OBJECT, schema_text
-from ...openai.requests import KNOWN_FIELDS, GenerationRequest, read_chat
-from ...options import GenerationOptions
-from ...options.adapters import refuse_adapters
+from ...protocols.openai.embeddings import EMBEDDING_FIELDS, EMBEDDINGS_URL, EmbeddingRequest, read_embedding_request
+from ...protocols.openai.fields import ANY_OBJECT, REFUSE, schema_text
+from ...protocols.openai.requests import KNOWN_FIELDS, GenerationRequest, read_chat
+from ...schemas.json_values import JsonObject
 from ...tasks.reading import read_task
 from ...tasks.task import OVERRIDES, RecipeTask
-from .embedding_lines import EmbeddingLine, read_embedding_line
-from .input_rows import LONGEST_ROW
-from .line_digests import canonical, digest_of
-from .line_media import MEDIA_FIELDS, mentions_media, messages_with_content, take_media, with_content
-from .line_template import LineTemplate
+from .line_parts import MEDIA_FIELDS, LineTemplate, mentions_media, messages_with_content, take_media, with_content
+from .rows import LONGEST_ROW
+
+KEY_CHARACTERS = 32
+
+
+def digest_of(text: str) -> str:
+    """A name for a text: 32 hexadecimal digits. Raises UnicodeEncodeError for half of a surrogate pair."""
+    return hashlib.sha256(text.encode()).hexdigest()[:KEY_CHARACTERS]
+
+
+def key_of(digest: str, fingerprint: str) -> str:
+    """A name for what a line asks of a model with this fingerprint: equal means same work. Journals keep it."""
+    return digest_of(digest + fingerprint)
+
+
+def canonical(value: object) -> str:
+    """A JSON text that is equal for equal values."""
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+
+
+@dataclass(frozen=True)
+class EmbeddingLine:
+    """``custom_id`` is None when the line has none."""
+
+    custom_id: str | None
+    request: EmbeddingRequest
+
+    @property
+    def model(self) -> str | None:
+        """What the line names."""
+        return self.request.model
+
+    def digest(self, custom_id: str) -> str:
+        """A name for this request, as ``lines.Request`` has one. Journals keep it."""
+        asked = {name: value for name, value in asdict(self.request).items() if name not in ("model", "keep_alive")}
+        return digest_of(f'{{"custom_id":{canonical(custom_id)},"embedding":{canonical(asked)}}}')
+
+
+def read_embedding_line(fields: Mapping[str, Any], custom_id: str | None) -> EmbeddingLine:
+    """Raises LeapSerializationError, also for a field that does not belong there."""
+    return EmbeddingLine(custom_id, read_embedding_request(dict(fields), REFUSE))
 
 
 CHAT_URL = "/v1/chat/completions"

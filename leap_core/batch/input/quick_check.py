@@ -6,13 +6,22 @@ prompt and messages) are read once; plain text messages need no reading to be so
 
 from __future__ import annotations
 
-from ...json_fields import JsonObject
 from json.encoder import encode_basestring as quoted
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from .line_digests import canonical, digest_of
-from .lines import CHAT_URL, ENVELOPE, Request, RequestReader, identifier_of, names_among, only_known, parse_line
-
+from ...schemas.json_values import JsonObject
+from .lines import (
+    CHAT_URL,
+    ENVELOPE,
+    Request,
+    RequestReader,
+    canonical,
+    digest_of,
+    identifier_of,
+    names_among,
+    only_known,
+    parse_line,
+)
 
 MOST_PARAMETERS = 1024
 """Sets of parameters that are remembered."""

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, Any
 
-from ...addresses import as_shown, shown
 from ...errors import LeapError, LeapSerializationError, LeapUnavailableError
+from ...system.addresses import as_shown, shown
 
 URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 PIECE = 1 << 20

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from ...json_fields import JsonObject
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ...anthropic.replies import batch_answer, batch_error
-from ...openai.embeddings import decoded, embedding_reply, encoded, numbers_of
-from ...openai.replies import finish_reason, joined, message_body, usage, whole_chat
-from ...responses import Complete
-from ...statistics import GenerationStats
-from ...tasks.csv_rows import table_row as row_of
-from ...tasks.evidence.cells import row_of as evidence_row
+from ...conversation.responses import Complete
+from ...errors import GenerationStats
+from ...protocols.anthropic import batch_answer, batch_error
+from ...protocols.openai.embeddings import decoded, embedding_reply, encoded, numbers_of
+from ...protocols.openai.replies import finish_reason, joined, message_body, usage, whole_chat
+from ...schemas.json_values import JsonObject
+from ...tasks.evidence.evidence import row_of as evidence_row
 from ...tasks.task import TaskReply
-from ..input.row_formats import DELIMITERS, PARQUET
+from ...tasks.task import table_row as row_of
+from ..input.rows import DELIMITERS, PARQUET
 
 if TYPE_CHECKING:
     from numpy import float32

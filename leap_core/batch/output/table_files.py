@@ -1,17 +1,24 @@
-"""Outputs that are written at once: Parquet, compressed lines, and lines for another machine."""
+"""Outputs that are written whole: Parquet, compressed lines, arrays of vectors, sound a line."""
 
 from __future__ import annotations
 
+import io
 import json
+import re
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
-from ...tasks.evidence.cells import COLUMNS
-from ..input.compressed import compressing, pyarrow
-from .whole_file import WholeFile
+from ...conversation.messages import Speech
+from ...conversation.responses import Complete
+from ...protocols.openai.embeddings import decoded
+from ...system.files import replacing
+from ...tasks.evidence.evidence import COLUMNS
+from ..input.rows import compressing, pyarrow
+from .output_file import WholeFile
 
 ROWS_AT_ONCE = 10_000
 EVIDENCE = "evidence"
@@ -91,3 +98,81 @@ def _evidence_of(arrow: Any) -> Any:
     types = {str: arrow.string(), int: arrow.int64(), float: arrow.float64()}
     fields = [arrow.field(name, types[kind]) for name, kind in COLUMNS.items()]
     return arrow.field(EVIDENCE, arrow.list_(arrow.struct(fields)))
+
+
+HEADER_BYTES = 128
+"""Of a .npy file of two dimensions; numpy leaves room in it for the largest numbers."""
+
+
+class VectorFile(WholeFile):
+    """float32, shape [vectors, dimensions], in the order of ``write``. Lines are vectors in base64; one without vectors
+    is a row of NaN."""
+
+    def __init__(self, path: Path, count: int, url: str | None = None) -> None:
+        super().__init__(path, count, url)
+        self._rows, self._missing, self._width = 0, 0, 0
+
+    def begin(self, file: IO[bytes]) -> None:
+        file.write(bytes(HEADER_BYTES))
+
+    def add(self, file: IO[bytes], line: str) -> None:
+        if not line:
+            self._missing += 1
+        for vector in map(decoded, line.split()):
+            self._width = len(vector)
+            self._fill(file)
+            file.write(vector.astype("<f4").tobytes())
+            self._rows += 1
+
+    def finish(self, file: IO[bytes]) -> None:
+        self._fill(file)
+        file.seek(0)
+        file.write(self._header())
+
+    def _fill(self, file: IO[bytes]) -> None:
+        """The rows that are missing before the next one, now that their width is known."""
+        import numpy as np
+
+        file.write(np.full(self._missing * self._width, np.nan, "<f4").tobytes())
+        self._rows += self._missing
+        self._missing = 0
+
+    def _header(self) -> bytes:
+        import numpy as np
+
+        header = io.BytesIO()
+        value = {"descr": "<f4", "fortran_order": False, "shape": (self._rows, self._width)}
+        np.lib.format.write_array_header_1_0(header, value)
+        assert len(header.getvalue()) == HEADER_BYTES
+        return header.getvalue()
+
+
+UNHEARD = "the model spoke, and no directory was named for what it says"
+SAFE = re.compile(r"[\w-][\w.-]{0,99}")
+
+
+@dataclass(frozen=True)
+class SpokenLines:
+    """Writes to ``directory``, which is made when the first line speaks; None keeps no sound."""
+
+    directory: Path | None = None
+
+    def take(self, complete: Complete, custom_id: str, key: str) -> tuple[Complete, str | None]:
+        """The answer without its sound, and the file that has it. Raises OSError where it cannot be written."""
+        message = complete.full_message
+        speech = next((part for part in message.content if isinstance(part, Speech)), None)
+        if speech is None:
+            return complete, None
+        silent = replace(message, content=tuple(part for part in message.content if not isinstance(part, Speech)))
+        complete = replace(complete, full_message=silent)
+        if self.directory is None:
+            return replace(complete, warnings=(*complete.warnings, UNHEARD)), None
+        path = self.directory / f"{custom_id if SAFE.fullmatch(custom_id) else key}.wav"
+        _write(path, speech.data)
+        return complete, str(path)
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path, mode=0o600) as file:
+        file.write(data)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
-from collections.abc import Mapping
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from ...errors import (
     LeapModelDownloadError,
@@ -18,25 +22,20 @@ from ...errors import (
     LeapModelNotFoundError,
     LeapSerializationError,
 )
-from ...load_check.trying import problem_after_fetching
-from ...storage.atomic_files import sync_directory
-from ...storage.directories import Directories
-from ...storage.hashing import hash_file
-from ...storage.linking import place
-from ...storage.locks import locked
-from ..gguf.architectures import architecture_in, check_architecture, check_decisions, decisions_in
-from ..gguf.header import read_gguf_header
-from ..hub.api import Hub
-from ..hub.http_client import Web
-from ..hub.hub_retries import FIRST_DELAY, RETRIES, DownloadStopped, RetryPolicy
-from ..hub.hub_settings import HubSettings
-from ..installed.holding import WRITE_LOCK
-from ..installed.model_store import PART, Store, free_space, size_on_disk
-from ..manifests.manifest import read_manifest, write_manifest
-from ..names.safe_names import REPOSITORY
-from ..references.alias_file import read_aliases
-from ..references.catalogue import Catalogue
-from ..references.reference_syntax import (
+from ...inference.gguf.file_names import REPOSITORY
+from ...inference.gguf.header import read_gguf_header
+from ...inference.gguf.tensor_types import architecture_in, check_architecture, check_decisions, decisions_in
+from ...inference.trial.trying import problem_after_fetching
+from ...system.directories import Directories
+from ...system.files import hash_file, place, sync_directory
+from ...system.locks import locked
+from ..catalogue import Catalogue
+from ..digests import ModelDigests
+from ..http import FIRST_DELAY, RETRIES, DownloadStopped, RetryPolicy, Web
+from ..hub import Hub
+from ..hub_settings import HubSettings
+from ..manifest import read_manifest, write_manifest
+from ..reference import (
     Builtin,
     CatalogueName,
     InstalledName,
@@ -44,13 +43,118 @@ from ..references.reference_syntax import (
     Reference,
     Repository,
     parse_reference,
+    read_aliases,
+    read_origin,
 )
-from ..references.resolving import LocalModel, resolve_local
-from .download_events import Event, FileFinished, Finished, Listener, Notice, Planned, Speedometer, Unusable
-from .part_file import PartFile, discard_part
-from .plan import DownloadPlan, PlannedFile, Planner
-from .transfer import CONNECTIONS, RemoteChanged, Transfer
-from .unexpected import disk_error, opening_of, refuse_document
+from ..resolving import LocalModel, resolve_local
+from ..store import PART, WRITE_LOCK, Store, free_space, size_on_disk
+from .plan import DownloadPlan, PlannedFile, Planner, disk_error, opening_of, refuse_document
+from .transfer import CONNECTIONS, PartFile, RemoteChanged, Transfer, discard_part
+
+WINDOW_SECONDS = 5.0
+PAUSE_SECONDS = 0.1
+"""Events of progress are this far apart at least."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """The base of all events; ``to_json`` is what ``--format jsonl`` prints."""
+
+    @property
+    def kind(self) -> str:
+        """planned, progress, notice, file_finished or finished."""
+        return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(self).__name__).lower()
+
+    def to_json(self) -> dict[str, Any]:
+        """The event's fields, paths as text, with its kind under "type"."""
+        fields = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(self).items()}
+        return {"type": self.kind, **fields}
+
+
+@dataclass(frozen=True)
+class Planned(Event):
+    """What will be fetched: files with their sizes in bytes, and how many bytes of them are here already."""
+
+    model: str
+    files: tuple[dict[str, Any], ...]
+    bytes: int
+    total: int
+    destination: Path
+
+
+@dataclass(frozen=True)
+class Progress(Event):
+    """``bytes`` of ``total`` of all files are here; ``speed`` in bytes a second, ``eta`` in seconds or None."""
+
+    file: str
+    bytes: int
+    total: int
+    speed: float
+    eta: float | None
+
+
+@dataclass(frozen=True)
+class Notice(Event):
+    """Something worth a line: a retry, a start from the beginning, waiting for another process."""
+
+    message: str
+
+
+@dataclass(frozen=True)
+class Unusable(Notice):
+    """A notice that the model came whole, and cannot be run."""
+
+    @property
+    def kind(self) -> str:
+        return "notice"
+
+
+@dataclass(frozen=True)
+class FileFinished(Event):
+    """A file is in its place. ``source``: downloaded, present (it was there), or linked (from another cache)."""
+
+    file: str
+    path: Path
+    sha256: str | None
+    source: str
+
+
+@dataclass(frozen=True)
+class Finished(Event):
+    """All files are there; ``path`` is the model's."""
+
+    model: str
+    path: Path
+
+
+Listener = Callable[[Event], object]
+
+
+class Speedometer:
+    """Turns counts of bytes into Progress events, a few a second."""
+
+    def __init__(self, listener: Listener, total: int) -> None:
+        self._listener = listener
+        self._total = total
+        self._samples: deque[tuple[float, int]] = deque()
+        self._last = 0.0
+
+    def at(self, file: str, count: int) -> None:
+        """``count`` bytes of all files are here, and ``file`` is being fetched."""
+        now = time.monotonic()
+        if not self._samples:
+            self._samples.append((now, count))
+        if now - self._last < PAUSE_SECONDS:
+            return
+        self._last = now
+        self._samples.append((now, count))
+        while len(self._samples) > 2 and now - self._samples[0][0] > WINDOW_SECONDS:
+            self._samples.popleft()
+        since, before = self._samples[0]
+        speed = (count - before) / (now - since) if now > since else 0.0
+        eta = (self._total - count) / speed if speed > 0 else None
+        self._listener(Progress(file, count, self._total, speed, eta))
+
 
 SPARE_BYTES = 16 * 1024**2
 """What must stay free on the disk after a download."""
@@ -387,3 +491,35 @@ def _names_urls(path: Path) -> bool:
     with suppress(OSError, LeapSerializationError):
         return any(value.startswith(("http://", "https://")) for value in read_manifest(path).files.values())
     return False
+
+
+def fetch_by_digest(
+    digest: str,
+    origin: str,
+    variables: Mapping[str, str],
+    *,
+    stop: threading.Event | None = None,
+    on_begin: Callable[[str], object] = lambda _name: None,
+) -> None:
+    """Install the model with this SHA-256. ``origin``: see ``references.origins``; ``on_begin`` hears the model's name
+    before it comes. Raises LeapModelDownloadError for what is not that model, or would replace another one, and
+    ValueError for what is no origin."""
+    reference, quantization, revision = read_origin(origin)
+    directories = Directories.from_environment(variables)
+    download = Download(stop=stop, variables=variables, cwd=directories.data)
+    plan = download.plan(reference, quantization, revision)
+    if plan is None:
+        raise LeapModelDownloadError(f"{reference} is a file of another machine")
+    _check(plan, digest, directories)
+    on_begin(plan.name)
+    model = download.run(reference, quantization, revision)
+    if (found := ModelDigests(directories).of(model.path)) != digest:
+        raise LeapModelDownloadError(f"{plan.name} has the SHA-256 {found} there")
+
+
+def _check(plan: DownloadPlan, digest: str, directories: Directories) -> None:
+    offered = plan.files[0].remote.sha256
+    if offered not in (None, digest):
+        raise LeapModelDownloadError(f"{plan.name} has the SHA-256 {offered} there")
+    if any(model.name == plan.name and model.state == "ready" for model in Store.of(directories).installed()):
+        raise LeapModelDownloadError(f"another file is here as {plan.name}")

@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from itertools import islice
 
 from ...errors import LeapModelDownloadError
-from ..gguf.architectures import DRAFTS, KNOWN
-from ..hub.api import Found, Hub
-from ..hub.http_client import Web
-from ..hub.hub_retries import RetryPolicy
-from ..hub.hub_settings import HubSettings
-from ..names.file_names import by_quantization, parts_of, preferred_quantization
-from ..names.safe_names import REPOSITORY
-from ..references.catalogue import Catalogue
+from ...inference.gguf.file_names import REPOSITORY, by_quantization, parts_of, preferred_quantization
+from ...inference.gguf.tensor_types import DRAFTS, KNOWN
+from ..catalogue import Catalogue
+from ..http import RetryPolicy, Web
+from ..hub import Found, Hub
+from ..hub_settings import HubSettings
 
 RETRIES = 2
 AT_ONCE = 4

@@ -5,6 +5,7 @@ Asks the hub; writes nothing.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -13,25 +14,29 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from ...errors import LeapModelDownloadError, LeapModelNotFoundError, LeapSerializationError
-from ..hub.api import Hub, RemoteFile, RepositoryListing
-from ..installed.model_store import Store
-from ..manifests.manifest import Manifest, locate, parse_manifest, read_manifest
-from ..manifests.manifest_checks import INFERENCE_TYPES
-from ..names.file_names import (
+from ...inference.gguf.file_names import (
     AUDIO_DECODER,
     AUDIO_TOKENIZER,
     PROJECTOR,
     by_quantization,
     companions_of,
+    directory_name,
+    file_name_of_url,
     folder_of,
     name_of,
     parts_of,
     preferred_quantization,
+    safe_file_name,
+    safe_repository_path,
 )
-from ..names.safe_names import directory_name, file_name_of_url, safe_file_name, safe_repository_path
-from ..references.catalogue import Catalogue, CatalogueEntry
-from ..references.reference_syntax import CatalogueName, HubFile, LocalPath, Repository, Url
-from ..references.resolving import hub_url, repository_model
+from ..catalogue import Catalogue, CatalogueEntry
+from ..http import Web
+from ..hub import Hub, RemoteFile, RepositoryListing
+from ..manifest import INFERENCE_TYPES, Manifest, locate, parse_manifest, read_manifest
+from ..reference import CatalogueName, HubFile, LocalPath, Repository, Url
+from ..resolving import hub_url, repository_model
+from ..store import Store
+from .transfer import PartFile, discard_part
 
 
 @dataclass(frozen=True)
@@ -370,3 +375,38 @@ def _hub_parts(url: str, endpoint: str) -> tuple[str, str, str] | None:
     if len(parts) < 5 or parts[2] != "resolve":
         return None
     return "/".join(parts[:2]), parts[3], "/".join(parts[4:])
+
+
+OPENING_BYTES = 8192
+DOCUMENTS = (b"<", b"{", b"version https://git-lfs")
+
+
+def opening_of(web: Web, file: PlannedFile) -> bytes:
+    """The first bytes of a file, where the server gives them."""
+    with web.get(file.remote.url, {"Range": f"bytes=0-{OPENING_BYTES - 1}"}) as answer:
+        if answer.status not in (200, 206):
+            return b""  # the transfer will say why
+        opening = b""
+        for piece in answer.response.iter_raw():
+            opening += piece
+            if len(opening) >= OPENING_BYTES:
+                break
+        return opening[:OPENING_BYTES]
+
+
+def refuse_document(part: PartFile, file: PlannedFile) -> None:
+    """Where no hash is known: do not take a login page or an error message for a model."""
+    begin = part.read(0)[:64].lstrip() if part.block_count else b""
+    if begin.startswith(DOCUMENTS) and file.name.lower().endswith(".gguf"):
+        discard_part(part.target)
+        raise LeapModelDownloadError(f"{file.remote.url} gives a document, not a GGUF file: {begin[:24]!r}")
+
+
+def disk_error(error: OSError, directory: Path) -> LeapModelDownloadError:
+    """The error to raise for one of the disk."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return LeapModelDownloadError(
+            f"the disk of {directory} is full", hint="make room; what has arrived is kept and the same command goes on"
+        )
+    reason = error.strerror or str(error)
+    return LeapModelDownloadError(f"cannot write to {error.filename or directory}: {reason}")

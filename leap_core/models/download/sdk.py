@@ -26,22 +26,18 @@ from ...errors import (
     LeapModelNotFoundError,
     LeapOptionsError,
 )
-from ...storage.directories import Directories
-from ...storage.locks import is_locked
-from ..hub.api import Hub
-from ..hub.http_client import Web
-from ..hub.hub_retries import DownloadStopped, RetryPolicy
-from ..hub.hub_settings import HubSettings, endpoint_of
-from ..installed.holding import WRITE_LOCK
-from ..installed.model_store import STATE, InstalledModel, Store, free_space
-from ..manifests.manifest import Manifest, read_manifest
-from ..names.file_names import name_of
-from ..names.safe_names import file_name_of_url, safe_file_name, safe_repository_path
-from ..references.catalogue import Catalogue
-from ..references.reference_syntax import HubFile, Url, parse_reference
-from ..references.resolving import hub_url, repository_model, resolve_local
-from .download_events import Event, Progress
-from .downloading import Download, DownloadOptions
+from ...inference.gguf.file_names import file_name_of_url, name_of, safe_file_name, safe_repository_path
+from ...system.directories import Directories
+from ...system.locks import is_locked
+from ..catalogue import Catalogue
+from ..http import DownloadStopped, RetryPolicy, Web
+from ..hub import Hub
+from ..hub_settings import HubSettings, endpoint_of
+from ..manifest import Manifest, read_manifest
+from ..reference import HubFile, Url, parse_reference
+from ..resolving import hub_url, repository_model, resolve_local
+from ..store import STATE, WRITE_LOCK, InstalledModel, Store, free_space
+from .downloading import Download, DownloadOptions, Event, Progress
 from .plan import Planner, hub_directory, own_file_name, url_directory
 
 
@@ -339,7 +335,7 @@ def _progress_on_disk(directory: Path) -> float:
 
 
 def _ask_registry(web: Web, model: str, quantization: str) -> str | None:
-    from ... import __version__
+    from ...system import __version__
 
     query = urlencode({"model_name": model, "quantization_method": quantization, "platform": "Android"})
     url = f"{web.settings.registry}/api/edge-sdk/model-manifest?{query}"

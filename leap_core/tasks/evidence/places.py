@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...schemas.json_schema import pointer
-from .value_places import NO_PLACE, NOT_IN_TEXT, Candidate, Source, candidates
-from .words import folded
+from .values import NO_PLACE, NOT_IN_TEXT, Candidate, Source, candidates, folded
 
-Path = tuple[str | int, ...]
+ValuePath = tuple[str | int, ...]
 NEAR = 48
 """Characters before a value in which its field's name counts as a sign of it."""
 A_CLAUSE = 40
@@ -24,7 +23,7 @@ MOST_CANDIDATES = 200
 class Leaf:
     """A value that is neither an object nor a list, with its path and what the schema says of it."""
 
-    path: Path
+    path: ValuePath
     value: Any
     schema: Mapping[str, Any]
 
@@ -35,7 +34,7 @@ class Leaf:
         return not (listed or self.value is None or isinstance(self.value, bool) or self.value == "")
 
     @property
-    def element(self) -> Path:
+    def element(self) -> ValuePath:
         """The innermost element of a list that the value belongs to; () for none."""
         return next(
             (self.path[: n + 1] for n in range(len(self.path) - 1, -1, -1) if isinstance(self.path[n], int)), ()
@@ -57,7 +56,7 @@ class Place:
         return pointer(self.leaf.path)
 
 
-def leaves(value: Any, schema: Any, path: Path = (), root: Mapping[str, Any] | None = None) -> Iterator[Leaf]:
+def leaves(value: Any, schema: Any, path: ValuePath = (), root: Mapping[str, Any] | None = None) -> Iterator[Leaf]:
     """The values in a document, in its order."""
     schema = schema if isinstance(schema, Mapping) else {}
     root = schema if root is None else root
@@ -94,7 +93,7 @@ def find_places(text: str, document: Any, schema: Any = None) -> list[Place]:
     """The place of each value of a document in a text."""
     finder = _Finder(Source(text))
     all_leaves = list(leaves(document, schema))
-    elements: dict[Path, list[Leaf]] = {}
+    elements: dict[ValuePath, list[Leaf]] = {}
     for leaf in all_leaves:
         if leaf.has_place:
             elements.setdefault(leaf.element, []).append(leaf)
@@ -112,9 +111,9 @@ class _Finder:
     def __init__(self, source: Source) -> None:
         self._source = source
         self._found: dict[tuple[type, Any], list[Candidate]] = {}
-        self._places: dict[Path, Candidate] = {}
+        self._places: dict[ValuePath, Candidate] = {}
         self._used: list[tuple[int, int]] = []
-        self._reached: dict[Path, int] = {}
+        self._reached: dict[ValuePath, int] = {}
 
     def place(self, leaf: Leaf) -> Place:
         """What was found for a leaf."""
@@ -130,7 +129,7 @@ class _Finder:
             if free:
                 self._take(leaf, max(free, key=lambda each: (self._is_named(leaf, each), -each.start)))
 
-    def place_together(self, element: Path, members: list[Leaf]) -> None:
+    def place_together(self, element: ValuePath, members: list[Leaf]) -> None:
         """The values of one element of a list: after those of the element before, and near to each other."""
         before = self._reached.get(element[:-1], 0)
         options = [(leaf, self._free(leaf)) for leaf in members]
@@ -148,7 +147,7 @@ class _Finder:
             self._take(leaf, best[leaf.path])
         self._reached[element[:-1]] = max(each.end for each in best.values())
 
-    def _group(self, anchor: Candidate, options: list[tuple[Leaf, list[Candidate]]]) -> dict[Path, Candidate]:
+    def _group(self, anchor: Candidate, options: list[tuple[Leaf, list[Candidate]]]) -> dict[ValuePath, Candidate]:
         """For each value the place that is nearest to the anchor, the same sentence or line first."""
         clause = self._source.clause(anchor.start)
 
@@ -156,7 +155,7 @@ class _Finder:
             return abs(self._source.clause(each.start) - clause), max(each.start - anchor.end, anchor.start - each.end)
 
         taken: list[Candidate] = []
-        group: dict[Path, Candidate] = {}
+        group: dict[ValuePath, Candidate] = {}
         for leaf, free in sorted(options, key=lambda option: len(option[1])):
             apart = [each for each in free if not any(each.start < t.end and t.start < each.end for t in taken)] or free
             named = [each for each in apart if self._is_named(leaf, each) and distance(each)[0] == 0]
@@ -164,7 +163,7 @@ class _Finder:
             taken.append(group[leaf.path])
         return group
 
-    def _cost(self, group: dict[Path, Candidate], before: int) -> tuple[int, int, int]:
+    def _cost(self, group: dict[ValuePath, Candidate], before: int) -> tuple[int, int, int]:
         """Elements come in order; then as close together, and as early, as can be."""
         first, last = min(each.start for each in group.values()), max(each.end for each in group.values())
         clauses = self._source.clause(last - 1) - self._source.clause(first)

@@ -1,13 +1,17 @@
-"""Numbers and dates in a text, by value: 1,234.00 is 1234, and 3 May 2026 is 2026-05-03."""
+"""Where a value may be in a text: exactly, by its value as a number or date, in part, or nearly."""
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
-from functools import cache
+from functools import cache, cached_property
+from typing import Any
 
 NUMBER = re.compile(
     r"(?<![\w.,])[-+\u2212]?(?:\d{1,3}(?:[,.'\u2019\u00a0\u202f ]\d{3})+(?:[.,]\d+)?|\d+(?:[.,]\d+)?)"
@@ -38,7 +42,7 @@ ONES = [
     "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
 ]  # fmt: skip
 TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
-WORD = re.compile(
+VALUE_WORD = re.compile(
     rf"\b(?:({'|'.join(TENS)})(?:[- ]({'|'.join(ONES[1:10])}))?|({'|'.join(ONES)}|dozen))\b", re.IGNORECASE
 )
 YEAR_FIRST = re.compile(r"(?<!\d)(\d{4})\s?(?:[-/.]|年)\s?(\d{1,2})\s?(?:[-/.]|月)\s?(\d{1,2})(?!\d)日?")
@@ -69,7 +73,7 @@ def numbers_in(text: str) -> Iterator[Spelled]:
         if percent:
             readings += [value / 100 for value in readings]
         yield Spelled(match.start(), end, tuple(readings))
-    for match in WORD.finditer(text):
+    for match in VALUE_WORD.finditer(text):
         tens, one, small = match[1], match[2], match[3]
         value = 12 if (small or "").lower() == "dozen" else ONES.index(small.lower()) if small else 0
         if tens:
@@ -144,3 +148,236 @@ def _month(name: str) -> int:
         if any(plain.startswith(each) and (len(each) == len(plain) or len(each) == 3) for each in names.split()):
             return number
     return 0
+
+
+ALONE = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
+)
+WORD = re.compile(rf"[{ALONE}]|\d+|(?:(?![{ALONE}])[^\W\d_])+(?:[\u0300-\u036f]+(?:(?![{ALONE}])[^\W\d_])*)*|[^\s\w]|_")
+FOLDED = str.maketrans({
+    **dict.fromkeys("\u2018\u2019\u201a", "'"),
+    **dict.fromkeys("\u201c\u201d\u201e\u00ab\u00bb", '"'),
+    **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212", "-"),
+})  # fmt: skip
+"""Quotation marks and dashes that count as equal."""
+
+
+def words_of(text: str) -> list[tuple[str, int, int]]:
+    """Each word as it is compared, with its start and end."""
+    return [(folded(match[0]), match.start(), match.end()) for match in WORD.finditer(text)]
+
+
+def folded(text: str) -> str:
+    """The text as it is compared: compatible characters, quotes and dashes are equal, and so are cases."""
+    if text.isascii():
+        return text.lower()
+    return unicodedata.normalize("NFKC", text.translate(FOLDED)).casefold()
+
+
+class SourceText:
+    """A text in which values are looked for."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @cached_property
+    def words(self) -> list[tuple[str, int, int]]:
+        return words_of(self.text)
+
+    @cached_property
+    def _at(self) -> dict[str, list[int]]:
+        at: dict[str, list[int]] = defaultdict(list)
+        for number, (word, _, _) in enumerate(self.words):
+            at[word].append(number)
+        return at
+
+    def places_of_word(self, word: str) -> list[int]:
+        """The numbers of the words that equal one."""
+        return self._at.get(word, [])
+
+    def runs(self, words: list[str]) -> list[tuple[int, int]]:
+        """Where these words stand one after the other: starts and ends in code points."""
+        rarest = min(range(len(words)), key=lambda n: len(self.places_of_word(words[n])))
+        found = []
+        for at in self.places_of_word(words[rarest]):
+            first = at - rarest
+            if first >= 0 and [word for word, _, _ in self.words[first : first + len(words)]] == words:
+                found.append((self.words[first][1], self.words[first + len(words) - 1][2]))
+        return found
+
+    @cached_property
+    def _line_starts(self) -> list[int]:
+        return [0, *(match.end() for match in re.finditer("\n", self.text))]
+
+    @cached_property
+    def _clause_ends(self) -> list[int]:
+        return [match.end() for match in re.finditer(r"\n|[.;!?](?=\s)|[。！？]", self.text)]
+
+    def clause(self, offset: int) -> int:
+        """The sentence, part of one or line that an offset is in, from 0."""
+        return bisect_right(self._clause_ends, offset)
+
+    def line(self, offset: int) -> int:
+        """The line that an offset is in, from 1."""
+        return bisect_left(self._line_starts, offset + 1)
+
+    @cached_property
+    def _page_ends(self) -> list[int]:
+        return [match.end() for match in re.finditer("\f", self.text)]
+
+    def page(self, offset: int) -> int | None:
+        """The page that an offset is in, from 1; None for a text without pages, which form feeds end."""
+        return bisect_right(self._page_ends, offset) + 1 if self._page_ends else None
+
+
+EXACT, PARTIAL, FUZZY, NOT_IN_TEXT, NO_PLACE = "exact", "partial", "fuzzy", "not_in_text", "no_place"
+LEAST_PART = 0.6
+"""Words side by side in the text count as a part of a value when they are at least this part of its words."""
+LETTERS_AN_ERROR = 6
+"""Letters of a value for each that may differ, be missing or be too many."""
+LEAST_LETTERS = 4
+LONGEST_FUZZY, LONGEST_TEXT = 200, 200_000
+"""Characters of a value, and of a text, beyond which nearly equal ones are not looked for."""
+LOOKALIKES = str.maketrans("o0il1|s5b8z2", "ooiiiissbbzz")
+"""What recognition of printed characters mixes up."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A place in code points, the end after its last, and how it was found."""
+
+    start: int
+    end: int
+    how: str
+
+
+class Source(SourceText):
+    """A text, with its numbers and dates read."""
+
+    @cached_property
+    def dates(self) -> list[Spelled]:
+        return list(dates_in(self.text))
+
+    @cached_property
+    def numbers(self) -> list[Spelled]:
+        """Those that are no part of a date."""
+        days = [(each.start, each.end) for each in self.dates]
+        return [each for each in numbers_in(self.text) if not any(s <= each.start < e for s, e in days)]
+
+    @cached_property
+    def _numerals(self) -> list[tuple[int, int]]:
+        spelled = [*self.dates, *self.numbers]
+        return sorted(
+            (each.start, each.end) for each in spelled if self.text[each.start : each.end].strip("+-")[0].isdigit()
+        )
+
+    def cuts_numeral(self, start: int, end: int) -> bool:
+        """Whether a place begins or ends within a number or a date."""
+        return any(s < start < e or s < end < e for s, e in self._numerals)
+
+    @cached_property
+    def looks(self) -> str:
+        """The text with characters that look alike made equal, each in its own place."""
+        return "".join(folded(char)[:1] or char for char in self.text).translate(LOOKALIKES)
+
+
+def candidates(source: Source, value: Any) -> list[Candidate]:
+    """Where a value may stand, by the best way that finds it at all."""
+    if isinstance(value, (int, float)):
+        return _numbers(source, float(value))
+    words = [word for word, _, _ in words_of(value)]
+    if not words:
+        return []
+    found = [Candidate(start, end, EXACT) for start, end in source.runs(words)]
+    whole = [each for each in found if not source.cuts_numeral(each.start, each.end)]
+    if whole:
+        return whole
+    day, number = date_of(value), number_of(value)
+    by_value = _dates(source, day) if day is not None else _numbers(source, number) if number is not None else []
+    if by_value or number is not None or day is not None:
+        return by_value or _lookalikes(source, value)
+    return found or _lookalikes(source, value) or _nearly(source, value) or _parts(source, words)
+
+
+def _numbers(source: Source, value: float) -> list[Candidate]:
+    ranked: dict[int, list[Spelled]] = {}
+    for each in source.numbers:
+        for rank, reading in enumerate(each.values):
+            if isinstance(reading, float) and math.isclose(reading, value, rel_tol=1e-9, abs_tol=1e-12):
+                ranked.setdefault(rank, []).append(each)
+                break
+    found = [Candidate(each.start, each.end, EXACT) for each in ranked[min(ranked)]] if ranked else []
+    if found:
+        return found
+    digits = [str(int(abs(value)))] if value.is_integer() else re.findall(r"\d+|\.", repr(abs(value)))
+    return [Candidate(start, end, EXACT) for start, end in source.runs(digits)] or _lookalikes(source, "".join(digits))
+
+
+def _dates(source: Source, day: date) -> list[Candidate]:
+    ranked = [[each for each in source.dates if each.values[n : n + 1] == (day,)] for n in (0, 1)]
+    return [Candidate(each.start, each.end, EXACT) for each in ranked[0] or ranked[1]]
+
+
+def _lookalikes(source: Source, value: str) -> list[Candidate]:
+    """Where the value is written in other characters that look the same, between the edges of words."""
+    wanted = " ".join(folded(value).split()).translate(LOOKALIKES)
+    if len(wanted) < 2:
+        return []
+    pattern = r"\s+".join(map(re.escape, wanted.split(" ")))
+    found = re.finditer(rf"(?<!\w){pattern}(?!\w)", source.looks)
+    return [Candidate(match.start(), match.end(), FUZZY) for match in found]
+
+
+def _parts(source: Source, words: list[str]) -> list[Candidate]:
+    """The longest run of the value's words that is in the text, where that is most of them."""
+    size = sum(map(len, words))
+    for count in range(len(words) - 1, 0, -1):
+        for first in range(len(words) - count + 1):
+            part = words[first : first + count]
+            if min(sum(map(len, part)) / size, count / len(words)) < LEAST_PART:
+                continue
+            found = source.runs(part)
+            if found and sum(map(len, part)) >= LEAST_LETTERS:
+                return [Candidate(start, end, PARTIAL) for start, end in found]
+    return []
+
+
+def _nearly(source: Source, value: str) -> list[Candidate]:
+    """The one place that is nearest to the value by letters that differ, where those are few. Digits may not differ."""
+    wanted = folded(" ".join(value.split()))
+    errors = len(wanted) // LETTERS_AN_ERROR
+    if not errors or len(wanted) > LONGEST_FUZZY or len(source.text) > LONGEST_TEXT:
+        return []
+    end, cost = _best_end(source.looks, wanted.translate(LOOKALIKES), errors)
+    if end is None:
+        return []
+    window = source.looks[max(0, end - len(wanted) - errors) : end]
+    back, _ = _best_end(window[::-1], wanted.translate(LOOKALIKES)[::-1], cost, anchored=True)
+    start = end - (back or 0)
+    text = source.text
+    while start > 0 and text[start].isalnum() and text[start - 1].isalnum() and not text[start - 1].isspace():
+        start -= 1
+    while end < len(text) and text[end - 1].isalnum() and text[end].isalnum():
+        end += 1
+    found = folded(text[start:end]).translate(LOOKALIKES)
+    digits = [re.sub(r"\D", "", each) for each in (folded(value), folded(text[start:end]))]
+    if abs(len(found) - len(wanted)) > errors or (digits[0] and digits[0] != digits[1]):
+        return []
+    return [Candidate(start, end, FUZZY)]
+
+
+def _best_end(text: str, wanted: str, errors: int, *, anchored: bool = False) -> tuple[int | None, int]:
+    """Where a piece of a text ends that differs from ``wanted`` by the fewest letters, and by how many; None for more
+    than ``errors``. ``anchored``: the piece begins where the text does. Sellers' algorithm, a column a letter."""
+    import numpy as np
+
+    letters = np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32)
+    places = np.arange(len(letters) + 1)
+    costs = places.copy() if anchored else np.zeros_like(places)
+    for char in wanted:
+        step = np.empty_like(costs)
+        step[0] = costs[0] + 1
+        step[1:] = np.minimum(costs[:-1] + (letters != ord(char)), costs[1:] + 1)
+        costs = np.minimum.accumulate(step - places) + places
+    best = int(costs.argmin())
+    return (best, int(costs[best])) if costs[best] <= errors else (None, 0)

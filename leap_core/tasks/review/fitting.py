@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ...json_fields import JsonObject
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -11,8 +10,9 @@ from hashlib import sha256
 from typing import Any
 
 from ...errors import LeapError
-from ..evidence.doubt import Thresholds, field_of, is_doubtful
-from .review_lines import ABSENT, CORRECT, REJECT, ReviewedDocument
+from ...schemas.json_values import JsonObject
+from ..evidence.evidence import Thresholds, field_of, is_doubtful
+from .documents import ABSENT, CORRECT, REJECT, ReviewedDocument
 
 LEAST_VALUES = 20
 """Decided values, below which nothing is fitted."""

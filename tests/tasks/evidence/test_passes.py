@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leap_core.tasks.evidence.passes import with_missed
+from leap_core.tasks.evidence.evidence import with_missed
 
 TEXT = "Ann ordered 3 lamps. Bob ordered 2 chairs. Cleo ordered 5 books."
 

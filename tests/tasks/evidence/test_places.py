@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from leap_core.tasks.evidence.places import find_places
-from leap_core.tasks.evidence.value_places import NOT_IN_TEXT
+from leap_core.tasks.evidence.values import NOT_IN_TEXT
 
 from .texts import KINDS, texts
 

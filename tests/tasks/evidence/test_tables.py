@@ -8,8 +8,8 @@ import json
 
 import pytest
 
-from leap_core.tasks.evidence.cells import COLUMNS, cells_of, row_of
-from leap_core.tasks.review.review_lines import read_review
+from leap_core.tasks.evidence.evidence import COLUMNS, cells_of, row_of
+from leap_core.tasks.review.documents import read_review
 from leap_core.testing import ScriptedModelRunner
 from tests.batch.conftest import AnsweringRunner
 from tests.tasks.conftest import do
@@ -95,7 +95,7 @@ def test_a_job_of_extraction_keeps_evidence_and_text(leap, tmp_path, leap_home, 
 
     from jobs.client import JobsClient
 
-    monkeypatch.setattr("jobs.keeper.keeper.WorkerKeeper.ensure_running", lambda _self: None)
+    monkeypatch.setattr("jobs.keeper.WorkerKeeper.ensure_running", lambda _self: None)
     (tmp_path / "cases.jsonl").write_text('{"text": "Bo is 3", "document": {"age": 3}}\n')
     (tmp_path / "none.pdf").write_text("no PDF")
     (tmp_path / "a.txt").write_text("Tim, 19")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from leap_core.tasks.evidence.evidence import evidence_of
-from leap_core.tasks.review.review_lines import ReviewedDocument, review_document
+from leap_core.tasks.review.documents import ReviewedDocument, review_document
 
 JsonObject = dict[str, Any]
 SCHEMA: JsonObject = {

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from leap_core.errors import LeapError
-from leap_core.tasks.evidence.doubt import Thresholds, is_doubtful
+from leap_core.tasks.evidence.evidence import Thresholds, is_doubtful
+from leap_core.tasks.review.documents import ReviewedDocument, read_review
 from leap_core.tasks.review.fitting import cases_of, figures, fit_thresholds
-from leap_core.tasks.review.review_lines import ReviewedDocument, read_review
 
 
 def reviewed(number: int, *values: tuple[str, float, str], how: str = "exact") -> ReviewedDocument:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from leap_core import Leap
-from leap_core.tasks.review.review_lines import read_review, review_document, write_reviews
+from leap_core.tasks.review.documents import read_review, review_document, write_reviews
 
 from .test_fitting import separable
 

@@ -8,8 +8,15 @@ from pathlib import Path
 import pytest
 
 from leap_core.errors import LeapError, LeapSerializationError, LeapUnavailableError
-from leap_core.tasks.review.review_file import Change, DecidedElsewhereError, ReviewFile, open_reviews, read_changes
-from leap_core.tasks.review.review_lines import read_reviews, write_reviews
+from leap_core.tasks.review.documents import (
+    Change,
+    DecidedElsewhereError,
+    ReviewFile,
+    open_reviews,
+    read_changes,
+    read_reviews,
+    write_reviews,
+)
 
 from .reviews import plain
 

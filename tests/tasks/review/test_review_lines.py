@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from leap_core.errors import LeapError, LeapSerializationError
-from leap_core.tasks.evidence.doubt import Thresholds, is_doubtful
-from leap_core.tasks.evidence.evidence import evidence_of
-from leap_core.tasks.review.corrections import corrected_document
-from leap_core.tasks.review.review_lines import (
+from leap_core.tasks.evidence.evidence import Thresholds, evidence_of, is_doubtful
+from leap_core.tasks.review.documents import (
     ReviewedDocument,
+    corrected_document,
     read_review,
     read_reviews,
     review_document,

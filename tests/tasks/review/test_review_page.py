@@ -8,8 +8,8 @@ from base64 import b64encode
 from hashlib import sha256
 from html.parser import HTMLParser
 
-from leap_core.tasks.evidence.doubt import Thresholds
-from leap_core.tasks.review.review_page import page, page_data
+from leap_core.tasks.evidence.evidence import Thresholds
+from leap_core.tasks.review.page import page, page_data
 
 from .reviews import HOSTILE, plain, strange
 

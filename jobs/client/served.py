@@ -1,0 +1,142 @@
+"""The job queue as ``leap serve`` uses it: answers that outlive their connection, and batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from leap_core.errors import LeapError, LeapJobError
+
+from ..table.job import FINAL, Job, State
+from .client import JobsClient
+
+if TYPE_CHECKING:
+    from leap_core.batch.settings import BatchSettings
+    from leap_core.server.endpoints.batches import BatchState
+    from leap_core.server.endpoints.responses import AnswerState, QueuedAnswer
+
+class ServedAnswers:
+    """Answers as jobs of the data directory that these variables lead to."""
+
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        self._variables = variables
+
+    def ask(self, answer: QueuedAnswer) -> str:
+        """Have it answered in the background; the job's id."""
+        with JobsClient(self._variables) as jobs:
+            return jobs.generate(
+                answer.messages,
+                model=answer.model,
+                options=answer.options,
+                functions=answer.functions,
+                loading=answer.loading,
+                cwd=answer.cwd,
+            )
+
+    def answered(self, job: str, attempt: int, number: int) -> AnswerState | None:
+        """How the job is, and what its newest attempt put out: all of it, or where that is ``attempt`` what came
+        beyond the event ``number``. None when it was removed."""
+        from leap_core.server.endpoints.responses import AnswerState
+
+        with JobsClient(self._variables) as jobs:
+            try:
+                row = jobs.get(job)
+            except LeapJobError:
+                return None
+            newest = jobs.table.last_attempt_with_output(row.id)
+            if newest is not None and newest == attempt:
+                events = jobs.table.events(row.id, newest, number)
+            else:
+                events, number = jobs.events(row.id), -1
+            jobs.ensure_worker_for_unfinished()
+        return AnswerState(
+            row.state.value,
+            events[-1].attempt if events else newest or attempt,
+            events[-1].number if events else number,
+            [event.value for event in events],
+            (row.error or {}).get("message"),
+        )
+
+    def cancel(self, job: str) -> None:
+        """Have it end soon; harmless when it has ended."""
+        with JobsClient(self._variables) as jobs:
+            jobs.cancel(job, wait=False)
+
+    def forget(self, job: str) -> None:
+        """Remove the job, and what it put out; one that runs ends before."""
+        with suppress(LeapError), JobsClient(self._variables) as jobs:
+            jobs.cancel(job)
+            jobs.remove(job)
+
+
+class ServedBatches:
+    """Batches as jobs of the data directory that these variables lead to."""
+
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        self._variables = variables
+
+    def submit(self, settings: BatchSettings, cwd: Path) -> str:
+        """Have a batch answered in the background; the job's id. Raises LeapError when its lines cannot be used."""
+        with JobsClient(self._variables) as jobs:
+            return jobs.batch(settings, cwd=cwd)
+
+    def state(self, job: str) -> BatchState | None:
+        """How the job is; None when it was removed."""
+        from leap_core.server.endpoints.batches import BatchState
+
+        with JobsClient(self._variables) as jobs:
+            try:
+                row = jobs.get(job)
+            except LeapJobError:
+                return None
+            jobs.ensure_worker_for_unfinished()
+        counts = row.result or row.progress or {}
+        return BatchState(
+            row.state.value,
+            row.cancel_requested,
+            row.started,
+            row.finished,
+            total=int(counts.get("total") or 0),
+            completed=int(counts.get("succeeded") or 0),
+            failed=int(counts.get("failed") or 0),
+            counted=bool((row.result or {}).get("total")),
+            message=(row.error or {}).get("message"),
+        )
+
+    def cancel(self, job: str) -> None:
+        """Have it end soon; harmless when it has ended."""
+        with JobsClient(self._variables) as jobs:
+            jobs.cancel(job, wait=False)
+
+    def jobs(self, limit: int) -> list[dict[str, Any]]:
+        """Jobs of all kinds: running ones, then queued ones, then those that ended; each kind the newest first."""
+        rows: list[Job] = []
+        with JobsClient(self._variables) as jobs:
+            for states in ({State.RUNNING}, {State.QUEUED}, FINAL):
+                if len(rows) < limit:
+                    rows += jobs.list(states=states, limit=limit - len(rows))
+        return [
+            {
+                "id": row.id,
+                "kind": row.kind,
+                "state": row.state.value,
+                "percent": row.percent,
+                "done": (row.progress or {}).get("done"),
+                "total": (row.progress or {}).get("total"),
+                "unit": (row.progress or {}).get("unit"),
+                "label": row.label,
+                "cancelling": row.cancel_requested,
+            }
+            for row in rows
+        ]
+
+    def counts(self) -> Mapping[str, int]:
+        """How many jobs are in each state."""
+        with JobsClient(self._variables) as jobs:
+            states: dict[str, int] = {}
+            for kind in jobs.stats()["jobs"].values():
+                for state, count in kind.items():
+                    states[state] = states.get(state, 0) + count
+            return states

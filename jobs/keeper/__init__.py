@@ -1,1 +1,0 @@
-"""Starting, finding and stopping the worker."""

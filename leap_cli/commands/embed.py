@@ -1,0 +1,248 @@
+"""``leap embed``: vectors of texts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..exit_codes import ExitCode
+from ..framework.click_classes import FileName, format_choice, leap_command
+from ..framework.environment import Environment
+from ..framework.interrupts import cancelling_on_interrupt
+from ..framework.output import Format, Output
+from ..input.files import read_text_file
+from ..input.prompt import STDIN, numbered_lines, read_text
+from ..options.background import BACKGROUND, Background, print_id
+from ..options.embedding import BUILTIN_EMBED, EMBEDDER, naming_texts, open_embedder
+from ..options.loading import ModelChoice
+
+if TYPE_CHECKING:
+    from numpy import float32
+    from numpy.typing import NDArray
+
+ARRAY = ".npy"
+ASKED = ("pooling", "dimensions", "prefix", "too_long")
+
+
+@dataclass(frozen=True)
+class Item:
+    """A text, the name of the ``file`` that it is (None for other texts), and its ``place`` for messages."""
+
+    text: str
+    file: str | None = None
+    place: str = "the text"
+
+    def record(self, number: int) -> dict[str, Any]:
+        """What is beside its vector."""
+        return {"index": number, **({"text": self.text} if self.file is None else {"file": self.file})}
+
+
+@leap_command("embed")
+@click.argument("texts", metavar="[TEXT]...", nargs=-1)
+@click.option(
+    "-f",
+    "--file",
+    "files",
+    multiple=True,
+    type=FileName(),
+    metavar="FILE",
+    help="Turn this file, as one text, into a vector.",
+)
+@click.option(
+    "--line-file", "lines", metavar="FILE", help="Turn each line of this file into a vector; - is standard input."
+)
+@EMBEDDER
+@click.option(
+    "--kind",
+    type=click.Choice(["query", "document"]),
+    default="document",
+    show_default=True,
+    help="Say what the texts are: some models read questions and documents differently.",
+)
+@click.option(
+    "--pooling",
+    type=click.Choice(["mean", "cls", "last"]),
+    help="Make one vector of the tokens this way; the model's own by default.",
+)
+@click.option("--dimensions", type=click.IntRange(1), metavar="N", help="Keep only the first N numbers of each vector.")
+@click.option("--prefix", metavar="TEXT", help="Put this before each text, instead of the model's own prefix.")
+@click.option(
+    "--too-long",
+    type=click.Choice(["refuse", "cut"]),
+    default="refuse",
+    show_default=True,
+    help="Refuse a text of more tokens than the model reads, or cut it.",
+)
+@click.option("--tokens", is_flag=True, help="Make a vector for each token (late interaction).")
+@click.option(
+    "-o",
+    "--output",
+    "target",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write to this file: a NumPy array where it is called .npy, else a line of JSON for each text.",
+)
+@format_choice(
+    "Print a line of JSON for each text (text and jsonl), or one json document.",
+    [Format.TEXT.value, Format.JSON.value, Format.JSONL.value],
+)
+@BACKGROUND
+@click.pass_obj
+def command(
+    env: Environment,
+    /,
+    texts: tuple[str, ...],
+    files: tuple[str, ...],
+    lines: str | None,
+    embedder: ModelChoice,
+    tokens: bool,
+    target: Path | None,
+    format: str,
+    background: Background,
+    **options: Any,
+) -> ExitCode:
+    """Turn texts into vectors of unit length: each TEXT, each file, each line, or all of standard input.
+
+    Vectors of one model can be compared: the product of two is their cosine. In the background each text is a line of a
+    batch, so a job that is interrupted goes on where it was; without -o leap jobs output prints the vectors.
+    """
+    output = Output(env, format)
+    if tokens and (background or target is not None or options["pooling"] or options["dimensions"]):
+        raise click.UsageError("--tokens goes without --background, --output, --pooling and --dimensions")
+    items = _items(env, output, texts, files, lines)
+    if background:
+        print_id(output, _submit(env, output, items, embedder, target, options, background))
+        return ExitCode.DONE
+    with (
+        open_embedder(env, embedder.name or BUILTIN_EMBED, embedder) as runner,
+        cancelling_on_interrupt() as stop,
+        naming_texts([item.place for item in items]),
+    ):
+        progress = _progress(output, len(items))
+        content = [item.text for item in items]
+        common = {"kind": options["kind"], "prefix": options["prefix"], "too_long": options["too_long"]}
+        rows: Any
+        if tokens:
+            rows = runner.embed_tokens(content, **common, on_progress=progress, cancelled=stop)
+        else:
+            more = {"pooling": options["pooling"], "dimensions": options["dimensions"]}
+            rows = runner.embed(content, **common, **more, on_progress=progress, cancelled=stop)
+        name = runner.model_id
+    if target is not None:
+        _write(env, target, items, rows)
+        output.note(f"{len(rows)} vectors of {rows.shape[1]} numbers are in {target}")
+    elif output.format is Format.JSON:
+        records = list(_records(items, rows))
+        output.document({"model": name, "kind": options["kind"], "data": records})
+    else:
+        for record in _records(items, rows):
+            output.text(_line(record))
+    return ExitCode.DONE
+
+
+def _items(
+    env: Environment, output: Output, texts: tuple[str, ...], files: tuple[str, ...], lines: str | None
+) -> list[Item]:
+    items = [Item(text, place=f"TEXT {number}") for number, text in enumerate(texts, 1) if text != "-"]
+    items += [Item(read_text_file(name, env), name, place=name) for name in files]
+    if lines is not None:
+        source = STDIN if lines == "-" else lines
+        items += [Item(line, place=f"{source}:{number}") for number, line in numbered_lines(lines, env, output)]
+    if "-" in texts or not (texts or files or lines):
+        text = read_text(env, output)
+        items += [Item(text, place=STDIN)] if text.strip() else []
+    if not items:
+        raise click.UsageError("there is no text to embed: give it as an argument, in a file, or on standard input")
+    return items
+
+
+def _submit(
+    env: Environment,
+    output: Output,
+    items: Sequence[Item],
+    embedder: ModelChoice,
+    target: Path | None,
+    options: dict[str, Any],
+    background: Background,
+) -> str:
+    """The id of a job that makes the vectors."""
+    from jobs.client import JobsClient
+    from leap_core.batch.settings import KEPT, BatchSettings
+
+    model = embedder.name or BUILTIN_EMBED
+    if options["pooling"] is None:
+        _check_model(env, model)
+    asked = {"input_type": options["kind"], **{name: options[name] for name in ASKED if options[name] is not None}}
+    settings = BatchSettings(
+        source="-",
+        output=KEPT if target is None else str(env.cwd / target),
+        model=model,
+        loading={name: value for name, value in embedder.fields.items() if value is not None},
+        format="auto" if _is_array(target) else "plain",
+        input_format="jsonl",
+        keep_fields=True,
+        overwrite=True,
+    )
+    label = "1 text" if len(items) == 1 else f"{len(items)} texts"
+    rows = (_line({**item.record(number), "input": item.text, **asked}).encode() for number, item in enumerate(items))
+    with JobsClient(env.variables, on_warning=output.note) as jobs:
+        return jobs.batch(
+            settings, rows=rows, host=embedder.job_may_use_host, policy=background.policy, cwd=env.cwd, label=label
+        )
+
+
+def _check_model(env: Environment, model: str) -> None:
+    """Raises LeapOptionsError for a model of this machine that makes no vectors."""
+    from leap_core.conversation.embedding import require_pooling
+    from leap_core.errors import LeapModelNotFoundError
+    from leap_core.inference.gguf.header import read_gguf_header
+    from leap_core.models.resolving import resolve_local
+
+    with suppress(LeapModelNotFoundError):  # perhaps a worker on another machine has it
+        local = resolve_local(model, variables=env.variables, cwd=env.cwd)
+        require_pooling(local.model_id, read_gguf_header(local.path).pooling)
+
+
+def _progress(output: Output, count: int) -> Any:
+    return lambda done: output.progress(f"{done} of {count} texts") if count > 1 else None
+
+
+def _records(items: Sequence[Item], rows: Iterable[NDArray[float32]]) -> Iterator[dict[str, Any]]:
+    for number, (item, row) in enumerate(zip(items, rows, strict=True)):
+        yield {**item.record(number), "embedding": _numbers(row)}
+
+
+def _numbers(row: NDArray[float32]) -> Any:
+    """A vector (or several) as JSON has it."""
+    from leap_core.protocols.openai.embeddings import numbers_of
+
+    return [numbers_of(each) for each in row] if row.ndim > 1 else numbers_of(row)
+
+
+def _line(record: dict[str, Any]) -> str:
+    return json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+def _is_array(target: Path | None) -> bool:
+    return target is not None and target.suffix.lower() == ARRAY
+
+
+def _write(env: Environment, target: Path, items: Sequence[Item], rows: NDArray[float32]) -> None:
+    import numpy as np
+
+    from leap_core.system.files import cannot_write
+
+    try:
+        with (env.cwd / target).open("wb") as file:
+            if _is_array(target):
+                np.save(file, rows)
+            else:
+                file.writelines(_line(record).encode() for record in _records(items, rows))
+    except OSError as error:
+        raise cannot_write(target, error) from None

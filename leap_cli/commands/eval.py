@@ -1,0 +1,282 @@
+"""``leap eval``: the same cases put to several models, and what the counts allow to say."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..display.batches import ProgressLine
+from ..display.evaluation import Shown, print_case, print_evaluation
+from ..exit_codes import ExitCode
+from ..framework.click_classes import LeapGroup, leap_group
+from ..framework.environment import Environment
+from ..framework.interrupts import stopping_on_interrupt
+from ..framework.options import option
+from ..framework.output import Output
+from ..options.background import BACKGROUND, Background, check_apart, print_id
+from ..options.batch import MACHINES, Machines
+from ..options.embedding import open_embedder
+from ..options.evaluation import ASKING, COLUMNS, JUDGEMENT, Asking, ColumnWish, Judgement
+from ..options.loading import EACH_MODEL, ModelChoice, model_reference, note_builtin, warm_or_load
+from ..options.tasks import own_recipes
+
+if TYPE_CHECKING:
+    from leap_core.batch.answering import Runner
+    from leap_core.batch.checking import CheckedBatch
+    from leap_core.evaluation.cases import CaseFile
+    from leap_core.evaluation.running import Evaluation
+
+RUN = "run"
+ENDING = ".eval"
+
+
+class _EvalGroup(LeapGroup):
+    """``leap eval CASES`` is ``leap eval run CASES``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        helps = {"-h", "--help"} & set(args[:1])
+        if args and not helps and args[0] not in self.commands and not ctx.resilient_parsing:
+            args = [RUN, *args]
+        return super().parse_args(ctx, args)
+
+
+@leap_group("eval", cls=_EvalGroup)
+def command() -> None:
+    """Find out which model, quantization, prompt or sampling is good enough, and whether it got worse:
+    leap eval CASES -m A -m B"""
+
+
+@command.command(RUN, short_help="Put the cases of a file to models, and compare them.")
+@click.argument("cases", type=click.Path(dir_okay=False))
+@COLUMNS
+@ASKING
+@JUDGEMENT
+@MACHINES
+@EACH_MODEL
+@BACKGROUND
+@click.pass_obj
+def run(
+    env: Environment,
+    /,
+    cases: str,
+    wish: ColumnWish,
+    asking: Asking,
+    judgement: Judgement,
+    machines: Machines,
+    model: ModelChoice,
+    background: Background,
+) -> ExitCode:
+    """Put the cases of CASES to every MODEL, and print how many passed, with what certainty.
+
+    CASES is JSONL, JSON, YAML, CSV or TSV. A case is a line of `leap batch` with what is expected of the answer:
+    {"prompt": "The capital of Italy?", "expect": {"contains": "Rome"}}. Files of promptfoo, OpenAI's evals, inspect_ai
+    and the Berkeley Function-Calling Leaderboard are read as they are. See `leap help eval`.
+
+    Answers are kept in CASES.eval: the same command goes on where it was ended, and asks only what is new. The exit
+    code is 8 where cases got no answer, or where --against or --min says so.
+    """
+    from leap_core.evaluation.cases import read_cases
+
+    output = Output(env)
+    file = read_cases(env.cwd / cases)
+    if not asking.quiet:
+        _tell_unsupported(output, file)
+    if file.runs_programs and not asking.allow_python:
+        raise click.UsageError("the cases name Python files to run: --allow-python lets them")
+    evaluation = _evaluation(env, env.cwd / cases, file, wish, asking, model)
+    evaluation.on, evaluation.workers = machines.on, machines.workers
+    evaluation.part, evaluation.merge = machines.part, machines.merge
+    evaluation.check()
+    if background:
+        return _submit(env, output, evaluation, model, background)
+    if not wish.models and not asking.quiet:
+        note_builtin(env, None, output)
+    shown = _ask(env, output, evaluation, asking)
+    if shown is None:
+        output.note("stopped; the same command goes on from here")
+        return ExitCode.INTERRUPTED
+    if machines.part is not None:
+        output.note(f"that is one part; --merge {machines.part.count} shows the table of all")
+        return ExitCode.DONE
+    return print_evaluation(env, shown, judgement, quiet=asking.quiet)
+
+
+@command.command("show")
+@click.argument("results", default=".", type=click.Path())
+@option("--case", "cases", multiple=True, metavar="ID", help="Show the answers to this case side by side.")
+@option("--failed", is_flag=True, help="Show the cases that some column failed.")
+@option("--differs", nargs=2, metavar="A B", help="Show the cases that one of these two columns passed and one failed.")
+@JUDGEMENT
+@click.pass_obj
+def show(
+    env: Environment,
+    /,
+    results: str,
+    cases: tuple[str, ...],
+    failed: bool,
+    differs: tuple[str, str] | None,
+    judgement: Judgement,
+) -> ExitCode:
+    """Show RESULTS of an evaluation again: the table, or the answers to single cases side by side.
+
+    RESULTS is its directory or its results.jsonl; without it the one directory *.eval of this directory.
+    """
+    from leap_core.evaluation.results import read_results
+
+    found, facts = read_results(_place(env, results))
+    shown = Shown(found, facts)
+    if not (cases or failed or differs):
+        return print_evaluation(env, shown, judgement, quiet=True)
+    return print_case(env, shown, judgement.format, cases=cases, failed=failed, differs=differs)
+
+
+@command.command("make")
+@click.option(
+    "--from",
+    "source",
+    type=click.Choice(["sessions", "log", "batch", "review"]),
+    required=True,
+    help="Take kept conversations, the log of prompts, the results of a batch, or reviewed documents.",
+)
+@click.argument("names", nargs=-1)
+@click.option("-o", "--output", "target", metavar="FILE", help="Write the cases to this file.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Make at most this many cases.")
+@click.option("--undecided", is_flag=True, help="Take also reviewed documents of which not every field was decided.")
+@click.pass_obj
+def make(
+    env: Environment,
+    /,
+    source: str,
+    names: tuple[str, ...],
+    target: str | None,
+    limit: int | None,
+    undecided: bool,
+) -> ExitCode:
+    """Make cases of answers that were good: each expects the answer that was given, or what a review made of it.
+
+    NAMES are sessions, files of batches' results (FILE, or LINES and RESULTS), words that logged prompts have, or files
+    of reviewed documents. Read the cases before you use them: unless it was reviewed, what is expected is what the
+    model said.
+    """
+    from leap_core.system.files import replace_text
+
+    from ..answers.cases import BATCH, REVIEW, cases_from
+
+    output = Output(env)
+    for name in names if source in (BATCH, REVIEW) else ():
+        check_apart(env, {"NAMES": name, "--output": target})
+    lines = cases_from(env, source, names, limit, undecided=undecided)
+    text = "".join(f"{line}\n" for line in lines)
+    if target is None:
+        output.text(text)
+    else:
+        replace_text(env.cwd / target, text)
+    good = "the reviewed document" if source == REVIEW else "the answer that was given"
+    output.note(f"{'1 case' if len(lines) == 1 else f'{len(lines)} cases'}: each expects {good}")
+    return ExitCode.DONE
+
+
+def _tell_unsupported(output: Output, file: CaseFile) -> None:
+    for each in file.unsupported[:20]:
+        output.warning(each)
+    if len(file.unsupported) > 20:
+        output.warning(f"{len(file.unsupported) - 20} more things are not supported")
+
+
+def _evaluation(
+    env: Environment, path: Path, file: CaseFile, wish: ColumnWish, asking: Asking, model: ModelChoice
+) -> Evaluation:
+    from leap_core.evaluation.running import Evaluation
+
+    directory = asking.directory or path.with_suffix(ENDING)
+    columns = wish.columns(model, model_reference(env, None), file.templates, env.cwd)
+
+    def load(checked: CheckedBatch) -> AbstractContextManager[Runner]:
+        if checked.settings.on is not None:
+            from leap_core.batch.clusters.opening import open_on_cluster
+
+            return open_on_cluster(checked, checked.settings, variables=env.variables, cwd=env.cwd)
+        if checked.embeds:
+            return open_embedder(env, checked.model, model)
+        return warm_or_load(env, checked.model, checked.settings.loading_options(), model)
+
+    return Evaluation(
+        file,
+        columns,
+        directory,
+        load,
+        env.variables,
+        wish.repeats,
+        asking.concurrency,
+        asking.judge,
+        asking.embedder,
+        own_recipes(env),
+        env.cwd,
+        asking.overwrite,
+    )
+
+
+def _ask(env: Environment, output: Output, evaluation: Evaluation, asking: Asking) -> Shown | None:
+    """Ask all columns, and keep what came of them; None where that was stopped."""
+    from leap_core import __version__
+    from leap_core.evaluation.results import write_results
+
+    stop = threading.Event()
+    progress = ProgressLine(output)
+    results, facts = [], []
+    with stopping_on_interrupt(stop.set):
+        for column in evaluation.columns:
+            done, about = evaluation.ask(column, stop, progress)
+            if done.stopped:
+                return None
+            if not asking.quiet:
+                before = f" ({done.reused} of them before)" if done.reused else ""
+                output.note(f"{column.name}: {done.succeeded} of {done.total} requests answered{before}")
+            facts.append(about.to_json())
+        for column in [] if evaluation.part is not None else evaluation.columns:
+            results += evaluation.results(column, stop, progress)
+            if stop.is_set():
+                return None
+    about_all: dict[str, Any] = {"leap": __version__, "cases": len(evaluation.file.cases), "columns": facts}
+    about_all |= {"repeats": evaluation.repeats, "concurrency": evaluation.concurrency}
+    if evaluation.part is None:
+        write_results(evaluation.directory, results, about_all)
+    return Shown(results, about_all)
+
+
+def _submit(
+    env: Environment, output: Output, evaluation: Evaluation, model: ModelChoice, background: Background
+) -> ExitCode:
+    """A job for each column; the same command without --background reads what they did."""
+    from jobs.client import JobsClient
+
+    with JobsClient(env.variables, on_warning=output.note) as jobs:
+        for column in evaluation.columns:
+            id = jobs.batch(
+                evaluation.settings(column),
+                rows=None,
+                default_model=None,
+                host=model.job_may_use_host,
+                policy=background.policy,
+                cwd=env.cwd,
+                max_workers=None,
+            )
+            print_id(output, id)
+    output.note("one job for each column; the same command without --background shows the table when they are done")
+    return ExitCode.DONE
+
+
+def _place(env: Environment, results: str) -> Path:
+    place = env.cwd / results
+    if results != "." or (place / "results.jsonl").exists():
+        return place
+    found: Sequence[Path] = sorted(place.glob(f"*{ENDING}"))
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(each.name for each in found) or "none"
+    raise click.UsageError(f"say which results: here are {names}")

@@ -1,0 +1,397 @@
+"""``leap jobs``: background work, watched, waited for, stopped, done again and removed."""
+
+from __future__ import annotations
+
+import math
+import secrets
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from ..completion.value_types import JobId
+from ..display.jobs import (
+    FINAL,
+    STATES,
+    EventPrinter,
+    doing,
+    exit_code_of_job,
+    show_jobs,
+    show_rows,
+    state_named,
+    table_row,
+)
+from ..exit_codes import ExitCode
+from ..framework.click_classes import format_flag, leap_command, leap_group
+from ..framework.environment import Environment
+from ..framework.options import Duration, age, option
+from ..framework.output import Format, Output, confirm_removal, page_opener, removal_flags
+from ..options.background import open_jobs
+from .job_workers import watch, worker, workers
+from .serve import guides
+
+if TYPE_CHECKING:
+    from jobs.client import JobsClient
+    from jobs.table.job import Job
+
+if TYPE_CHECKING:
+    pass
+
+T = TypeVar("T")
+
+
+@leap_command("cancel", short_help="Stop jobs, and wait until they have stopped.")
+@click.argument("ids", metavar="JOB...", nargs=-1, type=JobId("queued", "running"))
+@click.option("--all", "everything", is_flag=True, help="Stop all jobs that have not ended.")
+@click.option("--no-wait", is_flag=True, help="Ask the jobs to stop, and do not wait until they have.")
+@format_flag
+@click.pass_obj
+def cancel(env: Environment, /, ids: tuple[str, ...], everything: bool, no_wait: bool, format: str) -> None:
+    """Stop jobs, and return when they have really stopped. What they have put out is kept."""
+    if bool(ids) == everything:
+        raise click.UsageError("give a JOB, or --all")
+    with open_jobs(env) as jobs:
+
+        def tell(job_ids: Iterable[str]) -> None:
+            if not no_wait:
+                ended = {job.id: job for job in jobs.as_they_end(job_ids)}
+            show_rows(Output(env, format), [jobs.get(id) if no_wait else ended[id] for id in job_ids])
+
+        if everything:
+            tell(jobs.cancel_all())
+        else:
+            _for_each(ids, lambda id: jobs.cancel(id, wait=False).id, tell)
+
+
+@leap_command("retry", short_help="Do failed or cancelled jobs again.")
+@click.argument("ids", metavar="JOB...", nargs=-1, required=True, type=JobId("failed", "cancelled"))
+@format_flag
+@click.pass_obj
+def retry(env: Environment, /, ids: tuple[str, ...], format: str) -> None:
+    """Do failed or cancelled jobs again. A download and a batch go on where they were."""
+    with open_jobs(env) as jobs:
+        _for_each(ids, jobs.retry, lambda rows: show_rows(Output(env, format), rows))
+
+
+@leap_command("remove", short_help="Forget jobs that have ended.")
+@click.argument("ids", metavar="JOB...", nargs=-1, required=True, type=JobId(*FINAL))
+@format_flag
+@click.pass_obj
+def remove(env: Environment, /, ids: tuple[str, ...], format: str) -> None:
+    """Forget jobs that have ended, and what they have put out. Files that they wrote stay."""
+    output = Output(env, format)
+    with open_jobs(env, autostart=False) as jobs:
+        _for_each(ids, jobs.remove, lambda removed: output.records([{"id": id} for id in removed], ["id"], name="id"))
+
+
+@leap_command("prune", short_help="Forget all jobs that have ended, or the old ones.")
+@click.option(
+    "--older-than",
+    type=Duration(),
+    default="0s",
+    metavar="TIME",
+    help="Forget only jobs that ended longer ago than this, such as 7d.",
+)
+@click.option(
+    "--state", "states", type=click.Choice(FINAL), multiple=True, help="Forget only jobs that ended in this state."
+)
+@removal_flags
+@format_flag
+@click.pass_obj
+def prune(
+    env: Environment, /, older_than: float, states: tuple[str, ...], yes: bool, dry_run: bool, format: str
+) -> None:
+    """Forget all jobs that have ended, with their results, or those that did so longer ago."""
+    ended = [*map(state_named, states or FINAL)]
+    with open_jobs(env, autostart=False) as jobs:
+        removed: Sequence[str] = jobs.prunable(older_than, ended)
+        what = "1 job and its result" if len(removed) == 1 else f"{len(removed)} jobs and their results"
+        if removed and confirm_removal(env, what, yes=yes, dry_run=dry_run):
+            removed = jobs.prune(older_than, ended)
+        elif not dry_run:
+            removed = []
+    Output(env, format).records([{"id": id} for id in removed], ["id"], name="id")
+
+
+def _for_each(ids: Iterable[str], action: Callable[[str], T], tell: Callable[[list[T]], object]) -> None:
+    """One after the other; ``tell`` prints those that were done, also when a later one cannot be."""
+    done: list[T] = []
+    try:
+        for id in ids:
+            done.append(action(id))
+    except BaseException:
+        if done:
+            tell(done)
+        raise
+    tell(done)
+
+
+@leap_command("page", short_help="Show jobs in a web browser.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, show_default=True, help="Listen on this port; 0 takes any."
+)
+@click.option("--open", "opens", is_flag=True, help="Open the page in the default web browser.")
+@click.pass_obj
+def page(env: Environment, /, port: int, opens: bool) -> None:
+    """Serve a page of jobs and batches to this machine, with their progress and a button to cancel each.
+
+    Prints the page's address, which holds a fresh key: it opens the page for nobody else. It runs until Ctrl-C, and
+    loads no model; leap serve --page is the same page beside models.
+    """
+    from jobs.client.served import ServedBatches
+    from leap_core.server.foreground import ServerSettings, serve
+    from leap_core.server.page.sessions import PageServices
+
+    output = Output(env)
+    key = secrets.token_urlsafe(16)
+
+    def tell(url: str) -> None:
+        address = f"{url.removesuffix('/v1')}/#key={key}"
+        output.text(f"{address}\n")
+        if opens:
+            open_page(address)
+
+    settings = ServerSettings(
+        port=port,
+        api_key=key,
+        batches=ServedBatches(env.variables),
+        files=env.directories.data / "served",
+        page=PageServices(key=key, **guides()),
+    )
+    with page_opener(env) as open_page:
+        serve((), settings, cwd=env.cwd, on_listening=tell, on_ready=lambda _: output.note("Ctrl-C ends it"))
+
+
+PROGRESS_SECONDS = 0.5
+"""The time between two looks at how far a job is."""
+
+
+@leap_command("wait", short_help="Wait until jobs have ended.")
+@click.argument("ids", metavar="[JOB]...", nargs=-1, type=JobId("queued", "running"))
+@click.option("--timeout", type=Duration(), metavar="TIME", help="Wait at most this long, such as 30s or 5m.")
+@format_flag
+@click.pass_obj
+def wait(env: Environment, /, ids: tuple[str, ...], timeout: float | None, format: str) -> ExitCode:
+    """Wait until jobs have ended, and print the answers of those that generated one; without a JOB wait for all.
+
+    The exit code is that of the first job that did not succeed: what its command would have returned in the
+    foreground, such as 3 for a model that is not there or 8 for failed lines of a batch; 130 for a cancelled one; and 9
+    when the time is over.
+    """
+    output = Output(env, format)
+    deadline = None if timeout is None else time.monotonic() + timeout
+    ended: list[Job] = []
+    late: list[Job] = []
+    with open_jobs(env) as jobs:
+        job_ids = ids or [job.id for job in jobs.list(states=[state_named("queued"), state_named("running")])]
+        try:
+            for id in job_ids:
+                ended.append(_wait_with_progress(jobs, id, deadline, output))
+                if output.format is Format.TEXT:
+                    _print_answer(jobs, ended[-1], output, titled=len(job_ids) > 1)
+        except TimeoutError:
+            late = [jobs.get(id) for id in job_ids[len(ended) :]]
+        if output.format in (Format.JSON, Format.JSONL):
+            show_jobs(output, ended + late, jobs)
+    if late:
+        output.error(f"the job {late[0].id} is still {late[0].state.value} after {timeout:g} s")
+        return ExitCode.TIMEOUT
+    codes = []
+    for job in ended:
+        codes.append(exit_code_of_job(job))
+        if job.state.value == "failed":
+            error = job.error or {}
+            output.error(f"the job {job.id}: {error.get('message', 'failed')}", error.get("hint"))
+        elif job.state.value == "cancelled":
+            output.error(f"the job {job.id} was cancelled")
+    return next((code for code in codes if code), ExitCode.DONE)
+
+
+@leap_command("output", short_help="Print a job's results.")
+@click.argument("id", metavar="JOB", type=JobId())
+@click.option(
+    "-o",
+    "--output",
+    "path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write results to this file instead of standard output.",
+)
+@format_flag
+@click.pass_obj
+def print_output(env: Environment, /, id: str, path: Path | None, format: str) -> None:
+    """Print the results of a batch, or the answer of a generation, as far as they are there and in order.
+
+    With -o they go to FILE; the same command later goes on where it ended, also while the job runs.
+    """
+    output = Output(env, format)
+    with open_jobs(env, autostart=False) as jobs:
+        if path is not None:
+            count = jobs.write_output(id, env.cwd / path)
+            output.note(f"{count} lines written to {path}")
+        elif output.format is Format.TEXT:
+            for line in jobs.output(id):
+                output.text(f"{line}\n")
+        else:
+            lines = ({"number": n, "line": line} for n, line in enumerate(jobs.output(id), 1))
+            output.records(list(lines), ["number", "line"], name="line")
+
+
+def _wait_with_progress(jobs: JobsClient, id: str, deadline: float | None, output: Output) -> Job:
+    """The ended job; a terminal's last line says how far it is meanwhile. Raises TimeoutError."""
+    while True:
+        left = math.inf if deadline is None else max(0.0, deadline - time.monotonic())
+        try:
+            return jobs.wait(id, min(left, PROGRESS_SECONDS))
+        except TimeoutError:
+            if left <= PROGRESS_SECONDS:
+                raise
+        output.progress(doing(jobs.get(id)))
+
+
+def _print_answer(jobs: JobsClient, job: Job, output: Output, *, titled: bool) -> None:
+    results = "kept_output" in job.parameters
+    if (job.kind != "generate" and not results) or job.state.value != "succeeded":
+        return
+    if titled:
+        output.note(f"{job.id}: {job.label}")
+    if results:
+        for line in jobs.output(job.id):
+            output.text(f"{line}\n")
+        return
+    printer = EventPrinter(output)
+    for event in jobs.events(job.id):
+        printer.show(event)
+    printer.end()
+
+
+if TYPE_CHECKING:
+    pass
+
+LARGEST = 2**63 - 1
+"""The largest integer of SQLite."""
+KINDS = ("download", "generate", "batch", "quantize")
+
+
+@leap_group("jobs")
+def command() -> None:
+    """Work in the background, submitted with --background: it survives the terminal, and the death of any process.
+
+    A job is named by its id, or by the beginning of it.
+    """
+
+
+MAKES_ONE = "; --background makes one of generate, batch, download and quantize"
+
+
+@command.command("list", short_help="List jobs, newest first.")
+@click.option("--state", "states", type=click.Choice(STATES), multiple=True, help="List only jobs in this state.")
+@click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="List only jobs of this kind.")
+@option("--limit", formerly=("-n",), type=click.IntRange(1, LARGEST), metavar="N", help="List at most this many jobs.")
+@click.option("-q", "--quiet", is_flag=True, hidden=True, help="Ids only: the same as --format quiet.")
+@format_flag
+@click.pass_obj
+def list_jobs(
+    env: Environment,
+    /,
+    states: tuple[str, ...],
+    kinds: tuple[str, ...],
+    limit: int | None,
+    quiet: bool,
+    format: str,
+) -> None:
+    """List jobs, newest first."""
+    output = Output(env, Format.QUIET if quiet else format)
+    with open_jobs(env) as jobs:
+        jobs.ensure_worker_for_unfinished()
+        rows = jobs.list(states=[*map(state_named, states)], kinds=kinds, limit=limit)
+    records = [job.to_json() for job in rows]
+    if output.format is Format.TEXT:
+        records = [{**table_row(job), "age": age(time.time() - job.created)} for job in rows]
+        if not records:
+            wished = states or kinds
+            output.note(f"there are no {'such ' if wished else ''}jobs{'' if wished else MAKES_ONE}")
+    output.records(records, ["id", "kind", "state", "done", "age", "what"], name="id")
+
+
+@command.command(short_help="Tell how jobs are doing.")
+@click.argument("ids", metavar="JOB...", nargs=-1, required=True, type=JobId())
+@option(
+    "--follow",
+    "watch",
+    formerly=("--watch", "-w"),
+    is_flag=True,
+    help="Go on until the jobs have ended, and tell every change.",
+)
+@format_flag
+@click.pass_obj
+def status(env: Environment, /, ids: tuple[str, ...], watch: bool, format: str) -> None:
+    """Tell how jobs are doing."""
+    output = Output(env, format)
+    with open_jobs(env) as jobs:
+        if not watch:
+            jobs.ensure_worker_for_unfinished()
+            show_jobs(output, [jobs.get(id) for id in ids], jobs)
+            return
+        ended = []
+        for id in ids:
+            for job in jobs.changes(id):
+                if output.format is Format.JSONL:
+                    output.event(job.to_json())
+                elif not job.state.is_final:
+                    output.progress(doing(job))
+            ended.append(job)
+            if output.format in (Format.TEXT, Format.QUIET):
+                show_jobs(output, [job], jobs)
+        if output.format is Format.JSON:
+            show_jobs(output, ended, jobs)
+
+
+@command.command(short_help="Print what a job has put out.")
+@click.argument("id", metavar="JOB", type=JobId())
+@option("--follow", formerly=("-f",), is_flag=True, help="Go on printing until the job has ended.")
+@click.option(
+    "--attempt",
+    type=click.IntRange(1, LARGEST),
+    metavar="N",
+    help="Print what this attempt put out, instead of the newest.",
+)
+@format_flag
+@click.pass_obj
+def logs(env: Environment, /, id: str, follow: bool, attempt: int | None, format: str) -> None:
+    """Print what a job has put out: the text of an answer as it comes, or what there was to tell of other work."""
+    output = Output(env, format)
+    printer = EventPrinter(output)
+    with open_jobs(env, autostart=follow) as jobs:
+        if follow and attempt is None:
+            for event in jobs.follow(id):
+                printer.show(event)
+        else:
+            for event in jobs.events(id, attempt):
+                printer.show(event)
+    printer.end()
+
+
+@command.command(short_help="Count jobs by kind and state.")
+@format_flag
+@click.pass_obj
+def stats(env: Environment, /, format: str) -> None:
+    """Count jobs by kind and state."""
+    output = Output(env, format)
+    with open_jobs(env) as jobs:
+        jobs.ensure_worker_for_unfinished()
+        statistics = jobs.stats()
+    if output.format is Format.JSON:
+        output.document(statistics)
+        return
+    records = [{"kind": kind, **counts} for kind, counts in statistics["jobs"].items()]
+    output.records(records, ["kind", *STATES], name="kind")
+    if output.format is Format.TEXT:
+        pid = statistics["worker"]["pid"]
+        output.note(f"a worker runs (process {pid})" if statistics["worker"]["running"] else "no worker runs")
+
+
+for each in (watch, wait, print_output, cancel, retry, remove, prune, worker, workers, page):
+    command.add_command(each)

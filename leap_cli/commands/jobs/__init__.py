@@ -1,1 +1,0 @@
-"""``leap jobs``: a file for each idea of its verbs."""

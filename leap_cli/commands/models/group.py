@@ -1,0 +1,353 @@
+"""``leap models``: what is on this machine, and looking after it."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...completion.value_types import ModelName
+from ...exit_codes import ExitCode
+from ...framework.click_classes import format_option, leap_group
+from ...framework.environment import Environment
+from ...framework.options import age, in_bytes
+from ...framework.output import Format, Output
+from .fit import fit, search
+from .maintenance import add_endpoint, alias, check_models, endpoints, gc, import_file, remove, verify
+from .making import convert, merge, quantize
+
+if TYPE_CHECKING:
+    from leap_core.inference.gguf.header import GGUFHeader
+    from leap_core.models.resolving import LocalModel
+    from leap_core.models.store import InstalledModel, Store
+
+FORMAT = format_option("names")
+
+
+@leap_group("manifest", short_help="Write and check manifests.")
+def manifest() -> None:
+    """Write and check the LEAP SDK's manifests: which files belong to a model, and how to sample."""
+
+
+@manifest.command("check")
+@click.argument("file", type=click.Path(path_type=Path))
+@FORMAT
+@click.pass_obj
+def check(env: Environment, /, file: Path, format: str) -> ExitCode:
+    """Tell everything that is wrong with the manifest FILE, with the keys that were probably meant."""
+    from leap_core.models.manifest import problems_of
+
+    output = Output(env, format)
+    problems = problems_of(_read(env, file), str(file))
+    records = [
+        {"key": problem.path or None, "level": "error" if problem.is_error else "warning", "message": problem.message}
+        for problem in problems
+    ]
+    output.records(records, ["level", "key", "message"], name="key")
+    errors = sum(problem.is_error for problem in problems)
+    if errors:
+        output.error(f"{file} has {errors} error{'s' if errors > 1 else ''}")
+        return ExitCode.USAGE
+    if output.format is Format.TEXT:
+        output.note(f"{file} is a sound manifest")
+    return ExitCode.DONE
+
+
+@manifest.command("create")
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    "target",
+    type=click.Path(path_type=Path),
+    help="Write the manifest to this file instead of standard output.",
+)
+@click.option("--temperature", type=float, help="Have the manifest recommend this randomness.")
+@click.option("--top-p", type=float, help="Have it recommend the likeliest tokens up to this probability.")
+@click.option("--min-p", type=float, help="Have it recommend to drop tokens below this share of the likeliest.")
+@click.option("--top-k", type=int, help="Have it recommend this many of the likeliest tokens.")
+@click.option("--repetition-penalty", type=float, help="Have it recommend this penalty on tokens that came before.")
+@click.option(
+    "--chat-template",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Have the manifest name this file of Jinja as the chat template.",
+)
+@click.option("--threads", type=click.IntRange(1), help="Have the manifest recommend this many threads.")
+@click.pass_obj
+def create(
+    env: Environment,
+    /,
+    model: Path,
+    target: Path | None,
+    chat_template: Path | None,
+    threads: int | None,
+    **sampling: Any,
+) -> None:
+    """Write a manifest for the GGUF file MODEL and the companions beside it."""
+    from leap_core.conversation.options import SamplingDefaults
+    from leap_core.models.upkeep import create_manifest
+
+    template = None if chat_template is None else _read(env, chat_template).decode("utf-8", "replace")
+    made = create_manifest(
+        env.cwd / os.path.expanduser(model),
+        None if target is None else env.cwd / os.path.expanduser(target),
+        sampling=SamplingDefaults(**sampling),
+        chat_template=template,
+        threads=threads,
+        variables=env.variables,
+    )
+    Output(env).text(made.dumps() if target is None else f"{target}\n")
+
+
+def _read(env: Environment, file: Path) -> bytes:
+    try:
+        return (env.cwd / os.path.expanduser(file)).read_bytes()
+    except OSError as error:
+        raise click.UsageError(f"cannot read {file}: {error.strerror}") from None
+
+
+@leap_group("models")
+def command() -> None:
+    """The models on this machine: one directory each, with the files under their own names and a manifest."""
+
+
+@command.command("list", short_help="List the installed models.")
+@click.option(
+    "--sort",
+    type=click.Choice(["name", "size", "used"]),
+    default="name",
+    show_default=True,
+    help="Put first what comes first by name, is largest, or was used last.",
+)
+@FORMAT
+@click.pass_obj
+def list_models(env: Environment, /, sort: str, format: str) -> None:
+    """List the installed models, unfinished downloads included. USED is when one was last loaded, or else installed."""
+    output = Output(env, format)
+    models = _store(env).installed()
+    if sort != "name":
+        models.sort(key=lambda model: model.size_bytes if sort == "size" else model.used or 0.0, reverse=True)
+    records = [_summary(model) for model in models]
+    if output.format is Format.TEXT:
+        now = time.time()
+        records = [each | {"used": each["used"] and f"{age(now - each['used'])} ago"} for each in records]
+    columns = ["name", "size", "quantization", "state", "used", "kind", "context", "architecture", "in_use"]
+    output.records(records, columns, name="name")
+    if not models and output.format is Format.TEXT:
+        output.note("no model is installed; `leap models catalogue` lists those that leap knows by name")
+
+
+@command.command("default", short_help="Show or set the model that answers when none is named.")
+@click.argument("model", required=False, type=ModelName())
+@click.pass_obj
+def default(env: Environment, /, model: str | None) -> None:
+    """Print the model that answers when a command names none; with MODEL make it that one from now on."""
+    output = Output(env)
+    if model is None:
+        from ...options.loading import model_reference
+
+        output.text(f"{model_reference(env, None)}\n")
+        return
+    from leap_core.models.resolving import check_reference
+
+    from ...config.settings import set_value
+
+    check_reference(model, variables=env.variables, cwd=env.cwd)
+    reference = str((env.cwd / model).absolute()) if os.path.exists(env.cwd / model) else model
+    set_value(env.directories.config_file, "default_model", reference)
+    output.note(f"{reference} answers from now on where no model is named")
+
+
+@command.command("catalogue", short_help="List the models that leap knows by name.")
+@click.argument("words", metavar="[WORD]...", nargs=-1)
+@click.option("--installed", "only_installed", is_flag=True, help="List only those that are on this machine.")
+@FORMAT
+@click.pass_obj
+def catalogue(env: Environment, /, words: tuple[str, ...], only_installed: bool, format: str) -> None:
+    """List the models that leap knows by name, your own from catalogue.json included; with WORDs those that have all
+    of them in their name, kind or description.
+
+    SIZE is about that of the file in the quantization that is taken when none is named.
+    """
+    from leap_core.models.catalogue import Catalogue
+
+    installed = [model for model in _store(env).installed() if model.state == "ready"]
+    records = []
+    for entry in Catalogue.load(env.directories.config):
+        own = [model.name for model in installed if model.model.lower() == entry.name.lower()]
+        described = f"{entry.name} {entry.kind} {entry.about}".lower()
+        if (only_installed and not own) or not all(word.lower() in described for word in words):
+            continue
+        size = entry.bytes_in()
+        record = entry.to_json() | {"installed": own}
+        if format == Format.TEXT.value:
+            record |= {
+                "size": f"~{in_bytes(size)}" if size else None,
+                "installed": ", ".join(name[len(entry.name) :].lstrip("-") or name for name in own) or None,
+                "about": "; ".join(remark for remark in (entry.about, *entry.remarks) if remark),
+            }
+        records.append(record)
+    Output(env, format).records(records, ["name", "kind", "size", "installed", "about"], name="name")
+    if not records and format == Format.TEXT.value:
+        Output(env).note("no model of the catalogue is like that")
+
+
+@command.command("info", short_help="Tell what a model is, from its file's header.")
+@click.argument("model", type=ModelName())
+@click.option("--quant", metavar="QUANT", help="Take this quantization, such as Q4_K_M; the same as MODEL:QUANT.")
+@FORMAT
+@click.pass_obj
+def info(env: Environment, /, model: str, quant: str | None, format: str) -> None:
+    """Tell what MODEL is, from its file's header: any reference to a model on this machine."""
+    from leap_core.inference.gguf.header import GGUFHeader
+    from leap_core.models.manifest import SAMPLING_KEYS
+    from leap_core.models.resolving import resolve_local
+    from leap_core.models.upkeep import files_of, header_or_error
+
+    local = resolve_local(model, quant, variables=env.variables, cwd=env.cwd)
+    installed = _store(env).at(local.path.parent) if local.path.parent.parent == env.directories.models else None
+    output = Output(env, format)
+    header = header_or_error(local.path)
+    if not isinstance(header, GGUFHeader):
+        if installed is None or installed.manifest is None:
+            raise header
+        output.warning(header.message)  # it is what was fetched, so its manifest describes it
+        header = GGUFHeader(local.path, 0, local.path.stat().st_size, {}, ())
+    sampling = {key: value for key in SAMPLING_KEYS if (value := getattr(local.sampling, key)) is not None}
+    files = [str(path) for _, path in files_of(local)]
+    record: dict[str, Any] = {"name": local.model_id, "kind": _kind(local.kind, header), **_of_header(header)}
+    record |= {
+        "parameters": header.parameter_count,
+        "vocabulary": header.vocabulary_size,
+        "tokenizer": header.tokenizer_pre,
+        "chat_template": bool(local.chat_template or header.chat_template),
+        "bytes": sum(Path(file).stat().st_size for file in files),
+        "path": str(local.path),
+        "files": files,
+        "manifest": str(local.manifest_path) if local.manifest_path else None,
+        "runs": _runs(header),
+        "source": installed.source if installed else None,
+        "in_use": installed.in_use if installed else False,
+        "adapter": _adapter(header),
+        "sampling": sampling,
+        "parser": local.parser_name,
+        "takes": _media_taken(local),
+        "gives": _given(header),
+    }
+    if output.format is Format.TEXT:
+        row = record | {
+            "parameters": f"{header.parameter_count:,}",
+            "bytes": f"{record['bytes']:,} ({in_bytes(record['bytes'])})",
+            "sampling": [f"{key} {value}" for key, value in sampling.items()] or None,
+        }
+        output.record(row, name="name")
+    else:
+        output.record(record, name="name")
+
+
+@command.command("path", short_help="Print the path of a model's file.")
+@click.argument("model", type=ModelName())
+@click.option("--quant", metavar="QUANT", help="Take this quantization, such as Q4_K_M; the same as MODEL:QUANT.")
+@click.pass_obj
+def path(env: Environment, /, model: str, quant: str | None) -> None:
+    """Print the path of MODEL's file; exit code 3 when it is not on this machine."""
+    from leap_core.models.resolving import resolve_local
+
+    local = resolve_local(model, quant, variables=env.variables, cwd=env.cwd)
+    Output(env).text(f"{local.path}\n")
+
+
+for each in (verify, check_models, remove, gc, import_file, convert, quantize, merge, manifest, alias, fit, search):
+    command.add_command(each)
+for each in (add_endpoint, endpoints):
+    command.add_command(each)
+
+
+def _store(env: Environment) -> Store:
+    from leap_core.models.store import Store
+
+    return Store.of(env.directories)
+
+
+def _runs(header: GGUFHeader) -> str:
+    """Whether this llama.cpp knows the model's architecture, and if not, which one does."""
+    from leap_core.models.upkeep import architecture_error
+
+    error = architecture_error(header)
+    return "yes" if error is None else f"no: {error.hint or error.message}"
+
+
+def _summary(model: InstalledModel) -> dict[str, Any]:
+    from leap_core.inference.gguf.header import GGUFHeader
+    from leap_core.models.upkeep import header_or_error
+
+    state, kind = model.state, model.manifest.kind if model.manifest else "text"
+    described: dict[str, Any] = {"architecture": None, "quantization": model.quantization or None, "context": None}
+    if state == "ready" and model.path is not None:
+        header = header_or_error(model.path)
+        if isinstance(header, GGUFHeader):
+            described, kind = _of_header(header), _kind(kind, header)
+        else:
+            state = "unreadable"
+    return {
+        "name": model.name,
+        "model": model.model,
+        "kind": kind,
+        **described,
+        "size": in_bytes(model.size_bytes),
+        "bytes": model.size_bytes,
+        "state": state,
+        "used": model.used,
+        "in_use": model.in_use,
+        "source": model.source,
+        "path": str(model.path) if model.path else None,
+    }
+
+
+def _kind(kind: str, header: GGUFHeader) -> str:
+    """What a model is for: what its manifest says, but embedding where its file was made for that."""
+    return kind if header.pooling is None else "embedding"
+
+
+def _given(header: GGUFHeader) -> str:
+    """What comes of what a model takes."""
+    given = {None: "text", "none": "a vector for each token (late interaction)", "rank": "scores of pairs of texts"}
+    return given.get(header.pooling, f"a vector for each text ({header.pooling})")
+
+
+def _adapter(header: GGUFHeader) -> dict[str, Any] | None:
+    """Base, rank and alpha of a LoRA adapter; None for a model."""
+    if header.metadata.get("general.type") != "adapter":
+        return None
+    ranks = sorted({tensor.shape[0] for tensor in header.tensors if tensor.name.endswith(".lora_b")})
+    rank = ranks[0] if len(ranks) == 1 else ranks
+    base = header.metadata.get("general.base_model.0.name")
+    return {"base": base, "rank": rank, "alpha": header.metadata.get("adapter.lora.alpha")}
+
+
+def _of_header(header: GGUFHeader) -> dict[str, Any]:
+    return {
+        "architecture": header.architecture or None,
+        "quantization": header.quantization if header.tensors else None,
+        "context": header.context_length,
+    }
+
+
+def _media_taken(model: LocalModel) -> list[str]:
+    """What can be given to a model beside text, by its projector's header."""
+    if model.mm_proj_path is None:
+        return ["text"]
+    from leap_core.conversation.media.audio import MOST_SECONDS
+    from leap_core.errors import LeapModelLoadingError
+    from leap_core.models.upkeep import projector_or_error
+
+    projector = projector_or_error(model.mm_proj_path)
+    if isinstance(projector, LeapModelLoadingError):
+        return ["text", f"nothing else: {projector.message}"]
+    seconds = min(projector.longest_seconds, MOST_SECONDS)
+    sound = [f"sound of up to {seconds:g} s"] if projector.hears else []
+    return ["text", *(["pictures"] if projector.sees else []), *sound]

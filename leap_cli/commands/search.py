@@ -1,0 +1,412 @@
+"""``leap index``, ``search`` and ``ask``: one's own files made searchable, searched, and questioned."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..exit_codes import ExitCode
+from ..framework.click_classes import LeapGroup, format_option, leap_command, leap_group
+from ..framework.environment import Environment
+from ..framework.error_boundary import exit_code_of, outcome_of
+from ..framework.interrupts import cancelling_on_interrupt
+from ..framework.options import option
+from ..framework.output import Format, Output
+from ..framework.wrapping import WordWrap
+from ..options.answer import EVENT_FORMAT_OPTION
+from ..options.embedding import (
+    BUILTIN_EMBED,
+    EMBEDDER,
+    EMBEDDER_OF_INDEX,
+    PASSAGES,
+    PassageWish,
+    full_reference,
+    open_embedder,
+)
+from ..options.loading import MODEL, ModelChoice, load_model, note_builtin
+from ..options.sampling import PLAIN_SAMPLING, Sampling
+
+if TYPE_CHECKING:
+    from leap_core.tasks.search.index_file import IndexSettings
+    from leap_core.tasks.search.searching import Source
+    from leap_core.tasks.search.updating import Indexes, Update
+
+@leap_command("search")
+@PASSAGES
+@click.option(
+    "--by",
+    "mode",
+    type=click.Choice(["hybrid", "words", "vectors"]),
+    default="hybrid",
+    show_default=True,
+    help="Search by words and vectors, fused by rank, or by one of them.",
+)
+@EMBEDDER_OF_INDEX
+@format_option("FILE:LINE")
+@click.pass_obj
+def search_command(
+    env: Environment,
+    /,
+    passages: PassageWish,
+    mode: str,
+    embedder: ModelChoice,
+    format: str,
+) -> ExitCode:
+    """Find the passages of the index NAME that fit the QUESTION best: their file, lines and text.
+
+    Where there is one index alone, NAME may be left out.
+    The score orders the passages of one answer; it is no probability.
+    """
+    from ..answers.passages import find_passages
+
+    output = Output(env, format)
+    with ExitStack() as stack:
+        hits = find_passages(env, stack, passages, embedder, mode=mode)
+    records: list[dict[str, Any]] = [
+        {
+            "place": f"{hit.passage.path}:{hit.passage.first}",
+            "file": hit.passage.path,
+            "line": hit.passage.first,
+            "last_line": hit.passage.last,
+            "heading": hit.passage.heading or None,
+            "score": round(hit.score, 6),
+            "word_rank": hit.word_rank,
+            "vector_rank": hit.vector_rank,
+            "text": hit.passage.text,
+        }
+        for hit in hits
+    ]
+    if output.format is not Format.TEXT:
+        output.records(records, [], name="place")
+        return ExitCode.DONE
+    for record in records:
+        heading = f"  {record['heading']}" if record["heading"] else ""
+        output.text(f"{_near(env, record['place'])}{heading}\n{_indented(record['text'], output.columns)}\n\n")
+    if not records:
+        output.note("nothing fits")
+    return ExitCode.DONE
+
+
+def _near(env: Environment, place: str) -> str:
+    """Relative to the working directory where it is below it."""
+    start = f"{env.cwd}/"
+    return place[len(start) :] if place.startswith(start) else place
+
+
+def _indented(text: str, columns: int | None) -> str:
+    """The passage's lines, below its place; at a terminal broken between words."""
+    lines = "\n".join(f"    {line}" for line in text.splitlines())
+    if columns is None:
+        return lines
+    wrap = WordWrap(columns)
+    return wrap.feed(lines) + wrap.end()
+
+
+ROOM_FOR_ANSWER = 512
+"""Tokens that stay free where --max-tokens does not say."""
+NOTHING = "The documents do not say."
+
+
+@leap_command("ask")
+@PASSAGES
+@click.option("--show-sources", is_flag=True, help="Show the passages themselves, not only their places.")
+@click.option("--strict", is_flag=True, help="Say that the documents do not say, rather than answer without them.")
+@EVENT_FORMAT_OPTION
+@PLAIN_SAMPLING
+@MODEL
+@click.pass_obj
+def ask_command(
+    env: Environment,
+    /,
+    passages: PassageWish,
+    show_sources: bool,
+    strict: bool,
+    model: ModelChoice,
+    sampling: Sampling,
+    format: str,
+) -> ExitCode:
+    """Answer the QUESTION from the passages of the index NAME that fit it best, and name them as numbered sources.
+
+    Where there is one index alone, NAME may be left out.
+
+    As many passages as the model's context has room for are given to it. The answer goes to stdout, the sources to
+    stderr (in json they are part of the document).
+    """
+    from leap_core.tasks.search.searching import prompt_of
+
+    from ..answers.passages import find_passages
+    from ..answers.show import show_answer
+
+    output = Output(env, format)
+    options = sampling.options()
+    embedder = ModelChoice(fields={"cpu_threads": model.fields.get("cpu_threads")}, host=model.host)
+    with ExitStack() as stack:
+        hits = find_passages(env, stack, passages, embedder)
+    if strict and not hits:
+        _answer_nothing(output)
+        return ExitCode.DONE
+    note_builtin(env, model.name, output)
+    with load_model(env, model) as runner:
+        room = runner.context_size - (options.max_tokens or ROOM_FOR_ANSWER)
+        messages, sources = prompt_of(
+            passages.question,
+            hits,
+            lambda messages: runner.get_prompt_tokens_size(messages) <= room,
+            model_id=runner.model_id,
+            strict=strict,
+        )
+        if hits and not sources:
+            output.warning(f"no passage has room in the {runner.context_size} tokens of the context")
+        if strict and not sources:
+            _answer_nothing(output)
+            return ExitCode.DONE
+        if not sources:
+            output.warning("the model answers from what it knows")
+        conversation = runner.create_conversation_from_history(messages[:-1])
+        records = [_record(source) for source in sources]
+        more = {"sources": records}
+        stream = conversation.generate_response(messages[-1], options)
+        complete = show_answer(stream, output, model=runner.model_id, more=more)
+    code = ExitCode.INTERRUPTED if complete.finish_reason.value == "interrupted" else ExitCode.DONE
+    if output.format is Format.JSON:
+        return code
+    if output.format is Format.JSONL:
+        output.event({"type": "sources", **more})
+        return code
+    for record in records:
+        output.note(f"[{record['number']}] {record['file']}:{record['line']}")
+        if show_sources:
+            lines = "".join(f"    {line}\n" for line in str(record["text"]).splitlines())
+            output.aside(lines if output.aside_columns is None else WordWrap(output.aside_columns).feed(lines))
+    return code
+
+
+def _answer_nothing(output: Output) -> None:
+    if output.format is Format.JSON:
+        output.document({"message": {"role": "assistant", "content": NOTHING}, "sources": []})
+    elif output.format is Format.JSONL:
+        output.event({"type": "sources", "sources": []})
+    else:
+        output.text(f"{NOTHING}\n")
+
+
+def _record(source: Source) -> dict[str, Any]:
+    passage = source.hit.passage
+    return {
+        "number": source.number,
+        "file": passage.path,
+        "line": passage.first,
+        "last_line": passage.last,
+        "heading": passage.heading or None,
+        "text": passage.text,
+    }
+
+
+MAKE = "make"
+VERBS = {
+    "add",
+    "build",
+    "create",
+    "new",
+    "search",
+    "ask",
+    "query",
+    "find",
+    "help",
+    "open",
+    "refresh",
+    "rebuild",
+    "clear",
+}
+"""Words that are meant as commands of other programs; `leap index make` takes them as names all the same."""
+FORMAT = format_option("names")
+
+
+class _IndexGroup(LeapGroup):
+    """``leap index NAME PATH`` is ``leap index make NAME PATH``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        first = next((arg for arg in args if not arg.startswith("-")), None)
+        helps = {"-h", "--help"} & set(args[:1])
+        if first is not None and not helps and first not in self.commands and not ctx.resilient_parsing:
+            if first in VERBS:
+                raise click.UsageError(f"{first!r} is no command here: leap index NAME PATH... makes an index", ctx)
+            args = [MAKE, *args]
+        return super().parse_args(ctx, args)
+
+
+@leap_group("index", cls=_IndexGroup)
+def index_command() -> None:
+    """Make files searchable under a name, for `leap search` and `leap ask`: leap index NAME PATH...
+
+    Text, Markdown, code, HTML and (with the extra pdf) PDF files are cut into passages. Words and vectors of each
+    passage go into one file in the data directory.
+    """
+
+
+@index_command.command(MAKE, short_help="Make an index, or bring it up to date with other paths.")
+@click.argument("name")
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@EMBEDDER
+@click.option("--words-only", is_flag=True, help="Keep no vectors, so that searching finds words alone.")
+@option(
+    "--files",
+    "include",
+    formerly=("--include",),
+    multiple=True,
+    metavar="PATTERN",
+    help="Read only files whose path fits, such as '*.md'.",
+)
+@click.option(
+    "--chunk-tokens", type=int, default=256, show_default=True, help="Cut passages of at most this many tokens."
+)
+@click.option(
+    "--overlap", type=int, default=32, show_default=True, help="Let neighbouring passages share this many tokens."
+)
+@click.pass_obj
+def make(
+    env: Environment,
+    /,
+    name: str,
+    paths: tuple[str, ...],
+    embedder: ModelChoice,
+    words_only: bool,
+    include: tuple[str, ...],
+    chunk_tokens: int,
+    overlap: int,
+) -> ExitCode:
+    """Index the files PATH (and those below directories) under NAME.
+
+    Done again, only what has changed is read and embedded again; an index that was interrupted, even by a power
+    failure, goes on where it stopped.
+    """
+    from leap_core.tasks.search.index_file import IndexSettings
+
+    if words_only and embedder.name is not None:
+        raise click.UsageError("--words-only goes without --model")
+    indexes = _indexes(env)
+    indexes.path_of(name)
+    reference = None if words_only else _embedding_model(env, embedder.name)
+    settings = IndexSettings(
+        paths=tuple(os.path.abspath(env.cwd / os.path.expanduser(path)) for path in paths),
+        patterns=include,
+        model=reference,
+        tokens=chunk_tokens,
+        overlap=overlap,
+    )
+    _update(env, indexes, name, settings, embedder)
+    return ExitCode.DONE
+
+
+@index_command.command("update", short_help="Bring indexes up to date with their files.")
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@EMBEDDER_OF_INDEX
+@click.pass_obj
+def update(env: Environment, /, names: tuple[str, ...], embedder: ModelChoice) -> ExitCode:
+    """Read again what has changed in the files of indexes; all of them without a NAME.
+
+    One that cannot be brought up to date does not keep the others from it; the exit code tells of the first such one.
+    """
+    from leap_core.errors import LeapError
+
+    indexes = _indexes(env)
+    code = ExitCode.DONE
+    for name in names or indexes.names():
+        outcome = outcome_of(partial(_update_named, env, indexes, name, embedder))
+        if isinstance(outcome, LeapError):
+            Output(env).error(f"{name}: {outcome.message}", outcome.hint)
+            code = code or exit_code_of(outcome)
+    return code
+
+
+def _update_named(env: Environment, indexes: Indexes, name: str, embedder: ModelChoice) -> None:
+    with indexes.open(name) as index:
+        settings = index.settings
+    if settings is not None:
+        _update(env, indexes, name, settings, embedder)
+
+
+@index_command.command("list", short_help="List the indexes.")
+@FORMAT
+@click.pass_obj
+def list_indexes(env: Environment, /, format: str) -> None:
+    """List the indexes with what is in them."""
+    indexes = _indexes(env)
+    output = Output(env, format)
+    records = [_index_record(indexes, name) for name in indexes.names()]
+    output.records(records, ["name", "files", "chunks", "without_vector", "model", "paths"], name="name")
+    if not records and output.format is Format.TEXT:
+        output.note("there is no index; `leap index NAME PATH` makes one")
+
+
+@index_command.command("info", short_help="Show what an index holds and how it was made.")
+@click.argument("name")
+@FORMAT
+@click.pass_obj
+def info(env: Environment, /, name: str, format: str) -> None:
+    """Show what the index NAME holds and how it was made."""
+    Output(env, format).record(_index_record(_indexes(env), name), name="name")
+
+
+@index_command.command("remove", short_help="Remove indexes; the files themselves stay.")
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.pass_obj
+def remove(env: Environment, /, names: tuple[str, ...]) -> None:
+    """Remove indexes. The files that they were made of stay."""
+    output = Output(env)
+    for name in names:
+        _indexes(env).remove(name)
+        output.text(f"{name}\n")
+
+
+def _embedding_model(env: Environment, model: str | None) -> str | None:
+    """The reference to note in the index; None where none was named and the built-in one is not there."""
+    from leap_core.models.resolving import find_local
+
+    if model is not None:
+        return full_reference(env, model)
+    if find_local(BUILTIN_EMBED, variables=env.variables, cwd=env.cwd) is not None:
+        return BUILTIN_EMBED
+    Output(env).note("there is no built-in embedding model, so only words are indexed; -m names one")
+    return None
+
+
+def _indexes(env: Environment) -> Indexes:
+    from leap_core.tasks.search.updating import Indexes
+
+    return Indexes.of(env.directories)
+
+
+def _index_record(indexes: Indexes, name: str) -> dict[str, Any]:
+    with indexes.open(name) as index:
+        settings, counts = index.settings, index.counts()
+    described: dict[str, Any] = {} if settings is None else vars(settings)
+    return {"name": name, **counts, **described, "path": str(indexes.path_of(name))}
+
+
+def _update(env: Environment, indexes: Indexes, name: str, settings: IndexSettings, embedder: ModelChoice) -> Update:
+    from leap_core.tasks.search.updating import update_index
+
+    output = Output(env)
+    with ExitStack() as stack:
+        runner = None
+        if settings.model is not None:
+            runner = stack.enter_context(open_embedder(env, settings.model, embedder))
+        stop = stack.enter_context(cancelling_on_interrupt())
+        update = update_index(
+            indexes.path_of(name),
+            settings,
+            runner,
+            on_progress=lambda step, done, count: output.progress(f"{name}: {step}, {done} of {count}"),
+            stop=stop,
+        )
+    for path, reason in list(update.skipped.items())[:20]:
+        output.warning(f"{path} is left out: {reason}")
+    counts = f"{update.added} new, {update.changed} changed, {update.removed} gone, {update.unchanged} as before"
+    output.text(f"{name}\n")
+    output.note(f"{counts}; {update.embedded} passages embedded")
+    return update

@@ -1,1 +1,0 @@
-"""Commands that make one's own files searchable and search them."""

@@ -1,1 +1,0 @@
-"""Commands that do a task to texts, and the recipes of tasks."""

@@ -1,0 +1,196 @@
+"""``leap classify``, ``summarize``, ``translate`` and ``redact``."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from leap_core.errors import LeapSerializationError
+
+from ..exit_codes import ExitCode
+from ..framework.click_classes import format_choice, leap_command
+from ..framework.environment import Environment
+from ..framework.output import Output
+from ..input.files import read_text_file
+from ..options.constraints import read_choices
+from ..options.tasks import (
+    ASKING,
+    NO_TEXT,
+    STDIN,
+    TASK,
+    Asking,
+    TaskInput,
+    TaskSettings,
+    read_inputs,
+    read_sources,
+    read_task_of,
+)
+
+
+@leap_command("classify")
+@TASK
+@click.option(
+    "--labels", required=True, metavar="A,B,C", help="Give each text one of these labels (or of a JSON list)."
+)
+@ASKING
+@format_choice(
+    "Print the answer alone (text), or with the probabilities: a line of json for each text, or a table.",
+    ["text", "json", "jsonl", "csv"],
+    show_default=True,
+)
+@click.pass_obj
+def classify_command(env: Environment, /, labels: str, format: str, asking: Asking, settings: TaskSettings) -> ExitCode:
+    """Give each text one of several labels: the one that the model finds likeliest. All are scored; the probabilities
+    (--format json) compare them with each other and are not calibrated."""
+    from ..answers.task_answers import do_task, submit_task
+
+    fields = {"task": "classify", "labels": read_choices([labels], "--labels"), **asking.fields}
+    task = read_task_of({**fields, "format": "json" if format == "jsonl" else format}, env)
+    inputs = read_inputs(settings, env)
+    if settings.background:
+        return submit_task(task, inputs, settings, env)
+    return do_task(task, inputs, settings, env)
+
+
+KINDS = ("executive", "detailed", "actions", "decisions", "participants", "topics")
+
+
+@leap_command("summarize")
+@TASK
+@click.option(
+    "--kind",
+    type=click.Choice(KINDS),
+    default=KINDS[0],
+    show_default=True,
+    help="Write this kind of summary.",
+)
+@click.pass_obj
+def summarize_command(env: Environment, /, kind: str, settings: TaskSettings) -> ExitCode:
+    """Summarize FILEs, a text, or standard input. A text beyond the context is cut, and the summaries of its pieces are
+    summarized, until one is left; --verbose shows how."""
+    from ..answers.task_answers import do_task, submit_task
+
+    task = read_task_of({"task": "summarize", "kind": kind}, env)
+    inputs = read_inputs(settings, env)
+    if settings.background:
+        return submit_task(task, inputs, settings, env)
+    return do_task(task, inputs, settings, env, streams=True)
+
+
+@leap_command("translate")
+@TASK
+@click.option(
+    "--to",
+    "language",
+    required=True,
+    metavar="LANGUAGE",
+    help="Translate into this language: a code such as ja, or a name.",
+)
+@click.option(
+    "--from",
+    "source",
+    metavar="LANGUAGE",
+    help="Take the texts to be in this language; by default the model finds out.",
+)
+@click.pass_obj
+def translate_command(env: Environment, /, language: str, source: str | None, settings: TaskSettings) -> ExitCode:
+    """Translate FILEs, a text, or standard input, piece by piece where a text is too long for the model."""
+    from ..answers.task_answers import do_task, submit_task
+
+    task = read_task_of({"task": "translate", "to": language, "from": source}, env)
+    inputs = read_inputs(settings, env)
+    if settings.background:
+        return submit_task(task, inputs, settings, env)
+    return do_task(task, inputs, settings, env, streams=True)
+
+
+CATEGORIES = "address, company_name, email_address, human_name, phone_number, iban, card_number and url"
+
+
+@leap_command("redact")
+@TASK
+@click.option(
+    "--categories",
+    metavar="A,B",
+    help=f"Mask these kinds of data; by default {CATEGORIES}.",
+)
+@click.option(
+    "--patterns/--no-patterns",
+    default=True,
+    help="Find mail addresses, telephone numbers, IBANs, cards and URLs by expressions, too (default), or by the model "
+    "alone.",
+)
+@click.option("--map", "map_file", metavar="FILE", help="Write what each mask stands for to this JSON file.")
+@click.option("--restore", metavar="FILE", help="Take off the masks that this file of --map explains; needs no model.")
+@click.pass_obj
+def redact_command(
+    env: Environment,
+    /,
+    categories: str | None,
+    patterns: bool,
+    map_file: str | None,
+    restore: str | None,
+    settings: TaskSettings,
+) -> ExitCode:
+    """Mask personal data in FILEs, a text, or standard input: the model and expressions list it, and every occurrence
+    is masked and counted. What neither lists stays. Several FILEs are one text."""
+    from leap_core.conversation.messages import ChatMessage
+
+    from ..answers.task_answers import do_task, submit_task
+
+    if restore is not None:
+        return _restore(restore, settings, env)
+    fields = {"task": "redact", "categories": categories, "patterns": patterns, "lines": settings.lines}
+    task = read_task_of(fields, env)
+    inputs = [TaskInput(" ".join(settings.files) or STDIN, ChatMessage("user", _whole(settings, env)))]
+    if settings.background:
+        if map_file is not None:
+            raise click.UsageError("--map cannot be combined with --background: the results of the job have the map")
+        return submit_task(task, inputs, settings, env, form="plain")
+
+    def write(output: Output, _each: TaskInput, text: str, details: dict[str, Any]) -> None:
+        if map_file is not None:
+            _write_map(map_file, details.get("map", {}), env)
+        output.text(text)
+        counts = [f"{count} {category}" for category, count in details.get("masked", {}).items()]
+        if counts:
+            output.note(f"masked {', '.join(counts)}")
+        else:
+            output.warning("nothing was masked")
+
+    return do_task(task, inputs, settings, env, write=write)
+
+
+def _restore(file: str, settings: TaskSettings, env: Environment) -> ExitCode:
+    from leap_core.tasks.redaction import unmask
+
+    from ..answers.file import writing_to
+
+    try:
+        masks = json.loads(read_text_file(file, env))
+    except ValueError as error:
+        raise click.UsageError(f"--restore {file} is not JSON: {error}") from None
+    if isinstance(masks, dict) and isinstance(masks.get("map"), dict):  # a result of a job or a batch
+        masks = masks["map"]
+    if not isinstance(masks, dict) or not all(isinstance(text, str) and mask for mask, text in masks.items()):
+        raise LeapSerializationError(f"{file} is no map of masks", hint="leap redact --map FILE writes one")
+    with writing_to(settings.target, env) as place:
+        Output(place).text(unmask(_whole(settings, env), masks))
+    return ExitCode.DONE
+
+
+def _whole(settings: TaskSettings, env: Environment) -> str:
+    """All texts as one, to the byte where there is one source."""
+    texts = [text for _, text in read_sources(settings.files, env)]
+    whole = "".join(text if text.endswith("\n") or n == len(texts) else f"{text}\n" for n, text in enumerate(texts, 1))
+    if not whole.strip():
+        raise click.UsageError(NO_TEXT)
+    return whole
+
+
+def _write_map(name: str, masks: dict[str, str], env: Environment) -> None:
+    from leap_core.system.files import replace_text
+
+    replace_text(env.cwd / name, json.dumps(masks, ensure_ascii=False, indent=2) + "\n")

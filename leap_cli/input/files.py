@@ -1,0 +1,153 @@
+"""Files that go into a prompt: texts, pictures, sound, documents.
+
+report.txt:
+    ```
+    the text of the file
+    ```
+
+The fence is longer than every run of backticks in the text, so that no file can end it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from ..framework.environment import Environment
+from ..framework.output import Output, one_line
+
+if TYPE_CHECKING:
+    from leap_core.conversation.media.audio import Converted
+    from leap_core.conversation.messages import Audio, Image
+    from leap_core.errors import LeapError
+
+MOST_BYTES = 16 * 1024 * 1024
+"""A text for a prompt has at most these."""
+
+
+def attach(name: str, env: Environment) -> str:
+    """The part of a prompt that a file becomes. Raises UsageError for what is no text."""
+    text = read_text_file(name, env).rstrip("\r\n")
+    fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", text))])
+    return f"{one_line(name)}:\n{fence}\n{text}\n{fence}"
+
+
+def read_text_file(name: str, env: Environment) -> str:
+    """The text of a file, or of a pipe that has a name. Raises UsageError naming it, and what is wrong with it."""
+    if name in ("", "-"):
+        why = "a '-' among the words of the prompt says where standard input belongs" if name else "its name is empty"
+        raise click.UsageError(f"{name!r} is no file: {why}")
+    try:
+        with (env.cwd / name).open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        raise click.UsageError(f"cannot read {name}: {getattr(error, 'strerror', None) or error}") from None
+    check_size(data, name)
+    if b"\0" in data:
+        raise click.UsageError(f"{name} is binary; only text can be put into a prompt")
+    return decode_text(data, name)
+
+
+def check_size(data: bytes, source: str) -> None:
+    """More than any model could read is a usage error that names the source."""
+    if len(data) > MOST_BYTES:
+        raise click.UsageError(f"{source} is larger than {MOST_BYTES // 1024**2} MiB, which no model could read")
+
+
+def decode_text(data: bytes, source: str) -> str:
+    """UTF-8 text, a byte order mark dropped; anything else is a usage error that names the source."""
+    if data.startswith(b"%PDF-"):
+        tasks = "extract, translate, summarize, classify and decide"
+        raise click.UsageError(f"{source} is a PDF and no text; leap {tasks} read files named .pdf")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"{source} is not UTF-8 text (byte {error.start + 1})") from None
+
+
+MOST_MEDIA_BYTES = 512 * 1024 * 1024
+"""No larger file is read at all; pictures and pieces of sound have narrower limits of their own."""
+STDIN = "-"
+
+
+def read_image(name: str, env: Environment, output: Output) -> Image:
+    """The picture in a file of any common format, or with ``-`` on standard input. Raises UsageError."""
+    from leap_core.conversation.media.images import as_jpeg
+    from leap_core.conversation.messages import Image
+
+    return Image(_converted(name, read_bytes(name, env), as_jpeg, output))
+
+
+def read_audio(name: str, env: Environment, output: Output) -> Audio:
+    """The sound in a file of any common format, or with ``-`` on standard input. Raises UsageError."""
+    from leap_core.conversation.media.audio import as_wav
+    from leap_core.conversation.messages import Audio
+
+    return Audio(_converted(name, read_bytes(name, env), as_wav, output))
+
+
+def read_bytes(name: str, env: Environment) -> bytes:
+    """All of a file, or with ``-`` of standard input. Raises UsageError naming it."""
+    source = source_name(name)
+    try:
+        if name == STDIN:
+            data = env.stdin.read(MOST_MEDIA_BYTES + 1)
+        else:
+            with (env.cwd / name).open("rb") as file:
+                data = file.read(MOST_MEDIA_BYTES + 1)
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        raise click.UsageError(f"cannot read {source}: {getattr(error, 'strerror', None) or error}") from None
+    if len(data) > MOST_MEDIA_BYTES:
+        raise click.UsageError(f"{source} is larger than {MOST_MEDIA_BYTES // 1024**2} MiB")
+    return data
+
+
+def source_name(name: str) -> str:
+    """What a message calls the source."""
+    return "standard input" if name == STDIN else one_line(name)
+
+
+def _converted(name: str, data: bytes, convert: Callable[[bytes], Converted], output: Output) -> bytes:
+    from leap_core.conversation.media.audio import naming_source
+
+    with naming_source(source_name(name)):
+        converted = convert(data)
+    if converted.changes:
+        output.note(f"{source_name(name)}: {converted.changes}")
+    return converted.data
+
+
+@dataclass(frozen=True)
+class FileText:
+    """``is_extracted``: the file is a PDF or HTML, and the text is not what is in it. ``problem``: why there is no
+    text."""
+
+    text: str
+    is_extracted: bool = False
+    problem: LeapError | None = None
+
+
+def read_file_text(name: str, env: Environment) -> FileText:
+    """The text of a file. Raises UsageError for one that cannot be opened, and for what is no text; a document without
+    text in it, or a damaged one, is a problem of its own."""
+    from leap_core.tasks.search.documents import UnreadableDocumentError, document_text, is_extracted
+
+    path = env.cwd / name
+    if not is_extracted(path) or not path.is_file():
+        return FileText(read_text_file(name, env))
+    try:
+        text = document_text(path)
+    except OSError as error:
+        raise click.UsageError(f"cannot read {name}: {error.strerror or error}") from None
+    except UnreadableDocumentError as error:
+        error.message = error.message.replace(str(path), name, 1)
+        return FileText("", True, error)
+    if len(text) > MOST_BYTES:
+        return FileText(
+            "", True, UnreadableDocumentError(f"the text of {name} is larger than {MOST_BYTES // 1024**2} MiB")
+        )
+    return FileText(text, True)

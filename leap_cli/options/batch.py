@@ -1,0 +1,300 @@
+"""The options of a batch: where lines come from, where results go, and which machines answer."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..completion.value_types import ModelName
+from ..framework.click_classes import FileName
+from ..framework.environment import Environment
+from ..framework.option_groups import Arguments, OptionGroup
+from ..framework.options import option
+from ..input.prompt import INPUT
+from .prompt import TEMPLATE_OPTIONS, checked_template, read_system_option
+
+if TYPE_CHECKING:
+    from leap_core.batch.settings import Part
+
+@dataclass(frozen=True)
+class BatchWish:
+    """``fields``: those of BatchSettings that are neither of the model nor of its answers. ``reasons``: the model is
+    let reason. ``quiet``: no summary at the end. ``workers``: how many may answer at once."""
+
+    fields: Mapping[str, Any]
+    reasons: bool
+    quiet: bool
+    workers: int | None
+
+
+def concurrency_option(what: str) -> Callable[[Any], Any]:
+    """``--concurrency``; ``what`` is answered at once."""
+    return option(
+        "--concurrency",
+        type=click.IntRange(1, 256),
+        default=16,
+        show_default=True,
+        metavar="N",
+        help=f"Answer this many {what} at once.",
+    )
+
+
+_OPTIONS = (
+    click.argument("source", type=FileName(), metavar="INPUT"),
+    *TEMPLATE_OPTIONS,
+    option(
+        "-s",
+        "--system",
+        metavar="TEXT",
+        heading="Prompt",
+        help="Give lines that have none this system prompt; @FILE reads it from a file.",
+    ),
+    option(
+        "--pattern",
+        metavar="TEXT",
+        heading="Prompt",
+        help="Make each prompt of a line's fields or columns: 'Translate: {text}'.",
+    ),
+    option(
+        "-o",
+        "--output",
+        "target",
+        type=FileName(),
+        metavar="FILE",
+        default="-",
+        heading="Answer",
+        help="Write results to this file; - (default) is standard output.",
+    ),
+    concurrency_option("lines"),
+    option(
+        "--requests-per-minute",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Send at most this many requests in any minute.",
+    ),
+    option(
+        "--tokens-per-minute",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Send nothing while prompts and answers of the last minute have this many tokens.",
+    ),
+    option(
+        "--escalate-to",
+        type=ModelName(),
+        metavar="MODEL",
+        help="Let this model answer the lines that the first one answers badly.",
+    ),
+    option(
+        "--when",
+        metavar="REASONS",
+        help="Call an answer bad that is invalid (default), refused, uncertain<0.8 or check<0.5; several with commas.",
+    ),
+    option(
+        "--check",
+        metavar="QUESTION",
+        help="Let the first model decide on each answer by this question (with --when check<0.5).",
+    ),
+    option(
+        "--input-format",
+        type=click.Choice(["jsonl", "json", "csv", "tsv", "lines", "parquet"]),
+        help="Read INPUT as this; by default as its extension says, else jsonl.",
+    ),
+    option(
+        "--format",
+        "output_format",
+        formerly=("--output-format",),
+        type=click.Choice(["auto", "openai", "plain", "text", "csv", "tsv", "parquet"]),
+        default="auto",
+        show_default=True,
+        heading="Answer",
+        help="Write OpenAI's batch results, plain JSON, the answers alone, or a table; auto is plain where "
+        "INPUT is plain.",
+    ),
+    option("--errors", metavar="FILE", help="Write failed lines to FILE, and leave them out of the output."),
+    option(
+        "--keep-fields/--no-keep-fields",
+        default=None,
+        help="Carry a line's own fields over to its plain result; default for tables.",
+    ),
+    option(
+        "--speak",
+        "speech",
+        metavar="DIR",
+        heading="Answer",
+        help="Let the model answer aloud: a WAV file for each line in this directory.",
+    ),
+    option(
+        "--ordered/--unordered",
+        default=True,
+        help="Write results in the order of the input (default), or as they are ready.",
+    ),
+    option("--skip-invalid", is_flag=True, help="Leave out lines that cannot be used, instead of refusing all."),
+    option(
+        "--replace",
+        "overwrite",
+        formerly=("--overwrite",),
+        is_flag=True,
+        help="Start over, and replace what the output holds.",
+    ),
+    option(
+        "--journal", type=FileName(), metavar="FILE", help="Keep progress in this file; beside the output by default."
+    ),
+    option("-q", "--quiet", is_flag=True, help="Print no summary at the end."),
+    option(
+        "--max-workers",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Let at most this many workers answer at once; needs jobs_url.",
+    ),
+    option(
+        "--tools-file",
+        "tools",
+        formerly=("--tools",),
+        type=FileName(),
+        metavar="FILE",
+        heading="Tools",
+        help="Let lines that declare no functions call these: OpenAI's JSON list.",
+    ),
+    option(
+        "--keep-reasoning",
+        "show_thinking",
+        formerly=("--show-thinking",),
+        is_flag=True,
+        heading="Reasoning",
+        help="Let the model reason, and keep that in the results.",
+    ),
+)
+PLAIN = (
+    *("ordered", "concurrency", "skip_invalid", "overwrite", "input_format", "keep_fields"),
+    *("requests_per_minute", "tokens_per_minute", "escalate_to", "check"),
+)
+"""Options that are fields of BatchSettings as they stand."""
+
+
+def _build(arguments: Arguments) -> BatchWish:
+    env = arguments.env
+    pattern, variables = _prompts(arguments)
+    tools, speech = arguments["tools"], arguments["speech"]
+    fields = {
+        **arguments.of(*PLAIN),
+        **{name: _place(env, arguments[name]) for name in ("source", "journal", "errors")},
+        "output": _place(env, arguments["target"]),
+        "system": read_system_option(arguments),
+        "template": pattern,
+        "variables": variables,
+        "tools": [] if tools is None else _read_tools(env.cwd / tools, tools),
+        "format": arguments["output_format"],
+        "speech": _place(env, speech),
+        "directory": str(env.cwd),
+    }
+    if arguments["when"] is not None:
+        if arguments["escalate_to"] is None:
+            raise click.UsageError("--when needs --escalate-to MODEL, which answers then")
+        fields["when"] = arguments["when"]
+    if arguments["check"] is not None and arguments["escalate_to"] is None:
+        raise click.UsageError("--check needs --escalate-to MODEL, which answers then")
+    return BatchWish(fields, arguments["show_thinking"], arguments["quiet"], arguments["max_workers"])
+
+
+BATCH = OptionGroup("batch", "", _OPTIONS, _build)
+
+
+def _prompts(arguments: Arguments) -> tuple[str | None, dict[str, str] | None]:
+    """What makes the prompts of lines: a pattern, and the values of a saved prompt's variables, which a line's own
+    fields override; None without one."""
+    pattern, chosen = arguments["pattern"], checked_template(arguments["template"], of_lines=True)
+    if chosen is None or chosen.template.prompt == INPUT:
+        return pattern, None
+    if pattern is not None:
+        raise click.UsageError("--pattern cannot be combined with --template")
+    return chosen.pattern.escaped(chosen.template.declared), dict(chosen.values)
+
+
+def _place(env: Environment, path: str | None) -> str | None:
+    """A path as this command's user means it, valid in any directory; "-" and URLs stay."""
+    from leap_core.batch.input.remote_files import is_url
+
+    return path if path is None or path == "-" or is_url(path) else str(env.cwd / path)
+
+
+def _read_tools(path: Path, name: str) -> list[dict[str, Any]]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise click.UsageError(f"cannot read {name}: {error.strerror}") from None
+    except ValueError as error:
+        raise click.UsageError(f"{name} is not JSON: {error}") from None
+    if not isinstance(value, list):
+        raise click.UsageError(f"{name} is not a JSON list of functions")
+    return value
+
+
+SHARD = re.compile(r"(\d{1,9})/(\d{1,9})")
+
+
+@dataclass(frozen=True)
+class Machines:
+    """``part``: of the lines, that alone is answered. ``merge``: so many parts are put together. ``on``: the cluster
+    that answers, with so many ``workers``."""
+
+    part: Part | None = None
+    merge: int | None = None
+    on: str | None = None
+    workers: str | None = None
+
+
+_MACHINE_OPTIONS = (
+    option(
+        "--on",
+        metavar="CLUSTER",
+        help="Let a Ray cluster answer: ray (RAY_ADDRESS, this machine's, or a new one), or ray://HOST:10001.",
+    ),
+    option(
+        "--workers",
+        metavar="N|MIN..MAX",
+        help="Load the model this many times on the cluster; by default where there is room.",
+    ),
+    option(
+        "--shard",
+        metavar="I/N",
+        help="Answer the I-th of N parts of the lines, with an output and a journal of its own.",
+    ),
+    option(
+        "--merge",
+        type=click.IntRange(1, 100_000),
+        metavar="N",
+        help="Put the outputs of N parts together, in the order of the input.",
+    ),
+)
+
+
+def _build_machines(arguments: Arguments) -> Machines:
+    from leap_core.batch.clusters.opening import address_of, numbers_of_workers
+    from leap_core.batch.settings import Part
+
+    on, workers = arguments["on"], arguments["workers"]
+    if workers is not None and on is None:
+        raise click.UsageError("--workers needs --on, the cluster that they are of")
+    if on is not None:
+        address_of(on, arguments.env.variables)
+        numbers_of_workers(workers)
+    shard, merge = arguments["shard"], arguments["merge"]
+    if (shard is not None or merge is not None) and arguments.get("target") == "-":
+        name = "--merge" if shard is None else "--shard"
+        raise click.UsageError(f"{name} needs -o FILE, the output of the whole batch")
+    if shard is None:
+        return Machines(None, merge, on, workers)
+    match = SHARD.fullmatch(shard)
+    if match is None:
+        raise click.UsageError(f"--shard {shard}: write it as 3/7, the third of seven parts")
+    return Machines(Part(int(match[1]), int(match[2])), None, on, workers)
+
+
+EXCLUDED = {"shard": ("merge", "background"), "merge": ("background", "on"), "on": ("host", "verbose")}
+MACHINES = OptionGroup("machines", "Machines", _MACHINE_OPTIONS, _build_machines, EXCLUDED)

@@ -1,0 +1,159 @@
+"""The options of models that make vectors, and which model it is when none is named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from ..completion.value_types import ModelName
+from ..framework.environment import Environment
+from ..framework.option_groups import Arguments, OptionGroup
+from ..framework.options import option
+from ..framework.output import Output
+from .loading import HOST_OPTION, THREADS_OPTION, ModelChoice, host_use, note_endpoint
+
+if TYPE_CHECKING:
+    from leap_core.conversation.embedding import EmbeddingRunner
+
+BUILTIN_EMBED = "builtin-embed"
+
+
+@dataclass(frozen=True)
+class PassageWish:
+    """The passages of an index that fit a question: at most ``limit``, of ``files``; ``rerank``: the model that orders
+    the best anew."""
+
+    index: str
+    question: str
+    limit: int = 5
+    files: tuple[str, ...] = ()
+    rerank: str | None = None
+
+
+_MODEL_OPTION = option(
+    "-m",
+    "--model",
+    type=ModelName(),
+    metavar="MODEL",
+    help="Use this embedding model; the small built-in one by default.",
+)
+
+
+def _embedder(arguments: Arguments) -> ModelChoice:
+    threads = arguments.of("cpu_threads")
+    return ModelChoice(arguments.get("model"), threads, arguments["host"], command=arguments.command)
+
+
+EMBEDDER = OptionGroup("embedder", "Model", (_MODEL_OPTION, THREADS_OPTION, HOST_OPTION), _embedder)
+EMBEDDER_OF_INDEX = OptionGroup("embedder", "Model", (THREADS_OPTION, HOST_OPTION), _embedder)
+"""Where the index says which model it is."""
+
+
+def _passages(arguments: Arguments) -> PassageWish:
+    index, question = named_index(arguments.env, arguments["words"])
+    return PassageWish(index, question, **arguments.of("limit", "files", "rerank"))
+
+
+PASSAGES = OptionGroup(
+    "passages",
+    "",
+    (
+        click.argument("words", metavar="[NAME] QUESTION...", nargs=-1, required=True),
+        option(
+            "--limit",
+            type=click.IntRange(1, 1000),
+            default=5,
+            show_default=True,
+            help="Take at most this many passages.",
+        ),
+        option(
+            "--files",
+            multiple=True,
+            metavar="PATTERN",
+            help="Search only files whose path fits, such as '*.md' or 'docs/*'.",
+        ),
+        option(
+            "--rerank",
+            metavar="MODEL",
+            help="Order the best passages anew with this model, token by token where it is a ColBERT.",
+        ),
+    ),
+    _passages,
+)
+
+
+def named_index(env: Environment, words: Sequence[str]) -> tuple[str, str]:
+    """The index and the question: the only index, and the default one, need not be named. Raises UsageError where
+    either is missing."""
+    from leap_core.system.configuration import read_configuration
+    from leap_core.tasks.search.updating import Indexes
+
+    names = Indexes.of(env.directories).names()
+    default = read_configuration(env.directories.config_file).default_index
+    unnamed = default or (names[0] if len(names) == 1 else None)
+    first, *others = words
+    if first in names or (unnamed is None and others):  # a name that is not there is reported by whoever opens it
+        if not others:
+            raise click.UsageError(f"the question is missing: what is asked of the index {first}?")
+        name, question = first, " ".join(others)
+    elif unnamed is not None:
+        name, question = unnamed, " ".join(words)
+    elif names:
+        raise click.UsageError(
+            f"there are several indexes ({', '.join(names)}); name one before the question, or set default_index"
+        )
+    else:
+        raise click.UsageError("there is no index yet; `leap index NAME PATH` makes one")
+    if not question.strip():
+        raise click.UsageError("the question is empty")
+    return name, question
+
+
+@contextmanager
+def open_embedder(env: Environment, reference: str, model: ModelChoice) -> Iterator[EmbeddingRunner]:
+    """The warm host's model where it holds it so and ``model`` allows that, else one of this process, until the block
+    ends."""
+    from leap_core.conversation.options import ModelLoadingOptions
+    from leap_core.opening import open_embedding_runner
+
+    runner = open_embedding_runner(
+        reference,
+        ModelLoadingOptions(**model.fields),
+        host=host_use(model.host),
+        variables=env.variables,
+        cwd=env.cwd,
+        on_warning=Output(env).warning,
+        load=env.load_embedder,
+    )
+    note_endpoint(env, reference)
+    with runner:
+        yield runner
+
+
+def full_reference(env: Environment, reference: str) -> str:
+    """A reference that means the same in any directory: a file's is its path."""
+    from leap_core.models.resolving import path_of
+
+    path = path_of(reference, variables=env.variables, cwd=env.cwd)
+    return reference if path is None else str(path)
+
+
+@contextmanager
+def naming_texts(places: Sequence[str]) -> Iterator[None]:
+    """Let a refusal of the runner's ``texts[N]`` name its place instead: a file, a line or an argument."""
+    import re
+
+    from leap_core.errors import LeapOptionsError
+
+    try:
+        yield
+    except LeapOptionsError as error:
+        number = re.fullmatch(r"texts\[(\d+)\]", error.option)
+        if number is None:
+            raise
+        reason = error.reason.replace("(too_long)", "(--too-long cut)")
+        raise LeapOptionsError(places[int(number[1])], reason) from None

@@ -1,0 +1,268 @@
+"""The options of an evaluation: what the cases are put to, and what becomes of the results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..completion.value_types import ModelName
+from ..framework.click_classes import FileName, format_choice
+from ..framework.option_groups import Arguments, OptionGroup
+from ..framework.options import option
+from .batch import concurrency_option
+from .loading import ModelChoice
+from .prompt import read_system_option
+from .sampling import NUMBERS
+
+if TYPE_CHECKING:
+    from leap_core.evaluation.running import Column
+
+TEXTS = ("system", "pattern", "lora")
+"""What --vary takes beside numbers of sampling."""
+NONE = "none"
+
+
+@dataclass(frozen=True)
+class ColumnWish:
+    """The columns that were asked for: every model with every one of ``varied``'s values. ``options``: of all."""
+
+    models: tuple[str, ...]
+    options: Mapping[str, Any]
+    varied: Mapping[str, Sequence[str]]
+    system: str | None = None
+    pattern: str | None = None
+    repeats: int = 1
+
+    def columns(self, model: ModelChoice, default: str, templates: Sequence[str], cwd: Path) -> list[Column]:
+        """One for each combination. ``templates``: those that the file of cases brings, used where none is given.
+        Raises LeapOptionsError for a value outside its range."""
+        from leap_core.conversation.options import GenerationOptions
+        from leap_core.evaluation.running import Column
+
+        varied = dict(self.varied)
+        if self.pattern is None and "pattern" not in varied and templates:
+            varied["pattern"] = templates
+        columns = []
+        for name in self.models or (default,):
+            for values in product(*varied.values()):
+                chosen = dict(zip(varied, values, strict=True))
+                options = dict(self.options)
+                options |= {NUMBERS[key][0]: NUMBERS[key][1](value) for key, value in chosen.items() if key in NUMBERS}
+                if "temperature" not in options and self.repeats == 1:
+                    options["temperature"] = 0.0
+                loading = dict(model.fields)
+                if chosen.get("lora", NONE) != NONE:
+                    from leap_core.conversation.loading_options import LoraAdapter
+
+                    adapter = LoraAdapter.parse(chosen["lora"])
+                    loading["adapters"] = [{"path": str(cwd / adapter.path), "scale": adapter.scale}]
+                columns.append(
+                    Column(
+                        " ".join([name, *_headings(chosen, varied)]),
+                        name,
+                        GenerationOptions(**options).to_json(),
+                        loading,
+                        chosen.get("system", self.system),
+                        chosen.get("pattern", self.pattern),
+                    )
+                )
+        return columns
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What is made of the results: where they go, and what counts as bad. ``against``: earlier results; ``least``: the
+    lowest pass rate that is good."""
+
+    format: str
+    html: Path | None
+    junit: Path | None
+    against: Path | None
+    alpha: float
+    least: float | None
+
+
+@dataclass(frozen=True)
+class Asking:
+    """How the cases are asked. ``directory``: where answers are kept, None for the one beside the cases."""
+
+    directory: Path | None
+    concurrency: int
+    judge: str | None
+    embedder: str
+    allow_python: bool
+    overwrite: bool
+    quiet: bool
+    others: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _headings(chosen: Mapping[str, str], varied: Mapping[str, Sequence[str]]) -> list[str]:
+    """What distinguishes a column from the others of its model."""
+    named = {name: value for name, value in chosen.items() if len(varied[name]) > 1}
+    return [
+        f"{name}={list(varied[name]).index(value) + 1}"
+        if name in ("system", "pattern")
+        else f"{name}={Path(value).name}"
+        for name, value in named.items()
+    ]
+
+
+def _columns(arguments: Arguments) -> ColumnWish:
+    varied: dict[str, tuple[str, ...]] = {}
+    for each in arguments["vary"]:
+        name, equals, values = each.partition("=")
+        name = name.strip().removeprefix("--").replace("_", "-")
+        if not equals or (name not in NUMBERS and name not in TEXTS):
+            known = ", ".join((*TEXTS, *NUMBERS))
+            raise click.UsageError(f"--vary {each}: expected NAME=VALUE,VALUE with one of {known}")
+        separate = [values] if name in ("system", "pattern") else [value.strip() for value in values.split(",")]
+        if name in NUMBERS:
+            _check_numbers(name, separate)
+        varied[name] = tuple(dict.fromkeys((*varied.get(name, ()), *separate)))
+    sampling = ("temperature", "rng_seed", "max_tokens")
+    return ColumnWish(
+        tuple(dict.fromkeys(arguments["models"])),
+        {name: arguments[name] for name in sampling if arguments[name] is not None},
+        varied,
+        read_system_option(arguments),
+        arguments["pattern"],
+        arguments["repeats"],
+    )
+
+
+def _check_numbers(name: str, values: Sequence[str]) -> None:
+    for value in values:
+        try:
+            NUMBERS[name][1](value)
+        except ValueError:
+            raise click.UsageError(f"--vary {name}: {value!r} is no number") from None
+
+
+def _judgement(arguments: Arguments) -> Judgement:
+    def place(name: str) -> Path | None:
+        return None if arguments[name] is None else arguments.env.cwd / arguments[name]
+
+    return Judgement(
+        arguments["format"], place("html"), place("junit"), place("against"), arguments["alpha"], arguments["least"]
+    )
+
+
+def _asking(arguments: Arguments) -> Asking:
+    directory = arguments["directory"]
+    return Asking(
+        None if directory is None else arguments.env.cwd / directory,
+        **arguments.of("concurrency", "judge", "embedder", "allow_python", "overwrite", "quiet"),
+    )
+
+
+COLUMNS = OptionGroup(
+    "wish",
+    "Columns",
+    (
+        option(
+            "-m",
+            "--model",
+            "models",
+            type=ModelName(),
+            multiple=True,
+            metavar="MODEL",
+            help="Put the cases to this model; repeat it to compare several, such as A and A:Q8_0.",
+        ),
+        option(
+            "--vary",
+            multiple=True,
+            metavar="NAME=A,B",
+            help="Make a column for each value of lora, temperature, top-p, ...; system and pattern take one value "
+            "each time.",
+        ),
+        option("-s", "--system", metavar="TEXT", help="Ask with this system prompt; @FILE reads it from a file."),
+        option("--pattern", metavar="TEXT", help="Make the prompts of cases' variables: 'Translate: {text}'."),
+        option(
+            "--repeat",
+            "repeats",
+            type=click.IntRange(1, 1000),
+            default=1,
+            show_default=True,
+            metavar="N",
+            help="Ask each case N times, with seeds that follow each other; then the model's own temperature counts.",
+        ),
+        option("--temperature", type=float, metavar="N", help="Randomness of sampling; 0 by default without --repeat."),
+        option(
+            "--seed",
+            "rng_seed",
+            type=int,
+            metavar="N",
+            help="Sample with this seed, --repeat with those that follow; 1 by default.",
+        ),
+        option("--max-tokens", type=int, metavar="N", help="End each answer after this many tokens."),
+    ),
+    _columns,
+)
+ASKING = OptionGroup(
+    "asking",
+    "Asking",
+    (
+        option(
+            "-o",
+            "--output",
+            "directory",
+            metavar="DIR",
+            help="Write answers and results here; by default beside the cases: CASES.eval.",
+        ),
+        concurrency_option("cases"),
+        option("--judge", type=ModelName(), metavar="MODEL", help="Let this model answer the questions of `judge`."),
+        option(
+            "--embedder",
+            type=ModelName(),
+            metavar="MODEL",
+            default="builtin-embed",
+            show_default=True,
+            help="Compare texts for `similar` with this embedding model.",
+        ),
+        option("--allow-python", is_flag=True, help="Let cases run the Python files that they name."),
+        option("--replace", "overwrite", is_flag=True, help="Replace what was answered: ask all cases anew."),
+        option("-q", "--quiet", is_flag=True, help="Print no summary and no notes on standard error."),
+    ),
+    _asking,
+)
+JUDGEMENT = OptionGroup(
+    "judgement",
+    "Results",
+    (
+        format_choice(
+            "Print a table, one json document, a line of json for each answer, or markdown.",
+            ["text", "json", "jsonl", "markdown"],
+        ),
+        option(
+            "--html", type=FileName(), metavar="FILE", help="Write one page with the table and every case that failed."
+        ),
+        option("--junit", type=FileName(), metavar="FILE", help="Write the results as JUnit XML, for CI."),
+        option(
+            "--against",
+            type=FileName(),
+            metavar="RESULTS",
+            help="Exit with 8 where a column is worse, with significance, than in these earlier results.",
+        ),
+        option(
+            "--alpha",
+            type=click.FloatRange(0, 1, min_open=True, max_open=True),
+            default=0.05,
+            show_default=True,
+            metavar="P",
+            help="Call a difference real when chance alone would do as much less often than this.",
+        ),
+        option(
+            "--min",
+            "least",
+            type=click.FloatRange(0, 1),
+            metavar="RATE",
+            help="Exit with 8 where a column's pass rate is below this, such as 0.9.",
+        ),
+    ),
+    _judgement,
+)

@@ -1,0 +1,341 @@
+"""The options that task commands share: where texts come from, where answers go, how questions are asked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..config.saved import RECIPES
+from ..framework.click_classes import FileName
+from ..framework.environment import Environment
+from ..framework.option_groups import Arguments, OptionGroup
+from ..framework.options import option
+from ..framework.output import Output, one_line
+from ..input.files import FileText, read_file_text, read_text_file
+from ..input.prompt import read_standard_input
+from .background import BACKGROUND, Background
+from .constraints import FINISH_SHAPE
+from .loading import MODEL, ModelChoice
+
+if TYPE_CHECKING:
+    from leap_core.conversation.messages import ChatMessage
+    from leap_core.conversation.options import GenerationOptions
+    from leap_core.errors import LeapError
+    from leap_core.tasks.task import RecipeTask
+
+STDIN = "-"
+TEXT = "text"
+"""The name of a text that is an argument."""
+NO_TEXT = "there is no text: give FILEs, the text itself, or the text on standard input"
+FILE_NAME = re.compile(r"[/\\]|\.\w{1,5}$")
+"""What a file's name looks like: a path, or an extension."""
+
+LINE_END = re.compile(r"\r\n|\n|\r")
+"""What ends a line for an editor, and for the line numbers of evidence; a form feed ends none."""
+
+
+@dataclass(frozen=True)
+class TaskSettings:
+    """What all tasks have: where texts come from and where answers go, the model, and what takes the place of the
+    recipe's sampling. ``errors``: the file of the texts that failed."""
+
+    files: tuple[str, ...]
+    lines: bool
+    target: str | None
+    errors: str | None
+    dry_run: bool
+    model: ModelChoice
+    overrides: GenerationOptions
+    background: Background
+
+
+@dataclass(frozen=True)
+class TaskInput:
+    """What a task is done to, and its name: a file's, with a line's number where each line is one. ``picture``: the
+    file that it is a picture of. ``is_extracted``: the text is that of a PDF or of HTML. ``problem``: why there is no
+    text."""
+
+    name: str
+    message: ChatMessage
+    picture: str | None = None
+    is_extracted: bool = False
+    problem: LeapError | None = None
+
+
+def _build(arguments: Arguments) -> TaskSettings:
+    from leap_core.conversation.options import GenerationOptions
+
+    sampling = arguments.of("temperature", "rng_seed", "max_tokens", "finish_shape")
+    if arguments.is_for_all("temperature"):
+        sampling["temperature"] = None  # meant for answers in general; a task is asked as its recipe says
+    return TaskSettings(
+        **arguments.of("files", "lines", "target", "errors", "dry_run"),
+        model=MODEL.build(arguments),
+        overrides=GenerationOptions(**sampling),
+        background=BACKGROUND.build(arguments),
+    )
+
+
+TASK = OptionGroup(
+    "settings",
+    "",
+    (
+        click.argument("files", type=FileName(), metavar="[FILE|TEXT]...", nargs=-1),
+        option("--lines", is_flag=True, help="Take each line as a text of its own."),
+        option("-o", "--output", "target", type=FileName(), metavar="FILE", help="Write the answers to this file."),
+        option("--errors", metavar="FILE", help="Write the texts that failed, and why, to this file as JSONL."),
+        option(
+            "--dry-run",
+            is_flag=True,
+            help="Print the prompts as the model would get them, and generate nothing.",
+        ),
+        option(
+            "--temperature",
+            type=float,
+            metavar="N",
+            heading="Sampling",
+            help="Draw tokens with this randomness, in the place of the recipe's.",
+        ),
+        option(
+            "--seed",
+            "rng_seed",
+            type=int,
+            metavar="N",
+            heading="Sampling",
+            help="Sample with this seed, which makes the answer repeatable.",
+        ),
+        option(
+            "--max-tokens",
+            type=int,
+            metavar="N",
+            heading="Sampling",
+            help="End each answer of the model after this many tokens.",
+        ),
+        FINISH_SHAPE,
+        MODEL,
+        BACKGROUND,
+    ),
+    _build,
+    {"dry_run": ("background",)},
+)
+
+
+def read_inputs(settings: TaskSettings, env: Environment) -> list[TaskInput]:
+    """The texts of the FILEs, of PDF and HTML too, the text that the arguments themselves are, or that of standard
+    input without any. Raises UsageError where there is none."""
+    named = _sources(settings.files, env)
+    read = [(name, read_file_text(name, env) if text is None else FileText(text)) for name, text in named]
+    inputs = [each for name, found in read for each in _parts_of(name, found, settings)]
+    if not any(each.problem or each.message.text.strip() for each in inputs):
+        raise click.UsageError(NO_TEXT)
+    return named_apart(inputs)
+
+
+def named_apart(inputs: Sequence[TaskInput]) -> list[TaskInput]:
+    """The inputs with names that differ."""
+    from dataclasses import replace
+
+    counts: dict[str, int] = {}
+    apart = []
+    for each in inputs:
+        counts[each.name] = counts.get(each.name, 0) + 1
+        apart.append(each if counts[each.name] == 1 else replace(each, name=f"{each.name}#{counts[each.name]}"))
+    return apart
+
+
+def read_sources(files: Sequence[str], env: Environment) -> list[tuple[str, str]]:
+    """The whole texts that the arguments mean, each with its name: those of files as they are and, with ``-`` or
+    without arguments, of standard input. Arguments of which none is a file, or looks like the name of one, are a text
+    themselves. What was taken is said where it is not plain. Raises UsageError."""
+    return [(name, read_text_file(name, env) if text is None else text) for name, text in _sources(files, env)]
+
+
+def _sources(files: Sequence[str], env: Environment) -> list[tuple[str, str | None]]:
+    """What the arguments mean; a file has no text yet."""
+    if files and not any(_means_file(name, env) for name in files):
+        text = " ".join(files)
+        Output(env).note(f"took {one_line(text)!r} as the text: there is no such file")
+        return [(TEXT, text)]
+    return [(name, read_standard_input(env, Output(env)) if name == STDIN else None) for name in files or (STDIN,)]
+
+
+def _means_file(name: str, env: Environment) -> bool:
+    """Whether an argument is meant as a file: there is one, or it is a single word that looks like a file's name."""
+    with suppress(OSError, ValueError):
+        if name == STDIN or (env.cwd / name).exists():
+            return True
+    return not name.strip() or (not any(map(str.isspace, name)) and FILE_NAME.search(name) is not None)
+
+
+def read_task_of(fields: dict[str, Any], env: Environment) -> RecipeTask:
+    """The task that these fields describe, with the user's recipe or leap's. Raises UsageError for a parameter."""
+    from leap_core.errors import LeapOptionsError, LeapSerializationError
+    from leap_core.tasks.reading import read_task
+
+    try:
+        return read_task(fields, own_recipes(env, fields["task"]))[0]
+    except (LeapSerializationError, LeapOptionsError) as error:
+        hint = f" ({error.hint})" if error.hint else ""
+        raise click.UsageError(f"--{error.message}{hint}") from None
+
+
+def own_recipes(env: Environment, name: str = "*") -> dict[str, str]:
+    """The texts of the user's own recipes, or of the one of this name. Raises LeapOptionsError where one cannot be
+    read."""
+    names = [each for each in RECIPES.names(env) if name in ("*", each)]
+    if not names:
+        return {}
+    from leap_core.tasks.recipe import text_of_recipe
+
+    return {each: text_of_recipe(RECIPES.path(env, each)) for each in names}
+
+
+def _parts_of(name: str, found: FileText, settings: TaskSettings) -> list[TaskInput]:
+    from leap_core.conversation.messages import ChatMessage
+
+    texts = [(name, found.text.rstrip("\r\n"))]
+    if settings.lines and found.problem is None:
+        texts = [(f"{name}:{n}", line) for n, line in enumerate(LINE_END.split(texts[0][1]), 1) if line.strip()]
+    return [
+        TaskInput(part, ChatMessage("user", text), is_extracted=found.is_extracted, problem=found.problem)
+        for part, text in texts
+    ]
+
+
+YAML = (".yaml", ".yml")
+
+
+@dataclass(frozen=True)
+class Asking:
+    """``readout`` and ``orders`` as fields of a task."""
+
+    readout: str | None
+    orders: int
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        return {"orders": self.orders, **({} if self.readout is None else {"readout": self.readout})}
+
+
+@dataclass(frozen=True)
+class Questions:
+    """``file`` of several questions, ``images`` to ask about, ``rows``: each row of a CSV table is a state, of which
+    only ``columns``, where some are named. ``fit``: the file of cases to fit temperatures to."""
+
+    file: str | None
+    images: tuple[str, ...]
+    rows: bool
+    columns: tuple[str, ...]
+    fit: str | None
+
+
+def _build_asking(arguments: Arguments) -> Asking:
+    return Asking(arguments["readout"], arguments["orders"])
+
+
+def _build_questions(arguments: Arguments) -> Questions:
+    columns = arguments["columns"]
+    names = tuple(name.strip() for name in (columns or "").split(","))
+    if columns is not None and not all(names):
+        raise click.UsageError(f"--columns {columns!r}: give the names of columns, with commas between them")
+    return Questions(
+        arguments["questions_file"],
+        arguments["images"],
+        arguments["rows"] or columns is not None,
+        () if columns is None else names,
+        arguments["fit"],
+    )
+
+
+ASKING = OptionGroup(
+    "asking",
+    "",
+    (
+        option(
+            "--readout",
+            type=click.Choice(["text", "labels"]),
+            help="Read the whole text of each answer, or one token that stands for it; by default the text, and with"
+            " models made for decisions the token.",
+        ),
+        option(
+            "--orders",
+            type=click.IntRange(1, 24),
+            default=1,
+            metavar="N",
+            help="Ask with the answers in N orders, and say how many of them agree.",
+        ),
+    ),
+    _build_asking,
+)
+
+QUESTIONS = OptionGroup(
+    "questions",
+    "",
+    (
+        option("--questions", "questions_file", metavar="FILE", help="Ask the questions of this JSON or YAML file."),
+        option(
+            "--image",
+            "images",
+            type=FileName(),
+            multiple=True,
+            metavar="FILE",
+            help="Ask about this picture; - reads standard input.",
+        ),
+        option("--rows", is_flag=True, help="Take each row of CSV tables as a text of its own."),
+        option("--columns", metavar="A,B", help="Take these columns of each row alone, in this order (with --rows)."),
+        option(
+            "--fit",
+            type=FileName(),
+            metavar="FILE",
+            help="Fit temperatures to the answered cases of this file, and keep them.",
+        ),
+    ),
+    _build_questions,
+    {"fit": ("images", "rows", "columns")},
+)
+
+
+def read_questions_file(name: str, env: Environment, option: str = "--questions") -> Any:
+    """The value in a JSON or YAML file. Raises UsageError naming it and the option."""
+    import json
+
+    text = read_text_file(name, env)
+    try:
+        if not name.lower().endswith(YAML):
+            return json.loads(text)
+        return _yaml(text)
+    except (ValueError, RecursionError) as error:
+        raise click.UsageError(f"{option} {name} is not {_form(name)}: {error}") from None
+
+
+def _form(name: str) -> str:
+    return "YAML" if name.lower().endswith(YAML) else "JSON"
+
+
+def _yaml(text: str) -> Any:
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(" ".join(str(error).split())) from None
+
+
+EXAMPLES = option(
+    "--examples",
+    type=FileName(),
+    metavar="FILE",
+    help="Show the model these cases first: JSON lines with a text and its document, both checked.",
+)
+
+
+def read_examples_argument(name: str, schema: dict[str, object], env: Environment) -> list[dict[str, object]]:
+    """The examples of a file. Raises LeapSerializationError for one that is wrong."""
+    from leap_core.tasks.extraction import examples_of_file
+
+    return [each.to_json() for each in examples_of_file(env.cwd / name, schema, name)]

@@ -1,0 +1,118 @@
+"""The options that make an export training data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from leap_core.conversation.sessions import RATINGS
+
+from ..completion.value_types import ModelName
+from ..framework.option_groups import Arguments, OptionGroup
+from ..framework.options import option
+
+if TYPE_CHECKING:
+    from leap_core.evaluation.training import Wanted
+
+
+@dataclass(frozen=True)
+class Training:
+    """For which ``model``; ``wanted``: which answers; ``rendered``: as text with spans instead of messages; ``log``: of
+    the log of prompts too; ``batch``: the lines of a batch and its results; ``test_share`` of the conversations go to a
+    file of their own; ``redact``: without personal data that expressions find."""
+
+    model: str
+    wanted: Wanted
+    rendered: bool
+    log: bool
+    batch: tuple[str, str] | None
+    tools_files: Sequence[str]
+    test_share: float | None
+    redact: bool
+
+
+NAMES = ("model", "rating", "unedited", "rendered", "from_log", "batch_files", "tools_file", "test_share", "redact")
+
+
+def _build(arguments: Arguments) -> Training | None:
+    if not arguments["for_training"]:
+        for name in NAMES:
+            if arguments.is_typed(name):
+                raise click.UsageError(f"{arguments.flag(name)} is for --for-training")
+        return None
+    if arguments["model"] is None:
+        raise click.UsageError("--for-training needs --model: its chat template decides how conversations are written")
+    if arguments["test_share"] is not None and arguments["output"] in (None, "-"):
+        raise click.UsageError("--test-share writes two files: give the first one's name with -o")
+    for name in ("media_dir", "format"):
+        if arguments.is_typed(name):
+            raise click.UsageError(f"{arguments.flag(name)} cannot be combined with --for-training")
+    from leap_core.evaluation.training import Wanted
+
+    return Training(
+        arguments["model"],
+        Wanted(arguments["rating"], arguments["unedited"]),
+        arguments["rendered"],
+        arguments["from_log"],
+        arguments["batch_files"],
+        arguments["tools_file"],
+        arguments["test_share"],
+        arguments["redact"],
+    )
+
+
+TRAINING = OptionGroup(
+    "training",
+    "Training data",
+    (
+        option("--for-training", is_flag=True, help="Write training data: JSONL, a conversation a line."),
+        option(
+            "-m",
+            "--model",
+            type=ModelName(),
+            metavar="MODEL",
+            help="Write messages and calls as this model's chat template wants them.",
+        ),
+        option("--rendered", is_flag=True, help="Write prompt and completion as text, and the spans the loss counts."),
+        option(
+            "--log",
+            "from_log",
+            is_flag=True,
+            help="Export first turns of leap log; sessions where they are named.",
+        ),
+        option(
+            "--batch",
+            "batch_files",
+            nargs=2,
+            type=click.Path(dir_okay=False),
+            metavar="LINES RESULTS",
+            help="Export the answers of a batch: the file of its lines, and that of its results.",
+        ),
+        option(
+            "--rating",
+            type=click.Choice(RATINGS),
+            help="Export only answers of this rating; all but bad ones by default.",
+        ),
+        option(
+            "--unedited", is_flag=True, help="Export only answers that a model is known to have written as they are."
+        ),
+        option(
+            "--tools-file",
+            type=click.Path(dir_okay=False),
+            multiple=True,
+            metavar="FILE",
+            help="Declare the tools that conversations call: a Python file, or declarations as JSON.",
+        ),
+        option(
+            "--test-share",
+            type=click.FloatRange(0, 1, min_open=True, max_open=True),
+            metavar="SHARE",
+            help="Put this share of the conversations, such as 0.1, into NAME.test.jsonl beside -o NAME.jsonl.",
+        ),
+        option("--redact", is_flag=True, help="Mask mail addresses, phone numbers and the like, without a model."),
+    ),
+    _build,
+)

@@ -1,1 +1,0 @@
-"""Anthropic's Messages API: requests read as chat requests, replies and errors written."""

@@ -1,1 +1,0 @@
-"""Processes of leap's own that outlive the command that starts them."""

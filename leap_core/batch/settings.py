@@ -1,0 +1,416 @@
+"""Everything that a batch was asked to be, as plain data: where it reads and writes, its part, its model."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path, PurePath
+from typing import Any
+
+from ..conversation.media.fetching import UrlAccess
+from ..conversation.options import GenerationOptions, ModelLoadingOptions
+from ..errors import LeapOptionsError, LeapSerializationError
+from ..inference.speech.voices import CONVERSATION_PROMPT
+from ..models.endpoints import find_endpoint
+from ..models.resolving import resolve_local
+from ..protocols.openai.fields import functions_of
+from ..schemas.json_values import JsonObject
+from ..system.addresses import shown
+from ..system.directories import Directories
+from ..system.files import descriptor_of
+from .input.line_parts import LineTemplate
+from .input.lines import RequestReader
+from .input.remote_files import check_writable, exists, is_url, name_in
+from .input.rows import (
+    DELIMITERS,
+    INPUT_FORMATS,
+    JSON_ARRAY,
+    JSONL,
+    PARQUET,
+    TABLES,
+    ZSTD,
+    compression_of,
+    format_of,
+    pyarrow,
+)
+from .journal.journal import Journal, is_journal_of, journal_path
+from .journal.line_result import AUTO, FORMATS, NPY, OPENAI, PLAIN, TEXT
+from .output.output_file import OutputFile, OutputStream, Sink
+from .output.table_files import CompressedFile, LinesFile, ParquetFile, VectorFile
+
+MOST_PARTS = 100_000
+
+
+@dataclass(frozen=True)
+class Part:
+    """The part ``number``, from 1, of ``count``. A line is always in the same part, whatever lines come or go."""
+
+    number: int
+    count: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.count <= MOST_PARTS:
+            raise LeapOptionsError("shard", f"{self.count} parts are not between 1 and {MOST_PARTS}")
+        if not 1 <= self.number <= self.count:
+            raise LeapOptionsError("shard", f"{self.number}/{self.count}: parts are counted from 1 to {self.count}")
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.count}"
+
+    @staticmethod
+    def of_line(digest: str, count: int) -> int:
+        """The number of the part that has the line with this digest."""
+        return int(digest, 16) % count + 1
+
+    def has(self, digest: str) -> bool:
+        """Whether the line with this digest (32 hexadecimal digits) is in the part."""
+        return self.of_line(digest, self.count) == self.number
+
+    def path(self, whole: str) -> str:
+        """The part's own file in place of one of the whole batch: ``out.jsonl`` becomes ``out.3-of-7.jsonl``."""
+        path = PurePath(whole)
+        if is_url(whole):
+            directory, _, name = whole.rpartition("/")
+            return f"{directory}/{self.path(name)}"
+        compression = path.suffix if compression_of(whole) else ""
+        inner = PurePath(path.name.removesuffix(compression))
+        return str(path.with_name(f"{inner.stem}.{self.number}-of-{self.count}{inner.suffix}{compression}"))
+
+
+STANDARD = "-"
+KEPT = ""
+"""The output of a batch whose results are kept with its job."""
+NPY_ENDING = ".npy"
+DEFAULT_CONCURRENCY = 16
+MOST_CONCURRENCY = 256
+OF_ONE_PROCESS = ("/dev/", "/proc/")
+NOT_WRITTEN = frozenset({".xlsx", ".xls", ".ods", ".arrow", ".feather", ".db", ".sqlite", ".zip"})
+"""Endings of files that a program would not find what it expects in."""
+
+
+@dataclass(frozen=True)
+class BatchSettings:
+    """``source`` and ``output`` are paths, or "-" for a stream. ``model`` None takes the one that the lines name, else
+    the built-in one. ``options``: a GenerationOptions as JSON. ``tools``: OpenAI's declarations. ``loading``: fields of
+    ModelLoadingOptions other than slots. ``journal`` None: beside the output, and none for a stream. ``input_format``
+    None: by the source's extension. ``errors``: a file for the failed lines, which are then left out of the output.
+    ``keep_fields`` carries the fields of a line over to its result (None: those of tables). ``input_digest``: what
+    ``CheckedBatch.input_digest`` was; another input is refused."""
+
+    source: str
+    output: str
+    model: str | None = None
+    options: JsonObject = field(default_factory=dict)
+    loading: JsonObject = field(default_factory=dict)
+    system: str | None = None
+    template: str | None = None
+    variables: JsonObject | None = None
+    """Values of the template's variables that a line's fields override; None where it is no saved prompt."""
+    tools: list[JsonObject] = field(default_factory=list)
+    format: str = AUTO
+    ordered: bool = True
+    concurrency: int = DEFAULT_CONCURRENCY
+    skip_invalid: bool = False
+    overwrite: bool = False
+    journal: str | None = None
+    input_format: str | None = None
+    errors: str | None = None
+    keep_fields: bool | None = None
+    input_digest: str | None = None
+    speech: str | None = None
+    """The directory for what the model says aloud."""
+    directory: str = ""
+    """Where the names of pictures and sounds in lines begin, and the journal is of an output on another machine; empty
+    for the current directory."""
+    recipes: JsonObject = field(default_factory=dict)
+    """The texts of the user's own recipes of tasks, by name."""
+    header: str | None = None
+    """The first line of an output that is text."""
+    urls: UrlAccess = UrlAccess.FILES
+    """What the pictures and sounds of lines may be fetched from."""
+    own_clients: bool = True
+    """Whether lines may name files of this machine as adapters."""
+    answers_to: tuple[str, ...] | None = None
+    """The names of the model; lines that name another fail. None: it answers whatever they name."""
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    escalate_to: str | None = None
+    """The model that answers what the first one answers badly: see ``when``."""
+    when: str = "invalid"
+    check: str | None = None
+    """The question by which the first model decides on an answer; None is one of leap's own."""
+    part: Part | None = None
+    """The part of the lines that is answered; the files are that part's own."""
+    on: str | None = None
+    """The cluster whose models answer: ``ray``, or ``ray://HOST:PORT``; None is this process."""
+    workers: str | None = None
+    """Processes of the cluster that have the model: a number, or ``2..8``; None is what there is room for."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "urls", UrlAccess(self.urls))
+        if self.format not in FORMATS:
+            raise LeapSerializationError(f"{self.format!r} is not one of {', '.join(FORMATS)}", path="output format")
+        if self.input_format not in (None, *INPUT_FORMATS):
+            raise LeapSerializationError(
+                f"{self.input_format!r} is not one of {', '.join(INPUT_FORMATS)}", path="input format"
+            )
+        if not 1 <= self.concurrency <= MOST_CONCURRENCY:
+            raise LeapSerializationError(
+                f"{self.concurrency} must be between 1 and {MOST_CONCURRENCY}", path="concurrency"
+            )
+
+    def to_json(self) -> JsonObject:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> BatchSettings:
+        names = {each.name for each in fields(BatchSettings)}
+        return BatchSettings(**{name: item for name, item in value.items() if name in names})
+
+    def from_anywhere(self, cwd: Path) -> BatchSettings:
+        """The same with paths that mean the same in any directory, and in the worker. Raises LeapSerializationError
+        for an output that is no file."""
+        if self.output == STANDARD:
+            raise LeapSerializationError("a job needs a file for its results", path="output")
+        output = self.output if is_url(self.output) else os.path.normpath(cwd / self.output)
+        if output.startswith(OF_ONE_PROCESS) and output != "/dev/null" and not output.startswith("/dev/shm/"):
+            raise LeapSerializationError(f"{output} is not the same for the worker", path="output", hint="give a file")
+        journal = None if self.journal is None else str(cwd / self.journal)
+        output = self.output if is_url(self.output) else str(cwd / self.output)
+        source = self.source if is_url(self.source) else cwd / self.source
+        if isinstance(source, Path) and source.is_file():
+            source = source.resolve()  # /dev/stdin may lead to a file, and to another one for the worker
+        return replace(
+            self,
+            source=str(source),
+            output=output,
+            journal=journal,
+            errors=None if self.errors is None else str(cwd / self.errors),
+            input_format=self.source_format,
+            speech=None if self.speech is None else str(cwd / self.speech),
+            directory=str(cwd / self.directory),
+        )
+
+    def of_part(self, part: Part) -> BatchSettings:
+        """The same for one part of the lines, with files of its own."""
+        journal = None if self.journal is None else part.path(self.journal)
+        errors = None if self.errors is None else part.path(self.errors)
+        return replace(self, output=part.path(self.output), journal=journal, errors=errors, part=part)
+
+    @property
+    def source_format(self) -> str:
+        """The form of the input: as given, or by the source's extension."""
+        return self.input_format or format_of(self.source)
+
+    @property
+    def output_format(self) -> str:
+        """The form of the results: as given, by the output's extension, or plain where the input is plain."""
+        if self.format != AUTO:
+            return self.format
+        if self.output.lower().endswith(NPY_ENDING):
+            return NPY
+        by_name = format_of(self.output)
+        if by_name in TABLES:
+            return by_name
+        return OPENAI if self.source_format in (JSONL, JSON_ARRAY) else PLAIN
+
+    def reader(self) -> RequestReader:
+        """Raises LeapSerializationError or LeapOptionsError for settings that no line could be read with."""
+        template = self.template
+        if template is None and self.source_format in TABLES:
+            template = "{prompt}"
+        keep = self.source_format in TABLES if self.keep_fields is None else self.keep_fields
+        return RequestReader(
+            options=GenerationOptions.from_json(self.options),
+            functions=tuple(functions_of(self.tools)),
+            system=CONVERSATION_PROMPT if self.system is None and self.speech is not None else self.system,
+            template=None if template is None else LineTemplate(template, self.variables),
+            keep_fields=keep,
+            directory=Path(self.directory),
+            recipes=self.recipes,
+            urls=self.urls,
+            own_clients=self.own_clients,
+            answers_to=None if self.answers_to is None else tuple(name.lower() for name in self.answers_to),
+        )
+
+    def loading_options(self) -> ModelLoadingOptions:
+        return ModelLoadingOptions(**self.loading, slots=self.concurrency)
+
+    def check_places(self) -> None:
+        """Find out before any work that output and journal can be written. Raises LeapSerializationError."""
+        if self.output_format == NPY and not (self._is_regular and self.ordered):
+            raise LeapSerializationError("an array needs a file (-o FILE.npy), and the order of the input")
+        if self.output_format == PARQUET and not self._is_regular:
+            raise LeapSerializationError("Parquet needs a file (-o FILE.parquet)")
+        compressions = [compression_of(self.source), compression_of(self.output)]
+        if PARQUET in (self.output_format, self.source_format) or ZSTD in compressions:
+            pyarrow("Parquet and zstd")
+        at_once = self.output_format == PARQUET or compressions[1] is not None or is_url(self.output)
+        if at_once and (self.errors is not None or self.output_format == TEXT):
+            raise LeapSerializationError(
+                f"{shown(self.output)} gets a line for each line of the input: leave --errors and --format text out"
+            )
+        for place in (self.journal, self.errors, self.speech):
+            if place is not None and is_url(place):
+                raise LeapSerializationError(f"{shown(place)} cannot be written to", hint="give a file of this machine")
+        if is_url(self.output):
+            self._check_url()
+        elif self.output != STANDARD:
+            self._check_output(Path(self.output))
+        if self.errors is not None:
+            self._check_output(Path(self.errors))
+            if Path(self.errors).resolve() in (Path(self.output).resolve(), self.journal_path):
+                raise LeapSerializationError(
+                    f"{self.errors} cannot take the failed lines too", hint="give another file"
+                )
+        journal = self.journal_path
+        if journal is None:
+            return
+        if journal.exists() and not journal.is_file():
+            raise LeapSerializationError(f"{journal} is no file that can be a journal", hint="give another journal")
+        if journal in (Path(self.output).resolve(), Path(self.source).resolve()):
+            raise LeapSerializationError(f"{journal} cannot be the journal too", hint="give another journal")
+        if self._is_regular and not self.overwrite:
+            self._check_account(journal)
+
+    def _check_url(self) -> None:
+        _check_ending(PurePath(name_in(self.output)))
+        if self.output == self.source:
+            raise LeapSerializationError(
+                f"{shown(self.output)} is input and output at once", hint="give another output"
+            )
+        check_writable(self.output)
+
+    def _check_output(self, path: Path) -> None:
+        _check_ending(path)
+        if path.is_dir():
+            raise LeapSerializationError(f"{path} is a directory, not a file to write to")
+        if not path.parent.is_dir():
+            raise LeapSerializationError(f"there is no directory {path.parent} to write to")
+        if path.exists() and not os.access(path, os.W_OK):
+            raise LeapSerializationError(f"{path} cannot be written to")
+        if self.source != STANDARD and path.exists() and Path(self.source).exists() and path.samefile(self.source):
+            raise LeapSerializationError(f"{path} is input and output at once", hint="give another output")
+
+    def _check_account(self, journal: Path) -> None:
+        """See to it that what is in the output is known from the journal, and that this is the journal of no other."""
+        its_own = is_journal_of(journal, self._place)
+        if its_own is False:
+            raise LeapSerializationError(
+                f"{journal} is the journal of another output",
+                hint="give another journal, or --replace to begin it anew",
+            )
+        if its_own is None and self._has_content():
+            raise LeapSerializationError(
+                f"{shown(self.output)} exists and no journal of a batch lies beside it",
+                hint="give another output, or --replace to replace it",
+            )
+
+    def _has_content(self) -> bool:
+        if is_url(self.output):
+            return exists(self.output)
+        return Path(self.output).exists() and Path(self.output).stat().st_size > 0
+
+    @property
+    def _place(self) -> Path | str:
+        """The output: a file, or a URL."""
+        return self.output if is_url(self.output) else Path(self.output)
+
+    @property
+    def _is_regular(self) -> bool:
+        """Whether the output is a file that can be read again, and not a device or a named pipe."""
+        if is_url(self.output):
+            return True
+        if self.output == STANDARD or self.output.startswith("/dev/") or descriptor_of(self.output) is not None:
+            return False  # /dev/stdout may lead to a file
+        return not Path(self.output).exists() or Path(self.output).is_file()
+
+    @property
+    def journal_path(self) -> Path | None:
+        """Where the journal is; None where there is nothing to resume."""
+        if self.journal is not None:
+            return Path(self.journal).resolve()
+        if is_url(self.output):
+            return Path(self.directory, f"{name_in(self.output)}.journal").resolve()
+        return journal_path(Path(self.output)) if self._is_regular else None
+
+    def open_journal(self, while_waiting: Callable[[], object] | None = None) -> Journal | None:
+        """The journal, locked; None where there is nothing to resume. The caller closes it. ``while_waiting``: wait for
+        another batch that has it, calling this a few times a second; without it that is LeapUnavailableError."""
+        path = self.journal_path
+        output = self._place if self._is_regular else None
+        return None if path is None else Journal(path, output, while_waiting=while_waiting)
+
+    def sink(
+        self, write: Callable[[str], object], count: int, while_waiting: Callable[[], object] | None = None
+    ) -> Sink:
+        """The output for ``count`` lines; ``write`` is standard output's."""
+        path, url = Path(self.output), None
+        if is_url(self.output):
+            assert self.journal_path is not None
+            path, url = self.journal_path.with_suffix(".sent"), self.output
+        if self.output_format == NPY:
+            return VectorFile(path, count, url)
+        if self.output_format == PARQUET:
+            return ParquetFile(path, count, url)
+        if self._is_regular and (url is not None or compression_of(self.output)):
+            lines = count + (self.header is not None) + (self.output_format in DELIMITERS)
+            ending = compression_of(self.output)
+            return LinesFile(path, lines, url) if ending is None else CompressedFile(path, lines, ending, url)
+        if self._is_regular:
+            return OutputFile(Path(self.output), while_waiting=while_waiting)
+        if self.output == STANDARD:
+            return OutputStream(write)
+        return OutputStream.of_device(self.output)
+
+
+def _check_ending(path: PurePath) -> None:
+    if path.suffix.lower() in NOT_WRITTEN:
+        raise LeapSerializationError(
+            f"{path} would be no {path.suffix} file: leap writes .jsonl, .csv, .tsv, .parquet, .npy and text",
+            hint="give a file that ends so; spreadsheets read .csv",
+        )
+
+
+SAMPLING = ("temperature", "top_p", "min_p", "repetition_penalty", "top_k")
+"""Named one by one: a further field with its default must not change the keys of old journals."""
+SAMPLES = 16
+SAMPLE_BYTES = 64 * 1024
+
+
+def fingerprint_of(reference: str, loading: ModelLoadingOptions, *, variables: Mapping[str, str], cwd: Path) -> str:
+    """A text that is equal when model and loading are. Raises LeapModelLoadingError when there is no such model."""
+    endpoint = find_endpoint(reference, Directories.from_environment(variables))
+    if endpoint is not None:
+        return json.dumps({"endpoint": endpoint.url, "model": endpoint.model}, sort_keys=True)
+    model = resolve_local(reference, variables=variables, cwd=cwd)
+    value: dict[str, object] = {
+        "model": _sampled(model.path),
+        "sampling": {name: getattr(model.sampling, name) for name in SAMPLING},
+        "chat_template": loading.chat_template or model.chat_template,
+        "parser": model.parser_name,
+        "context_size": loading.context_size,
+        "kv": [loading.kv_type_k or "f16", loading.kv_type_v or "f16"],  # as the keys of old journals have it
+        "seed": loading.random_seed,
+    }
+    projector = loading.mm_proj_path or model.mm_proj_path
+    if projector is not None:
+        value["projector"] = _sampled(projector)
+    adapters = loading.adapters or model.adapters
+    if adapters:  # without any, the keys of old journals stay
+        value["adapters"] = [[_sampled(adapter.path), adapter.scale] for adapter in adapters]
+    return json.dumps(value, sort_keys=True)
+
+
+def _sampled(path: Path) -> str:
+    """Distinguishes files by size and pieces spread over them, in a few milliseconds."""
+    size = path.stat().st_size
+    digest = hashlib.sha256(str(size).encode())
+    with path.open("rb") as file:
+        for n in range(SAMPLES):
+            file.seek(max(0, size - SAMPLE_BYTES) * n // (SAMPLES - 1))
+            digest.update(file.read(SAMPLE_BYTES))
+    return digest.hexdigest()

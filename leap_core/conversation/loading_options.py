@@ -1,0 +1,314 @@
+"""Options of loading a model, of the cache of prompts that it keeps, and of LoRA adapters."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..errors import LeapOptionsError
+
+
+@dataclass(frozen=True)
+class LoraAdapter:
+    """A GGUF file with an adapter, and how strongly it works: ``scale`` 1.0 as trained, 0.0 not at all."""
+
+    path: Path
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.path, (str, os.PathLike)) or not os.fspath(self.path):
+            raise LeapOptionsError("adapters", f"{self.path!r} is not a path")
+        object.__setattr__(self, "path", Path(self.path))
+        scale = self.scale
+        if not isinstance(scale, (int, float)) or isinstance(scale, bool) or not math.isfinite(scale):
+            raise LeapOptionsError("adapters", f"{scale!r} is not a finite number")
+
+    def to_json(self) -> dict[str, Any]:
+        """With an absolute path, so that it means the same in another process."""
+        return {"path": os.path.abspath(self.path), "scale": self.scale}
+
+    @staticmethod
+    def parse(text: str) -> LoraAdapter:
+        """Read ``PATH`` or ``PATH=SCALE``. Raises LeapOptionsError."""
+        path, equals, scale = text.rpartition("=")
+        if equals:
+            try:
+                return LoraAdapter(Path(path), float(scale))
+            except ValueError:
+                pass  # the name of a file may have the sign in it
+        return LoraAdapter(Path(text))
+
+
+def adapters_of(value: object) -> tuple[LoraAdapter, ...]:
+    """Adapters from themselves, paths, or objects with ``path`` and ``scale``. Raises LeapOptionsError."""
+    if isinstance(value, (str, Mapping)) or not isinstance(value, Iterable):
+        raise LeapOptionsError("adapters", f"{value!r} is not a list of adapters")
+    return tuple(map(_adapter_of, value))
+
+
+def refuse_adapters(adapters: object, model: str = "MODEL") -> None:
+    """See to it that the client of a server names no file of it as an adapter. Raises LeapOptionsError."""
+    if adapters:
+        raise LeapOptionsError("adapters", f"clients name no files; ask for the model {model}+ADAPTER")
+
+
+def _adapter_of(value: object) -> LoraAdapter:
+    if isinstance(value, LoraAdapter):
+        return value
+    if isinstance(value, Mapping) and set(value) <= {"path", "scale"} and "path" in value:
+        return LoraAdapter(value["path"], value.get("scale", 1.0))
+    if isinstance(value, (str, os.PathLike)):
+        return LoraAdapter(Path(value))
+    raise LeapOptionsError("adapters", f"{value!r} is no adapter")
+
+
+LARGEST = 2**64 - 1
+"""The largest whole number of an option."""
+CLOSED_TO_EXTRAS = {"extras", "cache_options", "logit_bias", "function_call_parser", "adapters"}
+"""Options that ``extras`` cannot give."""
+
+
+def plain_number(value: object) -> object:
+    """A number of Python for one of numpy's, which no JSON can hold; anything else as it is."""
+    if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
+        return value.item()  # type: ignore[attr-defined]
+    return value
+
+
+def suggestion(name: str, names: Iterable[str]) -> str:
+    """ "; did you mean 'x'?" where a name is like one of ``names``, else nothing."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, names, 1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+Kind = TypeVar("Kind")
+
+
+def refusing_unknown(kind: type[Kind]) -> type[Kind]:
+    """A dataclass of options whose constructor raises LeapOptionsError for a name that is none of them."""
+    fill: Callable[..., None] = kind.__init__
+    names = kind.__dataclass_fields__  # type: ignore[attr-defined]
+
+    @wraps(fill)
+    def checked(self: Kind, *values: object, **options: object) -> None:
+        for name in options:
+            if name not in names:
+                raise LeapOptionsError(name, f"there is no such option{suggestion(name, names)}")
+        fill(self, *values, **options)
+
+    kind.__init__ = checked  # type: ignore[assignment]
+    return kind
+
+
+def is_number(value: object) -> bool:
+    """Whether this is a number; True and False are none."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def is_finite(value: float) -> bool:
+    """Whether a float can hold it."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer larger than any float
+        return False
+
+
+def are_texts(value: object) -> bool:
+    """Whether this is a list of texts, none of them empty."""
+    return isinstance(value, (list, tuple)) and bool(value) and all(isinstance(text, str) and text for text in value)
+
+
+def check_number(name: str, value: object, low: float, high: float) -> None:
+    """Raises LeapOptionsError unless the value is None or a finite number from ``low`` to ``high``."""
+    if value is None:
+        return
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not is_finite(value):
+        raise LeapOptionsError(name, f"{value!r} is not a finite number")
+    if not low <= value <= high:
+        limits = f"{low:g} or more" if high == math.inf else f"between {low:g} and {high:g}"
+        raise LeapOptionsError(name, f"{value!r} must be {limits}")
+
+
+def check_integer(name: str, value: object, low: int) -> None:
+    """Raises LeapOptionsError unless the value is None or a whole number from ``low`` on."""
+    if value is None:
+        return
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise LeapOptionsError(name, f"{value!r} is not a whole number")
+    if value < low:
+        raise LeapOptionsError(name, f"{value} must be {low} or more")
+    if value > LARGEST:
+        raise LeapOptionsError(name, f"{value} must be {LARGEST} or less")
+
+
+def read_extras(names: Collection[str], text: str) -> dict[str, Any]:
+    """The plain options of these ``names`` in an ``extras`` text; what is no number, text, list or boolean cannot be
+    given there. Raises LeapOptionsError."""
+    try:
+        options = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise LeapOptionsError("extras", f"not JSON: {error}") from None
+    if not isinstance(options, dict):
+        raise LeapOptionsError("extras", "must be a JSON object")
+    for name in options:
+        if name not in names or name in CLOSED_TO_EXTRAS:
+            raise LeapOptionsError(f"extras.{name}", "there is no such option")
+    return options
+
+
+DETAILS = (
+    *("flash_attention", "kv_type_k", "kv_type_v", "use_mmap", "batch_size"),
+    *("random_seed", "lookup", "mm_proj_path", "adapters"),
+)
+"""Options beside the common ones that a model host follows."""
+MOST = {"slots": 256, "cpu_threads": 512} | dict.fromkeys(("context_size", "batch_size", "n_gpu_layers"), 2**31 - 1)
+"""What llama.cpp takes; a larger number would wrap around."""
+KV_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0")
+
+
+@refusing_unknown
+@dataclass(frozen=True)
+class CacheOptions:
+    """Prompt snapshots: state of the model after a prompt's beginning, kept to be restored instead of recomputed.
+
+    ``enabled`` alone switches it on. ``path`` is a directory that processes may share. Bounds, least recently used
+    first out: ``max_entries_disk`` (0 = 4,096), ``max_bytes_disk``, ``max_entries_memory``, ``max_bytes_memory``.
+    """
+
+    path: Path | None = None
+    enabled: bool = False
+    max_entries_disk: int = 0
+    max_bytes_disk: int = 8 * 1024**3
+    max_entries_memory: int = 256
+    max_bytes_memory: int = 512 * 1024**2
+    disk_disabled: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("max_entries_disk", "max_bytes_disk", "max_entries_memory", "max_bytes_memory"):
+            check_integer(name, getattr(self, name), 0)
+
+    @classmethod
+    def in_memory(cls, max_bytes: int = 512 * 1024**2) -> CacheOptions:
+        """Snapshots that end with the process, ``max_bytes`` of them at most."""
+        return cls(enabled=True, disk_disabled=True, max_bytes_memory=max_bytes)
+
+    @classmethod
+    def on_disk(cls, path: Path, max_bytes: int = 8 * 1024**3) -> CacheOptions:
+        """Snapshots in a directory that outlive the process, ``max_bytes`` of them at most."""
+        return cls(path=Path(path), enabled=True, max_bytes_disk=max_bytes)
+
+    @property
+    def disk_entries(self) -> int:
+        """``max_entries_disk`` with its default filled in."""
+        return self.max_entries_disk or 4096
+
+
+@refusing_unknown
+@dataclass(frozen=True)
+class ModelLoadingOptions:
+    """How a model is loaded.
+
+    ``context_size``: most tokens of one sequence (None: the model's own, at most 8,192). ``slots``: sequences that
+    run at once. ``cpu_threads``: None takes the physical cores this process may use. ``n_gpu_layers``: layers on a
+    GPU (-1 = all, 0 = none, "auto" = as many as fit into its free memory). ``use_mmap``: map the file instead of
+    reading it. ``chat_template``: Jinja text that replaces the model's. ``flash_attention``; ``kv_type_k``,
+    ``kv_type_v``: f32, f16, bf16, q8_0 or q4_0 (see ``kv_types`` for what None means).
+    ``batch_size``: most prompt tokens computed in one step (at least one for each slot). ``random_seed``: seed of
+    generations that give none. ``mm_proj_path`` is the projector of a model that sees or hears (None: the one
+    beside the model); ``media_cache_bytes``: most memory for pictures and sound that were encoded already. The
+    audio paths are companions of models that speak. ``adapters``: LoRA adapters of generations that name none.
+    ``lookup``: draft from what prompt and answer hold, for answers that repeat them; the answer is the same.
+    ``extras`` is a JSON text: an object of options by these names, which win over the fields.
+    """
+
+    context_size: int | None = None
+    cpu_threads: int | None = None
+    n_gpu_layers: int | str = 0
+    use_mmap: bool = True
+    chat_template: str | None = None
+    random_seed: int | None = None
+    cache_options: CacheOptions = field(default_factory=CacheOptions)
+    slots: int = 4
+    batch_size: int = 512
+    flash_attention: bool = True
+    kv_type_k: str | None = None
+    kv_type_v: str | None = None
+    mm_proj_path: Path | None = None
+    audio_decoder_path: Path | None = None
+    audio_tokenizer_path: Path | None = None
+    media_cache_bytes: int = 256 * 1024**2
+    adapters: Sequence[LoraAdapter] = ()
+    lookup: bool = False
+    extras: str | None = None
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            if getattr(self, f.name) is None and f.default is not None:  # None means the default everywhere
+                default = CacheOptions() if f.name == "cache_options" else f.default
+                object.__setattr__(self, f.name, default)
+        for name in ("mm_proj_path", "audio_decoder_path", "audio_tokenizer_path"):
+            if isinstance(getattr(self, name), str):  # as JSON holds it
+                object.__setattr__(self, name, Path(getattr(self, name)))
+        if self.adapters != ():
+            object.__setattr__(self, "adapters", adapters_of(self.adapters))
+        for name in ("use_mmap", "flash_attention", "lookup"):
+            if not isinstance(getattr(self, name), bool):
+                raise LeapOptionsError(name, f"{getattr(self, name)!r} is not true or false")
+        if not isinstance(self.chat_template, (str, type(None))):
+            raise LeapOptionsError("chat_template", f"{self.chat_template!r} is not a text")
+        if not isinstance(self.cache_options, CacheOptions):
+            raise LeapOptionsError("cache_options", "must be CacheOptions")
+        for name, low in (
+            ("context_size", 8),
+            ("cpu_threads", 1),
+            ("slots", 1),
+            ("batch_size", 1),
+            ("media_cache_bytes", 0),
+        ):
+            check_integer(name, getattr(self, name), low)
+        if self.n_gpu_layers != "auto":
+            check_integer("n_gpu_layers", self.n_gpu_layers, -1)
+        check_integer("random_seed", self.random_seed, 0)
+        for name, most in MOST.items():
+            value = getattr(self, name)
+            if isinstance(value, int) and value > most:
+                raise LeapOptionsError(name, f"{value} must be {most} or fewer (llama.cpp's limit)")
+        for name in ("kv_type_k", "kv_type_v"):
+            if getattr(self, name) not in (*KV_TYPES, None):
+                raise LeapOptionsError(name, f"{getattr(self, name)!r} is not one of {', '.join(KV_TYPES)}")
+
+    def kv_types(self, gpu_layers: int) -> tuple[str, str]:
+        """How the context keeps keys and values. On a CPU of two kinds, by default bf16 and f16, for which llama.cpp
+        has one way to compute attention, however many positions and threads a step has. For two of the kind f16 it has
+        three that round differently. A GPU has no such mixture."""
+        key, value = self.kv_type_k, self.kv_type_v
+        if not self.flash_attention or gpu_layers:
+            return key or "f16", value or "f16"
+        key = key or ("f16" if value == "bf16" else "bf16")
+        return key, value or ("bf16" if key != "bf16" else "f16")
+
+    def details(self) -> dict[str, Any]:
+        """Those of DETAILS that are set, as JSON holds them."""
+        plain = ModelLoadingOptions()
+        changed = {name: getattr(self, name) for name in DETAILS if getattr(self, name) != getattr(plain, name)}
+        if "adapters" in changed:
+            changed["adapters"] = [adapter.to_json() for adapter in self.adapters]
+        if self.mm_proj_path is not None:
+            changed["mm_proj_path"] = str(self.mm_proj_path)
+        return changed
+
+    def with_extras(self) -> ModelLoadingOptions:
+        """These options with what ``extras`` says. Raises LeapOptionsError for what it cannot say."""
+        return (
+            self
+            if self.extras is None
+            else replace(self, extras=None, **read_extras([f.name for f in fields(self)], self.extras))
+        )

@@ -1,0 +1,148 @@
+"""Media by URL: ``data:``, ``file:`` and, only where that was allowed, ``http:`` and ``https:``."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from ...errors import LeapSerializationError
+
+if TYPE_CHECKING:
+    import httpx
+
+MOST_BYTES = 64 * 1024 * 1024
+TIMEOUT_SECONDS = 30.0
+MOST_REDIRECTS = 5
+
+
+class UrlAccess(IntEnum):
+    """What the URLs of a message may reach beside ``data:``."""
+
+    DATA = 0
+    """``data:`` alone: the message carries its media."""
+    FILES = 1
+    """Files of this machine."""
+    WEB = 2
+    """Other machines, by their public addresses; they learn that this one asked. No files."""
+
+
+def fetch(url: str, access: UrlAccess = UrlAccess.FILES) -> bytes:
+    """The bytes that a URL leads to. Raises LeapSerializationError for what cannot be had, or may not."""
+    scheme = url.partition(":")[0].lower()
+    if scheme == "data":
+        return _data(url)
+    if scheme == "file":
+        if access is not UrlAccess.FILES:
+            raise LeapSerializationError(
+                "file: URLs are not taken here", hint="send the data itself, as data:…;base64,…"
+            )
+        return _file(url)
+    if scheme in ("http", "https"):
+        if access is not UrlAccess.WEB:
+            raise LeapSerializationError(
+                f"{scheme}: URLs are not fetched unless that is allowed",
+                hint="download it first, or send the data itself",
+            )
+        return _web(url)
+    raise LeapSerializationError(f"expected a data:, file: or https: URL, not {url[:40]!r}")
+
+
+def _data(url: str) -> bytes:
+    """RFC 2397."""
+    head, comma, body = url.partition(",")
+    if not comma:
+        raise LeapSerializationError("the data: URL has no comma, so no data")
+    if not head.lower().endswith(";base64"):
+        from urllib.parse import unquote_to_bytes
+
+        return unquote_to_bytes(body)
+    try:
+        return base64.b64decode(body, validate=True)
+    except (binascii.Error, ValueError):
+        raise LeapSerializationError("not valid base64") from None
+
+
+def _file(url: str) -> bytes:
+    from urllib.parse import urlsplit
+    from urllib.request import url2pathname
+
+    parts = urlsplit(url)
+    if parts.netloc not in ("", "localhost"):
+        raise LeapSerializationError(f"{url[:200]} names the machine {parts.netloc!r}; only files of this one are read")
+    return read_file(url2pathname(parts.path))
+
+
+def read_file(path: str | os.PathLike[str]) -> bytes:
+    """All of a file. Raises LeapSerializationError for one that cannot be read, or has more than MOST_BYTES."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MOST_BYTES + 1)
+    except (OSError, ValueError) as error:
+        raise LeapSerializationError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+    _check_size(len(data), str(path))
+    return data
+
+
+def _web(url: str) -> bytes:
+    """What a public address answers. Why one fails is not said: clients would learn which of this network's ports are
+    open."""
+    import httpx
+
+    try:
+        with httpx.Client(timeout=TIMEOUT_SECONDS) as client:
+            target = httpx.URL(url)
+            for _ in range(MOST_REDIRECTS + 1):
+                data = _get(client, target)
+                if isinstance(data, bytes):
+                    return data
+                target = data
+    except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError):
+        pass
+    raise LeapSerializationError(f"cannot fetch {url[:200]}", hint="download it first, and send the data itself")
+
+
+def _get(client: httpx.Client, target: httpx.URL) -> bytes | httpx.URL:
+    """What is at one URL, or where it redirects to. Raises ValueError for what is none of both, OSError for a
+    target that may not be asked."""
+    secure = target.scheme == "https"
+    address = public_address(target.host, target.port or (443 if secure else 80), secure)
+    request = client.build_request(
+        "GET",
+        target.copy_with(host=address),  # the address that was checked, not what the name means next
+        headers={"Host": target.netloc.decode("ascii"), "Accept-Encoding": "identity"},
+        extensions={"sni_hostname": target.host},
+    )
+    response = client.send(request, stream=True)
+    try:
+        if response.is_redirect:
+            return target.join(response.headers["location"])
+        if response.status_code != 200 or response.headers.get("content-encoding", "identity") != "identity":
+            raise ValueError("no plain answer")
+        data = bytearray()
+        for block in response.iter_raw():
+            data += block
+            _check_size(len(data), str(target)[:200])
+        return bytes(data)
+    finally:
+        response.close()
+
+
+def public_address(host: str, port: int, secure: bool) -> str:
+    """An address of a host that is neither this machine nor of its networks, at HTTP's own port. Raises OSError."""
+    import ipaddress
+    import socket
+
+    if port != (443 if secure else 80):
+        raise OSError("not HTTP's port")
+    found = {str(each[4][0]) for each in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
+    if not found or not all(ipaddress.ip_address(each.partition("%")[0]).is_global for each in found):
+        raise OSError("not a public address")
+    return sorted(found, key=lambda each: (":" in each, each))[0]
+
+
+def _check_size(size: int, source: str) -> None:
+    if size > MOST_BYTES:
+        raise LeapSerializationError(f"{source} is larger than {MOST_BYTES // 1024**2} MiB")

@@ -1,0 +1,348 @@
+"""Options of a generation. None means: the manifest's, else the catalogue's, else the runtime's.
+
+Ranges are checked when an option is set; a value outside raises LeapOptionsError naming the option.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Protocol
+
+from ..errors import LeapOptionsError
+from ..schemas.json_values import JsonObject
+from .loading_options import CacheOptions as CacheOptions
+from .loading_options import (
+    LoraAdapter,
+    adapters_of,
+    are_texts,
+    check_integer,
+    check_number,
+    is_finite,
+    is_number,
+    plain_number,
+    read_extras,
+    refusing_unknown,
+    suggestion,
+)
+from .loading_options import ModelLoadingOptions as ModelLoadingOptions
+from .messages import LeapFunctionCall
+
+
+class FunctionCallParser(Protocol):
+    """How a model writes calls: the markers around them, and reading and writing what is between them."""
+
+    name: str
+    start_marker: str
+    end_marker: str
+
+    def parse(self, body: str) -> list[LeapFunctionCall]:
+        """The calls in the text between the markers; ValueError when it cannot be read."""
+        ...
+
+    def dump(self, calls: Sequence[LeapFunctionCall]) -> str:
+        """The text, markers included, with which the model would have made these calls."""
+        ...
+
+
+AUTO = "auto"
+PARSERS = (AUTO, "lfm", "hermes")
+
+
+@refusing_unknown
+@dataclass
+class GenerationOptions:
+    """How one answer is generated.
+
+    Sampling, applied in llama.cpp's order (penalties, top_k, top_p, min_p, temperature):
+    ``temperature`` >= 0 (0 takes the likeliest token); ``top_p`` and ``min_p`` in 0..1; ``top_k`` >= 0 (0 = all);
+    ``repetition_penalty`` > 0 (1 = none), ``frequency_penalty`` and ``presence_penalty`` in -2..2, all three over the
+    last ``repeat_last_n`` tokens (-1 = the whole context, 0 = none; 64 by default); ``logit_bias`` adds to the logits
+    of token ids; ``rng_seed`` makes sampling repeatable.
+
+    Speech, for models that speak: ``audio_temperature`` >= 0 and ``audio_top_k`` >= 0 (0 = all) choose the codes of
+    the sound as ``temperature`` and ``top_k`` choose tokens; by default they follow the kind of speech.
+
+    Ending: ``max_tokens`` >= 1; ``stop`` strings, looked for in the text alone and not part of it. ``loop_stop`` ends
+    an answer that goes in circles: the same piece of up to 200 tokens, word for word, hundreds of tokens long.
+
+    Shape: at most one of ``json_schema_constraint`` (JSON text), ``regex_constraint``, ``grammar_constraint`` (Lark)
+    and ``choices_constraint``; ``inject_schema_into_prompt`` also shows the schema to the model. While an answer of a
+    schema is generated, its objects have the keys that the schema lists and no others, unless ``open_objects`` leaves
+    more to the model where the schema allows them, and it is written on one line, unless ``free_white_space`` allows
+    any usual layout. ``finish_shape`` ends the answer the shortest way before its tokens are used up, and says so; None
+    is false for one answer and true for a line of a batch and for a task. ``repairs``: how often an answer that does
+    not fit its shape is generated anew (None: twice, and once at an endpoint).
+
+    Probabilities: ``logprobs`` says in Complete how likely each token was, ``top_logprobs`` (0 to 20) also which were
+    the likeliest at its place, or with ``logprob_tokens`` what these tokens had there, in this order; see
+    ``TokenLogprob``. Without ``forced_logprobs`` tokens that the shape leaves no choice
+    about are not computed one by one, and count as certain. ``prompt_logprobs`` says it of the prompt's tokens too,
+    where it is text alone; then all of it is computed.
+
+    Functions: ``function_call_parser`` is "auto" (by the model), "lfm", "hermes", a parser object, or None for the raw
+    text; ``tool_choice`` is auto, required, none, or a function's name.
+
+    Reasoning: ``enable_thinking`` delivers ReasoningChunks (and asks a template that has the switch to think);
+    ``inline_thinking_tags`` delivers reasoning as text between literal think tags instead. Either way the reply's
+    ``reasoning_content`` holds it.
+
+    Pictures: ``image_tokens`` 16 to 1,024, the most that one picture may cost (None: 256); larger ones are made
+    smaller. ``image_tiles`` cuts large pictures into up to ten tiles of 256 tokens and a thumbnail instead.
+
+    ``decision``: JSON text, the variables of the template with which a GGUF made for decisions asks (its own, named
+    systemone); the prompt is what it makes of them, with the pictures of the messages.
+
+    ``adapters``: LoRA adapters that compute this answer, none when empty; None takes those of the loaded model.
+
+    ``extras`` is a JSON text: an object of options by these names, which win over the fields.
+    """
+
+    temperature: float | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    top_k: int | None = None
+    rng_seed: int | None = None
+    json_schema_constraint: str | None = None
+    function_call_parser: FunctionCallParser | str | None = AUTO
+    inject_schema_into_prompt: bool = True
+    max_tokens: int | None = None
+    inline_thinking_tags: bool = False
+    enable_thinking: bool = False
+    extras: str | None = None
+    stop: Sequence[str] = ()
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    repeat_last_n: int | None = None
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    tool_choice: str | None = None
+    regex_constraint: str | None = None
+    grammar_constraint: str | None = None
+    choices_constraint: Sequence[str] | None = None
+    audio_temperature: float | None = None
+    audio_top_k: int | None = None
+    image_tokens: int | None = None
+    image_tiles: bool = False
+    adapters: Sequence[LoraAdapter] | None = None
+    logprobs: bool = False
+    top_logprobs: int | None = None
+    logprob_tokens: Sequence[int] = ()
+    decision: str | None = None
+    prompt_logprobs: bool = False
+    forced_logprobs: bool = True
+    open_objects: bool = False
+    free_white_space: bool = False
+    finish_shape: bool | None = None
+    repairs: int | None = None
+    loop_stop: bool = True
+
+    def __post_init__(self) -> None:
+        self._check_constraints()
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Set an option. Raises LeapOptionsError for one that is not there or a value outside its range."""
+        if name not in self.__dataclass_fields__:
+            raise LeapOptionsError(name, f"there is no such option{suggestion(name, self.__dataclass_fields__)}")
+        value = plain_number(value)
+        if name == "adapters" and value not in (None, ()):
+            value = adapters_of(value)
+        _check_option(name, value)
+        object.__setattr__(self, name, value)
+
+    @property
+    def wants_logprobs(self) -> bool:
+        """Whether the answer is to say how likely its tokens were."""
+        return self.logprobs or self.top_logprobs is not None or bool(self.logprob_tokens)
+
+    @classmethod
+    def build(cls, action: Callable[[GenerationOptions], object]) -> GenerationOptions:
+        """``GenerationOptions.build(lambda o: setattr(o, "temperature", 0.3))``: fill in, then validate."""
+        options = cls()
+        action(options)
+        options.validate()
+        return options
+
+    def set_response_format(self, kind: type) -> None:
+        """Constrain the answer to JSON that parses back into ``kind``: a dataclass, TypedDict, Enum, pydantic model
+        or any type with a JSON-schema method."""
+        from ..schemas.response_types import schema_text_of
+
+        self.json_schema_constraint = schema_text_of(kind)
+
+    def validate(self) -> None:
+        """Check every option against its range; LeapOptionsError names the first that is outside."""
+        for name in self.__dataclass_fields__:
+            _check_option(name, getattr(self, name))
+        self._check_constraints()
+
+    def _check_constraints(self) -> None:
+        constraints = [name for name in _CONSTRAINTS if getattr(self, name) is not None]
+        if len(constraints) > 1:
+            raise LeapOptionsError(constraints[1], f"cannot be combined with {constraints[0]}")
+
+    def with_extras(self) -> GenerationOptions:
+        """These options with what ``extras`` says. Raises LeapOptionsError for what it cannot say."""
+        return (
+            self
+            if self.extras is None
+            else replace(self, extras=None, **read_extras(self.__dataclass_fields__, self.extras))
+        )
+
+    def with_defaults(self, defaults: SamplingDefaults) -> GenerationOptions:
+        """A copy in which sampling options left as None take the given defaults."""
+        copy = GenerationOptions(**{f.name: getattr(self, f.name) for f in fields(self)})
+        for name in ("temperature", "top_p", "min_p", "repetition_penalty", "top_k"):
+            if getattr(copy, name) is None:
+                setattr(copy, name, getattr(defaults, name))
+        return copy
+
+    def to_json(self) -> JsonObject:
+        """Only what differs from the default. A parser object is written by its name."""
+        value: JsonObject = {}
+        plain = GenerationOptions()
+        for f in fields(self):
+            current = getattr(self, f.name)
+            if f.name == "function_call_parser" and not isinstance(current, (str, type(None))):
+                current = current.name
+            elif f.name == "logit_bias":
+                current = {str(token): bias for token, bias in current.items()}
+            elif f.name == "adapters" and current is not None:
+                current = [adapter.to_json() for adapter in current]
+            elif f.name in ("stop", "choices_constraint", "logprob_tokens") and current is not None:
+                current = list(current)
+            if current != getattr(plain, f.name) and not (f.name in ("stop", "logprob_tokens") and not current):
+                value[f.name] = current
+        return value
+
+    @classmethod
+    def from_json(cls, value: object, path: str = "options") -> GenerationOptions:
+        """Read what ``to_json`` writes; an unknown name raises LeapOptionsError."""
+        if not isinstance(value, dict):
+            raise LeapOptionsError(path, "expected an object")
+        names = {f.name for f in fields(cls)}
+        for name in value:
+            if name not in names:
+                raise LeapOptionsError(f"{path}.{name}", "there is no such option")
+        options = dict(value)
+        if "logit_bias" in options:
+            try:
+                options["logit_bias"] = {int(token): bias for token, bias in options["logit_bias"].items()}
+            except (ValueError, AttributeError):
+                raise LeapOptionsError(f"{path}.logit_bias", "expected an object of token ids and numbers") from None
+        return cls(**options)
+
+
+_NUMBERS = {
+    "temperature": (0.0, math.inf),
+    "audio_temperature": (0.0, math.inf),
+    "top_p": (0.0, 1.0),
+    "min_p": (0.0, 1.0),
+    "repetition_penalty": (0.0, math.inf),
+    "frequency_penalty": (-2.0, 2.0),
+    "presence_penalty": (-2.0, 2.0),
+}
+MOST_LOGPROBS = 20
+LEAST_IMAGE_TOKENS, MOST_IMAGE_TOKENS = 16, 1024
+_INTEGERS = {
+    "top_k": 0,
+    "top_logprobs": 0,
+    "audio_top_k": 0,
+    "max_tokens": 1,
+    "repeat_last_n": -1,
+    "rng_seed": 0,
+    "repairs": 0,
+    "image_tokens": LEAST_IMAGE_TOKENS,
+}
+_CONSTRAINTS = ("json_schema_constraint", "regex_constraint", "grammar_constraint", "choices_constraint")
+
+
+_TEXTS = (*_CONSTRAINTS[:3], "tool_choice", "extras", "decision")
+_SWITCHES = (
+    *("logprobs", "prompt_logprobs", "inject_schema_into_prompt", "inline_thinking_tags", "enable_thinking"),
+    *("image_tiles", "open_objects", "free_white_space", "forced_logprobs", "loop_stop"),
+)
+
+
+def _check_option(name: str, value: object) -> None:
+    """Check one option of a generation by itself."""
+    if name in _NUMBERS:
+        check_number(name, value, *_NUMBERS[name])
+        if name == "repetition_penalty" and value == 0:
+            raise LeapOptionsError(name, "must be above 0 (1 means no penalty)")
+    elif name in _INTEGERS:
+        check_integer(name, value, _INTEGERS[name])
+        if name == "top_logprobs" and isinstance(value, int) and value > MOST_LOGPROBS:
+            raise LeapOptionsError(name, f"{value} must be {MOST_LOGPROBS} or less")
+        if name == "image_tokens" and isinstance(value, int) and value > MOST_IMAGE_TOKENS:
+            raise LeapOptionsError(name, f"{value} must be {MOST_IMAGE_TOKENS} or less")
+    elif name == "adapters":
+        return  # read by adapters_of
+    elif name in _TEXTS:
+        if not isinstance(value, (str, type(None))):
+            raise LeapOptionsError(name, f"{value!r} is not a text")
+    elif name in _SWITCHES or (name == "finish_shape" and value is not None):
+        if not isinstance(value, bool):
+            raise LeapOptionsError(name, f"{value!r} is not true or false")
+    elif name == "logit_bias":
+        _check_bias(value)
+    elif name == "logprob_tokens":
+        if not isinstance(value, (list, tuple)) or not all(type(token) is int and token >= 0 for token in value):
+            raise LeapOptionsError(name, "must be a list of token ids")
+    elif name == "finish_shape":
+        return
+    elif name == "function_call_parser":
+        has_name = isinstance(getattr(value, "name", None), str) and not isinstance(value, type)
+        if value is not None and value not in PARSERS and not has_name:
+            hint = "; give an object of the class" if isinstance(value, type) else ""
+            raise LeapOptionsError(name, f"{value!r} is not one of {', '.join(PARSERS)}, None{hint}")
+    elif not (are_texts(value) or (value in ([], ()) if name == "stop" else value is None)):
+        raise LeapOptionsError(name, "must be a list of non-empty strings")
+
+
+def _check_bias(value: object) -> None:
+    if not isinstance(value, Mapping):
+        raise LeapOptionsError("logit_bias", "must map token ids to numbers")
+    for token, bias in value.items():
+        if not isinstance(token, int) or isinstance(token, bool) or token < 0:
+            raise LeapOptionsError("logit_bias", f"{token!r} is not a token id")
+        if not is_number(bias) or bias != bias or (isinstance(bias, int) and not is_finite(bias)):
+            raise LeapOptionsError("logit_bias", f"the bias of token {token} is not a number")
+
+
+@dataclass(frozen=True)
+class SamplingDefaults:
+    """A model's recommended sampling, from its manifest or the catalogue; None where it recommends nothing."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    top_k: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("temperature", "top_p", "min_p", "repetition_penalty"):
+            check_number(name, getattr(self, name), 0.0, 1.0 if name in ("top_p", "min_p") else math.inf)
+        check_integer("top_k", self.top_k, 0)
+
+    def over(self, other: SamplingDefaults) -> SamplingDefaults:
+        """These, and where they say nothing the other's."""
+        names = [f.name for f in fields(self)]
+        return SamplingDefaults(**{n: v if (v := getattr(self, n)) is not None else getattr(other, n) for n in names})
+
+
+def check_options(options: object) -> None:
+    """Raises LeapOptionsError for what is handed over in the place of GenerationOptions and is none."""
+    if options is not None and not isinstance(options, GenerationOptions):
+        raise LeapOptionsError("options", f"GenerationOptions are needed, not {type(options).__name__}")
+
+
+def check_tool_choice(choice: str | None, functions: Sequence[str]) -> None:
+    """Raises LeapOptionsError for a choice that none of the ``functions`` can meet."""
+    if choice in (None, "auto", "none"):
+        return
+    if not functions:
+        raise LeapOptionsError("tool_choice", f"{choice!r}, but no functions are registered")
+    if choice != "required" and choice not in functions:
+        raise LeapOptionsError("tool_choice", f"there is no function {choice!r}; known are {', '.join(functions)}")

@@ -1,0 +1,410 @@
+"""The log of prompts and answers, kept where the user asked for it: its entries, its database, asking again.
+
+Lines have numbers that are never used again. The newest transactions may go with the machine's power, in order.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import LeapError, LeapOptionsError, LeapSchemaError
+from ..schemas.shorthand import list_of
+from ..schemas.transforms import all_optional
+from ..system import __version__
+from ..system import sqlite as database
+from ..system.files import text_of
+from .messages import ChatMessage, ChatMessageRole, Text
+from .options import GenerationOptions
+from .responses import Complete
+
+if TYPE_CHECKING:
+    from .generator import Generator
+
+@dataclass
+class Entry:
+    """``asked`` is seconds since 1970, ``seconds`` how long the answer took. ``command``: who asked, such as
+    ``generate``. ``prompt``: what was said since the last answer; pictures and sound are named, not kept. ``turns``:
+    messages before that. ``options``: those that differ from the model's own, without the shape. ``schema``: the JSON
+    schema that the answer was held to, as text. ``finish``: why the answer ended; None where ``error`` says why there
+    is none. ``rating``: good, bad, or None. ``made_by``: what the same answer depends on besides the request, see
+    ``made_by``. ``id``: its number in the log, 0 before it is in one."""
+
+    command: str
+    model: str
+    prompt: str
+    system: str | None = None
+    turns: int = 0
+    answer: str = ""
+    reasoning: str | None = None
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    options: dict[str, Any] = field(default_factory=dict)
+    schema: str | None = None
+    finish: str | None = None
+    error: str | None = None
+    prompt_tokens: int | None = None
+    answer_tokens: int | None = None
+    asked: float = field(default_factory=time.time)
+    seconds: float = 0.0
+    rating: str | None = None
+    made_by: dict[str, Any] = field(default_factory=dict)
+    id: int = 0
+
+    def end(self, complete: Complete, seconds: float) -> None:
+        """Take note of the answer."""
+        message, stats = complete.full_message, complete.stats
+        self.answer, self.reasoning = message.text, message.reasoning_content
+        self.calls = [call.to_json()["function"] for call in message.function_calls or ()]
+        self.finish, self.seconds = complete.finish_reason.value, seconds
+        if stats is not None:
+            self.prompt_tokens, self.answer_tokens = stats.prompt_tokens, stats.completion_tokens
+
+    def fail(self, error: LeapError, seconds: float) -> None:
+        """Take note that there is none."""
+        self.error, self.seconds = error.message, seconds
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it; ``schema`` as the document that it is."""
+        schema = None if self.schema is None else json.loads(self.schema)
+        return {"id": self.id, **asdict(self), "schema": schema}
+
+
+def entry_of(command: str, model: str, messages: Sequence[ChatMessage], options: GenerationOptions | None) -> Entry:
+    """The beginning of an entry: what is asked."""
+    system = next((each.text for each in messages if each.role is ChatMessageRole.SYSTEM), None)
+    talk = [each for each in messages if each.role is not ChatMessageRole.SYSTEM]
+    ends = [n for n, each in enumerate(talk, 1) if each.role is ChatMessageRole.ASSISTANT]
+    turns = ends[-1] if ends else 0
+    prompt = "\n\n".join(described(each) for each in talk[turns:])
+    return Entry(command, model, prompt, system=system, turns=turns, **_options(options))
+
+
+def text_entry(command: str, model: str, text: str, options: GenerationOptions | None) -> Entry:
+    """The beginning of an entry of a text that the model goes on from."""
+    return Entry(command, model, text, **_options(options))
+
+
+def made_by(runner: Generator) -> dict[str, Any]:
+    """The version of leap, which brings its llama.cpp, and in hexadecimal the weights, where the runner knows them."""
+    weights = runner.decision_model.fingerprint
+    return {"leap": __version__, **({"weights": weights} if weights else {})}
+
+
+def described(message: ChatMessage) -> str:
+    """A message's text, with a mark where a picture or a sound stood."""
+    parts = (part.text if isinstance(part, Text) else f"[{type(part).__name__.lower()}]" for part in message.content)
+    return "\n".join(parts)
+
+
+def canonical(schema: object) -> str:
+    """A text that is equal for equal schemas."""
+    return json.dumps(schema, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+
+
+def _options(options: GenerationOptions | None) -> dict[str, Any]:
+    if options is None:
+        return {}
+    plain = GenerationOptions().to_json()
+    values = {name: value for name, value in options.to_json().items() if value != plain.get(name)}
+    schema = values.pop("json_schema_constraint", None)
+    try:
+        text = None if schema is None else canonical(json.loads(schema))
+    except ValueError:  # the generation says what is wrong with it
+        text = None
+    return {"options": values, "schema": text}
+
+
+WHAT = "the log of prompts"
+PATIENCE_MILLISECONDS = 5000
+"""How long a line waits for another process that writes."""
+SNIPPET_WORDS = 12
+MIGRATIONS = (
+    """
+    CREATE TABLE entries (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        asked REAL NOT NULL,
+        seconds REAL NOT NULL,
+        command TEXT NOT NULL,
+        model TEXT NOT NULL,
+        system TEXT,
+        prompt TEXT NOT NULL,
+        turns INTEGER NOT NULL,
+        answer TEXT NOT NULL,
+        reasoning TEXT,
+        calls TEXT NOT NULL,
+        options TEXT NOT NULL,
+        schema TEXT,
+        finish TEXT,
+        error TEXT,
+        prompt_tokens INTEGER,
+        answer_tokens INTEGER
+    );
+    CREATE INDEX entries_by_time ON entries (asked);
+    CREATE INDEX entries_by_schema ON entries (schema) WHERE schema IS NOT NULL;
+    CREATE VIRTUAL TABLE words USING fts5 (prompt, answer, tokenize="unicode61 remove_diacritics 2");
+    """,
+    "ALTER TABLE entries ADD COLUMN rating TEXT;",
+    "ALTER TABLE entries ADD COLUMN made_by TEXT NOT NULL DEFAULT '{}';",
+)
+COLUMNS = tuple(name for name in Entry.__dataclass_fields__ if name != "id")
+JSON_COLUMNS = ("calls", "options", "made_by")
+
+
+@dataclass(frozen=True)
+class Match:
+    """An entry that was searched for, and the part of its text around what was found."""
+
+    entry: Entry
+    snippet: str
+
+
+@dataclass
+class PromptLog:
+    """The log in the file at ``path``, which is made where necessary. Safe to use from several threads and processes.
+    Raises LeapError when the file cannot be used, or was made by a newer leap."""
+
+    path: Path
+    _guard: threading.RLock = field(default_factory=threading.RLock)
+
+    def __post_init__(self) -> None:
+        self._connection = database.connect(self.path, MIGRATIONS, WHAT, durable=False)
+        with self._guard, database.wrap_sqlite_errors(self.path, WHAT):
+            self._connection.execute(f"PRAGMA busy_timeout={PATIENCE_MILLISECONDS}").close()
+            self._connection.execute("PRAGMA secure_delete=ON").close()
+
+    def close(self) -> None:
+        with self._guard:
+            self._connection.close()
+
+    def __enter__(self) -> PromptLog:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def add(self, entry: Entry) -> int:
+        """Write an entry; its number."""
+        values = {**asdict(entry), **{name: json.dumps(getattr(entry, name)) for name in JSON_COLUMNS}}
+        row = [text_of(values[name]) if isinstance(values[name], str) else values[name] for name in COLUMNS]
+        places = ", ".join("?" * len(row))
+        with self._transaction() as connection:
+            cursor = connection.execute(f"INSERT INTO entries ({', '.join(COLUMNS)}) VALUES ({places})", row)
+            number = int(cursor.lastrowid or 0)
+            connection.execute(
+                "INSERT INTO words (rowid, prompt, answer) VALUES (?, ?, ?)",
+                (number, text_of(entry.prompt), text_of(entry.answer)),
+            )
+        return number
+
+    def rate(self, number: int, rating: str | None) -> bool:
+        """Rate an entry, good or bad; None takes its rating away. False where there is no such entry."""
+        with self._transaction() as connection:
+            return connection.execute("UPDATE entries SET rating=? WHERE id=?", (rating, number)).rowcount > 0
+
+    def get(self, number: int | None = None) -> Entry | None:
+        """The entry with this number, or the newest; None where there is none."""
+        if number is None:
+            rows = self._rows("SELECT * FROM entries ORDER BY id DESC LIMIT 1", ())
+        else:
+            rows = self._rows("SELECT * FROM entries WHERE id=?", (number,))
+        return _entry(rows[0]) if rows else None
+
+    def entries(
+        self,
+        *,
+        limit: int | None = None,
+        model: str | None = None,
+        since: float | None = None,
+        schemas: Sequence[str] | None = None,
+    ) -> list[Entry]:
+        """Entries, newest first. ``model``: the beginning of its name, in any case. ``since``: seconds since 1970.
+        ``schemas``: canonical texts of schemas; an empty sequence is any schema."""
+        conditions, values = _conditions(model, since)
+        if schemas is not None:
+            conditions.append(f"schema IN ({', '.join('?' * len(schemas))})" if schemas else "schema IS NOT NULL")
+            values += schemas
+        where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
+        rows = self._rows(
+            f"SELECT * FROM entries {where}ORDER BY id DESC LIMIT ?", (*values, -1 if limit is None else limit)
+        )
+        return [_entry(row) for row in rows]
+
+    def search(
+        self, text: str, *, limit: int | None = None, model: str | None = None, since: float | None = None
+    ) -> list[Match]:
+        """Entries with all of these words, or beginnings of words, in prompt or answer, best first; where there are
+        none, those that hold the text as it is. Case does not matter."""
+        words = [word for word in text_of(text).split() if any(char.isalnum() for char in word)]
+        conditions, values = _conditions(model, since)
+        also = "".join(f" AND {condition}" for condition in conditions)
+        most = -1 if limit is None else limit
+        rows: list[sqlite3.Row] = []
+        if words:
+            query = " AND ".join('"{}"*'.format(word.replace('"', '""')) for word in words)
+            rows = self._rows(
+                f"SELECT entries.*, snippet(words, -1, '', '', '…', {SNIPPET_WORDS}) AS snippet FROM words "
+                f"JOIN entries ON entries.id=words.rowid WHERE words MATCH ?{also} ORDER BY rank, id DESC LIMIT ?",
+                (query, *values, most),
+            )
+        if not rows and text.strip():
+            rows = self._rows(
+                "SELECT *, substr(whole, max(1, at - 30), 100) AS snippet FROM ("
+                "SELECT *, instr(lower(whole), lower(?)) AS at FROM ("
+                "SELECT *, prompt || char(10) || answer AS whole FROM entries)) "
+                f"WHERE at > 0{also} ORDER BY id DESC LIMIT ?",
+                (text_of(text), *values, most),
+            )
+        return [Match(_entry(row), row["snippet"]) for row in rows]
+
+    def count(self, before: float | None = None) -> int:
+        """How many entries there are, or were asked before a time in seconds since 1970."""
+        rows = self._rows("SELECT COUNT(*) AS n FROM entries WHERE ? IS NULL OR asked < ?", (before, before))
+        return int(rows[0]["n"])
+
+    def clear(self, before: float | None = None) -> int:
+        """Forget all entries, or those asked before a time; their text is wiped from the file. How many they were."""
+        with self._transaction() as connection:
+            condition = "" if before is None else " WHERE asked < ?"
+            values = () if before is None else (before,)
+            connection.execute(f"DELETE FROM words WHERE rowid IN (SELECT id FROM entries{condition})", values)
+            removed = connection.execute(f"DELETE FROM entries{condition}", values).rowcount
+            connection.execute("INSERT INTO words (words) VALUES ('optimize')")
+        with suppress(sqlite3.Error), self._guard:  # room only: another process may be reading
+            self._connection.execute("VACUUM")
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
+        return removed
+
+    def _rows(self, query: str, values: Sequence[object]) -> list[sqlite3.Row]:
+        with self._guard, database.wrap_sqlite_errors(self.path, WHAT):
+            return self._connection.execute(query, tuple(values)).fetchall()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._guard, database.wrap_sqlite_errors(self.path, WHAT), database.transaction(self._connection):
+            yield self._connection
+
+
+def _conditions(model: str | None, since: float | None) -> tuple[list[str], list[Any]]:
+    conditions: list[str] = []
+    values: list[Any] = []
+    if model is not None:
+        conditions.append("substr(lower(model), 1, length(?)) = lower(?)")
+        values += [model, model]
+    if since is not None:
+        conditions.append("asked >= ?")
+        values.append(since)
+    return conditions, values
+
+
+def _entry(row: sqlite3.Row) -> Entry:
+    values = {name: row[name] for name in (*COLUMNS, "id")}
+    return Entry(**{**values, **{name: json.loads(row[name]) for name in JSON_COLUMNS}})
+
+
+FINISHED = ("stop", "constraint")
+
+
+def forms_of(schema: Any) -> list[str]:
+    """The canonical texts of a schema and of what leap makes of it: a list of its documents, and all of its fields
+    optional, as ``leap extract`` asks for them."""
+    forms = [schema]
+    with suppress(LeapSchemaError):
+        forms.append(list_of(schema))
+    if isinstance(schema, dict):
+        forms.append(all_optional(schema))
+    return list(dict.fromkeys(canonical(form) for form in forms))
+
+
+def documents(
+    log: PromptLog,
+    schemas: Sequence[str] | None,
+    *,
+    limit: int | None = None,
+    model: str | None = None,
+    since: float | None = None,
+) -> Iterator[Any]:
+    """The documents of whole answers with one of these schemas, or with any, oldest first; the newest ``limit`` of
+    them. The elements of a list that was asked for as one of a schema's documents come one by one."""
+    of_list = schemas[1:2] if schemas else []
+    answers = log.entries(model=model, since=since, schemas=schemas or [])
+    values: list[Any] = []
+    for entry in answers:
+        document = _document(entry)
+        if document is not None:
+            values += reversed(document) if entry.schema in of_list and isinstance(document, list) else [document]
+    yield from reversed(values[:limit])
+
+
+def _document(entry: Entry) -> Any:
+    if entry.finish not in FINISHED:
+        return None
+    try:
+        return json.loads(entry.answer)
+    except ValueError:
+        return None
+
+
+NOT_KEPT = re.compile(r"^\[(image|audio|imagefile|audiofile|picture|sound)\w*\]$", re.MULTILINE | re.IGNORECASE)
+AROUND = 20
+MAKERS = {"weights": "another file of the model", "leap": "another version of leap or of llama.cpp"}
+
+
+def request_of(entry: Entry) -> tuple[list[ChatMessage], GenerationOptions]:
+    """The messages and options of an entry. Raises LeapOptionsError where the log does not hold all of them."""
+    if entry.turns:
+        raise LeapOptionsError("entry", f"{entry.id} goes on from {entry.turns} messages, which the log does not hold")
+    if NOT_KEPT.search(entry.prompt):
+        raise LeapOptionsError("entry", f"{entry.id} has a picture or a sound, which the log does not hold")
+    if entry.calls:
+        raise LeapOptionsError("entry", f"{entry.id} calls functions, whose declarations the log does not hold")
+    if entry.error is not None:
+        raise LeapOptionsError("entry", f"{entry.id} has no whole answer: {entry.error}")
+    options = dict(entry.options)
+    if entry.schema is not None:
+        options["json_schema_constraint"] = entry.schema
+    messages = [ChatMessage("system", entry.system)] if entry.system is not None else []
+    return [*messages, ChatMessage("user", entry.prompt)], GenerationOptions.from_json(options)
+
+
+def difference(before: Entry, again: Entry) -> dict[str, Any]:
+    """Whether text, reasoning and reason of the end are ``same``; else from which character on the texts differ, and
+    what may be why."""
+    same = (before.answer, before.reasoning, before.finish) == (again.answer, again.reasoning, again.finish)
+    if same:
+        return {"same": True}
+    pairs = enumerate(zip(before.answer, again.answer, strict=False))
+    place = next((n for n, (old, new) in pairs if old != new), min(len(before.answer), len(again.answer)))
+    around = slice(max(0, place - AROUND), place + AROUND)
+    return {
+        "same": False,
+        "from_character": place,
+        "was": before.answer[around],
+        "is": again.answer[around],
+        "ended": before.finish,
+        "ends": again.finish,
+        "reasons": reasons(before, again),
+    }
+
+
+def reasons(before: Entry, again: Entry) -> list[str]:
+    """What may make two answers to one request differ."""
+    found = []
+    if before.model != again.model:
+        found.append(f"another model: {before.model} answered, now {again.model}")
+    if before.options.get("rng_seed") is None and before.options.get("temperature") != 0:
+        found.append("the request has no seed, and chance decides above temperature 0")
+    if found:
+        return found
+    old, new = before.made_by, again.made_by
+    shared = [name for name in MAKERS if name in old and name in new]
+    found = [f"{MAKERS[name]}: {old[name]} answered, now {new[name]}" for name in shared if old[name] != new[name]]
+    unknown = [text for name, text in MAKERS.items() if name not in shared]
+    return found or [", or ".join([*unknown, "other options of loading, as of the cache's types or of a GPU"])]

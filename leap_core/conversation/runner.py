@@ -1,0 +1,153 @@
+"""A model that a program holds, and a runner that passes everything on to another one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..errors import LeapError, LeapGenerationError
+from .conversation import Conversation
+from .generator import DecisionModel, Functions, Generator, MaybeOptions, Messages, TokenizerInfo
+from .generator import Generation as Generation
+from .generator import RenderedPrompt as RenderedPrompt
+from .loading_options import LoraAdapter
+from .messages import ChatMessage, ChatMessageRole
+from .options import GenerationOptions
+from .responses import MessageResponse
+from .streams import ResponseStream
+
+if TYPE_CHECKING:
+    from .generator import HiddenStates
+
+class GenerationHandler:
+    """Stops a generation that was started with ``generate_from_conversation``."""
+
+    def __init__(self, stream: ResponseStream, thread: threading.Thread) -> None:
+        self._stream = stream
+        self._thread = thread
+
+    def stop(self) -> None:
+        """End within one token; the callback still receives Complete, with INTERRUPTED."""
+        self._stream.stop()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the end, at most ``timeout`` seconds; True when it has come."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+
+class ModelRunner(Generator):
+    """A loaded model. Its conversations stay readable after ``unload``; generating then raises LeapGenerationError."""
+
+    def create_conversation(self, system_prompt: str | None = None) -> Conversation:
+        """A new conversation, opened by the system prompt if there is one."""
+        history = [] if system_prompt is None else [ChatMessage(ChatMessageRole.SYSTEM, system_prompt)]
+        return self.create_conversation_from_history(history)
+
+    def create_conversation_from_history(self, history: Iterable[ChatMessage | Mapping[str, Any]]) -> Conversation:
+        """A conversation that goes on from these messages; objects of their JSON form are read."""
+        return Conversation(self, history)
+
+    def generate_from_conversation(
+        self,
+        conversation: Conversation,
+        callback: Callable[[MessageResponse], object],
+        options: GenerationOptions | None = None,
+        on_error: Callable[[LeapError], object] | None = None,
+    ) -> GenerationHandler:
+        """Generate the reply to the conversation as it is, in a thread of its own that calls ``callback``.
+
+        ``Conversation.generate_response`` is the usual way; this one serves code built on callbacks. A callback that
+        raises is called no more: ``on_error`` hears of it, and the conversation still gets the reply.
+        """
+        stream = conversation.generate_response(None, options)
+
+        def deliver() -> None:
+            try:
+                heard = True
+                for response in stream:
+                    try:
+                        if heard:
+                            callback(response)
+                    except Exception as error:
+                        heard = False
+                        if on_error is None:
+                            raise
+                        on_error(LeapGenerationError(f"the callback failed: {type(error).__name__}: {error}"))
+            except LeapError as error:
+                if on_error is not None:
+                    on_error(error)
+
+        thread = threading.Thread(target=deliver, name="leap-callback", daemon=True)
+        handler = GenerationHandler(stream, thread)
+        thread.start()
+        return handler
+
+    def __enter__(self) -> ModelRunner:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.unload()
+
+
+class PassingRunner(ModelRunner):
+    """``runner`` answers."""
+
+    def __init__(self, runner: ModelRunner) -> None:
+        self._runner = runner
+
+    @property
+    def model_id(self) -> str:
+        return self._runner.model_id
+
+    @property
+    def context_size(self) -> int:
+        return self._runner.context_size
+
+    @property
+    def decision_model(self) -> DecisionModel:
+        return self._runner.decision_model
+
+    @property
+    def reads_ahead(self) -> bool:
+        return self._runner.reads_ahead
+
+    @property
+    def speaks(self) -> bool:
+        return self._runner.speaks
+
+    def start(self, messages: Messages, functions: Functions = (), options: MaybeOptions = None) -> Generation:
+        return self._runner.start(messages, functions, options)
+
+    def start_text(self, text: str | Sequence[int], options: MaybeOptions = None) -> Generation:
+        return self._runner.start_text(text, options)
+
+    def render(self, prompt: Messages | str, functions: Functions = (), options: MaybeOptions = None) -> RenderedPrompt:
+        return self._runner.render(prompt, functions, options)
+
+    def get_prompt_tokens_size(
+        self, messages: Messages, add_bos_token: bool = True, functions: Functions = (), options: MaybeOptions = None
+    ) -> int:
+        return self._runner.get_prompt_tokens_size(messages, add_bos_token, functions, options)
+
+    def set_adapters(self, adapters: Sequence[LoraAdapter]) -> None:
+        self._runner.set_adapters(adapters)
+
+    def hidden_states(self, text: str, adapters: Sequence[LoraAdapter] | None = None) -> HiddenStates:
+        return self._runner.hidden_states(text, adapters)
+
+    def tokenize(self, text: str, *, parse_special: bool = False) -> list[int]:
+        return self._runner.tokenize(text, parse_special=parse_special)
+
+    def detokenize(self, tokens: Sequence[int]) -> str:
+        return self._runner.detokenize(tokens)
+
+    def tokenizer_info(self) -> TokenizerInfo:
+        return self._runner.tokenizer_info()
+
+    def infill_prompt(self, before: str, after: str) -> str:
+        return self._runner.infill_prompt(before, after)
+
+    def unload(self) -> None:
+        self._runner.unload()

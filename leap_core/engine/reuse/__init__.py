@@ -1,1 +1,0 @@
-"""What one prompt leaves for the next: states of sequences, snapshots, encoded media."""

@@ -1,1 +1,0 @@
-"""What an answer is expected to be, and whether it is."""

@@ -1,1 +1,0 @@
-"""An evaluation as a page, as JUnit's XML and as Markdown."""

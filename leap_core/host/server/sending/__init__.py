@@ -1,1 +1,0 @@
-"""Answers on their way to the client, from the threads that make them."""

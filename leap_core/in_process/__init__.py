@@ -1,1 +1,0 @@
-"""A model in this process: loaded, prompted, generating."""

@@ -1,1 +1,0 @@
-"""Texts to vectors in this process: embeddings and hidden states."""

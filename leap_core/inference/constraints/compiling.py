@@ -1,0 +1,368 @@
+"""From options and functions to what holds one reply: the constraint on its tokens and the check of its text."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING
+
+from ...conversation.options import check_tool_choice
+from ...errors import LeapOptionsError, LeapSchemaError
+from ...schemas.grammar_matcher import (
+    ConstraintTokenizer,
+    GrammarError,
+    Vocabulary,
+    byte_tokenizer,
+    reasoning_tags,
+    tokenizer_of,
+)
+from ...schemas.json_schema import JsonSchema, check_schema, read_schema
+from .grammars import STRICTNESSES, Freedom, Strictness, enforce, json_grammar, pythonic_grammar, unenforced
+from .token_constraints import (
+    AfterReasoning,
+    CallsConstraint,
+    CompiledConstraint,
+    ForbiddenTokens,
+    GrammarConstraint,
+    NumberLength,
+    TokenConstraint,
+    keep_only,
+)
+
+if TYPE_CHECKING:
+    from numpy import float32
+    from numpy.typing import NDArray
+
+    from ...conversation.calls import LeapFunction
+    from ...conversation.options import FunctionCallParser, GenerationOptions
+
+RESERVE = 16
+"""Tokens beyond the shortest end, and the longest one so far, from which on nothing new is begun that the shape can do
+without; a string or a number that is open goes on."""
+LAST = 2
+"""Tokens beyond the shortest end at which also what is open ends."""
+
+
+class FinishingConstraint:
+    """A constraint that takes the shortest way to its end when ``room`` tokens are nearly used up.
+
+    ``grammar`` is the part of ``constraint`` that has the shape. An answer whose end is further away than its room is
+    not helped: it is cut as it would be.
+    """
+
+    def __init__(self, constraint: TokenConstraint, grammar: GrammarConstraint, room: int) -> None:
+        self._constraint = constraint
+        self._grammar = grammar
+        self.room = room
+        self._left = room
+        self._longest = 0
+        self._look_at = room
+        self._next: int | None = None
+        self._ended = False
+        self.cut = False
+        """Whether the end was taken because of the room, and not by the model."""
+
+    def apply(self, logits: NDArray[float32]) -> None:
+        self._look()
+        if self._next is None:
+            return self._constraint.apply(logits)
+        self._constraint.apply(logits)
+        likeliest = int(logits.argmax())
+        if not self._is_near(likeliest, self._next):
+            self.cut, likeliest = True, self._next
+            logits[likeliest] = 0.0
+        return keep_only(logits, [likeliest])
+
+    def _is_near(self, token: int, end: int) -> bool:
+        """Whether what the model would have leads to the end as well as the shortest way does, of which ``end`` is
+        next."""
+        if self._grammar.is_closing(end):
+            return self._grammar.ends_like(token, end)
+        return token == end or self._grammar.shortest_end(self._left - 1, after=token) is not None
+
+    def forced_tokens(self) -> list[int]:
+        return self._constraint.forced_tokens()
+
+    def accept(self, token: int) -> None:
+        self._left -= 1
+        self._next = None
+        self._constraint.accept(token)
+        if self._grammar.begins_container(token):
+            self._look_at = self._left  # the end is further away now
+        self._look()
+
+    @property
+    def finished(self) -> bool:
+        return self._ended or self._constraint.finished
+
+    def _look(self) -> None:
+        """Decide whether the next token is one of the shortest end."""
+        if self._next is not None or self._left > self._look_at or self.finished:
+            return
+        thinking = self._constraint.end_of_thinking if isinstance(self._constraint, AfterReasoning) else []
+        end = self._grammar.shortest_end(self._left)
+        if end is None:
+            self._look_at = self._left - RESERVE
+            return
+        way = [*thinking, *end]
+        self._longest = max(self._longest, len(way))
+        begins = len(way) + self._longest + RESERVE
+        place = self._grammar.place
+        goes_on = bool(thinking) or place is None or place.in_string or bool(place.number)
+        self._look_at = self._left - max(1, (self._left - begins) // 2)
+        if self._left <= len(way) + LAST or (self._left <= begins and not goes_on):
+            self._next = way[0] if way else None
+            self._ended = not way
+            self.cut = self.cut or self._ended
+
+
+RULE = re.compile(r"(?m)^\s*[?!]?[A-Za-z_]\w*(\[[^\]]*\])?\s*:")
+MOST_GRAMMAR_RULES = 1000
+"""llguidance reads a chain of rules by recursion, and a full stack ends the process."""
+GRAMMARS = ("lfm", "hermes")
+"""The styles of calls that have a grammar."""
+
+
+def compile_constraint(
+    options: GenerationOptions,
+    functions: Sequence[LeapFunction],
+    vocabulary: Vocabulary,
+    *,
+    parser: FunctionCallParser | None = None,
+    reasoning_open: bool = False,
+    room: int | None = None,
+) -> CompiledConstraint | None:
+    """What ``options`` and the declared functions ask of a reply; None when nothing.
+
+    ``parser``: the style of calls; None means that calls are not looked for. ``reasoning_open``: the prompt has opened
+    the reasoning. ``room``: the tokens that the reply may have, within which ``finish_shape`` ends it. Raises
+    LeapSchemaError for a schema, expression or grammar that cannot be used, and LeapOptionsError for a tool_choice that
+    names no function.
+    """
+    choice = _tool_choice(options, functions, parser)
+    if parser is not None and parser.name not in GRAMMARS and choice not in (None, "none"):
+        if choice != "auto":
+            raise LeapOptionsError("tool_choice", f"calls in the style {parser.name!r} cannot be enforced")
+        choice = None
+    shape = _shape(options, vocabulary)
+    if shape is None and choice is None:
+        return None
+    constraint, warnings = (None, ()) if shape is None else (shape.constraint, shape.warnings)
+    makes_calls = False
+    if choice is not None and parser is not None:
+        constraint, more = _with_calls(constraint, choice, functions, vocabulary, parser)
+        warnings = (*warnings, *more)
+    if constraint is not None and not isinstance(constraint, ForbiddenTokens):
+        makes_calls = isinstance(constraint, CallsConstraint) and parser is not None
+        call_start = vocabulary.special_tokens.get(parser.start_marker) if makes_calls and parser else None
+        constraint = _after_reasoning(constraint, vocabulary, reasoning_open, call_start)
+    if options.finish_shape and room is not None and shape is not None:
+        grammar = shape.constraint
+        if isinstance(grammar, GrammarConstraint) and constraint is not None and not makes_calls:
+            constraint = FinishingConstraint(constraint, grammar, room)
+    calls = choice not in (None, "auto", "none")
+    return replace(shape or CompiledConstraint(None), constraint=constraint, warnings=warnings, calls=calls)
+
+
+def _shape(options: GenerationOptions, vocabulary: Vocabulary) -> CompiledConstraint | None:
+    tokenizer = partial(tokenizer_of, vocabulary)
+    if options.json_schema_constraint is not None:
+        freedom = Freedom(options.open_objects, options.free_white_space)
+        return _schema_constraint(read_schema(options.json_schema_constraint), tokenizer(), freedom)
+    if options.regex_constraint is not None:
+        return _regex_constraint(options.regex_constraint, tokenizer())
+    if options.choices_constraint is not None:
+        return _choices_constraint(options.choices_constraint, tokenizer())
+    if options.grammar_constraint is not None:
+        return _lark_constraint(options.grammar_constraint, tokenizer())
+    return None
+
+
+def _schema_constraint(schema: JsonSchema, tokenizer: ConstraintTokenizer, freedom: Freedom) -> CompiledConstraint:
+    enforced = enforce(schema, tokenizer, freedom)
+    matcher = tokenizer.matcher(enforced.grammar)
+    constraint = GrammarConstraint(matcher, tokenizer, numbers=NumberLength(schema.document))
+    return CompiledConstraint(constraint, enforced.warnings, schema.problems, exact=enforced.exact, whole=True)
+
+
+def _regex_constraint(pattern: str, tokenizer: ConstraintTokenizer) -> CompiledConstraint:
+    from llguidance import LLMatcher
+
+    try:
+        matcher = tokenizer.matcher(LLMatcher.grammar_from_regex(pattern))
+    except GrammarError as error:
+        raise LeapSchemaError(f"the regular expression cannot be used: {error}") from None
+    return CompiledConstraint(
+        GrammarConstraint(matcher, tokenizer),
+        validate=_grammar_check(tokenizer, LLMatcher.grammar_from_regex(pattern), "the regular expression"),
+    )
+
+
+def _choices_constraint(choices: Sequence[str], tokenizer: ConstraintTokenizer) -> CompiledConstraint:
+    from llguidance import LLMatcher
+
+    grammar = LLMatcher.grammar_from_lark("start: " + " | ".join(json.dumps(c, ensure_ascii=False) for c in choices))
+    try:
+        matcher = tokenizer.matcher(grammar)
+    except GrammarError as error:
+        raise LeapSchemaError(f"the choices cannot be used: {error}") from None
+
+    def validate(text: str) -> list[str]:
+        return [] if text in choices else [f"{text!r} is none of the choices"]
+
+    return CompiledConstraint(GrammarConstraint(matcher, tokenizer), validate=validate, whole=True)
+
+
+def _lark_constraint(lark: str, tokenizer: ConstraintTokenizer) -> CompiledConstraint:
+    from llguidance import LLMatcher
+
+    rules = len(RULE.findall(lark))
+    if rules > MOST_GRAMMAR_RULES:
+        raise LeapSchemaError(f"the grammar has {rules} rules; at most {MOST_GRAMMAR_RULES} can be enforced")
+    grammar = LLMatcher.grammar_from_lark(lark)
+    try:
+        matcher = tokenizer.matcher(grammar)
+    except GrammarError as error:
+        raise LeapSchemaError(f"the grammar cannot be used: {error}") from None
+    return CompiledConstraint(
+        GrammarConstraint(matcher, tokenizer), validate=_grammar_check(tokenizer, grammar, "the grammar")
+    )
+
+
+def _grammar_check(tokenizer: ConstraintTokenizer, grammar: str, name: str) -> Callable[[str], list[str]]:
+    """A check of a finished text by the grammar that constrained it."""
+
+    def validate(text: str) -> list[str]:
+        matcher = tokenizer.matcher(grammar)
+        tokens = tokenizer.tokenizer.tokenize_str(text)
+        if matcher.try_consume_tokens(tokens) == len(tokens) and matcher.is_accepting():
+            return []
+        return [f"the text does not satisfy {name}"]
+
+    return validate
+
+
+def _tool_choice(
+    options: GenerationOptions, functions: Sequence[LeapFunction], parser: FunctionCallParser | None
+) -> str | None:
+    """auto, required, none or a function's name; None when there is nothing to hold to it."""
+    choice = options.tool_choice
+    names = [function.name for function in functions]
+    if choice in (None, "auto"):
+        return "auto" if functions and parser is not None else None
+    assert choice is not None
+    if choice == "none":
+        return "none" if parser is not None else None
+    if parser is None:
+        raise LeapOptionsError("tool_choice", f"{choice!r} needs a function call parser")
+    check_tool_choice(choice, names)
+    return choice
+
+
+def _with_calls(
+    shape: TokenConstraint | None,
+    choice: str,
+    functions: Sequence[LeapFunction],
+    vocabulary: Vocabulary,
+    parser: FunctionCallParser,
+) -> tuple[TokenConstraint | None, tuple[str, ...]]:
+    """The constraint on text and calls together."""
+    start = vocabulary.special_tokens.get(parser.start_marker)
+    if choice == "none":
+        return (shape or (ForbiddenTokens([start]) if start is not None else None)), ()
+    tokenizer = tokenizer_of(vocabulary)
+    named = choice not in ("auto", "required")
+    allowed = [function for function in functions if function.name == choice] if named else list(functions)
+    end = parser.end_marker if parser.end_marker in vocabulary.special_tokens else json.dumps(parser.end_marker)
+    if parser.name == "hermes":
+        write: Callable[..., str] = partial(json_grammar, allowed, end)
+    else:
+        write = partial(pythonic_grammar, allowed, end, many=not named)
+    from llguidance import LLMatcher
+
+    prefix = "" if start is not None else json.dumps(parser.start_marker)
+    grammar, warnings = _compiled_calls(
+        allowed, tokenizer, lambda strictness: _prefixed(write(strictness=strictness), prefix)
+    )
+    grammar = LLMatcher.grammar_from_lark(grammar)
+    if start is None:
+        if choice == "auto":
+            return shape, ()
+        return GrammarConstraint(tokenizer.matcher(grammar), tokenizer), warnings
+    constraint = CallsConstraint(
+        start,
+        lambda: GrammarConstraint(tokenizer.matcher(grammar), tokenizer),
+        vocabulary.eog_tokens,
+        required=choice != "auto",
+        otherwise=shape if choice == "auto" else None,
+        repeat=parser.name == "hermes" and not named,
+    )
+    return constraint, warnings
+
+
+def check_calls(functions: Sequence[LeapFunction]) -> tuple[str, ...]:
+    """What of the functions' parameters calls cannot be held to. Raises LeapSchemaError for unusable parameters."""
+    _, warnings = _compiled_calls(
+        functions,
+        byte_tokenizer(),
+        lambda strictness: pythonic_grammar(functions, '"<end>"', many=True, strictness=strictness),
+    )
+    return warnings
+
+
+def problems_of_calls(functions: Sequence[LeapFunction]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Why the functions' parameters cannot be used, and what of them calls cannot be held to."""
+    try:
+        return (), check_calls(functions)
+    except LeapSchemaError as error:
+        return (error.message,), ()
+
+
+def _compiled_calls(
+    functions: Sequence[LeapFunction], tokenizer: ConstraintTokenizer, write: Callable[[Strictness], str]
+) -> tuple[str, tuple[str, ...]]:
+    """The strictest grammar of the calls that can be had, with warnings of what it leaves out."""
+    from llguidance import LLMatcher
+
+    for function in functions:
+        _check_parameters(function.name, json.dumps(function.arguments_schema))
+    reason = ""
+    for strictness in STRICTNESSES:
+        grammar = write(strictness)
+        try:
+            matcher = tokenizer.matcher(LLMatcher.grammar_from_lark(grammar))
+        except GrammarError as error:
+            reason = reason or str(error)
+            continue
+        left_out = [*matcher.get_grammar_warnings(), *unenforced(functions, strictness)]
+        if strictness.anything:
+            left_out.append(reason)
+        return grammar, tuple(f"not enforced in function calls: {text}" for text in left_out)
+    raise LeapSchemaError(f"the functions' parameters cannot be used: {reason}")
+
+
+@lru_cache(256)
+def _check_parameters(name: str, schema: str) -> None:
+    try:
+        check_schema(json.loads(schema))
+    except LeapSchemaError as error:
+        raise LeapSchemaError(f"{name}: {error.message}", pointer=error.pointer, hint=error.hint) from None
+
+
+def _prefixed(grammar: str, prefix: str) -> str:
+    return grammar.replace("start: ", f"start: {prefix} ", 1) if prefix else grammar
+
+
+def _after_reasoning(
+    constraint: TokenConstraint, vocabulary: Vocabulary, reasoning_open: bool, call_start: int | None
+) -> TokenConstraint:
+    tags = reasoning_tags(vocabulary)
+    if not tags:
+        return constraint
+    starts, ends = ([vocabulary.special_tokens[tag] for tag in kind] for kind in zip(*tags, strict=True))
+    return AfterReasoning(
+        constraint, starts, ends, vocabulary.eog_tokens, thinking=reasoning_open, call_start=call_start
+    )

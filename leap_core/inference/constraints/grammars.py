@@ -1,0 +1,581 @@
+"""Grammars that llguidance enforces: of a JSON schema, and of calls of declared functions.
+
+Arguments come in the declared order; optional ones may be left out; none is given by position. Plain types are written
+as the models write them (either kind of quotes, True or true); whatever else a schema says is written as JSON, which
+the parsers read as well.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...conversation.calls.pythonic import ARGUMENT
+from ...errors import LeapSchemaError
+from ...schemas.expressions import CheckTakesTooLong, bounded_check, check_time
+from ...schemas.grammar_matcher import ConstraintTokenizer, GrammarError
+from ...schemas.json_schema import JsonSchema, pointer
+from ...schemas.json_values import JsonObject
+from ...schemas.keywords import CHECKS, bounded, with_bounded_formats
+from ...schemas.transforms import transform, walk, with_closed_objects
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher
+
+    from ...conversation.calls import LeapFunction
+
+COMPACT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+"""One line, as json.dumps writes it: a small model left free puts white space at odd places."""
+FREE_WHITE_SPACE = {"whitespace_pattern": r" |\n( {0,32}|\t{0,8})"}
+"""As json.dumps writes it with any usual indentation: one space, or a line break and spaces or tabs. Bounded, because a
+small model may otherwise write white space without end."""
+
+ENFORCED_FORMATS = {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"}
+"""Formats that llguidance knows."""
+
+PATTERNS = ("pattern", "patternProperties")
+BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+COUNTS = ("minProperties", "maxProperties")
+VALUES = ("const", "enum", *BOUNDS)
+LARGEST_INTEGER = 2**53
+"""llguidance holds numbers as doubles, which have all integers up to here and only some beyond."""
+LENGTHS = ("minLength", "maxLength", "minItems", "maxItems")
+OLD_DRAFT = re.compile(r"draft-0[3467]")
+YEAR = r"([0-9]{3}[1-9]|[0-9]{2}[1-9]0|[0-9][1-9]00|[1-9]000)"
+LEAP_YEAR = r"([0-9]{2}(0[48]|[2468][048]|[13579][26])|(0[48]|[2468][048]|[13579][26])00)"
+MONTH_AND_DAY = "((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)"
+DAY = rf"^({YEAR}-{MONTH_AND_DAY}|{LEAP_YEAR}-02-29)"
+BEFORE_SECOND_60 = "[^:]*:[0-9]{2}:[0-5]"
+NARROWED = {"date": DAY, "time": "^" + BEFORE_SECOND_60, "date-time": DAY + BEFORE_SECOND_60}
+"""Formats of which llguidance allows more than the check does: 29 February in any year, and second 60 at any time of
+the day, which is left to where RFC 3339 has it."""
+COMPILE_SECONDS = 3.0
+"""All the ways of compiling that are tried may compute this long together."""
+MOST_PLACES = 3
+MOST_TRIED = 300
+
+
+@dataclass(frozen=True)
+class EnforcedSchema:
+    """A schema's grammar. ``warnings`` name what it does not enforce; ``exact`` when that is nothing."""
+
+    grammar: str
+    warnings: tuple[str, ...] = ()
+    exact: bool = True
+
+
+@dataclass(frozen=True)
+class Freedom:
+    """What is left to the model beyond what it needs. ``open_objects``: keys that the schema does not name, where it
+    allows them. ``white_space``: line breaks and indentation."""
+
+    open_objects: bool = False
+    white_space: bool = False
+
+
+NO_FREEDOM = Freedom()
+
+
+def enforce(schema: JsonSchema, tokenizer: ConstraintTokenizer, freedom: Freedom = NO_FREEDOM) -> EnforcedSchema:
+    """The strictest grammar that can be had. Objects are closed and formats bounded where that can be compiled. Raises
+    LeapSchemaError for a schema that no document satisfies, whose references lead nowhere, or that takes more than
+    COMPILE_SECONDS."""
+    compiler = _Compiler(tokenizer, freedom)
+    try:
+        prepared = _prepared(schema)
+        narrowed = compiler.only_narrowed(prepared)
+        if narrowed is not None:
+            return narrowed
+        with bounded_check(COMPILE_SECONDS):
+            return _enforced(schema, prepared, compiler)
+    except CheckTakesTooLong:
+        raise LeapSchemaError(
+            f"compiling the schema takes more than {COMPILE_SECONDS:g} s", hint="simplify it"
+        ) from None
+    except RecursionError:
+        raise LeapSchemaError("the schema is nested too deeply") from None
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A schema as llguidance can read it; ``warnings`` and ``exact`` say what was left out for that."""
+
+    document: JsonObject
+    warnings: tuple[str, ...]
+    exact: bool
+
+
+class _Compiler:
+    """Compiles schemas for one vocabulary."""
+
+    def __init__(self, tokenizer: ConstraintTokenizer, freedom: Freedom) -> None:
+        self._tokenizer = tokenizer
+        self._freedom = freedom
+
+    def compile(self, document: JsonObject, *, lenient: bool) -> tuple[LLMatcher, str]:
+        """A matcher and its grammar. Raises GrammarError."""
+        from llguidance import LLMatcher
+
+        check_time()
+        spaces = FREE_WHITE_SPACE if self._freedom.white_space else COMPACT
+        grammar = LLMatcher.grammar_from_json_schema(json.dumps(document), overrides={**spaces, "lenient": lenient})
+        return self._tokenizer.matcher(grammar), grammar
+
+    def only_narrowed(self, prepared: _Prepared) -> EnforcedSchema | None:
+        """The narrowed schema, where it can be compiled strictly and says nothing that a narrower part could break."""
+        if any(occurs(key, prepared.document) for key in ("oneOf", "not", "if")):
+            return None
+        try:
+            with bounded_check(COMPILE_SECONDS):
+                _, grammar = self.compile(self._narrowed(prepared.document), lenient=False)
+        except (GrammarError, CheckTakesTooLong):
+            return None
+        return EnforcedSchema(grammar, prepared.warnings, prepared.exact)
+
+    def narrowed(self, document: JsonObject, grammar: str, *, lenient: bool) -> str:
+        """The grammar of the narrowed schema, else the one that the schema itself has."""
+        try:
+            with bounded_check(COMPILE_SECONDS):
+                return self.compile(self._narrowed(document), lenient=lenient)[1]
+        except (GrammarError, CheckTakesTooLong):
+            return grammar
+
+    def _narrowed(self, document: JsonObject) -> JsonObject:
+        shorter = with_bounded_formats(document)
+        return shorter if self._freedom.open_objects else with_closed_objects(shorter)
+
+
+def _prepared(schema: JsonSchema) -> _Prepared:
+    document = _known_dialect(_without_siblings_of_references(schema.document))
+    document = transform(document, _with_exact_format)
+    document, warnings, exact = _known_formats(document)
+    large = [key for key in VALUES if any(_is_large(part.get(key)) for _, part in walk(document))]
+    if large:
+        document, exact = transform(document, _without_large_numbers), False
+        warnings += [_warning(key, schema.document) for key in large]
+    return _Prepared(document, tuple(warnings), exact)
+
+
+def _enforced(schema: JsonSchema, prepared: _Prepared, compiler: _Compiler) -> EnforcedSchema:
+    document, warnings = prepared.document, list(prepared.warnings)
+    try:
+        _, grammar = compiler.compile(document, lenient=False)
+        return EnforcedSchema(compiler.narrowed(document, grammar, lenient=False), prepared.warnings, prepared.exact)
+    except GrammarError as error:
+        _refuse_unusable(str(error), schema.document, compiler)
+        reason = str(error)
+    for left_out in RELAXATIONS:
+        plainer = relaxed(document, left_out)
+        try:
+            matcher, grammar = compiler.compile(plainer, lenient=True)
+        except GrammarError as error:
+            _refuse_unusable(str(error), schema.document, compiler)
+            reason = str(error)
+            continue
+        ignored = _keywords(matcher.get_grammar_warnings())
+        if "minProperties" in ignored and occurs("minProperties", plainer):
+            continue  # llguidance enforces it wrongly where it warns of it
+        unsupported = [*ignored, *(key for key in left_out if occurs(key, document))]
+        named = [key for key in dict.fromkeys(unsupported) if key not in COUNTS or occurs(key, document)]
+        warnings += [_warning(keyword, schema.document) for keyword in named]
+        warnings += [
+            f"{target} is not enforced while generating, but checked afterwards" for target in _remote(document)
+        ]
+        return EnforcedSchema(compiler.narrowed(plainer, grammar, lenient=True), tuple(warnings), exact=False)
+    _, grammar = compiler.compile(_outline(schema.document), lenient=True)
+    warnings.append(f"only the kind of document is enforced while generating, the rest checked afterwards: {reason}")
+    return EnforcedSchema(grammar, tuple(warnings), exact=False)
+
+
+def _without(*keys: str) -> Callable[[JsonObject], JsonObject]:
+    return lambda schema: {key: value for key, value in schema.items() if key not in keys}
+
+
+RELAXATIONS: tuple[tuple[str, ...], ...] = (
+    (),
+    COUNTS,
+    PATTERNS,
+    BOUNDS,
+    (*COUNTS, *PATTERNS),
+    (*PATTERNS, *BOUNDS),
+    (*COUNTS, *PATTERNS, *BOUNDS),
+    (*COUNTS, *PATTERNS, *BOUNDS, *LENGTHS),
+)
+"""Keywords that are left out, in the order of trying, where llguidance refuses their values."""
+
+
+def relaxed(document: JsonObject, left_out: tuple[str, ...]) -> JsonObject:
+    """The schema without these keywords, and without references to JSON Schema's own meta-schemas, which llguidance
+    does not have."""
+
+    def change(schema: JsonObject) -> JsonObject:
+        plain = _without(*left_out, *(("$ref",) if _is_remote(schema) else ()))(schema)
+        if "patternProperties" in left_out and "patternProperties" in schema:
+            plain.pop("additionalProperties", None)  # which names are additional depends on the patterns
+        return plain
+
+    plainer: JsonObject = transform(document, change)
+    return plainer
+
+
+def _is_large(value: Any) -> bool:
+    if isinstance(value, list):
+        return any(map(_is_large, value))
+    return isinstance(value, int) and abs(value) > LARGEST_INTEGER
+
+
+def _without_large_numbers(schema: JsonObject) -> JsonObject:
+    """Integers that a double would change are left to the check."""
+    plainer = {key: value for key, value in schema.items() if key not in VALUES or not _is_large(value)}
+    listed = [*schema.get("enum", ()), *([schema["const"]] if "const" in schema else ())]
+    if _is_large(listed) and "type" not in schema and all(isinstance(value, int) for value in listed):
+        plainer["type"] = "integer"
+    return plainer
+
+
+def _is_remote(schema: JsonObject) -> bool:
+    return not str(schema.get("$ref", "#")).startswith("#")
+
+
+def _remote(document: JsonObject) -> list[str]:
+    """The meta-schemas that are referred to."""
+    return list(dict.fromkeys(schema["$ref"] for _, schema in walk(document) if _is_remote(schema)))
+
+
+def _known_dialect(document: JsonObject) -> JsonObject:
+    """A ``$schema`` that is no draft of JSON Schema is read as the newest; llguidance would look for it."""
+    dialect = document.get("$schema")
+    return document if dialect is None or "json-schema.org" in str(dialect) else _without("$schema")(document)
+
+
+def _without_siblings_of_references(document: JsonObject) -> JsonObject:
+    """Up to draft 7, whatever is beside a reference means nothing."""
+    if not OLD_DRAFT.search(str(document.get("$schema", ""))):
+        return document
+    kept = ("$ref", "$schema", "$id", "id", "definitions", "$defs")
+    alone: JsonObject = transform(
+        document, lambda schema: {k: v for k, v in schema.items() if k in kept} if "$ref" in schema else schema
+    )
+    return alone
+
+
+def _with_exact_format(schema: JsonObject) -> JsonObject:
+    if schema.get("format") not in NARROWED or "pattern" in schema or "enum" in schema:
+        return schema
+    return {**schema, "pattern": NARROWED[schema["format"]]}
+
+
+def _known_formats(document: JsonObject) -> tuple[JsonObject, list[str], bool]:
+    """Formats that llguidance does not know are left out; those without any check are announced as such."""
+    formats = {
+        schema["format"]
+        for _, schema in walk(document)
+        if isinstance(schema.get("format"), str) and "enum" not in schema
+    } - ENFORCED_FORMATS
+    if not formats:
+        return document, [], True
+    checked = sorted(name for name in formats if name in CHECKS)
+    unknown = sorted(formats - set(checked))
+    warnings = [f"format {name!r} is not enforced while generating, but checked afterwards" for name in checked]
+    warnings += [f"format {name!r} is unknown and means nothing" for name in unknown]
+    plainer = transform(
+        document,
+        lambda schema: _without("format")(bounded(schema)) if schema.get("format") in formats else schema,
+    )
+    return plainer, warnings, not checked
+
+
+def _refuse_unusable(reason: str, document: JsonObject, compiler: _Compiler) -> None:
+    """Some schemas cannot be used at all, however much is left out."""
+    if not _says_unsatisfiable(reason):
+        return
+    detail = reason.partition("Unsatisfiable schema:")[2].strip(" ;.") or reason
+    where = _innermost_unsatisfiable(document, compiler)
+    place = f" because of {where}" if where else ""
+    raise LeapSchemaError(f"no document can satisfy the schema{place}: {detail}", pointer=where)
+
+
+def _says_unsatisfiable(reason: str) -> bool:
+    return "Unsatisfiable" in reason and "Properties" not in reason  # llguidance miscounts optional properties
+
+
+def _innermost_unsatisfiable(document: JsonObject, compiler: _Compiler) -> str:
+    """The pointer of the innermost schema that alone allows nothing; "" where it takes the whole document."""
+    shared: JsonObject = {key: document[key] for key in ("$schema", "$defs", "definitions") if key in document}
+    places = [(path, schema) for path, schema in walk(document) if path]
+    for path, schema in sorted(places[:MOST_TRIED], key=lambda place: len(place[0]), reverse=True):
+        try:
+            compiler.compile({**shared, **schema}, lenient=True)
+        except (GrammarError, ValueError) as error:
+            if _says_unsatisfiable(str(error)):
+                return pointer(path)
+    return ""
+
+
+def _keywords(messages: list[str]) -> list[str]:
+    """The keywords that llguidance's warnings are about."""
+    keywords: list[str] = []
+    for message in messages:
+        listed = re.search(r"Unimplemented keys: (\[.*\])", message)
+        if listed:
+            keywords += json.loads(listed[1])
+        elif "oneOf" in message:
+            keywords.append("oneOf")
+        elif "min/maxProperties" in message:
+            keywords += COUNTS
+        elif "format" in message:
+            keywords.append("format")
+        else:
+            keywords.append(message)
+    return keywords
+
+
+def occurs(keyword: str, document: JsonObject) -> bool:
+    return any(keyword in schema for _, schema in walk(document))
+
+
+def _warning(keyword: str, document: JsonObject) -> str:
+    places = [pointer((*path, keyword)) for path, schema in walk(document) if keyword in schema]
+    listed = ", ".join(places[:MOST_PLACES]) + (" …" if len(places) > MOST_PLACES else "")
+    return f"{keyword} is not enforced while generating, but checked afterwards" + (f" ({listed})" if listed else "")
+
+
+def _outline(document: JsonObject) -> JsonObject:
+    """The type at the root, and nothing more."""
+    kind: Any = document.get("type")
+    if kind is None and ("properties" in document or "required" in document):
+        kind = "object"
+    return {} if kind is None else {"type": kind}
+
+
+ESCAPED = r"""\\["'\\nrtbf\/]|\\u[0-9a-fA-F]{4}"""
+SPACES = r"\x00-\x20\x7f-\xa0\u1680\u2000-\u200f\u2028-\u202f\u205f\u3000"
+WORD = "[a-zA-Z0-9_]"
+NO_END = rf"""([;&|<>]|[ \t]+[^{SPACES}"'\\#,:)\]}}])"""
+"""What after an unescaped quote shows that it ended nothing, so that the parser reads it as the model meant it."""
+
+
+def _string(quote: str, apostrophe: str = "") -> str:
+    """A string in these quotes. Others of the same kind may be in it unescaped, in pairs around words, where they
+    cannot be taken for the ends of two strings with an operator between them."""
+    plain = rf"([^{quote}\\]|{ESCAPED}{apostrophe})"
+    pair = rf"[ \t(=\[{{]{quote}{WORD}(([^{quote}\\]|{ESCAPED})*{WORD})?{quote}"
+    return rf"/{quote}({plain}|{pair}{NO_END})*({pair})?{quote}/"
+
+
+TERMINALS = rf"""
+DOUBLE: {_string('"')}
+SINGLE: {_string("'", "|[a-zA-Z]'[a-zA-Z]")}
+"""
+TERMINALS += r"""INTEGER: /-?(0|[1-9][0-9]{0,18})/
+NUMBER: /-?(0|[1-9][0-9]{0,18})(\.[0-9]{1,18})?([eE][+-]?[0-9]{1,2})?/
+ARGUMENT_NAME: /[a-zA-Z_][a-zA-Z0-9_]{0,63}/
+string: DOUBLE | SINGLE
+boolean: "True" | "False" | "true" | "false"
+null: "None" | "null"
+value: string | NUMBER | boolean | null | list | dict
+list: "[" "]" | "[" value (comma value)* "]"
+dict: "{" "}" | "{" pair (comma pair)* "}"
+pair: string colon value
+comma: "," " "?
+colon: ":" " "?
+"""
+"""Shared rules. Digits are bounded, so that a number ends."""
+
+MOST_CALLS = 32
+"""Calls in one list, so that a list ends."""
+
+MOST_RULES, MOST_PROPERTIES = 20_000, 500
+"""llguidance reads a chain of rules by recursion, one for each property, and a full stack ends the process."""
+
+PLAIN = {"string": "string", "integer": "INTEGER", "number": "NUMBER", "boolean": "boolean", "null": "null"}
+BESIDE_PROPERTIES = (
+    *("allOf", "anyOf", "oneOf", "not", "if", "dependentRequired", "dependentSchemas", "propertyNames"),
+    *("minProperties", "maxProperties", "patternProperties", "unevaluatedProperties"),
+)
+"""What may be said of all arguments together, which only the check of a call looks at."""
+
+ANNOTATIONS = {"description", "title", "default", "examples", "deprecated", "$comment", "readOnly", "writeOnly"}
+
+
+@dataclass(frozen=True)
+class Strictness:
+    """How closely arguments follow their schemas. ``lenient``: llguidance leaves out the keywords that it does not
+    know; ``left_out``: those whose values it refuses; ``anything``: where it has to write a schema, any value will do.
+    """
+
+    lenient: bool = False
+    left_out: tuple[str, ...] = ()
+    anything: bool = False
+
+
+STRICT = Strictness()
+STRICTNESSES = (
+    STRICT,
+    *(Strictness(lenient=True, left_out=keys) for keys in RELAXATIONS),
+    Strictness(lenient=True, anything=True),
+)
+"""In the order of trying."""
+
+
+def pythonic_grammar(
+    functions: Sequence[LeapFunction], end: str, *, many: bool, strictness: Strictness = STRICT
+) -> str:
+    """The list of calls after an LFM start marker, then ``end`` (Lark for the end marker). ``many``: more than one
+    call may be in the list."""
+    rules = _Rules(strictness)
+    names = [rules.call(function) for function in functions]
+    more = f"(comma call){{0,{MOST_CALLS - 1}}}" if many else ""
+    lines = [f'start: "[" call {more} "]" {end}', "call: " + " | ".join(names), *rules.lines]
+    return "\n".join(lines) + TERMINALS
+
+
+def json_grammar(functions: Sequence[LeapFunction], end: str, *, strictness: Strictness = STRICT) -> str:
+    """One JSON call after a Hermes start marker, then ``end``."""
+    rules = _Rules(strictness)
+    calls = []
+    for function in functions:
+        opening = json.dumps({"name": function.name}, ensure_ascii=False)[:-1] + ', "arguments": '
+        calls.append(rules.add(f'{_literal(opening)} {rules.json(_closed(function.arguments_schema))} "}}"'))
+    return "\n".join([f"start: gap call gap {end}", "call: " + " | ".join(calls), 'gap: "" | "\\n"', *rules.lines])
+
+
+class _Rules:
+    """Collects rules under fresh names."""
+
+    def __init__(self, strictness: Strictness) -> None:
+        self.lines: list[str] = []
+        self._strictness = strictness
+
+    def add(self, body: str) -> str:
+        if len(self.lines) >= MOST_RULES:
+            raise LeapSchemaError("the functions have too many parameters for one grammar", hint="declare fewer")
+        name = f"r{len(self.lines)}"
+        self.lines.append(f"{name}: {body}")
+        return name
+
+    def json(self, schema: JsonObject) -> str:
+        """A value spelled as JSON."""
+        settings = COMPACT | ({"lenient": True} if self._strictness.lenient else {})
+        plainer = {"type": "object"} if self._strictness.anything else relaxed(schema, self._strictness.left_out)
+        return self.add(
+            "%json " + json.dumps({**with_bounded_formats(plainer), "x-guidance": settings}, ensure_ascii=False)
+        )
+
+    def call(self, function: LeapFunction) -> str:
+        schema = function.arguments_schema
+        return self.add(f'{_literal(function.name + "(")} {self._arguments(schema)} ")"')
+
+    def _arguments(self, schema: JsonObject) -> str:
+        if _is_open(schema):
+            pair = self.add('ARGUMENT_NAME "=" value')
+            return self.add(f'"" | {pair} (comma {pair})*')
+        shared: JsonObject = {key: schema[key] for key in ("$defs", "definitions", "$schema") if key in schema}
+        required = schema.get("required", ())
+        _check_count(schema.get("properties", {}))
+        first, rest = '""', '""'  # what may follow when no argument, or some argument, comes before
+        for name, detail in reversed(list(schema.get("properties", {}).items())):
+            spelled = name if ARGUMENT.fullmatch(name) else json.dumps(name, ensure_ascii=False)
+            argument = self.add(f"{_literal(spelled + '=')} {self._value(detail, shared)}")
+            skip = name not in required
+            first, rest = (
+                self.add(f"{argument} {rest}" + (f" | {first}" if skip else "")),
+                self.add(f"comma {argument} {rest}" + (f" | {rest}" if skip else "")),
+            )
+        return first
+
+    def _value(self, schema: object, shared: JsonObject) -> str:
+        if schema is True or schema == {}:
+            return "value"
+        if not isinstance(schema, dict):
+            return self.json({"not": {}})
+        keywords = {key: value for key, value in schema.items() if key not in ANNOTATIONS}
+        kind = keywords.pop("type", None)
+        if not keywords and isinstance(kind, str) and kind in PLAIN:
+            return PLAIN[kind]
+        if not keywords and isinstance(kind, str) and kind in ("array", "object"):
+            return "list" if kind == "array" else "dict"
+        if not keywords and kind is None:
+            return "value"
+        if not keywords and isinstance(kind, list) and kind and all(isinstance(k, str) and k in PLAIN for k in kind):
+            return self.add(" | ".join(PLAIN[k] for k in kind))
+        if kind == "array" and keywords.keys() == {"items"} and isinstance(keywords["items"], dict):
+            item = self._value(keywords["items"], shared)
+            return self.add(f'"[" "]" | "[" {item} (comma {item})* "]"')
+        if kind == "object" and keywords.keys() <= {"properties", "required"} and keywords.get("properties"):
+            return self._object(keywords, shared)
+        if (
+            keywords.keys() == {"enum"}
+            and all(isinstance(value, str) for value in keywords["enum"])
+            and keywords["enum"]
+        ):
+            return self.add(" | ".join(_either_quote(value) for value in keywords["enum"]))
+        if self._strictness.anything or not _is_self_contained(schema):
+            return "value"
+        return self.json({**shared, **schema})
+
+    def _object(self, schema: JsonObject, shared: JsonObject) -> str:
+        required = schema.get("required", ())
+        _check_count(schema["properties"])
+        first, rest = '""', '""'
+        for name, detail in reversed(list(schema["properties"].items())):
+            pair = self.add(f"({_either_quote(name)}) colon {self._value(detail, shared)}")
+            skip = name not in required
+            first, rest = (
+                self.add(f"{pair} {rest}" + (f" | {first}" if skip else "")),
+                self.add(f"comma {pair} {rest}" + (f" | {rest}" if skip else "")),
+            )
+        return self.add(f'"{{" {first} "}}"')
+
+
+def _is_self_contained(schema: JsonObject) -> bool:
+    """Whether its references, if any, lead to what is shared."""
+    references = [str(part["$ref"]) for _, part in walk(schema) if "$ref" in part]
+    return all(reference.startswith(("#/$defs/", "#/definitions/")) for reference in references)
+
+
+def unenforced(functions: Sequence[LeapFunction], strictness: Strictness) -> list[str]:
+    """The keywords of the functions' parameters to which calls are not held."""
+    schemas = [function.arguments_schema for function in functions]
+    keywords = [key for key in BESIDE_PROPERTIES if any(key in schema and not _is_open(schema) for schema in schemas)]
+    keywords += [key for key in strictness.left_out if any(occurs(key, schema) for schema in schemas)]
+    if not all(_is_self_contained(part) for schema in schemas for part in _properties(schema)):
+        keywords.append("$ref")
+    return list(dict.fromkeys(keywords))
+
+
+def _properties(schema: JsonObject) -> list[JsonObject]:
+    return [part for part in schema.get("properties", {}).values() if isinstance(part, dict)]
+
+
+def _check_count(properties: Mapping[str, object]) -> None:
+    if len(properties) > MOST_PROPERTIES:
+        raise LeapSchemaError(f"an object of {len(properties)} properties; at most {MOST_PROPERTIES} can be enforced")
+
+
+def _is_open(schema: JsonObject) -> bool:
+    """Whether the names of the arguments are not all listed."""
+    listed = isinstance(schema.get("properties"), dict) and bool(schema["properties"])
+    structural = {"$ref", "allOf", "anyOf", "oneOf", "patternProperties"} & schema.keys()
+    return not listed and (bool(structural) or bool(schema.get("additionalProperties")))
+
+
+def _closed(schema: JsonObject) -> JsonObject:
+    """With the listed arguments and no others."""
+    if _is_open(schema) or {"additionalProperties", "patternProperties"} & schema.keys():
+        return schema
+    return {**schema, "additionalProperties": False}
+
+
+def _either_quote(text: str) -> str:
+    double = json.dumps(text, ensure_ascii=False)
+    single = "'" + double[1:-1].replace('\\"', '"').replace("'", "\\'") + "'"
+    return f"{_literal(double)} | {_literal(single)}"
+
+
+def _literal(text: str) -> str:
+    """A string of Lark."""
+    return json.dumps(text, ensure_ascii=False)

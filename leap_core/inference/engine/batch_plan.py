@@ -1,0 +1,242 @@
+"""What one step decodes: chunks of prompts, next tokens, and media encoded between.
+
+An encoding cannot be interrupted and takes as long as hundreds of tokens. So after each one, requests that are being
+answered get as much time as it took before the next begins.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from ...errors import LeapError, LeapGenerationError
+from ..llama.context import LlamaContext
+from .request import Embeddings, Request
+from .slots import Slot
+
+if TYPE_CHECKING:
+    from numpy import float32
+    from numpy.typing import NDArray
+
+LONG_STEP = 32
+"""Positions in a step from which on it reads prompts."""
+PROMISE = 0.3
+"""Seconds that a running answer waits for a chunk of a prompt."""
+PROMISE_IN_A_CROWD = 1.5
+"""The same while a third of the requests or more are read: they came together, and the sooner all are read, the larger
+are the steps in which all are answered."""
+UNTIL_KNOWN = 128
+"""Positions of a chunk before any was timed."""
+
+
+class PromptPace:
+    """Times the steps that read prompts, and says how long the next may be."""
+
+    def __init__(self) -> None:
+        self._speed: float | None = None
+
+    def observe(self, positions: int, seconds: float) -> None:
+        """Take note of a step of so many positions."""
+        if positions <= LONG_STEP or seconds <= 0:
+            return
+        speed = positions / seconds
+        self._speed = speed if self._speed is None else self._speed + (speed - self._speed) * 0.3
+
+    def most_positions(self, answering: int, reading: int, batch_size: int) -> int:
+        """Prompt positions of a step in which ``answering`` requests wait for their next token and ``reading`` for
+        their first."""
+        if not answering:
+            return batch_size
+        if self._speed is None:
+            return min(batch_size, UNTIL_KNOWN)
+        promise = PROMISE_IN_A_CROWD if 2 * reading >= answering else PROMISE
+        return max(LONG_STEP, min(batch_size, int(self._speed * promise)))
+
+
+SCORED_AT_ONCE = 64
+"""Most positions of a prompt in a step that says how likely its tokens are: each has logits of the whole vocabulary."""
+FEW = 16
+"""Positions that count as decoding: the next token, and those that a constraint forced before it."""
+
+
+class Output(Enum):
+    """What is read after the last position of a run."""
+
+    NOTHING = "nothing"
+    LOGITS = "logits"
+    HIDDEN = "hidden"
+
+
+@dataclass(eq=False)
+class Part:
+    """A run of positions of one request within a step: ``target[start : start + count]``, all tokens or all
+    embeddings.
+
+    ``output`` is NOTHING unless it reaches the end of the target; ``index`` is then where to read it. ``first_scored``:
+    where to read the logits after its first position, when there are those of all.
+    """
+
+    slot: Slot
+    request: Request
+    start: int
+    count: int
+    output: Output
+    index: int | None = None
+    first_scored: int | None = None
+    scores: bool = False
+    """Whether the logits after each of its positions are wanted."""
+    draft: list[int] = field(default_factory=list)
+    """Tokens that may follow the run; ``index`` is then where to read after the run, and the next ones follow it."""
+
+    def add_to(self, context: LlamaContext) -> None:
+        """Append the run to the context's batch."""
+        slot, has_output = self.slot.index, self.output is not Output.NOTHING
+        rows = self._rows() if self.request.prompt.embedding_ranges or self.request.speech else None
+        if rows is None:
+            tokens = self.request.target[self.start : self.start + self.count]
+            every = self.scores or bool(self.draft)
+            last = context.add(slot, self.start, tokens + self.draft, output=has_output, outputs_of_all=every)
+            index = last - len(self.draft)
+            self.first_scored = index - self.count + 1 if self.scores else None
+        else:
+            index = context.add_embeddings(slot, self.start, rows, output=has_output)
+        self.index = index if has_output else None
+
+    @property
+    def group(self) -> tuple[bool, bool, bytes]:
+        """Parts that differ in it cannot share a decode: (are embeddings, want the hidden state, adapters)."""
+        return _is_embeddings(self.request, self.start), self.output is Output.HIDDEN, self.request.variant
+
+    def _rows(self) -> NDArray[float32] | None:
+        """The run's embeddings, shape [count, width]; None for tokens."""
+        request, end = self.request, self.start + self.count
+        for first, last, segment in request.prompt.embedding_ranges:
+            if first <= self.start < last:
+                encoded = segment.source.find()
+                assert encoded is not None, "Encoder lets no request take part whose rows are not there"
+                return encoded[self.start - first : end - first]
+        if not _is_embeddings(request, self.start):
+            return None
+        import numpy as np
+
+        assert request.speech is not None
+        rows: NDArray[float32] = np.stack([request.speech.rows[position] for position in range(self.start, end)])
+        return rows
+
+
+def plan_step(running: list[Slot], batch_size: int, pace: PromptPace) -> list[list[Part]]:
+    """The decodes of the next step in order, at most ``batch_size`` positions together, and no more of prompts than
+    ``pace`` allows. llama.cpp reads either tokens or embeddings in a decode, gives either logits or hidden states, and
+    computes all with the same adapters."""
+    answering: list[tuple[Slot, int | None]] = []
+    reading: list[tuple[Slot, int | None]] = []
+    for slot in sorted(running, key=lambda slot: slot.last_used):
+        request = slot.request
+        assert request is not None
+        has_stops = request.checkpoints_due or request.prompt.embedding_ranges or request.speech
+        stop = _next_stop(request, len(slot.keys)) if has_stops else None
+        few = len(request.target) - len(slot.keys) <= FEW and not stop
+        (answering if few else reading).append((slot, stop))
+    parts: list[Part] = []
+    room = batch_size
+    for slot, stop in answering:
+        room -= _append(parts, slot, stop, room)
+    if parts and reading:
+        room = min(room, pace.most_positions(len(parts), len(reading), batch_size))
+    for slot, stop in reading:
+        room -= _append(parts, slot, stop, room)
+    if len(parts) == 1:
+        return [parts]
+    groups: dict[tuple[bool, bool, bytes], list[Part]] = {}
+    for part in parts:
+        groups.setdefault(part.group, []).append(part)
+    return list(groups.values())
+
+
+def _append(parts: list[Part], slot: Slot, stop: int | None, room: int) -> int:
+    """Add the next run of a slot, up to its next ``stop`` and the room that is left; returns its length."""
+    request = slot.request
+    assert request is not None
+    start = len(slot.keys)
+    scores = request.prompt_recorder is not None and start + 1 < len(request.prompt.keys)
+    if scores:
+        room = min(room, SCORED_AT_ONCE)
+    end = min(stop or len(request.target), start + room)
+    if end > start:
+        output = Output.NOTHING
+        if end == len(request.target):
+            output = Output.HIDDEN if request.wants_frame else Output.LOGITS
+        parts.append(Part(slot, request, start, end - start, output, scores=scores))
+    return max(0, end - start)
+
+
+def _next_stop(request: Request, start: int) -> int | None:
+    """The next position inside the target at which a run must end: a checkpoint, or the edge of embeddings."""
+    if not (request.checkpoints_due or request.prompt.embedding_ranges or request.speech):
+        return None
+    stops = [position for position in request.checkpoints_due if position > start][:1]
+    for first, last, _ in request.prompt.embedding_ranges:
+        stops += [edge for edge in (first, last) if edge > start]
+    if request.speech is not None and request.speech.rows:
+        frames = request.speech.rows
+        begin = max(start, len(request.prompt))
+        stops += [p for p in range(begin + 1, len(request.target)) if (p in frames) != (p - 1 in frames)][:1]
+    return min(stops, default=None)
+
+
+def _is_embeddings(request: Request, position: int) -> bool:
+    if request.speech is not None and position in request.speech.rows:
+        return True
+    return any(first <= position < last for first, last, _ in request.prompt.embedding_ranges)
+
+
+MOST_TURN_SECONDS = 2.0
+"""That others get after one encoding."""
+
+
+class Encoder:
+    """Encodes what the prompts of running requests need next. ``threads`` gives how many to compute with."""
+
+    def __init__(self, threads: Callable[[], int], clock: Callable[[], float] = time.perf_counter) -> None:
+        self._threads = threads
+        self._clock = clock
+        self._next_time = 0.0
+
+    def encode_next(self, running: list[Slot], fail: Callable[[Slot, LeapGenerationError], object]) -> list[Slot]:
+        """Encode one medium if it is time; returns the slots that can take part in the next decode."""
+        reading = [slot for slot in running if slot.request and slot.request.prompt.embedding_ranges]
+        waiting = [slot for slot in reading if (medium := _next_medium(slot)) and medium.source.find() is None]
+        if not waiting:
+            return running
+        ready = [slot for slot in running if slot not in waiting]
+        if ready and self._clock() < self._next_time:
+            return ready
+        slot = min(waiting, key=lambda slot: slot.last_used)
+        medium = _next_medium(slot)
+        assert medium is not None
+        start = self._clock()
+        try:
+            medium.source.make(self._threads())
+        except LeapError as error:
+            failure = error if isinstance(error, LeapGenerationError) else LeapGenerationError(error.message)
+            fail(slot, failure)
+            return ready
+        except Exception as error:
+            fail(slot, LeapGenerationError(f"encoding: {error}"))
+            return ready
+        now = self._clock()
+        self._next_time = now + min(now - start, MOST_TURN_SECONDS)
+        return [*ready, slot]
+
+
+def _next_medium(slot: Slot) -> Embeddings | None:
+    """The medium whose rows a slot has to read next."""
+    assert slot.request is not None
+    position = len(slot.keys)
+    for start, end, segment in slot.request.prompt.embedding_ranges:
+        if start <= position < end:
+            return segment
+    return None

@@ -1,0 +1,459 @@
+"""Many requests over one context: each step decodes chunks of prompts together with the next token of every live
+request.
+
+Requests that speak make frames of sound from hidden states where others sample tokens from logits; llama.cpp gives one
+or the other, so a step with both has a decode for each.
+
+A request waits in order for a slot, starts from the longest prefix that any slot or snapshot holds, and is prefilled
+in chunks, so that a long prompt delays running answers by one chunk at most. All work on the context happens in the
+thread of the compute loop; requests are submitted and cancelled from any.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from functools import cached_property
+from itertools import count
+from typing import TYPE_CHECKING
+
+from ...conversation.responses import GenerationFinishReason as Reason
+from ...errors import LeapGenerationError, LeapGenerationPromptExceedContextLengthError
+from ..llama.context import ABORTED, NO_KV_SLOT, LlamaContext
+from .batch_plan import LONG_STEP, Output, Part, PromptPace, plan_step
+from .compute_loop import FORKED, compute_loop
+from .repetition import PromptLookup
+from .request import Request, common_prefix
+from .slots import Slot, SlotMemory, checkpoints_for
+from .snapshots import SnapshotStore
+from .threads import ThreadGovernor
+
+if TYPE_CHECKING:
+    from .batch_plan import Encoder
+
+WORTH_WAITING = 32
+"""Positions from which on it pays to wait for another request that is computing the same prefix."""
+WORTH_KEEPING = 64
+"""Positions from which on what an idle slot holds is kept in memory before the slot is used for something else."""
+
+
+class Admission:
+    """Chooses slots. ``eog_tokens`` mark positions at which an earlier process may have left a snapshot."""
+
+    def __init__(self, memory: SlotMemory, snapshots: SnapshotStore, eog_tokens: frozenset[int]) -> None:
+        self._memory = memory
+        self._snapshots = snapshots
+        self._eog = eog_tokens
+
+    def admit(self, waiting: deque[Request], ticks: Iterator[int]) -> None:
+        """Start as many waiting requests as there are free slots, in order; one that would compute what a running
+        request is just computing lets the others pass."""
+        for request in list(waiting):
+            idle = [slot for slot in self._memory.slots if slot.request is None]
+            if not idle:
+                return
+            source, position = (None, 0) if request.prompt_recorder is not None else self._best_source(request)
+            if self._should_wait(request, position):
+                continue
+            waiting.remove(request)
+            fork = self._fork(request, position)
+            slot = self._prepare(request, idle, source, position)
+            slot.request, slot.variant = request, request.variant
+            slot.last_used = next(ticks)
+            start = len(slot.keys)
+            if not request.generated:
+                request.cached = start
+            if self._memory.needs_checkpoints or self._snapshots.on_disk:
+                due = checkpoints_for(request.prompt, start)
+                request.checkpoints_due = due if fork <= start else sorted({*due, fork})
+
+    def _best_source(self, request: Request) -> tuple[Slot | None, int]:
+        best: Slot | None = None
+        most = 0
+        for slot in self._memory.slots:
+            position = self._memory.reusable(slot, request)
+            # An idle slot that ends there is continued in place, which keeps other slots' contents.
+            if position > most or (position == most > 0 and best and best.request and not slot.request):
+                best, most = slot, position
+        return best, most
+
+    def _fork(self, request: Request, position: int) -> int:
+        """Where the request leaves what a slot holds, far beyond what that slot can provide: the next request that
+        begins so is spared the way there. 0 for nowhere."""
+        if not self._memory.needs_checkpoints or request.prompt_recorder is not None:
+            return 0
+        alike = [slot.keys for slot in self._memory.slots if slot.variant == request.variant]
+        most = max((common_prefix(keys, request.target) for keys in alike), default=0)
+        return most if most - position >= WORTH_WAITING and most < len(request.prompt) else 0
+
+    def _should_wait(self, request: Request, position: int) -> bool:
+        if request.prompt_recorder is not None:  # it reads nothing that another one computed
+            return False
+        for slot in self._memory.slots:
+            other = slot.request
+            if other is None or other.variant != request.variant or len(slot.keys) >= len(other.prompt):
+                continue
+            shared = min(common_prefix(other.target, request.target), len(request.target) - 1)
+            if shared <= len(slot.keys) or shared - position < WORTH_WAITING:
+                continue
+            due = [p for p in other.checkpoints_due if p <= shared]
+            if self._memory.needs_checkpoints and (not due or shared - due[-1] >= WORTH_WAITING):
+                other.checkpoints_due = sorted({*other.checkpoints_due, shared} - {len(other.prompt)})
+            return True
+        return False
+
+    def _prepare(self, request: Request, idle: list[Slot], source: Slot | None, position: int) -> Slot:
+        """An idle slot that holds as much of the prompt as possible."""
+        stored = None if request.prompt_recorder is not None else self._stored(request, position)
+        if stored is not None:
+            length, state = stored
+            slot = self._take(idle, keep=source)
+            if self._memory.load(slot, request.target[:length], request.variant, state):
+                return slot
+        if source is None or position == 0:
+            slot = self._take(idle)
+            self._memory.clear(slot)
+            return slot
+        if source.request is None and (len(idle) == 1 or position * 2 >= len(source.keys)):
+            self._memory.cut(source, position)
+            return source
+        slot = self._take(idle, keep=source)
+        self._memory.share(source, slot, position)
+        return slot
+
+    def _stored(self, request: Request, position: int) -> tuple[int, bytes] | None:
+        """The longest snapshot of the prompt beyond ``position``: (positions, state)."""
+        keys = request.target
+        ends = [n for n, key in enumerate(keys) if key in self._eog and n > 0]
+        limit = len(keys) - 1
+        places = [p for p in (*request.prompt.boundaries, *ends) if p <= limit]
+        return next(self._snapshots.find(keys, places, request.variant, above=position), None)
+
+    def _take(self, idle: list[Slot], keep: Slot | None = None) -> Slot:
+        """The idle slot that was used longest ago; what it held is remembered if that is worth it."""
+        slot = min((s for s in idle if s is not keep or len(idle) == 1), key=lambda s: (bool(s.keys), s.last_used))
+        if self._snapshots.enabled and len(slot.keys) >= WORTH_KEEPING:
+            state = self._memory.whole_state(slot)
+            if state is not None:
+                self._snapshots.keep_in_memory(slot.keys, state, slot.variant)
+        return slot
+
+
+MOST_VOICE_THREADS = 4
+"""The voice's matrices are small: more threads would wait for each other more than they compute."""
+
+
+class Scheduler:
+    """Runs requests over ``context``; ``context_size`` is the most tokens of one request."""
+
+    def __init__(self, context: LlamaContext, snapshots: SnapshotStore, *, context_size: int, threads: int) -> None:
+        self._context = context
+        self._memory = SlotMemory(context)
+        self._snapshots = snapshots
+        self.context_size = context_size
+        self._admission = Admission(self._memory, snapshots, context.model.eog_tokens)
+        self._governor = ThreadGovernor(threads)
+        self._pace = PromptPace()
+        self._eog = context.model.eog_tokens
+        self._waiting: deque[Request] = deque()
+        self._closing = ""
+        self._interruptible: frozenset[Request] = frozenset()
+        self._admissions_held = False
+        self._ticks = count(1)
+        compute_loop.add(self)
+
+    def submit(self, request: Request) -> None:
+        """Queue a request. Raises before any work when its prompt is longer than the context, or after ``close``."""
+        if len(request.prompt) > self.context_size:
+            raise LeapGenerationPromptExceedContextLengthError(len(request.prompt), self.context_size)
+        if not len(request.prompt):
+            raise LeapGenerationError("the prompt is empty")
+        request.wake = self._wake
+        with compute_loop.changed:
+            if self._closing:
+                raise compute_loop.closed_error(self._closing)
+            self._waiting.append(request)
+            compute_loop.changed.notify_all()
+
+    def close(self) -> None:
+        """End everything; what still runs finishes with an error. Returns when the context is no longer in use."""
+        with compute_loop.changed:
+            self._closing = self._closing or "the model is unloaded"
+            self._context.abort()
+        compute_loop.remove(self)
+        self._end_all("the model was unloaded during the generation")
+        self._snapshots.close()
+
+    def disown(self) -> None:
+        """In a forked child: end everything."""
+        self._closing = FORKED
+        self._end_all(FORKED)
+
+    def _end_all(self, text: str) -> None:
+        for request in [slot.request for slot in self._running() if slot.request] + list(self._waiting):
+            request.finish(Reason.ERROR, compute_loop.closed_error(text))
+
+    def _running(self) -> list[Slot]:
+        return [slot for slot in self._memory.slots if slot.request is not None]
+
+    def _wake(self, request: Request) -> None:
+        """A request was cancelled: interrupt the prefill it takes part in; the next step does the rest."""
+        with compute_loop.changed:
+            if request in self._interruptible:
+                self._context.abort()
+
+    def has_work(self) -> bool:
+        """Whether anything waits or runs."""
+        return bool(self._waiting) or any(slot.request is not None for slot in self._memory.slots)
+
+    def interrupt(self) -> None:
+        """End the running decode at once. From any thread."""
+        self._context.abort()
+
+    def step(self) -> None:
+        """Admit, decode one batch, deliver. For the compute loop."""
+        try:
+            self._step()
+        except Exception as error:  # one request must not take the scheduler down with it
+            failure = error if isinstance(error, LeapGenerationError) else LeapGenerationError(str(error))
+            for slot in self._running():
+                self._fail(slot, failure)
+
+    def _step(self) -> None:
+        self._drop_cancelled()
+        if self._waiting and not self._admissions_held:
+            self._admission.admit(self._waiting, self._ticks)
+        ready = self._running()
+        if any(slot.request is not None and slot.request.prompt.embedding_ranges for slot in ready):
+            ready = self._encoder.encode_next(ready, self._fail)
+        for parts in plan_step(ready, self._context.batch_size, self._pace):
+            if parts[0].request.lookup is not None:
+                self._draft(parts, parts[0].request.lookup)
+            started, computed = time.perf_counter(), time.process_time()
+            if not self._decode(parts):
+                return  # the other decodes were planned for a memory that is different now
+            size = sum(part.count + len(part.draft) for part in parts)
+            seconds = time.perf_counter() - started
+            hidden = parts[0].output is Output.HIDDEN  # then all of them: see ``plan_step``
+            if size > LONG_STEP:
+                self._pace.observe(size, seconds)
+            elif not hidden:
+                self._governor.observe(size, seconds, time.process_time() - computed)
+            for part in parts:
+                self._advance(part)
+            if hidden:
+                self._speak(parts)
+            if hidden and size <= LONG_STEP:  # frames take as long as the model itself, and suffer more in a crowd
+                self._governor.observe(-size, time.perf_counter() - started, time.process_time() - computed)
+
+    @cached_property
+    def _encoder(self) -> Encoder:
+        from .batch_plan import Encoder
+
+        return Encoder(self._governor.threads_for_long_step)
+
+    def _draft(self, parts: list[Part], lookup: PromptLookup) -> None:
+        """Let a request that runs alone verify a draft with its next token. Beside others their positions are worth
+        more; and llama.cpp cuts a batch of unequal runs into several, of which it can take back only the last."""
+        part = parts[0]
+        if part.count != 1 or part.output is not Output.LOGITS or len(self._running()) > 1:
+            return
+        request = part.request
+        left = self.context_size - len(request.target)
+        if request.max_tokens is not None:
+            left = min(left, request.max_tokens - request.generated)
+        part.draft = lookup.draft(request.target, min(self._context.rollback, left - 1), self._eog)
+
+    def _drop_cancelled(self) -> None:
+        for request in [s for s in list(self._waiting) if s.cancelled]:  # others append meanwhile
+            self._waiting.remove(request)
+            request.finish(Reason.INTERRUPTED)
+        for slot in self._memory.slots:
+            if slot.request and slot.request.cancelled:
+                self._finish(slot, Reason.INTERRUPTED)
+
+    def _decode(self, parts: list[Part]) -> bool:
+        """Run a planned step. False when it did not happen and must be planned anew."""
+        self._context.clear()
+        for part in parts:
+            part.add_to(self._context)
+        prefilling = [part for part in parts if part.count > LONG_STEP]
+        governor = self._governor
+        self._context.set_threads(governor.threads_for_long_step() if prefilling else governor.threads)
+        hidden = parts[0].output is Output.HIDDEN
+        self._context.set_adapters(parts[0].request.adapters)
+        if not prefilling:
+            code = self._context.decode(hidden=hidden)
+            return code == 0 or self._settle(code, parts, {})
+        states = {part.slot: self._memory.partial_state(part.slot) for part in parts}
+        with compute_loop.changed:
+            self._interruptible = frozenset(part.request for part in prefilling)
+            if any(part.request.cancelled for part in prefilling):
+                return False
+        try:
+            code = self._context.decode(hidden=hidden)
+        finally:
+            with compute_loop.changed:
+                self._interruptible = frozenset()
+                self._context.abort(bool(self._closing))
+        return self._settle(code, parts, states)
+
+    def _settle(self, code: int, parts: list[Part], states: dict[Slot, bytes | None]) -> bool:
+        """Whether the step happened; where it did not, the memory is ready for another plan."""
+        if code == ABORTED:
+            for part in parts:  # some of the batch may have run: bring every request back to before it
+                self._memory.roll_back(part.slot, len(part.slot.keys), states.get(part.slot))
+            return False
+        if code == NO_KV_SLOT:
+            self._make_room(parts)
+            return False
+        return True
+
+    def _make_room(self, parts: list[Part]) -> None:
+        """The shared cells are full: forget idle slots, oldest first; then send the youngest request back to wait; the
+        last one left has met the end of the context."""
+        idle = [slot for slot in self._memory.slots if slot.request is None and slot.keys]
+        if idle:
+            self._memory.clear(min(idle, key=lambda slot: slot.last_used))
+            return
+        running = self._running()
+        youngest = max(running, key=lambda slot: slot.last_used)
+        request = youngest.request
+        assert request is not None
+        if len(running) == 1:
+            self._finish(youngest, Reason.EXCEED_CONTEXT)
+            return
+        youngest.request = None
+        self._memory.clear(youngest)
+        self._waiting.appendleft(request)
+        self._admissions_held = True  # until a request ends, or it would be sent back again at once
+
+    def _advance(self, part: Part) -> None:
+        slot, request = part.slot, part.request
+        if part.first_scored is not None:
+            for n in range(part.count):
+                request.score_prompt(part.start + n, self._context.logits(part.first_scored + n))
+        slot.keys += request.target[part.start : part.start + part.count]
+        request.read = max(request.read, min(len(slot.keys), len(request.prompt.keys)))
+        if request.checkpoints_due and request.checkpoints_due[0] == len(slot.keys):
+            request.checkpoints_due.pop(0)
+            self._memory.checkpoint(slot)
+            if slot.keys and request.prompt.boundaries[:1] == (len(slot.keys),):
+                self._keep_on_disk(slot)
+        if part.output is not Output.LOGITS or part.index is None:
+            return
+        try:
+            self._sample(part, part.index)
+        except Exception as error:
+            failure = error if isinstance(error, LeapGenerationError) else LeapGenerationError(f"sampling: {error}")
+            self._fail(slot, failure)
+
+    def _sample(self, part: Part, index: int) -> None:
+        """Sample the next token, and as long as a draft has foretold it, the one after."""
+        slot, request, lookup = part.slot, part.request, part.request.lookup
+        for n in range(len(part.draft) + 1):
+            token = request.sampler.sample(self._context.logits(index + n), request.constraint)
+            if n < len(part.draft) and token == part.draft[n]:
+                slot.keys.append(token)
+                self._accept(slot, request, token)
+                continue
+            if part.draft and lookup is not None:
+                lookup.learn(len(part.draft), n)
+                if n < len(part.draft) and not self._context.take_back(slot.index, len(slot.keys)):
+                    self._memory.clear(slot)  # then all is computed anew
+            return self._accept(slot, request, token)
+        return None
+
+    def _accept(self, slot: Slot, request: Request, token: int) -> None:
+        """Take a sampled token, and with it the tokens that its constraint leaves no choice about."""
+        constraint = request.constraint
+        request.note_time()
+        tokens = deque([token])
+        while tokens:
+            token = tokens.popleft()
+            if token in self._eog:
+                return self._finish(slot, Reason.STOP)
+            request.emit(token)
+            if constraint is not None:
+                constraint.accept(token)
+            if request.max_tokens is not None and request.generated >= request.max_tokens:
+                return self._finish(slot, Reason.MAX_TOKENS)
+            if len(request.target) > self.context_size:
+                return self._finish(slot, Reason.EXCEED_CONTEXT)
+            if request.watch is not None and request.watch.goes_in_circles(token):
+                return self._finish(slot, Reason.REPETITION)
+            if constraint is not None and not tokens:
+                if constraint.finished:
+                    return self._finish(slot, Reason.STOP)
+                tokens.extend(self._forced(request))
+        return None
+
+    def _forced(self, request: Request) -> list[int]:
+        """The tokens that come next without any choice, where they need no score of their own."""
+        recorder = request.sampler.recorder
+        if request.constraint is None or (recorder is not None and recorder.of_forced):
+            return []
+        tokens = request.constraint.forced_tokens()
+        if recorder is not None:
+            for token in tokens:
+                recorder.forced(token)
+        return tokens
+
+    def _speak(self, parts: list[Part]) -> None:
+        """Make the next frames of requests from their hidden states, as many at once as share a source."""
+        by_source: dict[int, list[Part]] = {}
+        for part in parts:
+            assert part.request.speech is not None
+            by_source.setdefault(id(part.request.speech.source), []).append(part)
+        for group in by_source.values():
+            try:
+                self._make_frames(group)
+            except Exception as error:
+                failure = error if isinstance(error, LeapGenerationError) else LeapGenerationError(f"speaking: {error}")
+                for part in group:
+                    if part.slot.request is part.request:
+                        self._fail(part.slot, failure)
+
+    def _make_frames(self, parts: list[Part]) -> None:
+        import numpy as np
+
+        speeches = [part.request.speech for part in parts if part.request.speech is not None]
+        hidden = np.stack([self._context.hidden_state(part.index or 0) for part in parts])
+        threads = min(self._governor.threads, MOST_VOICE_THREADS)
+        frames = speeches[0].source.frames(hidden, [speech.sampler for speech in speeches], threads)
+        for part, speech, frame in zip(parts, speeches, frames, strict=True):
+            request = part.request
+            request.note_time()
+            request.emit_frame(speech.turn.take_frame(frame), threads)
+            if request.max_tokens is not None and request.generated >= request.max_tokens:
+                self._finish(part.slot, Reason.MAX_TOKENS)
+            elif len(request.target) > self.context_size:
+                self._finish(part.slot, Reason.EXCEED_CONTEXT)
+
+    def _finish(self, slot: Slot, reason: Reason) -> None:
+        request = slot.request
+        assert request is not None
+        self._release(slot)
+        request.finish(reason)
+        if reason is not Reason.INTERRUPTED:
+            self._keep_on_disk(slot)
+
+    def _fail(self, slot: Slot, error: LeapGenerationError) -> None:
+        request = slot.request
+        assert request is not None
+        self._release(slot)
+        self._memory.clear(slot)
+        request.finish(Reason.ERROR, error)
+
+    def _release(self, slot: Slot) -> None:
+        slot.request = None
+        slot.last_used = next(self._ticks)
+        self._admissions_held = False
+
+    def _keep_on_disk(self, slot: Slot) -> None:
+        if not self._snapshots.on_disk or self._snapshots.has_on_disk(slot.keys, slot.variant):
+            return
+        state = self._memory.whole_state(slot)
+        if state is not None:
+            self._snapshots.keep_on_disk(slot.keys, state, slot.variant)

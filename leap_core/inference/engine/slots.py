@@ -1,0 +1,201 @@
+"""What each sequence of a context holds, how a prompt reuses it, and encoded media kept by content.
+
+LFM2's memory is hybrid: a KV cache that can be cut anywhere, and convolutions whose state cannot. So at the positions a
+later prompt may return to, a *checkpoint* of the convolutions is kept (82 KB at 350M); restoring one and then cutting
+the KV cache brings a slot back to that position.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from collections.abc import Sequence as Keys
+from typing import TYPE_CHECKING
+
+from ..llama.context import LlamaContext
+from .request import Prompt, Request, common_prefix
+
+if TYPE_CHECKING:
+    from numpy import float32
+    from numpy.typing import NDArray
+
+MOST_CHECKPOINTS = 64
+LATEST_BOUNDARIES = 3
+BOUNDARY_SPACING = 256
+"""A long history in one prompt gets checkpoints after its first message, its latest ones, and this many tokens apart:
+each costs a decode that ends exactly there."""
+
+LEAST_KEPT = 32
+"""Positions that are computed anew as fast as a decode ends at a checkpoint among them."""
+
+
+class Slot:
+    """One llama.cpp sequence: the keys of the positions it holds, its checkpoints, and the request that uses it."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.keys: list[int] = []
+        self.variant = b""
+        """The variant of the requests that computed the positions."""
+        self.checkpoints: dict[int, bytes] = {}
+        self.request: Request | None = None
+        self.last_used = 0
+
+
+class SlotMemory:
+    """All slots of a context, and the operations on what they hold."""
+
+    def __init__(self, context: LlamaContext) -> None:
+        self._context = context
+        self._hybrid = context.model.is_hybrid
+        self.needs_checkpoints = self._hybrid
+        self.slots = [Slot(index) for index in range(context.slots)]
+
+    def reusable(self, slot: Slot, request: Request) -> int:
+        """How many positions of a request ``slot`` can provide. The last position is always computed anew: its logits
+        are wanted."""
+        keys = request.target
+        if slot.variant != request.variant:
+            return 0
+        shared = min(common_prefix(slot.keys, keys), len(keys) - 1, self._context.in_order(slot.index))
+        if not self._hybrid or shared == len(slot.keys):
+            return max(0, shared)
+        return max((position for position in slot.checkpoints if position <= shared), default=0)
+
+    def cut(self, slot: Slot, position: int) -> bool:
+        """Bring a slot back to ``position``; False (and the slot empty) when llama.cpp refuses."""
+        if position == len(slot.keys):
+            return True
+        state = slot.checkpoints.get(position)
+        if position == 0 or (self._hybrid and state is None):
+            self.clear(slot)
+            return position == 0
+        return self.roll_back(slot, position, state)
+
+    def roll_back(self, slot: Slot, position: int, state: bytes | None) -> bool:
+        """Like ``cut``, with the state of the convolutions at ``position`` given (None where there are none)."""
+        sound = state is None or self._context.restore(slot.index, state, positions=None)
+        if not (sound and self._context.truncate(slot.index, position)):
+            self.clear(slot)
+            return False
+        del slot.keys[position:]
+        slot.checkpoints = {p: s for p, s in slot.checkpoints.items() if p <= position}
+        return True
+
+    def share(self, source: Slot, target: Slot, position: int) -> bool:
+        """Let ``target`` begin with the first ``position`` positions of ``source``, without computing or copying."""
+        self._context.copy(source.index, target.index)
+        target.keys, target.variant = list(source.keys), source.variant
+        target.checkpoints = dict(source.checkpoints)
+        return self.cut(target, position)
+
+    def clear(self, slot: Slot) -> None:
+        """Empty a slot."""
+        self._context.forget(slot.index)
+        slot.keys = []
+        slot.checkpoints = {}
+
+    def partial_state(self, slot: Slot) -> bytes | None:
+        """The state that cannot be cut, or None for models that have none."""
+        return self._context.save(slot.index, partial=True) if self._hybrid and slot.keys else None
+
+    def checkpoint(self, slot: Slot) -> None:
+        """Keep a checkpoint of a slot as it is. The first (the system prompt's) outlives the later ones."""
+        state = self.partial_state(slot)
+        if state is None:
+            return
+        if len(slot.checkpoints) >= MOST_CHECKPOINTS:
+            del slot.checkpoints[sorted(slot.checkpoints)[1]]
+        slot.checkpoints[len(slot.keys)] = state
+
+    def whole_state(self, slot: Slot) -> bytes | None:
+        """Everything a slot holds, for a snapshot; None where it is not what another computation would give."""
+        if self._context.in_order(slot.index) < len(slot.keys):
+            return None
+        return self._context.save(slot.index, partial=False)
+
+    def load(self, slot: Slot, keys: Keys[int], variant: bytes, state: bytes) -> bool:
+        """Fill a slot from a snapshot of ``keys``; False (and the slot empty) when llama.cpp refuses it."""
+        self.clear(slot)
+        if not self._context.restore(slot.index, state, positions=len(keys)):
+            self.clear(slot)
+            return False
+        slot.keys, slot.variant = list(keys), variant
+        self.checkpoint(slot)
+        return True
+
+
+def checkpoints_for(prompt: Prompt, start: int) -> list[int]:
+    """The boundaries of a prompt after ``start`` at which to keep checkpoints."""
+    boundaries = [b for b in prompt.boundaries if max(start, LEAST_KEPT - 1) < b < len(prompt)]
+    kept = set(boundaries[-LATEST_BOUNDARIES:])
+    kept.update(b for b in prompt.boundaries[:1] if b in boundaries)
+    last = start
+    for boundary in boundaries:
+        if boundary - last >= BOUNDARY_SPACING:
+            kept.add(boundary)
+            last = boundary
+    return sorted(kept)
+
+
+MOST_BYTES = 256 * 1024 * 1024
+"""A picture of 256 tokens takes 1 MiB in a model of width 1,024, and 2 MiB in one of 2,048."""
+
+
+class MediaCache:
+    """Rows of embeddings by content key, least recently used first out beyond ``most_bytes``. Any thread may call."""
+
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._guard = threading.Lock()
+        self._rows: OrderedDict[bytes, NDArray[float32]] = OrderedDict()
+        self._bytes = 0
+        self.encoded = 0
+        """How many pictures or pieces of sound were encoded so far."""
+
+    def find(self, key: bytes) -> NDArray[float32] | None:
+        """The rows of a medium, or None."""
+        with self._guard:
+            rows = self._rows.get(key)
+            if rows is not None:
+                self._rows.move_to_end(key)
+            return rows
+
+    def keep(self, key: bytes, rows: NDArray[float32]) -> None:
+        """Remember rows that were just encoded."""
+        with self._guard:
+            self.encoded += 1
+            previous = self._rows.pop(key, None)
+            self._bytes += rows.nbytes - (0 if previous is None else previous.nbytes)
+            self._rows[key] = rows
+            while self._bytes > self._most_bytes and self._rows:
+                _, dropped = self._rows.popitem(last=False)
+                self._bytes -= dropped.nbytes
+
+    def __contains__(self, key: bytes) -> bool:
+        with self._guard:
+            return key in self._rows
+
+
+class CachedRows:
+    """The rows of one medium: from the cache, or by ``encode`` (which gets a number of threads). Once had, they stay
+    as long as the prompt that needs them."""
+
+    def __init__(self, cache: MediaCache, key: bytes, encode: Callable[[int], NDArray[float32]]) -> None:
+        self._cache, self._key, self._encode = cache, key, encode
+        self._rows: NDArray[float32] | None = None
+
+    def find(self) -> NDArray[float32] | None:
+        """The rows, unless they have to be encoded."""
+        if self._rows is None:
+            self._rows = self._cache.find(self._key)
+        return self._rows
+
+    def make(self, threads: int) -> NDArray[float32]:
+        """Encode. In the compute thread."""
+        rows = self.find()
+        if rows is None:
+            self._rows = rows = self._encode(threads)
+            self._cache.keep(self._key, rows)
+        return rows

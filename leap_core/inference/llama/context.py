@@ -1,0 +1,487 @@
+"""One llama.cpp context: batches in, logits out, and the state of its sequences.
+
+Attention adds up a sequence's positions in the order of their cells, and another order rounds differently. So a
+sequence whose next cells would lie below those that it has is moved first; in rising cells it computes the same bits
+wherever they are.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from ...errors import LeapGenerationError, LeapModelLoadingError
+from .library import forget_errors, last_errors, library
+from .model import Adapters, LlamaModel, switch_adapters
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy import float32
+    from numpy.typing import NDArray
+
+Run = tuple[int, int]
+"""A sequence, and how many positions a batch adds to it."""
+
+
+class Cells:
+    """Follows ``llama_kv_cache::find_slot`` for ``size`` cells. ``hybrid``: the model has convolutions, for which
+    llama.cpp cuts batches into equal lengths; ``kept_together``: of the last positions of a sequence so many stay in
+    one cut."""
+
+    def __init__(self, size: int, *, hybrid: bool, kept_together: int = 0) -> None:
+        self._size = size
+        self._hybrid = hybrid
+        self._kept_together = kept_together
+        self._users: list[int] = []
+        """How many sequences hold each cell; from its end on all are free."""
+        self._free: list[int] = []
+        """The others that are free, rising."""
+        self._held: defaultdict[int, list[int]] = defaultdict(list)
+        self._sound: dict[int, int] = {}
+
+    def held(self, sequence: int) -> list[int]:
+        """The cells of a sequence by position."""
+        return self._held[sequence]
+
+    def sound(self, sequence: int) -> int:
+        """Up to which position the cells of a sequence rise."""
+        return min(self._sound.get(sequence, self._size), len(self.held(sequence)))
+
+    @property
+    def room(self) -> int:
+        """How many cells are free."""
+        return self._size - len(self._users) + len(self._free)
+
+    def place(self, runs: Sequence[Run], *, one_by_one: bool = False) -> dict[int, list[int]]:
+        """The cells that a batch will get. ``one_by_one``: it asks for hidden states."""
+        total = sum(count for _, count in runs)
+        free = self._lowest(total)
+        if len(runs) == 1:
+            return {runs[0][0]: free}
+        if not self._hybrid:
+            cuts: Iterator[Sequence[Run]] = iter([runs])
+        else:
+            cuts = ([run] for run in runs) if one_by_one else self._cuts(runs)
+        placed: dict[int, list[int]] = {}
+        used = 0
+        for cut in cuts:
+            for sequence, count in cut:
+                placed.setdefault(sequence, []).extend(free[used : used + count])
+                used += count
+        return placed
+
+    def _cuts(self, runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
+        """``llama_batch_allocr::split_equal``."""
+        left = list(runs)
+        while left:
+            length = min(count for _, count in left)
+            rests = [count - length for _, count in left]
+            taken = next((n for n, rest in enumerate(rests) if 0 < rest < self._kept_together), len(left))
+            if not taken:
+                yield [left.pop(0)]
+                continue
+            yield [(sequence, length) for sequence, _ in left[:taken]]
+            left = [(s, n - length) for s, n in left[:taken] if n > length] + left[taken:]
+
+    def add(self, placed: dict[int, list[int]]) -> None:
+        """Take note that a batch was computed."""
+        last = max((cell for cells in placed.values() for cell in cells), default=-1)
+        self._users.extend([0] * (last + 1 - len(self._users)))
+        for sequence, cells in placed.items():
+            held = self._held[sequence]
+            if held and cells[0] < held[-1]:
+                self._sound[sequence] = min(self._sound.get(sequence, self._size), len(held))
+            held.extend(cells)
+            for cell in cells:
+                self._users[cell] += 1
+        del self._free[: bisect_right(self._free, last)]
+
+    @property
+    def are_packed(self) -> bool:
+        """Whether no cell is free between others, so that the next one is after all of them."""
+        return not self._free
+
+    def append(self, sequence: int) -> None:
+        """Take note that a batch of one position was computed while they were packed: the same as ``add`` of what
+        ``place`` gives, without its work at every token of an answer."""
+        self.held(sequence).append(len(self._users))
+        self._users.append(1)
+
+    def cut(self, sequence: int, position: int) -> None:
+        """A sequence was cut at ``position``."""
+        held = self.held(sequence)
+        freed = held[position:]
+        del held[position:]
+        if self._sound.get(sequence, position) >= position:
+            self._sound.pop(sequence, None)
+        for cell in freed:
+            self._users[cell] -= 1
+        self._free.extend(cell for cell in freed if not self._users[cell])
+        self._free.sort()
+        while self._users and not self._users[-1]:
+            self._users.pop()
+        while self._free and self._free[-1] >= len(self._users):
+            self._free.pop()
+
+    def copy(self, source: int, target: int) -> None:
+        """``target`` shares all that ``source`` holds."""
+        self.cut(target, 0)
+        self._held[target] = list(self.held(source))
+        if source in self._sound:
+            self._sound[target] = self._sound[source]
+        for cell in self.held(source):
+            self._users[cell] += 1
+
+    def restore(self, sequence: int, count: int) -> None:
+        """A saved sequence of ``count`` positions was put back."""
+        self.cut(sequence, 0)
+        self.add({sequence: self._lowest(count)} if count else {})
+
+    def _lowest(self, count: int) -> list[int]:
+        free = self._free[:count]
+        free.extend(range(len(self._users), len(self._users) + count - len(free)))
+        return free
+
+    def out_of_order(self, placed: dict[int, list[int]]) -> int | None:
+        """A sequence whose next cells lie below its last, and that can be moved: a copy of what it shares with others
+        must leave a quarter of the cells free. None when there is none."""
+        for sequence, cells in placed.items():
+            held = self._held[sequence]
+            if held and cells[0] < held[-1] and sequence not in self._sound:
+                shared = sum(self._users[cell] > 1 for cell in held)
+                if not shared or self.room - shared >= self._size // 4:
+                    return sequence
+        return None
+
+
+NO_KV_SLOT, ABORTED = 1, 2
+ARCHITECTURE = "general.architecture"
+ROLLBACK_ARCHITECTURES = {"lfm2"}
+"""Hybrid ones for which llama.cpp keeps the convolutions' last states; with lfm2moe it ends the process."""
+MOST_ROLLBACK = 8
+"""States of each sequence; with 24 llama.cpp's graph has too few nodes and it ends the process."""
+QUANTIZED = {"q4_0", "q8_0"}
+TYPES_HINT = (
+    "quantized values need flash attention, quantized keys a head whose width 32 divides; kv_type_k and kv_type_v f16 "
+    "always work"
+)
+GGML_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q8_0": 8, "bf16": 30}
+
+
+class LlamaContext:
+    """Memory for ``slots`` sequences that share ``cells`` positions. Not for use by several threads at once, except
+    ``abort``.
+
+    ``batch_size``: most positions of one decode; raised to what slots and ``rollback`` need. ``kv_type_k``,
+    ``kv_type_v``: f32, f16, bf16, q8_0 or q4_0. ``rollback``: how many of the last decode's positions ``take_back`` is
+    to be able to forget, where the model's memory allows; the attribute says how many it is.
+    """
+
+    def __init__(
+        self,
+        model: LlamaModel,
+        *,
+        cells: int,
+        slots: int,
+        batch_size: int,
+        threads: int,
+        flash_attention: bool = True,
+        kv_type_k: str = "f16",
+        kv_type_v: str = "f16",
+        rollback: int = 0,
+    ) -> None:
+        self._lib = lib = library()
+        self.model = model
+        self.slots = slots
+        params = lib.llama_context_default_params()
+        params.n_seq_max = slots
+        params.n_threads = params.n_threads_batch = threads
+        params.flash_attn_type = int(flash_attention)
+        params.type_k, params.type_v = GGML_TYPES[kv_type_k], GGML_TYPES[kv_type_v]
+        params.pooling_type = lib.LLAMA_POOLING_TYPE_NONE  # a hidden state is that of a position, not of a sequence
+        params.kv_unified = True  # sequences share cells: a common prefix is held once, and copying it costs nothing
+        self.rollback = rollback if not model.is_hybrid or model.metadata(ARCHITECTURE) in ROLLBACK_ARCHITECTURES else 0
+        params.n_rs_seq = min(self.rollback, MOST_ROLLBACK) if model.is_hybrid else 0
+        least = max(slots, self.rollback + 2)  # with fewer llama.cpp ends the process
+        params.n_ctx = max(cells, least)
+        self.batch_size = params.n_batch = params.n_ubatch = min(max(batch_size, least), params.n_ctx)
+        params.offload_kqv = params.op_offload = True
+        self._abort = AbortFlag()
+        params.abort_callback, params.abort_callback_data = self._abort.callback, self._abort.data
+        forget_errors()
+        self.pointer: Any = lib.llama_init_from_model(model.pointer, params)
+        if not self.pointer:
+            reason = last_errors() or "no reason given"
+            raise LeapModelLoadingError(
+                f"llama.cpp cannot make a context of {cells} tokens for {model.path.name}: {reason}",
+                hint=TYPES_HINT if {kv_type_k, kv_type_v} & QUANTIZED else "try a smaller context size or fewer slots",
+            )
+        self.cells = int(lib.llama_n_ctx(self.pointer))
+        self._memory = lib.llama_get_memory(self.pointer)
+        together = params.n_rs_seq + 1 if params.n_rs_seq else 0
+        self._cells = Cells(self.cells, hybrid=model.is_hybrid, kept_together=together)
+        self._runs: list[Run] = []
+        self._threads = threads
+        self._gives_hidden = False
+        self._adapters: Adapters = ()
+        self._logits_address = logits_address(lib)
+        self._logits_views: dict[int | None, NDArray[float32]] = {}
+        self._batch = _Batch(lib, self.batch_size, model.width)
+
+    def close(self) -> None:
+        """Free the memory; the model stays."""
+        if self.pointer:
+            self._lib.llama_free(self.pointer)
+            self.pointer = None
+
+    def set_threads(self, threads: int) -> None:
+        """Threads of the next decodes."""
+        if threads != self._threads:
+            self._threads = threads
+            self._lib.llama_set_n_threads(self.pointer, threads, threads)
+
+    def set_adapters(self, adapters: Adapters) -> None:
+        """Adapters and their scales for the next decodes; none clears them. Raises LeapGenerationError."""
+        if adapters != self._adapters:
+            switch_adapters(self.pointer, adapters)
+            self._adapters = adapters
+
+    # A decode is built with ``clear``, ``add`` and ``add_embeddings``, then run.
+
+    def clear(self) -> None:
+        """Start an empty batch."""
+        self._batch.count = 0
+        self._runs = []
+
+    def add(
+        self, sequence: int, position: int, tokens: list[int], *, output: bool, outputs_of_all: bool = False
+    ) -> int:
+        """Append tokens of a sequence; with ``output``, ask for the logits after the last, with ``outputs_of_all`` for
+        those after each. Returns the index of the last."""
+        self._runs.append((sequence, len(tokens)))
+        last = self._batch.add(sequence, position, tokens, output)
+        if outputs_of_all:
+            self._batch.want_all(len(tokens))
+        return last
+
+    def add_embeddings(self, sequence: int, position: int, rows: NDArray[float32], *, output: bool) -> int:
+        """Append rows of embeddings; a batch holds either tokens or embeddings."""
+        self._runs.append((sequence, len(rows)))
+        return self._batch.add_embeddings(sequence, position, rows, output)
+
+    def decode(self, *, hidden: bool = False) -> int:
+        """Run the batch: 0, NO_KV_SLOT (nothing changed) or ABORTED (some of it ran). Raises on a real failure.
+
+        Afterwards there are logits, or with ``hidden`` hidden states; llama.cpp never gives both.
+        """
+        if hidden is not self._gives_hidden:
+            self._lib.llama_set_embeddings(self.pointer, hidden)
+            self._gives_hidden = hidden
+        is_next = self._batch.count == 1 and self._cells.are_packed
+        placed = {} if is_next else self._put_in_order(hidden)
+        forget_errors()
+        code: int = self._lib.llama_decode(self.pointer, self._batch.struct())
+        if code == 0 and is_next:
+            self._cells.append(self._runs[0][0])
+        elif code == 0:
+            self._cells.add(placed)
+        if code < 0:
+            raise LeapGenerationError(f"llama.cpp failed to decode (code {code}): {last_errors() or 'no reason given'}")
+        return code
+
+    def _put_in_order(self, hidden: bool) -> dict[int, list[int]]:
+        """Move sequences whose next cells would lie below those that they have; returns the cells of the batch."""
+        cells = self._cells
+        placed = cells.place(self._runs, one_by_one=hidden)
+        while (sequence := cells.out_of_order(placed)) is not None:
+            self._move(sequence)
+            placed = cells.place(self._runs, one_by_one=hidden)
+        return placed
+
+    def _move(self, sequence: int) -> None:
+        """Copy what a sequence holds into the lowest free cells, once its own are free too."""
+        count = len(self._cells.held(sequence))
+        size = self._lib.llama_state_seq_get_size_ext(self.pointer, sequence, 0)
+        buffer = (ctypes.c_uint8 * size)()
+        written = self._lib.llama_state_seq_get_data_ext(self.pointer, buffer, size, sequence, 0)
+        self.forget(sequence)
+        if not self._lib.llama_state_seq_set_data_ext(self.pointer, buffer, written, sequence, 0):
+            raise LeapGenerationError("llama.cpp cannot move a sequence within its cache")
+        self._cells.restore(sequence, count)
+
+    def in_order(self, sequence: int) -> int:
+        """Up to which position the cells of a sequence rise; beyond, what it holds is rounded differently."""
+        return self._cells.sound(sequence)
+
+    def logits(self, index: int) -> NDArray[float32]:
+        """A view of the logits after batch position ``index``, shape [vocabulary]; valid until the next decode."""
+        address = self._logits_address(self.pointer, index)
+        view = self._logits_views.get(address)
+        if view is None:  # the addresses are few and repeat, and making a view costs as much as sampling from it
+            import numpy as np
+
+            if not address:
+                raise LeapGenerationError("llama.cpp returned no logits")
+            pointer = ctypes.cast(address, ctypes.POINTER(ctypes.c_float))
+            view = self._logits_views[address] = np.ctypeslib.as_array(pointer, (self.model.n_tokens,))
+        return view
+
+    def hidden_state(self, index: int) -> NDArray[float32]:
+        """A copy of the last layer's normalised output at batch position ``index``, shape [width]."""
+        import numpy as np
+
+        pointer = self._lib.llama_get_embeddings_ith(self.pointer, index)
+        if not pointer:
+            raise LeapGenerationError("llama.cpp returned no hidden state")
+        return np.array(np.ctypeslib.as_array(pointer, (self.model.width,)))
+
+    def abort(self, abort: bool = True) -> None:
+        """From any thread: make the running decode end at once (on a CPU), until called with False."""
+        self._abort.set(abort)
+
+    # The state of sequences.
+
+    def truncate(self, sequence: int, position: int) -> bool:
+        """Forget a sequence from ``position`` on; False when its state cannot be cut there."""
+        cut = bool(self._lib.llama_memory_seq_rm(self._memory, sequence, position, -1))
+        if cut:
+            self._cells.cut(sequence, position)
+        return cut
+
+    def take_back(self, sequence: int, position: int) -> bool:
+        """Forget from ``position`` on what the last decode added to a sequence, all but its first position at most;
+        False when that cannot be. llama.cpp says yes to more than it can, so nothing else may be asked of it."""
+        return self.rollback > 0 and self.truncate(sequence, position)
+
+    def forget(self, sequence: int) -> None:
+        """Forget a whole sequence."""
+        self._lib.llama_memory_seq_rm(self._memory, sequence, -1, -1)
+        self._cells.cut(sequence, 0)
+
+    def copy(self, source: int, target: int) -> None:
+        """Make ``target`` share everything ``source`` holds."""
+        self.forget(target)
+        self._lib.llama_memory_seq_cp(self._memory, source, target, -1, -1)
+        self._cells.copy(source, target)
+
+    def save(self, sequence: int, *, partial: bool) -> bytes:
+        """The state of a sequence: all of it, or with ``partial`` only what cannot be cut (LFM2's convolutions)."""
+        flags = self._lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY if partial else 0
+        size = self._lib.llama_state_seq_get_size_ext(self.pointer, sequence, flags)
+        buffer = (ctypes.c_uint8 * size)()
+        written = self._lib.llama_state_seq_get_data_ext(self.pointer, buffer, size, sequence, flags)
+        return ctypes.string_at(buffer, written)
+
+    def restore(self, sequence: int, state: bytes, *, positions: int | None) -> bool:
+        """Put a saved state of so many positions back, or with None a partial one; False when llama.cpp does not accept
+        it."""
+        flags = self._lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY if positions is None else 0
+        buffer = (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
+        sound = bool(self._lib.llama_state_seq_set_data_ext(self.pointer, buffer, len(state), sequence, flags))
+        if sound and positions is not None:
+            self._cells.restore(sequence, positions)
+        return sound
+
+
+class _Batch:
+    """llama.cpp's batch over numpy arrays, so that a chunk of a prompt is a few slice assignments."""
+
+    def __init__(self, lib: Any, size: int, width: int) -> None:
+        import numpy as np
+
+        self._width = width
+        self.count = 0
+        self._is_embeddings = False
+        self._tokens = np.zeros(size, np.int32)
+        self._positions = np.zeros(size, np.int32)
+        self._sequence_counts = np.ones(size, np.int32)
+        self._sequences = np.zeros(size, np.int32)
+        self._outputs = np.zeros(size, np.int8)
+        self._embeddings: NDArray[float32] | None = None
+        stride, base = self._sequences.itemsize, self._sequences.ctypes.data
+        self._sequence_pointers = np.arange(size, dtype=np.uintp) * stride + base
+        self._struct = lib.llama_batch()
+        self._struct.pos = _pointer(self._positions, ctypes.c_int32)
+        self._struct.n_seq_id = _pointer(self._sequence_counts, ctypes.c_int32)
+        self._struct.seq_id = _pointer(self._sequence_pointers, ctypes.POINTER(ctypes.c_int32))
+        self._struct.logits = _pointer(self._outputs, ctypes.c_int8)
+        self._struct.token = self._token_pointer = _pointer(self._tokens, ctypes.c_int32)
+        self._embedding_pointer: Any = None
+
+    def add(self, sequence: int, position: int, tokens: list[int], output: bool) -> int:
+        start, end = self._place(sequence, position, len(tokens), output)
+        if len(tokens) == 1:
+            self._tokens[start] = tokens[0]
+        else:
+            self._tokens[start:end] = tokens
+        if self._is_embeddings:
+            self._is_embeddings = False
+            self._struct.token, self._struct.embd = self._token_pointer, None
+        return end - 1
+
+    def want_all(self, count: int) -> None:
+        """Ask for the output of each of the ``count`` positions that were added last."""
+        self._outputs[self.count - count : self.count] = 1
+
+    def add_embeddings(self, sequence: int, position: int, rows: NDArray[float32], output: bool) -> int:
+        import numpy as np
+
+        start, end = self._place(sequence, position, len(rows), output)
+        if self._embeddings is None:
+            self._embeddings = np.zeros((len(self._tokens), self._width), np.float32)
+            self._embedding_pointer = _pointer(self._embeddings, ctypes.c_float)
+        self._embeddings[start:end] = rows
+        if not self._is_embeddings:
+            self._is_embeddings = True
+            self._struct.token, self._struct.embd = None, self._embedding_pointer
+        return end - 1
+
+    def _place(self, sequence: int, position: int, count: int, output: bool) -> tuple[int, int]:
+        start, end = self.count, self.count + count
+        if count == 1:  # as at every token of an answer: ten times as fast as slices of one
+            self._positions[start], self._sequences[start] = position, sequence
+        else:
+            self._positions[start:end] = range(position, position + count)
+            self._sequences[start:end] = sequence
+            self._outputs[start:end] = 0
+        self._outputs[end - 1] = output
+        self.count = end
+        return start, end
+
+    def struct(self) -> Any:
+        self._struct.n_tokens = self.count
+        return self._struct
+
+
+def logits_address(lib: Any) -> Callable[[Any, int], int | None]:
+    """``llama_get_logits_ith``, whose pointer becomes a number: the bindings' own makes two objects of it."""
+    function = lib._lib["llama_get_logits_ith"]
+    function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_int32], ctypes.c_void_p
+    return cast("Callable[[Any, int], int | None]", function)
+
+
+def _pointer(array: Any, kind: Any) -> Any:
+    return ctypes.cast(array.ctypes.data, ctypes.POINTER(kind))
+
+
+class AbortFlag:
+    """What llama.cpp asks before every node of its graph: ``bool callback(void *data)``.
+
+    A Python callback would take the GIL hundreds of times a token; C's ``strlen`` answers the same question about a
+    flag in memory: 0 while its first byte is 0, and 1 (true) once it is set.
+    """
+
+    def __init__(self) -> None:
+        libc = ctypes.CDLL("msvcrt") if sys.platform == "win32" else ctypes.CDLL(None)
+        self._flag = ctypes.create_string_buffer(b"\0\0", 2)
+        self.callback = ctypes.cast(libc.strlen, library().ggml_abort_callback)
+        self.data = ctypes.cast(self._flag, ctypes.c_void_p)
+
+    def set(self, abort: bool) -> None:
+        """From any thread."""
+        self._flag[0] = b"\1" if abort else b"\0"

@@ -1,0 +1,441 @@
+"""The ModelRunner in this process: prompts in, requests to the scheduler, replies out."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..conversation.conversation import messages_of
+from ..conversation.generator import (
+    DecisionModel,
+    Functions,
+    Generation,
+    HiddenStates,
+    MaybeOptions,
+    Messages,
+    RenderedPrompt,
+    TokenizerInfo,
+)
+from ..conversation.loading_options import LoraAdapter, adapters_of
+from ..conversation.messages import ChatMessageRole
+from ..conversation.options import (
+    AUTO,
+    FunctionCallParser,
+    GenerationOptions,
+    ModelLoadingOptions,
+    SamplingDefaults,
+    check_options,
+)
+from ..conversation.responses import GenerationFinishReason, MessageResponse
+from ..conversation.runner import ModelRunner
+from ..conversation.streams import CheckedGeneration
+from ..errors import LeapModelLoadingError, LeapOptionsError
+from .constraints.compiling import FinishingConstraint
+from .engine.repetition import PromptLookup, RepetitionWatch
+from .engine.request import Finished, Request
+from .engine.sampler import RUNTIME_DEFAULTS, Sampler, ScoreRecorder
+from .model_parts import Closing, EarlyOpening, ModelParts, context_size_for, open_scheduler
+from .prompt_maker import MadePrompt, PromptMaker
+from .speech.voices import asks_to_speak, is_interleaved
+from .template.reply import ReplyBuilder
+
+if TYPE_CHECKING:
+    from .constraints import CompiledConstraint
+    from .engine.sampler import TokenScore
+    from .media import ReadsMedia
+    from .model_parts import ModelAdapters
+    from .prompt_maker import SpokenHistory
+    from .vectors import HiddenStateReader
+    from .voice import Listener, ModelVoice
+
+class InProcessGeneration(Generation):
+    """Reads a submitted ``request`` and builds its ``reply``. ``remember`` is called once that has ended well.
+    ``listener``: for a request that speaks."""
+
+    def __init__(
+        self, request: Request, reply: ReplyBuilder, remember: Callable[[], None], listener: Listener | None = None
+    ) -> None:
+        self._sequence = request
+        self.prompt_tokens = len(request.prompt)
+        self._reply = reply
+        self._remember = remember
+        self._listener = listener
+        self._ready: deque[MessageResponse] = deque()
+        self._ended = False
+        self._stopped = False
+        self._met_stop_string = False
+
+    def __next__(self) -> MessageResponse:
+        while not self._ready:
+            if self._ended:
+                raise StopIteration
+            self._receive()
+        return self._ready.popleft()
+
+    def _receive(self) -> None:
+        event = self._sequence.events.get()
+        if isinstance(event, Finished):
+            self._ended = True
+            if event.error is not None:
+                raise event.error
+            self._remember()
+            if self._listener is not None:
+                self._ready.extend(self._listener.end())
+                self._reply.add_speech(self._listener.speech)
+            self._ready.extend(self._reply.finish(self._reason(event), event.stats, *self._scores()))
+        elif self._stopped or self._met_stop_string:
+            return
+        elif isinstance(event, tuple):
+            assert self._listener is not None
+            self._ready.extend(self._listener.take_frame(event))
+        else:
+            if self._listener is not None:
+                self._listener.take_token(event)
+            self._ready.extend(self._reply.feed(event))
+            if self._reply.met_stop_string:
+                self._met_stop_string = True
+                self._sequence.cancel()
+
+    def _scores(self) -> tuple[Sequence[TokenScore], Sequence[TokenScore]]:
+        recorder = self._sequence.prompt_recorder
+        return self._sequence.scores, recorder.scores if recorder is not None else ()
+
+    def _reason(self, event: Finished) -> GenerationFinishReason:
+        if self._met_stop_string:
+            return GenerationFinishReason.STOP
+        if self._stopped:
+            return GenerationFinishReason.INTERRUPTED
+        constraint, watch = self._sequence.constraint, self._sequence.watch
+        if event.reason is GenerationFinishReason.REPETITION and watch is not None:
+            self._reply.warn(f"the answer went in circles of {watch.period} tokens and was ended (--no-loop-stop)")
+        if not isinstance(constraint, FinishingConstraint) or not constraint.cut:
+            return event.reason
+        self._reply.warn(f"the shape was ended the shortest way, within {constraint.room} tokens")
+        by_option = self._sequence.max_tokens == constraint.room
+        return GenerationFinishReason.MAX_TOKENS if by_option else GenerationFinishReason.EXCEED_CONTEXT
+
+    def stop(self) -> None:
+        self._stopped = True  # tokens that were generated ahead of the reader are dropped: the answer ends here
+        self._sequence.cancel()
+
+    def __del__(self) -> None:
+        self._sequence.cancel()
+
+    def close(self) -> None:
+        self._sequence.cancel()
+        while not self._ended:  # nothing goes on behind the caller's back
+            self._ended = isinstance(self._sequence.events.get(), Finished)
+        self._ready.clear()
+        if self._listener is not None:
+            self._listener.close()
+
+
+TEXT_DEFAULTS = SamplingDefaults(temperature=0.0)
+"""A speaking model's text is the likeliest; only its sound is drawn."""
+
+
+class InProcessRunner(ModelRunner):
+    """A model loaded into this process, with a scheduler over its context.
+
+    ``path``: a GGUF that ``models.gguf.read_gguf_header`` found sound. ``defaults``: sampling that the manifest or the
+    catalogue recommends. ``parser_name``: how the model writes calls, "auto" to decide by its vocabulary. ``hold`` is
+    closed with the model: what keeps the file from being removed meanwhile. The options' ``mm_proj_path`` names the
+    projector of a model that sees or hears. ``mute``: why the model has no voice although one is beside it.
+    ``opening``: of the same file, where it has begun. Raises LeapModelLoadingError.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        model_id: str,
+        options: ModelLoadingOptions,
+        *,
+        defaults: SamplingDefaults | None = None,
+        parser_name: str = AUTO,
+        hold: Closing | None = None,
+        mute: str | None = None,
+        opening: EarlyOpening | None = None,
+    ) -> None:
+        self._model_id = model_id
+        self._guard = threading.Lock()
+        self._options = options = options.with_extras()
+        own = TEXT_DEFAULTS if options.audio_decoder_path else SamplingDefaults()
+        self._defaults = (defaults or SamplingDefaults()).over(own).over(RUNTIME_DEFAULTS)
+        opening = opening or EarlyOpening(path, options)
+        self.model = opening.take()
+        parts: list[Closing] = [self.model]
+        self.media: ReadsMedia | None = None
+        self._voice: ModelVoice | None = None
+        self._mute = mute
+        try:
+            if not self.model.can_generate:
+                raise LeapModelLoadingError(
+                    f"{path.name} makes embeddings and cannot answer a prompt",
+                    hint="give another model with -m; `leap embed` uses this one",
+                )
+            self._decisions = DecisionModel()
+            if kind := self.model.metadata("ARCH.decision.type"):
+                from .prompt_maker import decision_model_of
+
+                self._decisions = decision_model_of(self.model, kind)
+            if options.mm_proj_path is not None:
+                from .media import open_projector
+
+                projector, self.media = open_projector(options.mm_proj_path, self.model, options)
+                parts.insert(0, projector)
+            if options.audio_decoder_path is not None:
+                from .voice import open_voice
+
+                self._voice = open_voice(options.audio_decoder_path, options.audio_tokenizer_path, self.model)
+                parts.insert(0, self._voice)
+            reader = partial(_media_reader, self._voice, self.media, model_id, path)
+            self._prompts = PromptMaker(self.model, options.chat_template, parser_name, media=reader)
+            self._context_size = context_size_for(self.model, model_id, options.context_size)
+            self._set_adapters = self._adapters.load(options.adapters) if options.adapters else ()
+            context = opening.take_context(self._context_size)
+        except BaseException:
+            opening.close()
+            for part in parts:
+                part.close()
+            raise
+        self.scheduler = open_scheduler(context, options, self._context_size)
+        self._hidden: HiddenStateReader | None = None
+        self._loaded = ModelParts(self.scheduler, context, *parts, *([hold] if hold else []))
+        self._loaded.unload_with(self)
+
+    @property
+    def model_id(self) -> str:
+        return self._model_id
+
+    @property
+    def context_size(self) -> int:
+        return self._context_size
+
+    @property
+    def speaks(self) -> bool:
+        return self._voice is not None
+
+    @cached_property
+    def _adapters(self) -> ModelAdapters:
+        from .model_parts import ModelAdapters
+
+        return ModelAdapters(self.model)
+
+    @cached_property
+    def decision_model(self) -> DecisionModel:
+        return replace(self._decisions, fingerprint=self.model.fingerprint.hex())
+
+    def start(self, messages: Messages, functions: Functions = (), options: MaybeOptions = None) -> Generation:
+        complete = self._complete(options)
+
+        def make(more: Messages) -> MadePrompt:
+            return self._prompts.of_messages([*messages, *more], functions, complete, self._context_size)
+
+        system = "\n".join(message.text for message in messages if message.role is ChatMessageRole.SYSTEM)
+        return self._start(make, functions, complete, instruction=system)
+
+    def start_text(self, text: str | Sequence[int], options: MaybeOptions = None) -> Generation:
+        def make(_: Messages) -> MadePrompt:
+            return self._prompts.of_text(text, self._context_size)
+
+        instruction = text if isinstance(text, str) else ""
+        return self._start(make, (), self._complete(options), instruction=instruction)
+
+    def _complete(self, options: MaybeOptions) -> GenerationOptions:
+        """The options with nothing left open that generation needs."""
+        check_options(options)
+        options = (options or GenerationOptions()).with_extras().with_defaults(self._defaults)
+        if options.rng_seed is None and self._options.random_seed is not None:
+            options.rng_seed = self._options.random_seed
+        return options
+
+    def _start(
+        self,
+        make: Callable[[Messages], MadePrompt],
+        functions: Functions,
+        options: GenerationOptions,
+        *,
+        instruction: str,
+    ) -> Generation:
+        """``make`` gives the prompt; it gets further messages when an answer has to be repaired. ``instruction``: the
+        text that says how the model is to speak."""
+        parser = self._prompts.parser_for(options)
+
+        def begin(more: Messages = ()) -> tuple[Generation, CompiledConstraint | None]:
+            with self._loaded.in_use():
+                return self._submit(make(more), functions, parser, options, instruction)
+
+        generation, constraint = begin()
+        if constraint is None:
+            return generation
+        return CheckedGeneration(generation, constraint, lambda more: begin(more)[0], options.repairs)
+
+    def _submit(
+        self,
+        made: MadePrompt,
+        functions: Functions,
+        parser: FunctionCallParser | None,
+        options: GenerationOptions,
+        instruction: str,
+    ) -> tuple[Generation, CompiledConstraint | None]:
+        constraint = self._compile_constraint(made, functions, parser, options)
+        voice = self._voice if constraint is None else None  # what has a shape is text
+        begun = voice.begin(options, interleaved=is_interleaved(instruction)) if voice is not None else (None, None)
+        speech, listener = begun
+        request = Request(
+            made.prompt,
+            Sampler(options, made.prompt.token_ids),
+            max_tokens=options.max_tokens,
+            constraint=constraint.constraint if constraint else None,
+            adapters=self._set_adapters if options.adapters is None else self._adapters.load(options.adapters),
+            speech=speech,
+            lookup=PromptLookup() if self._options.lookup and constraint is None and speech is None else None,
+            prompt_recorder=_prompt_recorder(made, options),
+            watch=RepetitionWatch(self.model.piece, shaped=_has_shape(options)) if options.loop_stop else None,
+        )
+        reply = ReplyBuilder(
+            self.model,
+            options,
+            parser,
+            functions=() if options.tool_choice == "none" else functions,
+            inside_reasoning=made.opens_reasoning,
+            warnings=(
+                *(constraint.warnings if constraint else ()),
+                *made.warnings,
+                *self._prompts.warnings(functions),
+                *self._speech_warnings(instruction),
+            ),
+        )
+        self.scheduler.submit(request)
+
+        def keep_reply() -> None:
+            if speech is None or not speech.rows:  # what was spoken is read back from its message
+                self._prompts.keep_reply(made, request.target)
+
+        # keep_reply keeps this runner loaded
+        return InProcessGeneration(request, reply, keep_reply, listener), constraint
+
+    def _speech_warnings(self, instruction: str) -> tuple[str, ...]:
+        warning = self._voice.warning if self._voice is not None else self._mute
+        if not warning or not asks_to_speak(instruction):
+            return ()
+        return (warning if self._voice is not None else f"the model does not speak: {warning}",)
+
+    def _compile_constraint(
+        self,
+        made: MadePrompt,
+        functions: Functions,
+        parser: FunctionCallParser | None,
+        options: GenerationOptions,
+    ) -> CompiledConstraint | None:
+        if not _needs_constraint(options, functions):
+            return None
+        from .constraints.compiling import compile_constraint
+
+        room = self.context_size - len(made.prompt)
+        return compile_constraint(
+            options,
+            functions,
+            self.model,
+            parser=parser,
+            reasoning_open=made.opens_reasoning,
+            room=room if options.max_tokens is None else min(options.max_tokens, room),
+        )
+
+    def get_prompt_tokens_size(
+        self, messages: Messages, add_bos_token: bool = True, functions: Functions = (), options: MaybeOptions = None
+    ) -> int:
+        check_options(options)
+        options = options or GenerationOptions()
+        with self._loaded.in_use():
+            made = self._prompts.of_messages(messages_of(messages), functions, options.with_extras())
+        return self._prompts.size(made, with_bos=add_bos_token)
+
+    def render(self, prompt: Messages | str, functions: Functions = (), options: MaybeOptions = None) -> RenderedPrompt:
+        options = (options or GenerationOptions()).with_extras()
+        with self._loaded.in_use():
+            if isinstance(prompt, str):
+                made = self._prompts.of_text(prompt)
+            else:
+                made = self._prompts.of_messages(prompt, functions, options)
+            return RenderedPrompt(self._prompts.text_of(made), len(made.prompt))
+
+    def set_adapters(self, adapters: Sequence[LoraAdapter]) -> None:
+        with self._loaded.in_use():
+            self._set_adapters = self._adapters.load(adapters_of(adapters))
+
+    def hidden_states(self, text: str, adapters: Sequence[LoraAdapter] | None = None) -> HiddenStates:
+        with self._loaded.in_use():
+            chosen = self._set_adapters if adapters is None else self._adapters.load(adapters_of(adapters))
+            return self._hidden_reader().of_text(text, chosen)
+
+    def _hidden_reader(self) -> HiddenStateReader:
+        from .vectors import HiddenStateReader
+
+        with self._guard:
+            if self._hidden is None:
+                self._hidden = HiddenStateReader(self.model, self._context_size, self._options)
+                self._loaded.add(self._hidden)
+            return self._hidden
+
+    def tokenize(self, text: str, *, parse_special: bool = False) -> list[int]:
+        with self._loaded.in_use():
+            return self.model.tokenize(text, parse_special=parse_special)
+
+    def detokenize(self, tokens: Sequence[int]) -> str:
+        with self._loaded.in_use():
+            self.model.check_tokens(tokens)
+            return self.model.text_of(tokens)
+
+    def tokenizer_info(self) -> TokenizerInfo:
+        with self._loaded.in_use():
+            model = self.model
+            template = self._options.chat_template or model.chat_template
+            return TokenizerInfo(model.bos_text, model.eos_text, model.bos_token is not None, template)
+
+    def infill_prompt(self, before: str, after: str) -> str:
+        with self._loaded.in_use():
+            markers = self.model.infill_markers
+        if markers is None:
+            raise LeapOptionsError("suffix", f"{self._model_id} has no tokens for filling in a text")
+        prefix, suffix, middle = markers
+        return f"{prefix}{before}{suffix}{after}{middle}"
+
+    def unload(self) -> None:
+        self._loaded.unload()
+
+
+def _media_reader(voice: ModelVoice | None, media: ReadsMedia | None, model_id: str, path: Path) -> SpokenHistory:
+    """What reads the parts of messages that are no text. Texts alone need none of it."""
+    from .media import NoProjector
+    from .prompt_maker import SpokenHistory
+
+    return SpokenHistory(voice, media or NoProjector(model_id, path))
+
+
+def _prompt_recorder(made: MadePrompt, options: GenerationOptions) -> ScoreRecorder | None:
+    """What notes how likely the prompt's tokens are, where the options ask for it. Raises LeapOptionsError."""
+    if not options.prompt_logprobs:
+        return None
+    if made.prompt.embedding_ranges:
+        raise LeapOptionsError("prompt_logprobs", "a picture or a sound in a prompt has no tokens")
+    return ScoreRecorder(options.top_logprobs or 0)
+
+
+def _needs_constraint(options: GenerationOptions, functions: Functions) -> bool:
+    return _has_shape(options) or options.tool_choice is not None or bool(functions)
+
+
+def _has_shape(options: GenerationOptions) -> bool:
+    shapes = (
+        options.json_schema_constraint,
+        options.regex_constraint,
+        options.grammar_constraint,
+        options.choices_constraint,
+    )
+    return any(shape is not None for shape in shapes)

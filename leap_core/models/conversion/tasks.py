@@ -1,0 +1,125 @@
+"""What the child process does: quantize a file, or measure what a quantization costs."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...errors import LeapModelLoadingError
+from ...inference.llama.context import LlamaContext
+from ...inference.llama.model import LlamaModel
+from ...inference.llama.quantizer import QuantizeSettings, quantize
+from .quantizing import MIXTURES, TYPES, QuantizeRequest, no_importance, read_importance
+
+if TYPE_CHECKING:
+    from numpy import float32
+    from numpy.typing import NDArray
+
+def quantize_file(request: dict[str, Any], progress: Callable[[Any], None]) -> dict[str, Any]:
+    """Quantize ``source`` to ``target`` as ``settings`` say, unless its tensors take more than ``room`` bytes: then the
+    result does not say ``fits``. What cannot be done is refused before any work."""
+    asked = QuantizeRequest.from_json(request["settings"])
+    source, target = Path(request["source"]), Path(request["target"])
+    settings = QuantizeSettings(
+        MIXTURES[asked.to],
+        asked.threads or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else asked.threads,
+        TYPES[asked.output_type.upper()] if asked.output_type else None,
+        TYPES[asked.embedding_type.upper()] if asked.embedding_type else None,
+        {pattern: TYPES[kind.upper()] for pattern, kind in asked.tensor_types},
+        read_importance(asked.imatrix) if asked.imatrix else None,
+        requantize=asked.requantize,
+        pure=asked.pure,
+        keep_split=asked.keep_split,
+    )
+    plan = quantize(source, target, settings, dry=True)
+    if plan.needs_imatrix and settings.imatrix is None:
+        raise no_importance(asked.to)
+    if plan.converted and len(plan.fallbacks) >= plan.converted:
+        raise LeapModelLoadingError(
+            f"no tensor of {source.name} can be {asked.to}: their rows are no multiple of its blocks",
+            hint="a type with blocks of 32 fits more models: Q8_0, Q5_0, Q4_0, IQ4_NL",
+        )
+    fits = plan.bytes <= request["room"]
+    if fits:
+        quantize(source, target, settings, dry=False, on_tensor=lambda *step: progress(step))
+    return asdict(plan) | {"fits": fits}
+
+
+WINDOW = 512
+"""Tokens that are read together; each position but the first of a window is predicted."""
+MOST_TOKENS = 32 * WINDOW
+LEAST_TOKENS = 16
+
+
+def measure_cost(request: dict[str, Any], progress: Callable[[Any], None]) -> dict[str, Any]:
+    """Read the text with ``models``, of which the first is the source; see ``measuring.Measured`` for each result."""
+    threads = request["threads"]
+    readers = [_Reader(Path(path), threads) for path in request["models"]]
+    source = readers[0].model
+    tokens = source.tokenize(request["text"], parse_special=False, add_special=True)[:MOST_TOKENS]
+    if len(tokens) < LEAST_TOKENS:
+        raise LeapModelLoadingError(f"a text to measure with needs more than {len(tokens)} tokens")
+    for reader in readers[1:]:
+        if reader.model.n_tokens != source.n_tokens:
+            raise LeapModelLoadingError(f"{reader.path.name} has another vocabulary than {readers[0].path.name}")
+    starts = range(0, len(tokens) - 1, WINDOW)
+    for number, start in enumerate(starts):
+        window = tokens[start : start + WINDOW]
+        if len(window) < 2:
+            break
+        truth = readers[0].read(window)
+        readers[0].count(truth, truth, window)
+        for reader in readers[1:]:
+            reader.count(reader.read(window), truth, window)
+        progress([number + 1, len(starts)])
+    return {"tokens": readers[0].positions, "models": [reader.result() for reader in readers]}
+
+
+class _Reader:
+    """One model, and the sums over the positions that it predicted."""
+
+    def __init__(self, path: Path, threads: int) -> None:
+        self.path = path
+        self.model = LlamaModel(path)
+        self.context = LlamaContext(
+            self.model, cells=WINDOW, slots=1, batch_size=WINDOW, threads=threads, flash_attention=True
+        )
+        self.positions = self.same = 0
+        self.surprise = self.divergence = 0.0
+
+    def read(self, window: list[int]) -> NDArray[float32]:
+        """Log probabilities after each token but the last, shape [tokens - 1, vocabulary]."""
+        import numpy as np
+
+        self.context.forget(0)
+        self.context.clear()
+        last = self.context.add(0, 0, window, output=True, outputs_of_all=True)
+        if self.context.decode() != 0:
+            raise LeapModelLoadingError(f"{self.path.name} cannot read {len(window)} tokens at once")
+        first = last - len(window) + 1
+        logits = np.stack([self.context.logits(first + n) for n in range(len(window) - 1)])
+        logits -= logits.max(axis=1, keepdims=True)
+        logits -= np.log(np.exp(logits).sum(axis=1, keepdims=True))
+        return logits
+
+    def count(self, ours: NDArray[float32], truth: NDArray[float32], window: list[int]) -> None:
+        """Add what was predicted of a window to the sums."""
+        import numpy as np
+
+        self.positions += len(ours)
+        self.surprise -= float(ours[np.arange(len(ours)), window[1:]].sum(dtype=np.float64))
+        self.same += int((ours.argmax(axis=1) == truth.argmax(axis=1)).sum())
+        if ours is not truth:
+            self.divergence += float((np.exp(truth) * (truth - ours)).sum(dtype=np.float64))
+
+    def result(self) -> dict[str, float]:
+        count = self.positions
+        return {
+            "perplexity": math.exp(min(self.surprise / count, 700)),
+            "kl_divergence": max(0.0, self.divergence / count),
+            "top1_agreement": self.same / count,
+        }

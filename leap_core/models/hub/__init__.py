@@ -1,1 +1,0 @@
-"""Hugging Face's hub: settings, HTTP with retries, its API, and the caches of other programs."""

@@ -1,1 +1,0 @@
-"""The models on this machine's disk."""

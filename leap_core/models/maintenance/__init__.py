@@ -1,1 +1,0 @@
-"""Checking, cleaning, importing and describing models on disk."""

@@ -1,1 +1,0 @@
-"""Model manifests: reading, writing and checking them."""

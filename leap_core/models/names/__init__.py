@@ -1,1 +1,0 @@
-"""Names of models' files, and names that are safe on a disk."""

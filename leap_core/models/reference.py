@@ -1,0 +1,337 @@
+"""How a model is named: the grammar of references, and the user's own names.
+
+builtin  builtin-vl  builtin-audio  …        the small models that leap brings along
+    ./model.gguf  models/mine.json  ~/mine/      a GGUF file, a manifest, a directory
+    LFM2.5-1.2B-Instruct[:Q4_K_M]                a name of the catalogue (any case, a unique beginning is enough)
+    LFM2.5-1.2B-Instruct-Q4_K_M                  the same, or the directory of an installed model
+    my-model[:Q8_0]                              an installed model without its quantization, or an alias
+    owner/repo[:Q4_K_M]                          a repository on the hub
+    hf:owner/repo[@revision]/[folder/]file.gguf  a file in it (a manifest's .json too)
+    https://… or file://…                        a GGUF or a manifest by URL
+
+Knows names only; whether they exist is asked elsewhere.
+
+[aliases]
+coder = "LFM2.5-1.2B-Instruct:Q8_0"
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from ..errors import LeapModelLoadingError, LeapModelNotFoundError, LeapOptionsError, LeapSerializationError
+from ..inference.gguf.file_names import REPOSITORY, NameParts, preferred_quantization, split_name
+from ..system.configuration import read_table
+from .catalogue import Catalogue, CatalogueEntry
+from .manifest import path_of_file_url
+from .store import InstalledModel
+
+NAME = re.compile(r"[^\W_][\w+-]*(\.[\w+-]+)*")
+ENDINGS = (".gguf", ".json", ".bundle")
+BUILTINS = ("builtin", "builtin-vl", "builtin-audio", "builtin-embed")
+"""The models that leap brings along: one that reads, one that sees, one that hears, one that embeds."""
+
+
+def read_aliases(file: Path) -> dict[str, str]:
+    """The aliases in config.toml, by their names in lower case. What is no alias, or no file, gives none: those who
+    change the file hear what is wrong with it."""
+    with suppress(LeapSerializationError):
+        table = read_table(file).get("aliases")
+        if isinstance(table, dict):
+            return {name.lower(): model for name, model in table.items() if isinstance(model, str) and model}
+    return {}
+
+
+def check_alias(name: str, model: str) -> None:
+    """Raises LeapOptionsError for a name that would be read as a path or a reference, and for an empty model."""
+    if not NAME.fullmatch(name) or name.lower().endswith(ENDINGS) or name.lower() in BUILTINS:
+        raise LeapOptionsError("alias", f"{name!r} cannot be a model's name: letters, digits and .+-_ only")
+    if not model.strip():
+        raise LeapOptionsError("alias", f"{name!r} must stand for a model")
+
+
+def expand(reference: str, quantization: str | None, aliases: Mapping[str, str]) -> tuple[str, str | None]:
+    """The reference that an alias means, and the quantization that was asked for beside it. Anything else is
+    returned as it is; an alias of an alias is not looked up."""
+    name, colon, after = reference.strip().partition(":")
+    model = aliases.get(name.lower())
+    if model is None or (colon and "/" in after):
+        return reference, quantization
+    return model, after if colon and quantization is None else quantization
+
+
+BUILTIN = "builtin"
+MODEL_ENDINGS = (".gguf", ".json", ".bundle")
+MOST_NAMED = 5
+_QUANTIZATION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_HUB_FILE = re.compile(rf"(?P<repo>{REPOSITORY.pattern})(?:@(?P<revision>[^/@]+))?/(?P<path>.+)")
+_HUB_PAGE = re.compile(rf"/(?P<repo>{REPOSITORY.pattern})/(?:resolve|blob)/(?P<revision>[^/]+)/(?P<path>.+)")
+
+
+@dataclass(frozen=True)
+class Builtin:
+    """A model that leap brings along: one of BUILTINS."""
+
+    name: str = BUILTIN
+
+
+@dataclass(frozen=True)
+class LocalPath:
+    """A GGUF file, a manifest or a directory on this machine; it may not exist."""
+
+    path: Path
+
+
+@dataclass(frozen=True)
+class InstalledName:
+    """The name of a directory in the store."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class CatalogueName:
+    """An entry of the catalogue, and the quantization that was asked for."""
+
+    entry: CatalogueEntry
+    quantization: str | None
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A repository on the hub, and the quantization that was asked for."""
+
+    repo: str
+    quantization: str | None
+    revision: str | None = None
+
+
+@dataclass(frozen=True)
+class HubFile:
+    """One file of a repository on the hub: a GGUF or a manifest."""
+
+    repo: str
+    path: str
+    revision: str | None = None
+
+
+@dataclass(frozen=True)
+class Url:
+    """A GGUF or a manifest on some other server."""
+
+    url: str
+
+
+Reference = Builtin | LocalPath | InstalledName | CatalogueName | Repository | HubFile | Url
+
+
+def parse_reference(
+    text: str,
+    catalogue: Catalogue,
+    *,
+    quantization: str | None = None,
+    installed: Iterable[str] = (),
+    aliases: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    endpoint: str = "https://huggingface.co",
+) -> Reference:
+    """What ``text`` names. ``installed``: names of the store's directories. ``aliases``: references by the names that
+    the user gave them, in lower case. ``endpoint``: the hub, whose own URLs
+    become HubFiles. ``quantization`` replaces the part after a colon.
+
+    Raises LeapModelNotFoundError for a name that nothing answers to, with likely ones, and LeapModelLoadingError for
+    what leap cannot run.
+    """
+    text, quantization = expand(text.strip(), quantization, aliases or {})
+    if not text:
+        raise LeapModelNotFoundError("the model's name is empty")
+    if text.lower() in BUILTINS:
+        return Builtin(text.lower())
+    installed = list(installed)
+    if text.lower().startswith("hf:"):
+        return _hub_file(text[3:].removeprefix("//"), text, catalogue, quantization)
+    scheme, rest, _ = text.partition("://")
+    if rest:
+        return _url(text, scheme.lower(), endpoint)
+    if _looks_like_path(text):
+        return _local(text, cwd, catalogue)
+    name, colon, after = text.rpartition(":")
+    if colon:
+        if quantization is not None and quantization.upper() != after.upper():
+            raise LeapModelNotFoundError(f"{text!r} names one quantization and --quant another, {quantization!r}")
+        text, quantization = name, after
+    if quantization is not None and not _QUANTIZATION.fullmatch(quantization):
+        raise LeapModelNotFoundError(f"{quantization!r} is not a quantization", hint="write one such as Q4_K_M")
+    entry = catalogue.exact(text)
+    if entry is not None:
+        return CatalogueName(entry, quantization)
+    if quantization is None:
+        path = _absolute(text, cwd)
+        if os.path.exists(path):  # False also for a name that is too long for one
+            return LocalPath(path)
+        for directory in installed:
+            if directory.lower() == text.lower():
+                return InstalledName(directory)
+    by_model = _installed_as(text, installed, quantization)
+    if by_model is not None:
+        return by_model
+    if REPOSITORY.fullmatch(text):
+        return Repository(text, quantization)
+    model, in_name = split_name(text)
+    entry = catalogue.exact(model) if in_name and quantization is None else None
+    if entry is not None:
+        return CatalogueName(entry, in_name)
+    if "/" in text or "\\" in text:
+        raise LeapModelNotFoundError(f"there is no file or directory {text!r}, and it is no owner/repo")
+    return _likely(text, quantization, catalogue, installed)
+
+
+def _installed_as(text: str, installed: Sequence[str], quantization: str | None) -> InstalledName | None:
+    """The directory of an installed model of this name: in the quantization, else in the preferred one."""
+    quantizations = {
+        parts.quantization: directory
+        for directory in installed
+        if _own_name(text) in _own_names(parts := split_name(directory))
+    }
+    if quantization is not None:
+        chosen = quantization.upper() if quantization.upper() in quantizations else None
+    else:
+        chosen = preferred_quantization(quantizations)
+    return None if chosen is None else InstalledName(quantizations[chosen])
+
+
+def _own_names(parts: NameParts) -> tuple[str, ...]:
+    """What a directory's model may be called: with its owner in front or without, in lower case."""
+    name = parts.model.lower()
+    return (name, name.partition("--")[2]) if "--" in name else (name,)
+
+
+def _own_name(text: str) -> str:
+    """A name as the store writes it for a directory."""
+    return re.sub(r"[^\w.+-]+", "-", text).strip("-.").lower()
+
+
+def _likely(text: str, quantization: str | None, catalogue: Catalogue, installed: Sequence[str]) -> Reference:
+    """The only installed model or entry of the catalogue that begins so. Raises LeapModelNotFoundError."""
+    directories = {
+        directory
+        for directory in installed
+        if any(n.startswith(text.lower()) for n in _own_names(split_name(directory)))
+    }
+    models = {split_name(directory).model for directory in directories}
+    if len(models) == 1 and not any(entry.name.lower().startswith(text.lower()) for entry in catalogue):
+        likely = _installed_as(models.pop(), sorted(directories), quantization)
+        if likely is not None:
+            return likely
+    try:
+        return CatalogueName(catalogue.find(text), quantization)
+    except LeapModelNotFoundError as error:
+        if installed and error.hint is not None:
+            names = ", ".join(sorted(directories or installed, key=str.lower)[:MOST_NAMED])
+            raise LeapModelNotFoundError(error.message, hint=f"{error.hint}; installed: {names}") from None
+        raise
+
+
+def _looks_like_path(text: str) -> bool:
+    starts = (".", "/", "~", "\\") if os.name == "nt" else (".", "/", "~")
+    windows_drive = os.name == "nt" and re.match(r"[A-Za-z]:[\\/]", text) is not None
+    return text.startswith(starts) or windows_drive or text.lower().endswith(MODEL_ENDINGS)
+
+
+def _absolute(text: str, cwd: Path | None) -> Path:
+    try:
+        return Path(os.path.abspath((cwd or Path.cwd()) / Path(text).expanduser()))
+    except FileNotFoundError:
+        raise LeapModelNotFoundError(f"there is no file {text!r}: the working directory was removed") from None
+
+
+def _local(text: str, cwd: Path | None, catalogue: Catalogue) -> LocalPath:
+    if text.lower().endswith(".bundle"):
+        raise bundle_refused(text, catalogue)
+    try:
+        return LocalPath(_absolute(text, cwd))
+    except (RuntimeError, ValueError) as error:  # ~nobody, a null character
+        raise LeapModelNotFoundError(f"there is no file {text!r}: {error}") from None
+
+
+def _hub_file(text: str, whole: str, catalogue: Catalogue, quantization: str | None) -> Reference:
+    name, colon, after = text.rpartition(":")
+    if REPOSITORY.fullmatch(text):
+        return Repository(text, quantization)
+    if colon and REPOSITORY.fullmatch(name):
+        return Repository(name, quantization or after)
+    match = _HUB_FILE.fullmatch(text)
+    if match is None:
+        raise LeapModelNotFoundError(f"{whole!r} is not hf:owner/repo/file.gguf")
+    if match["path"].lower().endswith(".bundle"):
+        raise bundle_refused(match["path"], catalogue)
+    if not match["path"].lower().endswith(MODEL_ENDINGS):
+        raise LeapModelNotFoundError(f"{whole!r} names neither a .gguf file nor a .json manifest")
+    return HubFile(match["repo"], match["path"], match["revision"])
+
+
+def _url(text: str, scheme: str, endpoint: str) -> Reference:
+    if scheme == "file":
+        try:
+            return LocalPath(Path(path_of_file_url(text)))
+        except LeapSerializationError as error:
+            raise LeapModelNotFoundError(error.message) from None
+    if scheme not in ("http", "https"):
+        raise LeapModelNotFoundError(f"{text!r} is neither a http(s) nor a file URL")
+    parts = urlsplit(text)
+    path = unquote(parts.path)
+    if path.lower().endswith(".bundle"):
+        raise bundle_refused(path, Catalogue.load())
+    if not parts.netloc or not path.lower().endswith(MODEL_ENDINGS):
+        raise LeapModelNotFoundError(f"the URL {text!r} ends neither in .gguf nor in .json")
+    own = urlsplit(endpoint)
+    page = _HUB_PAGE.fullmatch(path)
+    if page is not None and (parts.scheme, parts.netloc) == (own.scheme, own.netloc):
+        return HubFile(page["repo"], page["path"], None if page["revision"] == "main" else page["revision"])
+    return Url(text)
+
+
+def bundle_refused(name: str, catalogue: Catalogue) -> LeapModelLoadingError:
+    """Why an ExecuTorch bundle does not run here, and the GGUF to use instead."""
+    stem = re.split(r"[\\/]", name)[-1].lower().replace("_", "-")
+    entries = [entry for entry in catalogue if stem.startswith(entry.name.lower().replace("_", "-"))]
+    entry = max(entries, key=lambda entry: len(entry.name), default=None)
+    instead = (
+        f"use the GGUF instead: leap download {entry.name}"
+        if entry
+        else "use a GGUF of the same model instead; `leap models catalogue` lists Liquid's"
+    )
+    return LeapModelLoadingError(
+        f"{name} is an ExecuTorch bundle of the former LEAP SDK, which llama.cpp cannot run", hint=instead
+    )
+
+
+def origin_of(model: InstalledModel) -> str | None:
+    """The origin of an installed model; None where it came from a file, or by an address that may hold a secret."""
+    origin = model.origin
+    if origin is None:
+        return None
+    repo, _, revision = origin.partition("@")
+    if REPOSITORY.fullmatch(repo):
+        return json.dumps({"model": repo, "quantization": model.quantization or None, "revision": revision or None})
+    if not origin.startswith("hf:"):
+        address = urlsplit(origin)
+        if address.scheme not in ("http", "https") or "@" in address.netloc or address.query:
+            return None
+    return json.dumps({"model": origin, "quantization": None, "revision": None})
+
+
+def read_origin(origin: str) -> tuple[str, str | None, str | None]:
+    """Reference, quantization and revision. Raises ValueError for what is no origin."""
+    value = json.loads(origin)
+    parts = [value.get(name) for name in ("model", "quantization", "revision")] if isinstance(value, dict) else []
+    if not parts or not isinstance(parts[0], str) or not all(part is None or isinstance(part, str) for part in parts):
+        raise ValueError(f"not an origin: {origin}")
+    return parts[0], parts[1], parts[2]

@@ -1,0 +1,403 @@
+"""From a reference to files on this machine. Nothing is fetched."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from ..conversation.loading_options import LoraAdapter
+from ..conversation.options import AUTO, SamplingDefaults
+from ..errors import LeapModelLoadingError, LeapModelNotDownloadedError, LeapModelNotFoundError, LeapSerializationError
+from ..inference.gguf.file_names import (
+    AUDIO_DECODER,
+    AUDIO_TOKENIZER,
+    PROJECTOR,
+    by_quantization,
+    companions_of,
+    model_files,
+    name_of,
+    preferred_quantization,
+    role_of,
+)
+from ..system.addresses import masked
+from ..system.directories import Directories
+from .endpoints import find_endpoint
+from .hub_settings import endpoint_of
+from .manifest import Manifest, adapter_key, is_manifest, locate, read_manifest
+from .reference import (
+    BUILTINS,
+    Builtin,
+    CatalogueName,
+    HubFile,
+    InstalledName,
+    LocalPath,
+    Reference,
+    Repository,
+    Url,
+    bundle_refused,
+    expand,
+    parse_reference,
+    read_aliases,
+)
+from .store import InstalledModel, Store, identity_of
+
+if TYPE_CHECKING:
+    from .catalogue import Catalogue, CatalogueEntry
+    from .hub_settings import ForeignCaches
+
+@dataclass(frozen=True)
+class LocalModel:
+    """A model that can be loaded: its GGUF, the companions that go with it, and what is recommended for it.
+
+    ``sampling`` and ``threads`` come from the manifest, ``sampling`` beyond that from the catalogue. ``chat_template``
+    replaces the file's own when it is not None. ``adapters`` are those that the manifest names. ``parser_name`` is
+    auto, lfm or hermes; ``kind`` text, vision or audio.
+    """
+
+    model_id: str
+    path: Path
+    mm_proj_path: Path | None = None
+    audio_decoder_path: Path | None = None
+    audio_tokenizer_path: Path | None = None
+    sampling: SamplingDefaults = field(default_factory=SamplingDefaults)
+    chat_template: str | None = None
+    parser_name: str = AUTO
+    threads: int | None = None
+    kind: str = "text"
+    manifest_path: Path | None = None
+    adapters: tuple[LoraAdapter, ...] = ()
+
+
+def resolve_local(
+    reference: str,
+    quantization: str | None = None,
+    *,
+    variables: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> LocalModel:
+    """The files that ``reference`` (see ``reference_syntax``) means. ``variables``: None means the process's own.
+
+    Raises LeapModelNotFoundError when they are not on this machine, LeapModelLoadingError when a manifest is damaged
+    or the reference is of a kind that leap cannot run.
+    """
+    variables = os.environ if variables is None else variables
+    directories = Directories.from_environment(variables)
+    if (endpoint := find_endpoint(reference, directories)) is not None:
+        raise LeapModelLoadingError(
+            f"{endpoint.label} is an endpoint, and this needs a model on this machine",
+            hint="leap models list names those that are here",
+        )
+    return Resolver(directories, variables, cwd).resolve(reference, quantization)
+
+
+def find_local(
+    reference: str, *, variables: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> LocalModel | None:
+    """``resolve_local``, or None for a model that is not on this machine. Raises its other errors."""
+    try:
+        return resolve_local(reference, variables=variables, cwd=cwd)
+    except LeapModelNotFoundError:
+        return None
+
+
+def path_of(reference: str, *, variables: Mapping[str, str], cwd: Path) -> Path | None:
+    """The file or directory that ``reference`` names; None when it means something else."""
+    directories = Directories.from_environment(variables)
+    if find_endpoint(reference, directories) is not None:
+        return None
+    named = Resolver(directories, variables, cwd).named(reference, None)
+    return cwd / named.path if isinstance(named, LocalPath) else None
+
+
+class Resolver:
+    """Finds models in ``directories``. References are no endpoints'."""
+
+    def __init__(self, directories: Directories, variables: Mapping[str, str], cwd: Path | None) -> None:
+        self.directories = directories
+        self.store = Store.of(directories)
+        self.aliases = read_aliases(directories.config_file)
+        self.variables = variables
+        self.cwd = cwd
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        """Read when a name is in question. Raises LeapModelLoadingError."""
+        from .catalogue import Catalogue
+
+        try:
+            return Catalogue.load(self.directories.config)
+        except LeapSerializationError as error:
+            raise LeapModelLoadingError(error.message) from None
+
+    @cached_property
+    def caches(self) -> ForeignCaches:
+        """What other programs have fetched."""
+        from .hub_settings import ForeignCaches
+
+        return ForeignCaches.from_environment(self.variables)
+
+    def named(self, reference: str, quantization: str | None) -> Reference:
+        """What the reference says."""
+        installed = (model.name for model in self.store.installed())
+        return parse_reference(
+            reference,
+            self.catalogue,
+            quantization=quantization,
+            installed=installed,
+            aliases=self.aliases,
+            cwd=self.cwd,
+            endpoint=endpoint_of(self.variables),
+        )
+
+    def resolve(self, reference: str, quantization: str | None = None) -> LocalModel:
+        """The files that a reference means. Raises what ``resolve_local`` raises."""
+        text, _ = expand(reference, quantization, self.aliases)
+        if text.lower() in BUILTINS:
+            return _builtin(text.lower())
+        named = self.named(reference, quantization)
+        if isinstance(named, LocalPath):
+            return self.at_path(named.path, reference)
+        if isinstance(named, InstalledName):
+            return self.of_installed(self.store.named(named.name))
+        if isinstance(named, CatalogueName):
+            entry = named.entry
+            return self._of_repository(reference, entry.name, entry.repo, named.quantization, entry.default)
+        if isinstance(named, Repository):
+            catalogued = self.catalogue.exact(named.repo) or self.catalogue.of_repository(named.repo)
+            model = catalogued.name if catalogued else repository_model(named.repo)
+            default = catalogued.default if catalogued else None
+            return self._of_repository(reference, model, named.repo, named.quantization, default)
+        assert not isinstance(named, Builtin)
+        return self._of_origin(named, reference)
+
+    def at_path(self, path: Path, reference: str) -> LocalModel:
+        """The model that a file or directory is, with the files beside it."""
+        if path.suffix.lower() == ".bundle":
+            raise bundle_refused(str(path), self.catalogue)
+        if os.path.isdir(path):
+            return self._of_directory(path)
+        if not os.path.exists(path):
+            self._missing_path(path, reference)
+        if path.suffix.lower() == ".json":
+            return self._of_manifest(path, path.stem)
+        return self._of_gguf(path)
+
+    def of_installed(self, model: InstalledModel) -> LocalModel:
+        """A model of the store. Raises LeapModelNotFoundError when its download was not finished."""
+        if model.state != "ready" or model.path is None:
+            again = model.name if model.origin or self.catalogue.exact(model.model) else "its reference"
+            raise LeapModelNotDownloadedError(
+                f"the model {model.name} is not complete ({model.state})", hint=f"leap download {again} completes it"
+            )
+        if model.manifest is None:
+            return replace(self._of_gguf(model.path), model_id=model.name)
+        return self._of_manifest(model.directory / f"{model.name}.json", model.name)
+
+    def _of_directory(self, directory: Path) -> LocalModel:
+        own = directory / f"{directory.name}.json"
+        if is_manifest(own):
+            return self._of_manifest(own, directory.name)
+        names = [path.name for path in directory.iterdir() if path.is_file()]
+        files = by_quantization(names)
+        models = {name_of(file).model.lower() for file in model_files(names)}
+        if len(models) > 1:
+            listed = ", ".join(sorted(model_files(names))[:4])
+            raise LeapModelNotFoundError(f"{directory} holds several models: {listed}", hint="name one of the files")
+        best = preferred_quantization(files)
+        if best is None:
+            if {"config.json", "adapter_config.json"} & set(names) and any(".safetensors" in name for name in names):
+                hint = f"`leap models convert {directory}` makes a model of it"
+                raise LeapModelLoadingError(f"{directory} is a checkpoint, not a GGUF model", hint=hint)
+            raise LeapModelLoadingError(f"{directory} holds no GGUF model")
+        return self._of_gguf(directory / files[best])
+
+    def _of_gguf(self, path: Path) -> LocalModel:
+        for manifest_path in (path.with_suffix(".json"), path.parent / f"{path.parent.name}.json"):
+            if is_manifest(manifest_path):
+                manifest = _read(manifest_path)
+                if Path(locate(manifest.model, str(manifest_path))).name == path.name:
+                    return self._of_manifest(manifest_path, identity_of(path), model=path)
+        names = [other.name for other in path.parent.iterdir() if other.is_file()] if path.parent.is_dir() else []
+        companions = companions_of(path.name, names) if role_of(path.name) is None else {}
+        files = {role: path.parent / name for role, name in companions.items()}
+        return self._assemble(identity_of(path), path, files, Manifest(path.name), None)
+
+    def _of_manifest(self, path: Path, model_id: str, model: Path | None = None) -> LocalModel:
+        manifest = _read(path)
+        files: dict[str, Path] = {}
+        for role, value in manifest.files.items():
+            where = locate(value, str(path))
+            if where.startswith(("http://", "https://")):
+                return self._of_remote_manifest(path)
+            files[role] = Path(where)
+            if not files[role].is_file():
+                raise LeapModelNotFoundError(f"{path} names {value!r}, but there is no {where}")
+        weights = model or files["model"]
+        return self._assemble(model_id, weights, files, manifest, path)
+
+    def _of_remote_manifest(self, path: Path) -> LocalModel:
+        """A manifest on this disk whose files are URLs: the store has them, if they were downloaded."""
+        for model in self.store.installed():
+            if model.manifest is not None and model.manifest.original_url == path.as_uri():
+                return self.of_installed(model)
+        raise LeapModelNotDownloadedError(
+            f"the files of {path} are on another machine", hint=f"leap download {path} gets them"
+        )
+
+    def _assemble(
+        self, model_id: str, path: Path, files: Mapping[str, Path], manifest: Manifest, manifest_path: Path | None
+    ) -> LocalModel:
+        entry = self._entry_of(manifest, path)
+        return LocalModel(
+            model_id=model_id,
+            path=path,
+            mm_proj_path=files.get(PROJECTOR),
+            audio_decoder_path=files.get(AUDIO_DECODER),
+            audio_tokenizer_path=files.get(AUDIO_TOKENIZER),
+            sampling=manifest.sampling.over(entry.sampling) if entry else manifest.sampling,
+            chat_template=manifest.chat_template,
+            parser_name=entry.parser if entry else AUTO,
+            threads=manifest.threads,
+            kind=manifest.kind if manifest_path else _kind_by_files(files),
+            manifest_path=manifest_path,
+            adapters=tuple(
+                LoraAdapter(files[adapter_key(n)], scale)
+                for n, (_, scale) in enumerate(manifest.adapters)
+                if adapter_key(n) in files
+            ),
+        )
+
+    def _entry_of(self, manifest: Manifest, path: Path) -> CatalogueEntry | None:
+        source = manifest.record.get("source")
+        entry = self.catalogue.of_repository(source) if isinstance(source, str) else None
+        return entry or self.catalogue.exact(name_of(path.name).model.replace("_", "-"))
+
+    def _of_repository(
+        self, reference: str, model: str, repo: str, quantization: str | None, default: str | None
+    ) -> LocalModel:
+        installed = self.store.quantizations_of(model, repo)
+        chosen = _choose(installed, quantization, default)
+        if chosen is not None:
+            return self.of_installed(installed[chosen])
+        if (entry := self.catalogue.of_repository(repo)) is not None and not installed:
+            entry.check_runs()
+        cached = {path: file for path, file in self.caches.files_of(repo).items() if "/" not in path}
+        by_name = by_quantization(cached)
+        chosen = _choose(by_name, quantization, default)
+        if chosen is not None:
+            return self._of_cached(by_name[chosen], cached, repo)
+        self._missing(reference, installed, quantization)
+
+    def _of_cached(self, file: str, cached: Mapping[str, Path], repo: str) -> LocalModel:
+        files = {role: cached[name] for role, name in companions_of(file, cached).items()}
+        manifest = Manifest(file, record={"source": repo})
+        return self._assemble(identity_of(Path(file)), cached[file], files, manifest, None)
+
+    def _of_origin(self, named: HubFile | Url, reference: str) -> LocalModel:
+        for model in self.store.installed():
+            record = model.manifest.record if model.manifest else {}
+            origin = hub_url(named) if isinstance(named, HubFile) else named.url
+            if record.get("origin") == origin:
+                return self.of_installed(model)
+        if isinstance(named, HubFile):
+            cached = self.caches.files_of(named.repo)
+            if named.path in cached and named.path.lower().endswith(".gguf"):
+                return self._of_cached(named.path, cached, named.repo)
+        self._missing(reference, {}, None)
+
+    def _missing(self, reference: str, installed: Mapping[str, object], quantization: str | None) -> NoReturn:
+        suffix = f":{quantization}" if quantization and not reference.endswith(quantization) else ""
+        if "://" in reference:  # whose query may be a token
+            reference = masked(reference).partition("?")[0]
+        message = f"the model {reference}{suffix} is not on this machine"
+        if installed:
+            message += f" (it is there in {', '.join(sorted(installed))})"
+        raise LeapModelNotDownloadedError(message, hint=f"leap download {reference}{suffix}")
+
+    def _missing_path(self, path: Path, reference: str) -> NoReturn:
+        near: list[str] = []
+        if path.parent.is_dir():
+            from difflib import get_close_matches
+
+            siblings = (other for other in path.parent.iterdir() if other.suffix.lower() in (".gguf", ".json"))
+            names = [other.name for other in siblings if other.is_file()]
+            near = get_close_matches(path.name, names, 3, 0.6)
+        hint = f"there is {', '.join(near)}" if near else None
+        if hint is None and path.parent == (self.cwd or Path.cwd()):
+            entry = self.catalogue.exact(name_of(path.name).model)
+            hint = f"leap download {entry.name} gets it" if entry else None
+        raise LeapModelNotFoundError(f"there is no file {path}", hint=hint)
+
+
+def _builtin(name: str) -> LocalModel:
+    from .builtin import model_path
+
+    path = model_path(name)
+    if not path.exists():
+        raise LeapModelNotFoundError(
+            "this installation of leap has no built-in model", hint="leap download LFM2.5-350M gets a real one"
+        )
+    projector = path.with_name(f"mmproj-{name}.gguf")
+    return LocalModel(
+        name,
+        path,
+        mm_proj_path=projector if projector.exists() else None,
+        sampling=SamplingDefaults(temperature=0.0),  # it copies and calculates, so the likeliest token is right
+        kind={"builtin-vl": "vision", "builtin-audio": "audio"}.get(name, "text"),
+    )
+
+
+def repository_model(repo: str) -> str:
+    """The model in a repository, by its name: ``someone/Some-Model-GGUF`` holds Some-Model."""
+    name = repo.partition("/")[2]
+    return name[: -len("-GGUF")] if name.upper().endswith("-GGUF") else name
+
+
+def hub_url(file: HubFile) -> str:
+    """How a hub's file is written in a model's record."""
+    revision = f"@{file.revision}" if file.revision else ""
+    return f"hf:{file.repo}{revision}/{file.path}"
+
+
+def _choose(available: Mapping[str, object], quantization: str | None, default: str | None) -> str | None:
+    if quantization is not None:
+        return next((name for name in available if name.upper() == quantization.upper()), None)
+    return preferred_quantization(available, default)
+
+
+def _kind_by_files(files: Mapping[str, Path]) -> str:
+    if AUDIO_DECODER in files or AUDIO_TOKENIZER in files:
+        return "audio"
+    return "vision" if PROJECTOR in files else "text"
+
+
+def _read(path: Path) -> Manifest:
+    try:
+        return read_manifest(path)
+    except LeapSerializationError as error:
+        raise LeapModelLoadingError(
+            error.message, hint=f"leap models manifest check {path} tells all of its problems"
+        ) from None
+    except OSError as error:
+        raise LeapModelLoadingError(f"cannot read {path}: {error.strerror}") from None
+
+
+def is_here(reference: str, *, variables: Mapping[str, str], cwd: Path) -> bool:
+    """Whether the model can answer: it is on this machine, or elsewhere; False for one that can be fetched. Raises
+    LeapModelNotFoundError for a name of nothing, and LeapModelLoadingError for what cannot be run."""
+    try:
+        check_reference(reference, variables=variables, cwd=cwd)
+    except LeapModelNotDownloadedError:
+        return False
+    return True
+
+
+def check_reference(reference: str, *, variables: Mapping[str, str], cwd: Path) -> None:
+    """Raises what ``resolve_local`` raises for a reference that no model answers to. An endpoint is not asked."""
+    directories = Directories.from_environment(variables)
+    if find_endpoint(reference, directories) is None:
+        Resolver(directories, variables, cwd).resolve(reference)

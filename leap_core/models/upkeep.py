@@ -1,0 +1,292 @@
+"""Models on disk: checked, cleaned, imported, described, given a manifest."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..conversation.options import SamplingDefaults
+from ..errors import LeapError, LeapModelLoadingError, LeapModelNotFoundError
+from ..inference.gguf.checks import ProjectorInfo, check_projector
+from ..inference.gguf.file_names import AUDIO_DECODER, AUDIO_TOKENIZER, PROJECTOR, directory_name, name_of, parts_of
+from ..inference.gguf.header import GGUFHeader, read_gguf_header
+from ..inference.gguf.tensor_types import check_architecture, check_decisions
+from ..inference.trial.child import CRASH, HANG, Subject
+from ..inference.trial.trying import error_of, problem_after_fetching, verdict_on
+from ..system.files import hash_file, place
+from ..system.locks import is_locked
+from .manifest import INFERENCE_TYPES, Manifest, adapter_key, read_manifest, write_manifest
+from .resolving import LocalModel, resolve_local
+from .store import (
+    LOCKS,
+    PART,
+    STATE,
+    USE_LOCK,
+    WRITE_LOCK,
+    InstalledModel,
+    LeapModelInUseError,
+    Store,
+    delete,
+    size_on_disk,
+)
+
+
+@dataclass(frozen=True)
+class FileCheck:
+    """One file of a model. ``problem`` is None when it is sound. ``hashed`` says whether its SHA-256 was known and
+    compared; without one only size and GGUF header were looked at."""
+
+    path: Path
+    problem: str | None
+    hashed: bool
+
+
+def verify(
+    model: InstalledModel, *, stop: threading.Event | None = None, on_file: Callable[[Path], object] | None = None
+) -> Iterator[FileCheck]:
+    """Check every file of an installed model against what was written down when it was fetched."""
+    for path in model.all_files:
+        if stop is not None and stop.is_set():
+            return
+        if on_file is not None:
+            on_file(path)
+        yield _check(model, path)
+    if not model.all_files:
+        yield FileCheck(model.directory, f"there is no model in it ({model.state})", False)
+
+
+def _check(model: InstalledModel, path: Path) -> FileCheck:
+    recorded = model.recorded(path)
+    size, sha256 = recorded.get("size"), recorded.get("sha256")
+    if not path.is_file():
+        return FileCheck(path, "it is missing", False)
+    byte_count = path.stat().st_size
+    if isinstance(size, int) and byte_count != size:
+        return FileCheck(path, f"it has {byte_count} bytes instead of {size}", False)
+    if isinstance(sha256, str):
+        actual = hash_file(path)
+        return FileCheck(path, None if actual == sha256 else f"its SHA-256 is {actual} instead of {sha256}", True)
+    if path.suffix.lower() == ".gguf":
+        try:
+            read_gguf_header(path)
+        except LeapModelLoadingError as error:
+            return FileCheck(path, error.message, False)
+    return FileCheck(path, None, False)
+
+
+@dataclass(frozen=True)
+class Rubbish:
+    """Something in a model's directory that gc removes: a file or the empty directory, its size in bytes, and why."""
+
+    directory: Path
+    path: Path
+    bytes: int
+    reason: str
+
+
+def rubbish_in(store: Store) -> Iterator[Rubbish]:
+    """What unfinished downloads and killed processes left behind, as far as no process works on it."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        for directory in sorted(path for path in store.root.iterdir() if path.is_dir() and not path.is_symlink()):
+            if not is_locked(directory / WRITE_LOCK, shared=True) and not is_locked(directory / USE_LOCK):
+                yield from _rubbish_of(directory)
+
+
+def _rubbish_of(directory: Path) -> Iterator[Rubbish]:
+    left = []
+    try:
+        paths = sorted(directory.iterdir())
+    except FileNotFoundError:
+        return
+    for path in paths:
+        if path.name.endswith((PART, STATE, f"{STATE}.new")):
+            yield Rubbish(directory, path, size_on_disk(path), "an unfinished download")
+        elif path.name.startswith(".") and path.name.endswith(".new"):
+            yield Rubbish(directory, path, size_on_disk(path), "a file that was being written")
+        elif path.name not in LOCKS:
+            left.append(path)
+    if not left:
+        yield Rubbish(directory, directory, 0, "nothing is in it")
+
+
+def collect(store: Store) -> list[Rubbish]:
+    """Remove it; what was removed."""
+    removed = []
+    for directory in dict.fromkeys([item.directory for item in rubbish_in(store)]):
+        with suppress(LeapModelInUseError), store.removing(directory, "tidy up"):
+            for item in list(_rubbish_of(directory)):  # looked at again: another process may work on it by now
+                if item.path != directory:  # which goes by itself
+                    delete(item.path)
+                removed.append(item)
+    return removed
+
+
+def import_model(
+    path: Path,
+    store: Store,
+    *,
+    name: str | None = None,
+    quantization: str | None = None,
+    mode: str = "auto",
+    force: bool = False,
+    variables: Mapping[str, str] | None = None,
+    on_notice: Callable[[str], object] | None = None,
+) -> tuple[InstalledModel, str]:
+    """Put a GGUF file, a manifest's files or a directory's into the store as ``<name>-<quantization>``; the installed
+    model, and how it was done: "hard link", "reflink" (neither takes space) or "copy".
+
+    Name and quantization come from the file's name, the quantization else from its header. Raises
+    LeapModelNotFoundError or LeapModelLoadingError for what is no model, or ends llama.cpp, and LeapError where one of
+    that name is. ``on_notice`` hears of what else is wrong with it.
+    """
+    model_file = resolve_local(str(path.absolute()), variables=variables)
+    header = read_gguf_header(model_file.path)
+    if header.is_projector:
+        raise LeapModelLoadingError(f"{path} is a projector, a model's companion", hint="import the model beside it")
+    by_name = name_of(model_file.path.name)
+    model = name or by_name.model or header.name or model_file.path.stem
+    quantization = (quantization or by_name.quantization or header.quantization).upper()
+    directory = store.root / directory_name(model, quantization)
+    files = files_of(model_file)
+    if any(directory in source.parents for _, source in files):
+        raise LeapError(f"{model_file.path} lies in {directory} already")
+    there = store.find(directory.name)
+    if there is not None and not force:
+        raise LeapError(f"there is a model {there.name} already", hint="choose another with --name, or use --force")
+    verdict = verdict_on(Subject(model_file.path), variables=variables)
+    if verdict is not None and verdict.outcome in (CRASH, HANG):
+        raise error_of(Subject(model_file.path), verdict)
+    problem = problem_after_fetching(model_file.path, variables=variables)
+    if problem is not None and on_notice is not None:
+        on_notice(problem)
+    directory.mkdir(parents=True, exist_ok=True)
+    how = mode
+    with store.writing(directory, f"import {directory.name}"):
+        for _, source in files:
+            how = place(source.resolve(), directory / source.name, mode=mode)
+        record_files(directory, model, quantization, model_file, files)
+    installed = store.at(directory)
+    assert installed is not None
+    return installed, how
+
+
+def files_of(model: LocalModel) -> list[tuple[str, Path]]:
+    """A local model's files by role, all parts of a split one included."""
+    companions = {
+        PROJECTOR: model.mm_proj_path,
+        AUDIO_DECODER: model.audio_decoder_path,
+        AUDIO_TOKENIZER: model.audio_tokenizer_path,
+    }
+    files = [("model", model.path), *((role, path) for role, path in companions.items() if path is not None)]
+    files += [(adapter_key(n), adapter.path) for n, adapter in enumerate(model.adapters)]
+    beside = [path.name for path in model.path.parent.iterdir()]
+    return files + [("part", model.path.parent / part) for part in parts_of(model.path.name, beside)[1:]]
+
+
+def record_files(
+    directory: Path, model: str, quantization: str, model_file: LocalModel, files: list[tuple[str, Path]]
+) -> None:
+    """Write the manifest of a model of the store: ``files`` by role, as they are called in ``directory``, of which
+    those of ``model_file`` came."""
+    origin = model_file.path.as_uri()
+    base = read_manifest(model_file.manifest_path) if model_file.manifest_path else Manifest(model_file.path.name)
+    hashes = {
+        source.name: {
+            "size": source.stat().st_size,
+            "sha256": hash_file(directory / source.name),
+            "url": source.as_uri(),
+        }
+        for _, source in files
+    }
+    manifest = base.with_files({role: source.name for role, source in files if role != "part"})
+    manifest = manifest.with_record(
+        {"model": model, "quantization": quantization, "source": origin, "origin": origin, "files": hashes},
+        inference_type=INFERENCE_TYPES[model_file.kind],
+        path_on_disk=str(directory / files[0][1].name),
+    )
+    write_manifest(manifest, directory / f"{directory.name}.json")
+
+
+def header_or_error(path: Path) -> GGUFHeader | LeapModelLoadingError:
+    """The header of a GGUF file, or why it cannot be read."""
+    try:
+        return read_gguf_header(path)
+    except LeapModelLoadingError as error:
+        return error
+
+
+def projector_or_error(path: Path) -> ProjectorInfo | LeapModelLoadingError:
+    """What a projector takes, or why it cannot be used."""
+    try:
+        return check_projector(read_gguf_header(path))
+    except LeapModelLoadingError as error:
+        return error
+
+
+def architecture_error(header: GGUFHeader) -> LeapModelLoadingError | None:
+    """Why this llama.cpp does not run models of the header's architecture; None where it does."""
+    try:
+        check_architecture(header.architecture, header.path.name)
+        check_decisions(header.decisions, header.path.name)
+    except LeapModelLoadingError as error:
+        return error
+    return None
+
+
+def installed_model(
+    reference: str, store: Store, *, variables: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> InstalledModel:
+    """The model of the store that a name, or any other reference, leads to. Raises LeapModelNotFoundError."""
+    model = store.find(reference)
+    if model is None:
+        try:
+            path = resolve_local(reference, variables=variables, cwd=cwd).path
+        except LeapModelNotFoundError:
+            return store.named(reference)
+        if path.parent.parent == store.root:
+            model = store.at(path.parent)
+    return model or store.named(reference)
+
+
+def create_manifest(
+    model: Path,
+    target: Path | None = None,
+    *,
+    sampling: SamplingDefaults | None = None,
+    chat_template: str | None = None,
+    threads: int | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> Manifest:
+    """A manifest that names the model and the companions beside it, relative to ``target``'s directory (the model's
+    when None), and is written there. What ``sampling`` leaves out comes from the catalogue.
+
+    Raises LeapModelNotFoundError or LeapModelLoadingError for what is no model, OSError when it cannot be written.
+    """
+    local = resolve_local(str(model.absolute()), variables=variables)
+    read_gguf_header(local.path)
+    directory = local.path.parent if target is None else target.absolute().parent
+    files = {role: _relative(path, directory) for role, path in files_of(local) if role != "part"}
+    manifest = Manifest(
+        files["model"],
+        inference_type=INFERENCE_TYPES[local.kind],
+        adapters=tuple((str(adapter.path), adapter.scale) for adapter in local.adapters),
+        chat_template=chat_template or local.chat_template,
+        sampling=(sampling or SamplingDefaults()).over(local.sampling),
+        threads=threads or local.threads,
+    ).with_files(files)
+    if target is not None:
+        write_manifest(manifest, target)
+    return manifest
+
+
+def _relative(path: Path, directory: Path) -> str:
+    """As manifests write it: a bare name, ``../name`` for the parent directory, else the absolute path."""
+    if path.parent == directory:
+        return path.name
+    if path.parent == directory.parent:
+        return f"../{path.name}"
+    return os.path.abspath(path)

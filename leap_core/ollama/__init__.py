@@ -1,1 +1,0 @@
-"""Bodies of Ollama's protocol, read as leap's requests and written from its responses."""

@@ -1,0 +1,362 @@
+"""Anthropic's Messages API: requests read as chat requests, replies and errors written."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator
+
+from ..conversation.media.fetching import UrlAccess
+from ..conversation.messages import LeapFunctionCall
+from ..conversation.options import GenerationOptions
+from ..conversation.responses import Chunk, Complete, FunctionCalls, MessageResponse, ReasoningChunk
+from ..errors import GenerationStats, LeapError, LeapGenerationPromptExceedContextLengthError, LeapSerializationError
+from ..schemas.json_values import JsonObject, list_at, object_at, text_at
+from .openai.fields import NOTE, BodyFields, Unknown, functions_among
+from .openai.replies import EVENT_STREAM, STATUSES, finish_reason, leap_fields, status_of, with_id, with_one_call
+from .openai.requests import GenerationRequest, read_chat
+from .openai.responses import typed_event
+
+SAME_NAME = ("model", "temperature", "top_p", "top_k", "stream", "max_tokens", "leap", "keep_alive")
+HARMLESS = ("metadata", "service_tier", "container", "inference_geo", "context_management", "cache_control", "speed")
+CHOICES = {"auto": "auto", "none": "none", "any": "required"}
+
+
+def read_messages(
+    body: object, *, counts: bool = False, unknown: Unknown = NOTE, urls: UrlAccess = UrlAccess.DATA
+) -> GenerationRequest:
+    """A request to /v1/messages, or with ``counts`` to /v1/messages/count_tokens, which needs no ``max_tokens``.
+
+    Raises LeapSerializationError or LeapOptionsError.
+    """
+    chat, notes = chat_body(body, counts=counts, unknown=unknown)
+    request = read_chat(chat, unknown=unknown, urls=urls)
+    return GenerationRequest(**{**vars(request), "notes": (*notes, *request.notes)})
+
+
+def chat_body(body: object, *, counts: bool = False, unknown: Unknown = NOTE) -> tuple[JsonObject, tuple[str, ...]]:
+    """The same request as a body of /v1/chat/completions, and which fields were ignored. Raises
+    LeapSerializationError."""
+    fields = BodyFields(body)
+    chat: JsonObject = {name: value for name in SAME_NAME if (value := fields.take(name)) is not None}
+    for name in HARMLESS:
+        fields.take(name)
+    if "max_tokens" not in chat and not counts:
+        raise LeapSerializationError("is required", path="max_tokens")
+    system = fields.take("system")
+    opening = [] if system is None else [{"role": "system", "content": _texts(system, "system")}]
+    messages = [*opening]
+    for n, message in enumerate(list_at(fields.take("messages"), "messages")):
+        messages += _messages(object_at(message, f"messages[{n}]"), f"messages[{n}]")
+    chat["messages"] = messages
+    stop = fields.take("stop_sequences")
+    if stop:
+        chat["stop"] = stop
+    tools, notes = functions_among(fields.take("tools"), "custom", _declared, usual="custom")
+    if tools:
+        chat["tools"] = tools
+    choice = fields.object("tool_choice")
+    kind = choice.text("type")
+    if choice.boolean("disable_parallel_tool_use", False):
+        chat["parallel_tool_calls"] = False
+    if kind == "tool":
+        chat["tool_choice"] = {"type": "function", "function": {"name": choice.text("name")}}
+    elif kind is not None:
+        if kind not in CHOICES:
+            raise LeapSerializationError(f"{kind!r} is not one of auto, any, tool, none", path="tool_choice.type")
+        chat["tool_choice"] = CHOICES[kind]
+    thinking = fields.object("thinking")
+    thinking.take("budget_tokens")
+    thinking.take("display")
+    if thinking.text("type") in ("enabled", "adaptive"):
+        chat["enable_thinking"] = True
+    output = fields.object("output_config")
+    output.take("effort")
+    form = output.take("format") or fields.take("output_format")
+    if form is not None:
+        schema = object_at(form, "output_config.format").get("schema")
+        chat["response_format"] = {"type": "json_schema", "json_schema": {"schema": schema}}
+    return chat, (*notes, *fields.finish(unknown))
+
+
+def _messages(message: JsonObject, path: str) -> list[JsonObject]:
+    """The chat messages of one message: results of tools are messages of their own, before the user's words."""
+    role = text_at(message.get("role"), f"{path}.role")
+    if role not in ("user", "assistant", "system"):
+        raise LeapSerializationError(f"unknown role {role!r}; known are user, assistant", path=f"{path}.role")
+    content = message.get("content")
+    if isinstance(content, str):
+        return [{"role": role, "content": content}]
+    parts: list[JsonObject] = []
+    calls: list[JsonObject] = []
+    results: list[JsonObject] = []
+    reasoning = ""
+    for n, block in enumerate(list_at(content, f"{path}.content")):
+        where = f"{path}.content[{n}]"
+        block = object_at(block, where)
+        kind = block.get("type")
+        if kind == "text":
+            parts.append({"type": "text", "text": text_at(block.get("text"), f"{where}.text")})
+        elif kind == "image":
+            parts.append(_image(object_at(block.get("source"), f"{where}.source"), f"{where}.source"))
+        elif kind == "thinking":
+            reasoning += text_at(block.get("thinking"), f"{where}.thinking")
+        elif kind == "tool_use":
+            calls.append(_call(block, where))
+        elif kind == "tool_result":
+            results.append(_result(block, where))
+        elif kind == "document":
+            parts += _document(block, where)
+        elif kind == "search_result":
+            text = _texts(block.get("content"), f"{where}.content")
+            parts.append({"type": "text", "text": f"{block.get('title') or ''}\n{block.get('source') or ''}\n{text}\n"})
+        elif kind != "redacted_thinking":
+            raise LeapSerializationError(f"blocks of type {kind!r} are not supported", path=f"{where}.type")
+    if not (parts or calls or reasoning):
+        return results
+    value: JsonObject = {"role": role, "content": _joined(parts) if parts else None}
+    if calls:
+        value["tool_calls"] = calls
+    if reasoning:
+        value["reasoning_content"] = reasoning
+    return [*results, value]
+
+
+def _joined(parts: list[JsonObject]) -> str | list[JsonObject]:
+    return "".join(part["text"] for part in parts) if all(part["type"] == "text" for part in parts) else parts
+
+
+def _image(source: JsonObject, path: str) -> JsonObject:
+    if source.get("type") == "url":
+        return {"type": "image_url", "image_url": {"url": source.get("url")}}
+    data, kind = text_at(source.get("data"), f"{path}.data"), text_at(source.get("media_type"), f"{path}.media_type")
+    return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{data}"}}
+
+
+def _call(block: JsonObject, path: str) -> JsonObject:
+    arguments = json.dumps(object_at(block.get("input"), f"{path}.input"), ensure_ascii=False)
+    function = {"name": text_at(block.get("name"), f"{path}.name"), "arguments": arguments}
+    return {"id": text_at(block.get("id"), f"{path}.id"), "type": "function", "function": function}
+
+
+def _result(block: JsonObject, path: str) -> JsonObject:
+    """The result of a tool: texts, and pictures beside them."""
+    parts: list[JsonObject] = [{"type": "text", "text": "Error: "}] if block.get("is_error") is True else []
+    content = block.get("content") or ""
+    if isinstance(content, str):
+        parts.append({"type": "text", "text": content})
+    else:
+        for n, each in enumerate(list_at(content, f"{path}.content")):
+            where = f"{path}.content[{n}]"
+            each = object_at(each, where)
+            if each.get("type") == "image":
+                parts.append(_image(object_at(each.get("source"), f"{where}.source"), f"{where}.source"))
+            elif each.get("type") == "document":
+                parts += _document(each, where)
+            else:
+                parts.append({"type": "text", "text": ("\n" if n else "") + _texts([each], f"{path}.content")})
+    id = text_at(block.get("tool_use_id"), f"{path}.tool_use_id")
+    return {"role": "tool", "tool_call_id": id, "content": _joined(parts)}
+
+
+def _document(block: JsonObject, path: str) -> list[JsonObject]:
+    """A document as its text, its title and context before it, and the pictures in it."""
+    source = object_at(block.get("source"), f"{path}.source")
+    head = "".join(f"{block[name]}\n" for name in ("title", "context") if isinstance(block.get(name), str))
+    kind = source.get("type")
+    if kind == "text":
+        return [{"type": "text", "text": f"{head}{text_at(source.get('data'), f'{path}.source.data')}\n"}]
+    if kind != "content":
+        raise LeapSerializationError(
+            f"documents of type {kind!r} are not read", path=f"{path}.source.type", hint="send the document's text"
+        )
+    content = source.get("content")
+    parts: list[JsonObject] = [{"type": "text", "text": head}]
+    if isinstance(content, str):
+        return [{"type": "text", "text": f"{head}{content}\n"}]
+    for n, each in enumerate(list_at(content, f"{path}.source.content")):
+        where = f"{path}.source.content[{n}]"
+        each = object_at(each, where)
+        if each.get("type") == "image":
+            parts.append(_image(object_at(each.get("source"), f"{where}.source"), f"{where}.source"))
+        else:
+            parts.append({"type": "text", "text": _texts([each], where) + "\n"})
+    return parts
+
+
+def _texts(value: object, path: str) -> str:
+    if isinstance(value, str):
+        return value
+    texts = []
+    for n, block in enumerate(list_at(value, path)):
+        block = object_at(block, f"{path}[{n}]")
+        if block.get("type") != "text":
+            raise LeapSerializationError("only texts are supported here", path=f"{path}[{n}].type")
+        texts.append(text_at(block.get("text"), f"{path}[{n}].text"))
+    return "\n".join(texts)
+
+
+def _declared(tool: JsonObject) -> JsonObject:
+    """A function as chat requests declare it."""
+    described = {"description": tool["description"]} if tool.get("description") else {}
+    return {"name": tool.get("name"), "parameters": tool.get("input_schema"), **described}
+
+
+STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
+ERROR_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    408: "timeout_error",
+    413: "request_too_large",
+    422: "invalid_request_error",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+}
+"""By HTTP status; the others are ``api_error``."""
+
+
+def error_body(status: int, error: LeapError) -> JsonObject:
+    """Anthropic's error object."""
+    message = error.message if error.hint is None else f"{error.message} ({error.hint})"
+    if isinstance(error, LeapGenerationPromptExceedContextLengthError):  # by these words clients know it
+        message = f"prompt is too long: {error.prompt_tokens} tokens > {error.context_size} maximum"
+    return {"type": "error", "error": {"type": ERROR_TYPES.get(status, "api_error"), "message": message}}
+
+
+def batch_error(custom_id: str, code: str, message: str) -> JsonObject:
+    """A line of a message batch's results for a request that failed; ``code`` as in OpenAI's error object."""
+    status = next((row[1] for row in STATUSES if row[3] == code), 500)
+    error = {"type": ERROR_TYPES.get(status, "api_error"), "message": message}
+    return {"custom_id": custom_id, "result": {"type": "errored", "error": {"type": "error", "error": error}}}
+
+
+def batch_answer(custom_id: str, complete: Complete, model: str, id: str) -> JsonObject:
+    """A line of a message batch's results. The same answer becomes the same line."""
+    reply = MessagesReply(GenerationRequest(None, GenerationOptions()), model, id=id)
+    return {"custom_id": custom_id, "result": {"type": "succeeded", "message": reply.whole(complete)}}
+
+
+class MessagesReply:
+    """The answer to one request; ``model`` is how the request named it."""
+
+    media_type = EVENT_STREAM
+
+    def __init__(self, request: GenerationRequest, model: str, *, id: str | None = None) -> None:
+        self._request, self._model = request, model
+        self.id = id or f"msg_{secrets.token_hex(12)}"
+        self.stores = False
+        self.prompt_tokens: int | None = None
+        """The tokens of the prompt, as far as they are known when the answer begins."""
+        self._blocks = 0
+        self._open = ""
+        self._called = 0
+
+    def whole(self, complete: Complete) -> JsonObject:
+        """The answer in one piece."""
+        complete = with_one_call(complete) if self._request.single_call else complete
+        message = complete.full_message
+        blocks: list[JsonObject] = []
+        if message.reasoning_content:
+            blocks.append({"type": "thinking", "thinking": message.reasoning_content, "signature": ""})
+        if message.text or not message.function_calls:
+            blocks.append({"type": "text", "text": message.text})
+        blocks += [_tool_use(with_id(call)) for call in message.function_calls or ()]
+        body = {**self._body(blocks, complete.stats), **_stop(complete)}
+        return {**body, "leap": leap_fields(complete, self._request.notes)}
+
+    def begin(self) -> bytes:
+        """What a stream opens with."""
+        opened = self._body([], None)
+        opened["usage"]["input_tokens"] = self.prompt_tokens or 0
+        return _event("message_start", message=opened) + _event("ping")
+
+    def pieces(self, response: MessageResponse) -> Iterator[bytes]:
+        """The events that one response becomes."""
+        if isinstance(response, Chunk):
+            yield from self._switch("text", {"type": "text", "text": ""})
+            yield self._delta({"type": "text_delta", "text": response.text})
+        elif isinstance(response, ReasoningChunk):
+            yield from self._switch("thinking", {"type": "thinking", "thinking": "", "signature": ""})
+            yield self._delta({"type": "thinking_delta", "thinking": response.reasoning})
+        elif isinstance(response, FunctionCalls):
+            for call in response.function_calls:
+                if self._request.single_call and self._called:
+                    break
+                self._called += 1
+                block = _tool_use(with_id(call))
+                arguments = json.dumps(block["input"], ensure_ascii=False)
+                yield from self._close()
+                yield from self._switch("tool_use", {**block, "input": {}})
+                yield self._delta({"type": "input_json_delta", "partial_json": arguments})
+                yield from self._close()
+        elif isinstance(response, Complete):
+            yield from self._close()
+            extras = leap_fields(response, self._request.notes)
+            yield _event("message_delta", delta=_stop(response), usage=_usage(response.stats), leap=extras)
+            yield _event("message_stop")
+
+    def end(self) -> bytes:
+        """What a stream closes with."""
+        return b""
+
+    def failed(self, error: LeapError) -> bytes:
+        """The event that ends a stream whose generation failed."""
+        return typed_event("error", error_body(status_of(error)[0], error))
+
+    def _body(self, blocks: list[JsonObject], stats: GenerationStats | None) -> JsonObject:
+        return {
+            "id": self.id,
+            "type": "message",
+            "role": "assistant",
+            "model": self._model,
+            "content": blocks,
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": _usage(stats),
+        }
+
+    def _switch(self, kind: str, block: JsonObject) -> Iterator[bytes]:
+        """Be in a block of this kind: close another one, and open it where it is not open."""
+        if self._open == kind:
+            return
+        yield from self._close()
+        self._open = kind
+        yield _event("content_block_start", index=self._blocks, content_block=block)
+
+    def _close(self) -> Iterator[bytes]:
+        if self._open:
+            yield _event("content_block_stop", index=self._blocks)
+            self._open = ""
+            self._blocks += 1
+
+    def _delta(self, delta: JsonObject) -> bytes:
+        return _event("content_block_delta", index=self._blocks, delta=delta)
+
+
+def _event(kind: str, **fields: object) -> bytes:
+    return typed_event(kind, {"type": kind, **fields})
+
+
+def _tool_use(call: LeapFunctionCall) -> JsonObject:
+    return {"type": "tool_use", "id": call.id, "name": call.name, "input": dict(call.arguments)}
+
+
+def _stop(complete: Complete) -> JsonObject:
+    """Why the answer ended, and at which of the request's stop sequences."""
+    reason = STOP_REASONS[finish_reason(complete)]
+    if reason == "end_turn" and complete.stop_string is not None:
+        return {"stop_reason": "stop_sequence", "stop_sequence": complete.stop_string}
+    return {"stop_reason": reason, "stop_sequence": None}
+
+
+def _usage(stats: GenerationStats | None) -> JsonObject:
+    """Anthropic counts restored prompt tokens beside the prompt's."""
+    stats = stats or GenerationStats(0, 0, 0, 0.0)
+    return {
+        "input_tokens": stats.prompt_tokens,
+        "cache_read_input_tokens": stats.cached_prompt_tokens,
+        "cache_creation_input_tokens": 0,
+        "output_tokens": stats.completion_tokens,
+    }

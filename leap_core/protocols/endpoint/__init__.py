@@ -1,0 +1,1 @@
+"""Models elsewhere, asked over OpenAI's protocol: the counterpart of ``protocols.openai``, which answers it."""

@@ -1,0 +1,180 @@
+"""The warm model that a reference means, if the host holds it as it is wanted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...conversation.options import ModelLoadingOptions
+from ...errors import LeapError, LeapUnavailableError
+from .connection import ModelHost
+from .runner import HeldModel
+
+if TYPE_CHECKING:
+    from .runner import RemoteEmbeddingRunner, RemoteModelRunner
+
+ATTEMPTS = 3
+"""Hosts that may end just when they are asked, before that is an error."""
+
+
+def warm_runner(
+    reference: str,
+    options: ModelLoadingOptions,
+    *,
+    demanded: bool = False,
+    variables: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> RemoteModelRunner | None:
+    """The host's runner of this model. None when no host runs, when it does not hold the model, or holds it otherwise
+    than the options say (those left at their defaults say nothing); where it is ``demanded``, LeapUnavailableError says
+    which. Raises that also when there is a host that cannot be used.
+    """
+    try:
+        host, model = _held(reference, options, variables, cwd)
+        if _embeds(model):
+            raise _NotHeldError(f"{model['model']} makes embeddings and cannot answer a prompt")
+    except _NotHeldError:
+        if demanded:
+            raise
+        return None
+    runner = runner_of(host, model)
+    if options.adapters:  # answers of one warm model may each have adapters of their own
+        runner.set_adapters(options.adapters)
+    return runner
+
+
+def warm_embedding_runner(
+    reference: str,
+    options: ModelLoadingOptions,
+    *,
+    demanded: bool = False,
+    variables: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> RemoteEmbeddingRunner | None:
+    """``warm_runner`` for vectors: None also for a model that the host holds to answer prompts."""
+    from .runner import RemoteEmbeddingRunner
+
+    try:
+        host, model = _held(reference, options, variables, cwd)
+        if not _embeds(model):
+            raise _NotHeldError(f"the model host holds {reference} to answer prompts, not for embeddings")
+    except _NotHeldError:
+        if demanded:
+            raise
+        return None
+    return RemoteEmbeddingRunner(HeldModel(host, model, _load_again))
+
+
+class _NotHeldError(LeapUnavailableError):
+    """There is no host, or it does not hold the model as it is wanted."""
+
+
+def _held(
+    reference: str, options: ModelLoadingOptions, variables: Mapping[str, str] | None, cwd: Path | None
+) -> tuple[ModelHost, dict[str, Any]]:
+    """The host, and its description of a model that it holds as the options say."""
+    host = ModelHost.running(variables)
+    if host is None:
+        raise _NotHeldError("no model host is running", hint=f"`leap load {reference}` starts one")
+    state = _find(host, reference, options, cwd)
+    if state is None:
+        raise _NotHeldError(f"the model host does not hold {reference}", hint=f"`leap load {reference}` loads it there")
+    if state["differs"]:
+        raise _NotHeldError(
+            f"the model host holds {reference} with {state['differs']}",
+            hint=f"`leap unload {reference}`, then `leap load` it so",
+        )
+    return host, state["model"]
+
+
+def keep_warm(
+    reference: str,
+    *,
+    variables: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    on_progress: Callable[[float], object] | None = None,
+    **loading: object,
+) -> tuple[ModelHost, dict[str, Any]]:
+    """Have the host hold this model, starting a host where none runs; the host, and its description of the model.
+
+    ``loading``: ``context_size``, ``cpu_threads``, ``n_gpu_layers``, ``slots``, ``queue``, ``keep_alive`` (seconds
+    without use, 0 until unloaded), ``chat_template``, ``details``, ``prompt_cache``; see ``LoadRequest``.
+    Loading a loaded model restarts its keep-alive timer.
+    Raises LeapModelLoadingError, or LeapUnavailableError when there can be no host. Where loading fails, a host that
+    holds nothing else is ended.
+    """
+    for attempt in range(ATTEMPTS):
+        host = running_or_new_host(variables)
+        try:
+            return host, host.load(reference, on_progress, str(cwd or Path.cwd()), **loading)
+        except LeapUnavailableError:  # it was just ending
+            if attempt == ATTEMPTS - 1 or not host.wait_for_end(1.0):
+                raise
+        except LeapError:
+            with suppress(LeapUnavailableError):
+                host.end_if_empty()
+            raise
+    raise AssertionError("unreachable")
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What ended with a host: the names of its ``models``. ``forced_because``: what was wrong with a host whose process
+    had to be ended by signals."""
+
+    models: Sequence[str] = ()
+    forced_because: str | None = None
+
+
+def end_host(variables: Mapping[str, str] | None = None) -> Ending:
+    """Unload every model and end the host; one that cannot be reached is ended by force. Raises LeapUnavailableError
+    when that fails too."""
+    try:
+        host = ModelHost.running(variables)
+        return Ending() if host is None else Ending(host.unload(None))
+    except LeapUnavailableError as error:
+        return Ending(forced_because=error.message if ModelHost.end_by_force(variables) else None)
+
+
+def running_or_new_host(variables: Mapping[str, str] | None = None) -> ModelHost:
+    """The running host, or a new one. Raises LeapUnavailableError when none can be started."""
+    host = ModelHost.running(variables)
+    if host is not None:
+        return host
+    from .connection import start_host
+
+    return start_host(os.environ if variables is None else variables)
+
+
+def runner_of(host: ModelHost, model: dict[str, Any]) -> RemoteModelRunner:
+    """The runner of a model that the host's ``load`` or ``find`` described."""
+    from .runner import RemoteModelRunner
+
+    return RemoteModelRunner(HeldModel(host, model, _load_again))
+
+
+def _embeds(model: Mapping[str, Any]) -> bool:
+    """Whether a model makes vectors. Hosts of earlier versions do not say, and hold none that does."""
+    return bool(model.get("embedding"))
+
+
+def _load_again(host: ModelHost, model: dict[str, Any]) -> tuple[ModelHost, dict[str, Any]]:
+    loading = dict(model["wish"])
+    reference, cwd = loading.pop("reference"), loading.pop("cwd")
+    return keep_warm(reference, variables=host.variables, cwd=Path(cwd), **loading)
+
+
+def _find(host: ModelHost, reference: str, options: ModelLoadingOptions, cwd: Path | None) -> dict[str, Any] | None:
+    return host.find(
+        reference,
+        cwd=None if cwd is None else str(cwd),
+        context_size=options.context_size,
+        cpu_threads=options.cpu_threads,
+        n_gpu_layers=None if options.n_gpu_layers in (0, "auto") else options.n_gpu_layers,
+        chat_template=options.chat_template,
+        details={name: value for name, value in options.details().items() if name != "adapters"} or None,
+    )

@@ -1,0 +1,298 @@
+"""Ollama's protocol: requests as leap's, leap's responses as lines of JSON."""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets
+import time
+from binascii import Error as NotBase64
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from ..conversation.media.fetching import UrlAccess
+from ..conversation.messages import LeapFunctionCall
+from ..conversation.responses import Chunk, Complete, FunctionCalls, MessageResponse, ReasoningChunk, TokenLogprob
+from ..errors import LeapError, LeapSerializationError
+from ..schemas.json_values import JsonObject, list_at, object_at, text_at
+from .openai.fields import NOTE, BodyFields, read_keep_alive
+from .openai.replies import finish_reason
+from .openai.requests import GenerationRequest, read_chat, read_completion
+
+OPTIONS = {
+    "temperature": "temperature",
+    "top_k": "top_k",
+    "top_p": "top_p",
+    "min_p": "min_p",
+    "seed": "seed",
+    "repeat_penalty": "repetition_penalty",
+    "repeat_last_n": "repeat_last_n",
+    "presence_penalty": "presence_penalty",
+    "frequency_penalty": "frequency_penalty",
+    "stop": "stop",
+}
+"""Ollama's options by the fields of a chat request; others are for loading, or unknown here."""
+LATEST = ":latest"
+PICTURES = ((b"\x89PNG", "image/png"), (b"\xff\xd8", "image/jpeg"), (b"GIF8", "image/gif"), (b"RIFF", "image/webp"))
+
+
+@dataclass(frozen=True)
+class OllamaRequest:
+    """``generation`` is what is asked of the model, None where a model is only to be loaded or let go of. ``chat``:
+    the answer is a message, otherwise a text."""
+
+    model: str
+    chat: bool
+    keep_alive: float | None
+    generation: GenerationRequest | None
+
+
+@dataclass(frozen=True)
+class OllamaEmbedding:
+    """Texts to make vectors of. ``single``: the older endpoint asks, for one."""
+
+    model: str
+    texts: list[str]
+    cut: bool
+    dimensions: int | None
+    keep_alive: float | None
+    single: bool
+
+
+def read_ollama_chat(body: object, *, urls: UrlAccess = UrlAccess.DATA) -> OllamaRequest:
+    """A request to /api/chat. Raises LeapSerializationError or LeapOptionsError."""
+    fields = BodyFields(body)
+    model, chat = _common(fields)
+    messages = fields.take("messages")
+    tools = fields.take("tools")
+    if tools:
+        chat["tools"] = tools
+    if not messages:
+        return OllamaRequest(model, True, read_keep_alive(chat["keep_alive"]), None)
+    chat["messages"] = _messages(list_at(messages, "messages"))
+    return OllamaRequest(model, True, read_keep_alive(chat["keep_alive"]), read_chat(chat, unknown=NOTE, urls=urls))
+
+
+def read_ollama_generate(body: object, *, urls: UrlAccess = UrlAccess.DATA) -> OllamaRequest:
+    """A request to /api/generate. Raises LeapSerializationError or LeapOptionsError."""
+    fields = BodyFields(body)
+    model, chat = _common(fields)
+    keep_alive = read_keep_alive(chat["keep_alive"])
+    prompt, system, suffix = fields.text("prompt"), fields.text("system"), fields.text("suffix")
+    images = fields.take("images")
+    if not prompt and not images:
+        return OllamaRequest(model, False, keep_alive, None)
+    if fields.boolean("raw", False) or suffix:
+        for name in ("enable_thinking", "response_format", "logprobs", "top_logprobs"):
+            chat.pop(name, None)
+        completion = read_completion({**chat, "prompt": prompt, **({"suffix": suffix} if suffix else {})})
+        return OllamaRequest(model, False, keep_alive, completion)
+    opening = [{"role": "system", "content": system}] if system else []
+    asked = _with_pictures({"role": "user", "content": prompt or ""}, images, "images")
+    chat["messages"] = [*opening, asked]
+    return OllamaRequest(model, False, keep_alive, read_chat(chat, urls=urls))
+
+
+def read_ollama_embedding(body: object, *, single: bool = False) -> OllamaEmbedding:
+    """A request to /api/embed, or with ``single`` to /api/embeddings. Raises LeapSerializationError."""
+    fields = BodyFields(body)
+    model = model_of(fields.take("model"))
+    value = fields.take("prompt") if single else fields.take("input")
+    texts = [value] if isinstance(value, str) else list_at(value, "prompt" if single else "input")
+    for n, text in enumerate(texts):
+        text_at(text, f"input[{n}]")
+    dimensions = fields.take("dimensions")
+    if dimensions is not None and (not isinstance(dimensions, int) or isinstance(dimensions, bool)):
+        raise LeapSerializationError("expected a whole number", path="dimensions")
+    keep_alive = read_keep_alive(fields.take("keep_alive"))
+    return OllamaEmbedding(model, texts, fields.boolean("truncate", True), dimensions, keep_alive, single)
+
+
+def model_of(value: object) -> str:
+    """The model that a request names; a tag that says nothing is left out. Raises LeapSerializationError."""
+    name = text_at(value, "model")
+    if not name:
+        raise LeapSerializationError("expected a model's name", path="model")
+    return name[: -len(LATEST)] if name.lower().endswith(LATEST) else name
+
+
+def _common(fields: BodyFields) -> tuple[str, JsonObject]:
+    model = model_of(fields.take("model"))
+    chat: JsonObject = {"model": model, "stream": fields.boolean("stream", True)}
+    chat["keep_alive"] = fields.take("keep_alive")
+    options = object_at(fields.take("options") or {}, "options")
+    chat |= {name: options[own] for own, name in OPTIONS.items() if options.get(own) is not None}
+    most = options.get("num_predict")
+    if isinstance(most, int) and most > 0:  # -1 and -2 are as many as there is room for
+        chat["max_tokens"] = most
+    shape = fields.take("format")
+    if shape == "json":
+        chat["response_format"] = {"type": "json_object"}
+    elif shape:
+        schema = object_at(shape, "format")
+        chat["response_format"] = {"type": "json_schema", "json_schema": {"name": "format", "schema": schema}}
+    think = fields.take("think")
+    if think is not None:
+        chat["enable_thinking"] = bool(think)
+    for name in ("logprobs", "top_logprobs"):
+        if (value := fields.take(name)) is not None:
+            chat[name] = value
+    return model, chat
+
+
+def _messages(messages: list[Any]) -> list[JsonObject]:
+    """OpenAI's messages. Ollama's calls have no ids: results belong to them by name, or else in order."""
+    read: list[JsonObject] = []
+    unanswered: list[tuple[str, str]] = []
+    for n, value in enumerate(messages):
+        path = f"messages[{n}]"
+        message = object_at(value, path)
+        role = text_at(message.get("role"), f"{path}.role")
+        one: JsonObject = {"role": role, "content": message.get("content") or ""}
+        if role == "assistant" and message.get("thinking"):
+            one["reasoning_content"] = message["thinking"]
+        calls = []
+        for m, call in enumerate(list_at(message.get("tool_calls") or [], f"{path}.tool_calls")):
+            function = object_at(object_at(call, path).get("function"), f"{path}.tool_calls[{m}].function")
+            name, id = text_at(function.get("name"), f"{path}.tool_calls[{m}].function.name"), f"call_{n}_{m}"
+            arguments = json.dumps(function.get("arguments") or {}, ensure_ascii=False)
+            calls.append({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}})
+            unanswered.append((name, id))
+        if calls:
+            one["tool_calls"] = calls
+        if role == "tool":
+            named = message.get("tool_name") or message.get("name")
+            match = next((each for each in unanswered if each[0] == named), unanswered[0] if unanswered else None)
+            if match is not None:
+                unanswered.remove(match)
+                one["tool_call_id"] = match[1]
+        read.append(_with_pictures(one, message.get("images"), f"{path}.images"))
+    return read
+
+
+def _with_pictures(message: JsonObject, images: object, path: str) -> JsonObject:
+    if not images:
+        return message
+    parts: list[JsonObject] = [{"type": "text", "text": message["content"]}] if message["content"] else []
+    for n, image in enumerate(list_at(images, path)):
+        text = text_at(image, f"{path}[{n}]")
+        try:
+            head = base64.b64decode(text[:64], validate=True)
+        except (NotBase64, ValueError):
+            raise LeapSerializationError("expected a picture in base64", path=f"{path}[{n}]") from None
+        kind = next((kind for start, kind in PICTURES if head.startswith(start)), "image/png")
+        parts.append({"type": "image_url", "image_url": {"url": f"data:{kind};base64,{text}"}})
+    return {**message, "content": parts}
+
+
+NANOSECONDS = 1e9
+
+
+def now() -> str:
+    """The time as Ollama writes it."""
+    return datetime.now(timezone.utc).isoformat().replace("+00:00", "Z")
+
+
+def error_text(error: LeapError) -> JsonObject:
+    """Ollama's error object."""
+    return {"error": error.message if error.hint is None else f"{error.message} ({error.hint})"}
+
+
+class OllamaReply:
+    """The answer to one request; ``model`` is how the request named it. ``chat``: a message, otherwise a text."""
+
+    media_type = "application/x-ndjson"
+
+    def __init__(self, model: str, *, chat: bool) -> None:
+        self._model, self._chat = model, chat
+        self.id = f"ollama_{secrets.token_hex(12)}"
+        self.stores = False
+        self._begun = self._loaded = time.monotonic()
+
+    def begun(self) -> OllamaReply:
+        """This, once the model is there and the answer begins."""
+        self._loaded = time.monotonic()
+        return self
+
+    def whole(self, complete: Complete) -> JsonObject:
+        """The answer in one piece."""
+        message = complete.full_message
+        calls = message.function_calls or ()
+        body = self._body(message.text, message.reasoning_content, calls, complete.logprobs)
+        return {**body, **self._end(complete)}
+
+    def begin(self) -> bytes:
+        """What a stream opens with."""
+        return b""
+
+    def pieces(self, response: MessageResponse) -> Iterator[bytes]:
+        """The line that one response becomes."""
+        if isinstance(response, Chunk):
+            yield _line({**self._body(response.text), "done": False})
+        elif isinstance(response, ReasoningChunk):
+            yield _line({**self._body("", response.reasoning), "done": False})
+        elif isinstance(response, FunctionCalls):
+            yield _line({**self._body("", None, response.function_calls), "done": False})
+        elif isinstance(response, Complete):
+            yield _line({**self._body("", logprobs=response.logprobs), **self._end(response)})
+
+    def end(self) -> bytes:
+        """What a stream closes with."""
+        return b""
+
+    def failed(self, error: LeapError) -> bytes:
+        """The line that ends a stream whose generation failed."""
+        return _line(error_text(error))
+
+    def without_answer(self, reason: str) -> JsonObject:
+        """What is said where a model was only loaded or let go of."""
+        return {**self._body(""), "done": True, "done_reason": reason}
+
+    def _body(
+        self,
+        text: str,
+        reasoning: str | None = None,
+        calls: Sequence[LeapFunctionCall] = (),
+        logprobs: Sequence[TokenLogprob] | None = None,
+    ) -> JsonObject:
+        body: JsonObject = {"model": self._model, "created_at": now()}
+        thinking = {"thinking": reasoning} if reasoning else {}
+        if self._chat:
+            message: JsonObject = {"role": "assistant", "content": text, **thinking}
+            if calls:
+                functions = [{"name": call.name, "arguments": dict(call.arguments)} for call in calls]
+                message["tool_calls"] = [{"function": function} for function in functions]
+            body["message"] = message
+        else:
+            body |= {"response": text, **thinking}
+        if logprobs:
+            body["logprobs"] = [_logprob(each) for each in logprobs]
+        return body
+
+    def _end(self, complete: Complete) -> JsonObject:
+        end: JsonObject = {"done": True, "done_reason": "length" if finish_reason(complete) == "length" else "stop"}
+        total, loading = time.monotonic() - self._begun, self._loaded - self._begun
+        end |= {"total_duration": int(total * NANOSECONDS), "load_duration": int(loading * NANOSECONDS)}
+        if complete.stats is not None:
+            stats = complete.stats
+            answering = total - loading
+            reading = min(stats.time_to_first_token, answering)
+            end |= {
+                "prompt_eval_count": stats.prompt_tokens + stats.cached_prompt_tokens,
+                "prompt_eval_duration": int(reading * NANOSECONDS),
+                "eval_count": stats.completion_tokens,
+                "eval_duration": int((answering - reading) * NANOSECONDS),
+            }
+        return end
+
+
+def _logprob(each: TokenLogprob) -> JsonObject:
+    text = each.token.decode("utf-8", "replace")
+    top = [{"token": token.decode("utf-8", "replace"), "logprob": value} for token, value in each.top]
+    return {"token": text, "logprob": each.logprob, "bytes": list(each.token), **({"top_logprobs": top} if top else {})}
+
+
+def _line(value: JsonObject) -> bytes:
+    return json.dumps(value).encode("ascii") + b"\n"

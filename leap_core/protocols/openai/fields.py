@@ -1,0 +1,324 @@
+"""The fields and parameters of an OpenAI body, taken out one by one."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any
+
+from ...conversation.calls import LeapFunction
+from ...errors import LeapSerializationError
+from ...schemas.json_values import JsonObject, kind_of, list_at, object_at
+
+
+class Unknown(Enum):
+    """What a field means that the reader does not know."""
+
+    REFUSE = "refuse"
+    """An error: in a batch of a thousand lines a misspelt option would spoil them all."""
+    NOTE = "note"
+    """A warning in the answer: clients of a server send fields of newer protocols."""
+
+
+REFUSE, NOTE = Unknown.REFUSE, Unknown.NOTE
+
+HARMLESS = {
+    "user",
+    "store",
+    "metadata",
+    "service_tier",
+    "safety_identifier",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "function_call",
+    "stream_options.include_obfuscation",
+}
+"""Fields that mean something to a hosted service only."""
+
+
+class BodyFields:
+    """The fields of one object. ``path`` is its place in the body."""
+
+    def __init__(self, value: object, path: str = "") -> None:
+        if not isinstance(value, dict):
+            expected = f"expected an object, not {kind_of(value)}" if path else "expected a JSON object"
+            raise LeapSerializationError(expected, path=path or "body")
+        self._rest = dict(value)
+        self._path = path
+        self._parts: list[BodyFields] = []
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._rest
+
+    def at(self, name: str) -> str:
+        """The path of a field."""
+        return f"{self._path}.{name}" if self._path else name
+
+    def take(self, name: str) -> Any:
+        """The field's value, None where it is missing or null."""
+        return self._rest.pop(name, None)
+
+    def object(self, name: str) -> BodyFields:
+        """The fields of an object; none where it is missing or null."""
+        value = self.take(name)
+        part = BodyFields({} if value is None else value, self.at(name))
+        self._parts.append(part)
+        return part
+
+    def text(self, name: str) -> str | None:
+        """A string. Raises LeapSerializationError for another value."""
+        value = self.take(name)
+        if value is not None and not isinstance(value, str):
+            raise LeapSerializationError(f"expected a string, not {kind_of(value)}", path=self.at(name))
+        return value
+
+    def boolean(self, name: str, default: bool) -> bool:
+        """true or false. Raises LeapSerializationError for another value."""
+        value = self.take(name)
+        if value is not None and not isinstance(value, bool):
+            raise LeapSerializationError("expected true or false", path=self.at(name))
+        return default if value is None else value
+
+    def finish(self, unknown: Unknown) -> tuple[str, ...]:
+        """A note for each field that is left, also in the objects of this one. Where they are refused, the first one
+        raises LeapSerializationError."""
+        names = [path for path in self._left() if path not in HARMLESS]
+        if names and unknown is REFUSE:
+            raise LeapSerializationError("there is no such field", path=names[0])
+        return tuple(f"the field {name!r} is unknown and was ignored" for name in names)
+
+    def _left(self) -> list[str]:
+        own = [self.at(name) for name, value in self._rest.items() if value is not None]
+        return own + [path for part in self._parts for path in part._left()]
+
+
+def functions_among(
+    tools: object, kind: str, read: Callable[[JsonObject], JsonObject], *, usual: str | None = None
+) -> tuple[list[JsonObject], tuple[str, ...]]:
+    """The tools of this ``kind`` as chat requests declare functions, by what ``read`` makes of each, and a note on each
+    of the others. ``usual``: the kind of a tool that names none."""
+    functions, notes = [], []
+    for n, tool in enumerate([] if tools is None else list_at(tools, "tools")):
+        tool = object_at(tool, f"tools[{n}]")
+        if tool.get("type", usual) == kind:
+            functions.append({"type": "function", "function": read(tool)})
+        else:
+            notes.append(f"tools of type {tool.get('type')!r} are not there and were left out")
+    return functions, tuple(notes)
+
+
+AT_ONCE = 1e-3
+"""Seconds: leap's own 0 means that a model stays."""
+UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[hms])")
+
+
+def read_keep_alive(value: object) -> float | None:
+    """Seconds, 0 where the model is to stay: of ``"5m"``, a number of seconds, 0 (let it go at once), or less than 0
+    (it stays). Raises LeapSerializationError."""
+    if value is None:
+        return None
+    seconds = _seconds(value)
+    if seconds is None or not math.isfinite(seconds):
+        raise LeapSerializationError(
+            f"{value!r} is no length of time: seconds, or a text such as '10m'", path="keep_alive"
+        )
+    return 0.0 if seconds < 0 else max(seconds, AT_ONCE)
+
+
+def _seconds(value: object) -> float | None:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value) if abs(value) < 1e300 else math.inf
+    if not isinstance(value, str):
+        return None
+    text = value.strip()
+    if re.fullmatch(r"-?\d{1,12}(\.\d{1,9})?", text):
+        return float(text)
+    parts = PART.findall(text.removeprefix("-"))
+    if not parts or len(text) > 64 or "".join(map("".join, parts)) != text.removeprefix("-"):
+        return None
+    return (-1 if text.startswith("-") else 1) * sum(float(number) * UNITS[unit] for number, unit in parts)
+
+
+SAME_NAME = (
+    "temperature",
+    "top_p",
+    "frequency_penalty",
+    "presence_penalty",
+    "top_k",
+    "min_p",
+    "repetition_penalty",
+    "repeat_last_n",
+    "max_tokens",
+    "audio_temperature",
+    "audio_top_k",
+    "top_logprobs",
+)
+EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
+"""Efforts of reasoning that are one here: to reason."""
+SHAPES = ("json_schema_constraint", "regex_constraint", "grammar_constraint", "choices_constraint")
+"""Options of which one alone may shape an answer."""
+
+ONLY_VALUE: Mapping[str, tuple[object, ...]] = {
+    "best_of": (1,),
+    "functions": ([],),
+}
+"""What leap cannot do, and the values (beside null) that do not ask for it."""
+
+CHOICES = ("auto", "none", "required")
+LARGEST_TOKEN = 2**31 - 1
+"""Tokens are numbers of 32 bits in llama.cpp."""
+SEEDS = 2**32
+"""Negative seeds, which other servers take, wrap around at this."""
+ANY_OBJECT = '{"type": "object"}'
+"""The schema of ``json_object``."""
+
+
+def read_parameters(body: BodyFields, extension: BodyFields) -> JsonObject:
+    """The options that a body gives, as ``GenerationOptions.from_json`` reads them. Takes their fields out of ``body``
+    and ``options`` out of ``extension``; the latter win. Raises LeapSerializationError."""
+    options: JsonObject = {}
+    for name in SAME_NAME:
+        value = body.take(name)
+        if value is not None:
+            options[name] = value
+    for name, read in READERS.items():
+        value = body.take(name)
+        if value is not None:
+            options.update(read(value))
+    if options.get("max_tokens", 0) == -1:  # no limit, in the speech of other servers
+        options["max_tokens"] = None
+    choice = body.take("tool_choice")
+    if choice is not None:
+        options["tool_choice"] = _tool_choice(choice)
+    template = body.object("chat_template_kwargs")
+    thinking = template.boolean("enable_thinking", False)
+    if body.boolean("enable_thinking", thinking):
+        options["enable_thinking"] = True
+    if not body.boolean("loop_stop", True):
+        options["loop_stop"] = False
+    for name, harmless in ONLY_VALUE.items():
+        value = body.take(name)
+        if value is not None and value not in harmless:
+            raise LeapSerializationError(f"{json.dumps(value)[:60]} is not supported", path=name)
+    extra = extension.take("options")
+    if extra is not None and not isinstance(extra, dict):
+        raise LeapSerializationError("expected an object", path="leap.options")
+    return {**options, **(extra or {})}
+
+
+def functions_of(tools: object) -> list[LeapFunction]:
+    """The declared functions. Two of one name are refused with LeapSerializationError."""
+    if tools is None:
+        return []
+    if not isinstance(tools, list):
+        raise LeapSerializationError("expected a list", path="tools")
+    functions = [LeapFunction.from_openai(tool, f"tools[{n}]") for n, tool in enumerate(tools)]
+    names = [function.name for function in functions]
+    for name in names:
+        if names.count(name) > 1:
+            raise LeapSerializationError(f"the function {name!r} is declared twice", path="tools")
+    return functions
+
+
+def schema_text(schema: object, path: str) -> str:
+    """The text of a JSON schema in a request."""
+    if not isinstance(schema, (dict, bool)):
+        raise LeapSerializationError("expected a JSON schema", path=path)
+    return json.dumps(schema, ensure_ascii=False)
+
+
+def _tool_choice(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    function = value.get("function") if isinstance(value, dict) else None
+    name = function.get("name") if isinstance(function, dict) else None
+    if not isinstance(name, str):
+        raise LeapSerializationError("expected auto, none, required, or a function", path="tool_choice")
+    if name in CHOICES:  # as an option it would mean that
+        raise LeapSerializationError(
+            f"a function called {name!r} cannot be demanded by name", path="tool_choice.function.name"
+        )
+    return name
+
+
+def _seed(value: object) -> JsonObject:
+    return {"rng_seed": value % SEEDS if isinstance(value, int) and value < 0 else value}
+
+
+def _stop(value: object) -> JsonObject:
+    return {"stop": [value] if isinstance(value, str) else value}
+
+
+def _logit_bias(value: object) -> JsonObject:
+    if not isinstance(value, dict):
+        raise LeapSerializationError("expected an object of token ids and numbers", path="logit_bias")
+    try:
+        biases = {int(token): bias for token, bias in value.items()}
+    except ValueError:
+        raise LeapSerializationError("its keys must be token ids", path="logit_bias") from None
+    for token, bias in biases.items():
+        if token > LARGEST_TOKEN:
+            raise LeapSerializationError(f"{token} is not a token id", path="logit_bias")
+        if isinstance(bias, float) and not math.isfinite(bias):
+            raise LeapSerializationError(f"the bias of token {token} is too large", path="logit_bias")
+    return {"logit_bias": biases}
+
+
+def _response_format(value: object) -> JsonObject:
+    if not isinstance(value, dict):
+        raise LeapSerializationError("expected an object", path="response_format")
+    kind = value.get("type", "text")
+    if kind == "text":
+        return {"json_schema_constraint": None}
+    if kind == "json_object":
+        return {"json_schema_constraint": ANY_OBJECT}
+    if kind != "json_schema":
+        raise LeapSerializationError(
+            f"{kind!r} is not one of text, json_object, json_schema", path="response_format.type"
+        )
+    named = value.get("json_schema")
+    schema = named.get("schema") if isinstance(named, dict) else None
+    return {"json_schema_constraint": schema_text(schema, "response_format.json_schema.schema")}
+
+
+def _grammar(value: object) -> JsonObject:
+    """A grammar as llama.cpp's server takes it (GBNF), or Lark's."""
+    from llguidance.gbnf_to_lark import any_to_lark
+
+    if not isinstance(value, str):
+        raise LeapSerializationError("expected a grammar, in GBNF or Lark", path="grammar")
+    try:
+        return {"grammar_constraint": any_to_lark(value)} if value.strip() else {}
+    except Exception as error:  # the package has no class for all of them
+        raise LeapSerializationError(f"no grammar: {error}", path="grammar") from None
+
+
+READERS: Mapping[str, Callable[[Any], JsonObject]] = {
+    "logprobs": lambda value: _logprobs(value),
+    "max_completion_tokens": lambda value: {"max_tokens": value},
+    "reasoning_effort": lambda value: _effort(value),
+    "seed": _seed,
+    "stop": _stop,
+    "logit_bias": _logit_bias,
+    "response_format": _response_format,
+    "grammar": _grammar,
+}
+"""Fields whose values are written in another way than the option's."""
+
+
+def _effort(value: object) -> JsonObject:
+    """How much a model is to think: that it does is all there is."""
+    if value != "none" and value not in EFFORTS:
+        raise LeapSerializationError(f"{value!r} is not one of none, {', '.join(EFFORTS)}", path="reasoning_effort")
+    return {"enable_thinking": True} if value in EFFORTS else {}
+
+
+def _logprobs(value: object) -> JsonObject:
+    """A boolean of chats, or how many alternatives of plain completions."""
+    if isinstance(value, bool):
+        return {"logprobs": value}
+    return {"logprobs": True, "top_logprobs": value}

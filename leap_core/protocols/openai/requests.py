@@ -1,0 +1,254 @@
+"""OpenAI's requests as leap's: messages, functions and options out of a JSON body.
+
+The one reader of such bodies, for ``leap serve`` and for the lines of ``leap batch``. Beside OpenAI's fields a request
+may have ``top_k``, ``min_p``, ``repetition_penalty``, ``repeat_last_n``, ``enable_thinking`` (also in
+``chat_template_kwargs``), and an object ``leap`` with ``options`` (as ``GenerationOptions.to_json`` writes them; they
+win) and ``events`` (true: every chunk of a stream also carries the MessageResponse it was made of).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from ...conversation.calls import LeapFunction
+from ...conversation.media.fetching import UrlAccess
+from ...conversation.messages import ChatMessage, messages_from_json
+from ...conversation.options import GenerationOptions, check_tool_choice
+from ...errors import LeapOptionsError, LeapSerializationError
+from ...schemas.json_values import JsonObject
+from .fields import (
+    ANY_OBJECT,
+    HARMLESS,
+    NOTE,
+    ONLY_VALUE,
+    READERS,
+    REFUSE,
+    SAME_NAME,
+    SHAPES,
+    BodyFields,
+    Unknown,
+    functions_of,
+    read_keep_alive,
+    read_parameters,
+)
+from .speech import AudioAnswer, asked_to_speak, read_audio
+
+SEEDS = 2**64
+MOST_CHOICES = 16
+"""Answers to one prompt."""
+MOST_ANSWERS = 128
+"""Answers to one request, all its prompts together: each is a thread of the server."""
+KNOWN_FIELDS = frozenset(
+    (*SAME_NAME, *READERS, *ONLY_VALUE, *HARMLESS, "messages", "model", "tools", "tool_choice", "parallel_tool_calls")
+) | {"n", "modalities", "audio", "stream", "stream_options", "enable_thinking", "loop_stop"}
+KNOWN_FIELDS |= {"chat_template_kwargs", "leap"}
+"""The fields of a chat request that mean something here."""
+FIELDS_OF_OPTIONS = {"rng_seed": "seed", "json_schema_constraint": "response_format"}
+"""Where an option's name differs from its field's."""
+
+
+@dataclass(frozen=True)
+class GenerationRequest:
+    """What a body asks for. ``prompt`` is the text to continue, for completions without a chat; then ``messages`` is
+    empty. ``prompt_tokens``: it was given as these token ids, and ``prompt`` is empty until who knows the model fills
+    it in; ``first_token`` is the text of the first of them.
+
+    ``audio``: the answer is to be spoken. ``events``: the client is leap's own. ``single_call``: deliver one
+    function call at most. ``choices``: how many answers are wanted. ``echo``: repeat the prompt before the
+    completion; ``silent``: and then say nothing, only how likely the prompt is. ``suffix``: what follows the text that
+    is to be filled in. ``notes`` name the fields that were ignored.
+    """
+
+    model: str | None
+    options: GenerationOptions
+    messages: list[ChatMessage] = field(default_factory=list)
+    functions: list[LeapFunction] = field(default_factory=list)
+    prompt: str | None = None
+    prompt_tokens: tuple[int, ...] | None = None
+    first_token: str | None = None
+    stream: bool = False
+    include_usage: bool = False
+    events: bool = False
+    single_call: bool = False
+    choices: int = 1
+    echo: bool = False
+    silent: bool = False
+    suffix: str | None = None
+    notes: tuple[str, ...] = ()
+    keep_alive: float | None = None
+    """Seconds without use after which the model may go; 0 never."""
+    audio: AudioAnswer | None = None
+
+
+def read_chat(
+    body: object,
+    *,
+    unknown: Unknown = NOTE,
+    defaults: GenerationOptions | None = None,
+    functions: Sequence[LeapFunction] = (),
+    urls: UrlAccess = UrlAccess.FILES,
+) -> GenerationRequest:
+    """A request to /v1/chat/completions. ``defaults`` and ``functions`` hold where the body says nothing. ``urls``:
+    what the URLs of pictures may reach.
+
+    Raises LeapSerializationError (``path`` is the field) or LeapOptionsError (``option`` is the field).
+    """
+    body_fields = BodyFields(body)
+    extension = body_fields.object("leap")
+    events = extension.take("events") is True
+    if body_fields.text("suffix"):
+        raise LeapSerializationError("only a completion of a text has one", path="suffix")
+    messages = messages_from_json(_with_known_roles(body_fields.take("messages")), urls=urls)
+    if not messages and not events:
+        raise LeapSerializationError("there must be at least one message", path="messages")
+    tools = body_fields.take("tools")
+    declared = list(functions) if tools is None else functions_of(tools)
+    audio = read_audio(body_fields, unknown)
+    if audio is not None:
+        messages = asked_to_speak(messages)
+    single_call = not body_fields.boolean("parallel_tool_calls", True)
+    defaults = defaults or GenerationOptions()
+    parameters = read_parameters(body_fields, extension)
+    if parameters.get("json_schema_constraint") == ANY_OBJECT and defaults.inject_schema_into_prompt:
+        parameters.setdefault("inject_schema_into_prompt", False)  # the schema says nothing that the request does not
+    if tools == []:
+        parameters.setdefault("tool_choice", None)  # the functions of ``defaults.tool_choice`` are not there
+    options = _options(parameters, defaults)
+    check_tool_choice(options.tool_choice, [function.name for function in declared])
+    return GenerationRequest(
+        messages=messages,
+        functions=declared,
+        options=options,
+        events=events,
+        single_call=single_call,
+        audio=audio,
+        **_common(body_fields, unknown),
+    )
+
+
+def read_completion(body: object, *, unknown: Unknown = NOTE) -> GenerationRequest:
+    """A request to /v1/completions with one prompt: a text, or token ids, that is continued without a chat template.
+
+    Raises LeapSerializationError or LeapOptionsError.
+    """
+    requests = read_completions(body, unknown=unknown)
+    if len(requests) > 1:
+        raise LeapSerializationError("expected one prompt", path="prompt", hint="send one request a prompt")
+    return requests[0]
+
+
+def read_completions(body: object, *, unknown: Unknown = NOTE) -> list[GenerationRequest]:
+    """A request to /v1/completions: ``prompt`` is a text, token ids, or a list of texts or of lists of token ids; a
+    request for each of them.
+
+    Raises LeapSerializationError or LeapOptionsError.
+    """
+    body_fields = BodyFields(body)
+    extension = body_fields.object("leap")
+    events = extension.take("events") is True
+    prompts = _prompts(body_fields.take("prompt"))
+    echo, suffix = body_fields.boolean("echo", False), body_fields.text("suffix") or None
+    if echo and suffix is not None:
+        raise LeapSerializationError("cannot be combined with suffix", path="echo")
+    if suffix is not None and not all(isinstance(prompt, str) for prompt in prompts):
+        raise LeapSerializationError("cannot be combined with a prompt of token ids", path="suffix")
+    parameters = {"function_call_parser": None, "inline_thinking_tags": True, **read_parameters(body_fields, extension)}
+    if echo and parameters.get("logprobs"):
+        parameters["prompt_logprobs"] = True
+    silent = echo and parameters.get("max_tokens") == 0
+    if silent:
+        parameters["max_tokens"] = 1  # one token is made, and not sent
+    request = GenerationRequest(
+        options=_options(parameters, GenerationOptions()),
+        events=events,
+        echo=echo,
+        silent=silent,
+        suffix=suffix,
+        **_common(body_fields, unknown),
+    )
+    if len(prompts) * request.choices > MOST_ANSWERS:
+        raise LeapSerializationError(f"more than {MOST_ANSWERS} answers to one request", path="prompt")
+    return [
+        replace(request, prompt=prompt)
+        if isinstance(prompt, str)
+        else replace(request, prompt="", prompt_tokens=prompt)
+        for prompt in prompts
+    ]
+
+
+def _prompts(value: object) -> list[str | tuple[int, ...]]:
+    """The prompts of a completion. Raises LeapSerializationError."""
+    prompts: list[str | tuple[int, ...]] = []
+    for each in value if isinstance(value, list) and not _are_tokens(value) else [value]:
+        if isinstance(each, str) and each:
+            prompts.append(each)
+        elif isinstance(each, list) and _are_tokens(each):
+            prompts.append(tuple(each))
+        else:
+            prompts = []
+            break
+    if not prompts:
+        raise LeapSerializationError("expected a text, token ids, or a list of these, none empty", path="prompt")
+    return prompts
+
+
+def _are_tokens(value: list[Any]) -> bool:
+    return bool(value) and all(isinstance(each, int) and not isinstance(each, bool) for each in value)
+
+
+def options_of_choice(options: GenerationOptions, n: int) -> GenerationOptions:
+    """The options of the n-th of several answers to one request: with another seed, or all would be one."""
+    seed = options.rng_seed
+    return options if seed is None or not n else replace(options, rng_seed=(seed + n) % SEEDS)
+
+
+def _common(body_fields: BodyFields, unknown: Unknown) -> JsonObject:
+    model = body_fields.text("model")
+    if model == "":
+        raise LeapSerializationError("expected a model's name", path="model")
+    stream = body_fields.boolean("stream", False)
+    include_usage = body_fields.object("stream_options").boolean("include_usage", False)
+    keep_alive = None if unknown is REFUSE else read_keep_alive(body_fields.take("keep_alive"))
+    choices = body_fields.take("n")
+    if choices is None:
+        choices = 1
+    if not isinstance(choices, int) or isinstance(choices, bool) or not 1 <= choices <= MOST_CHOICES:
+        raise LeapSerializationError(f"{choices!r} is not a number from 1 to {MOST_CHOICES}", path="n")
+    notes = body_fields.finish(unknown)
+    return {
+        "model": model,
+        "stream": stream,
+        "include_usage": include_usage,
+        "choices": choices,
+        "keep_alive": keep_alive,
+        "notes": notes,
+    }
+
+
+def _options(parameters: JsonObject, defaults: GenerationOptions) -> GenerationOptions:
+    """``parameters`` over ``defaults``. An answer has one shape: one of ``parameters`` replaces the default's."""
+    try:
+        read = GenerationOptions.from_json(parameters)
+        merged = {each.name: getattr(defaults, each.name) for each in fields(defaults)}
+        if any(name in parameters for name in SHAPES):
+            merged.update(dict.fromkeys(SHAPES))
+        merged.update({name: getattr(read, name) for name in parameters})
+        return GenerationOptions(**merged)
+    except LeapOptionsError as error:
+        option = error.option.removeprefix("options.")
+        raise LeapOptionsError(FIELDS_OF_OPTIONS.get(option, option), error.reason) from None
+
+
+def _with_known_roles(messages: object) -> object:
+    """OpenAI's newer name of the system's role."""
+    if not isinstance(messages, list):
+        return messages
+    return [_with_known_role(message) for message in messages]
+
+
+def _with_known_role(message: object) -> object:
+    if isinstance(message, Mapping) and message.get("role") == "developer":
+        return {**message, "role": "system"}
+    return message

@@ -1,1 +1,0 @@
-"""What a program holds: the contract of a model runner, its conversations and their streams."""

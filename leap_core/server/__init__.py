@@ -1,0 +1,1 @@
+"""The server of models: warm for one user, or for other programs, over HTTP."""

@@ -1,0 +1,222 @@
+"""Who may speak to the server, from where, and how much a client may keep open."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import time
+from typing import Any
+from urllib.parse import urlsplit
+
+import h11
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from ..errors import LeapUnavailableError
+from ..protocols.host.connection import INSTANCE_HEADER
+from ..protocols.openai.replies import SERVER, error_object
+from .http import Refused, answer
+
+LOOPBACK_NAMES = {"127.0.0.1", "localhost", "::1"}
+
+
+def for_local_pages(app: ASGIApp) -> ASGIApp:
+    """The same, usable by scripts of web pages that this machine serves: browsers ask first, and want an answer."""
+    origins = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
+    return CORSMiddleware(app, allow_origin_regex=origins, allow_methods=["GET", "POST", "DELETE"], allow_headers=["*"])
+
+
+class AccessCheck:
+    """ASGI middleware. ``token``: what must follow "Bearer" (None: nothing is asked for). ``any_name``: the server is
+    meant to be reached by other names than this machine's own, and then there must be a token. ``open_paths`` need no
+    token. ``pages``: requests of web pages that this machine serves itself are allowed. ``stamp`` goes into a header of
+    every answer to who had the token."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        token: str | None,
+        any_name: bool = False,
+        open_paths: frozenset[str] = frozenset(),
+        pages: bool = False,
+        stamp: str | None = None,
+    ) -> None:
+        self._app = app
+        self._token = None if token is None else token.encode()
+        self._any_name = any_name
+        self._open_paths = open_paths
+        self._pages = pages
+        self._stamp = [] if stamp is None else [(INSTANCE_HEADER.lower().encode(), stamp.encode())]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        refused = self._refuse(scope) if scope["type"] == "http" else None
+        if refused is not None:
+            await answer(refused, scope["path"])(scope, receive, send)
+        elif not self._stamp:
+            await self._app(scope, receive, send)
+        else:
+            await self._app(scope, receive, self._stamping(send))
+
+    def _stamping(self, send: Send) -> Send:
+        async def send_stamped(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message["headers"], *self._stamp]}
+            await send(message)
+
+        return send_stamped
+
+    def _refuse(self, scope: Scope) -> Refused | None:
+        headers: dict[bytes, bytes] = {}
+        for name, value in scope["headers"]:
+            headers.setdefault(name, value)
+        name = _host_name("//" + headers.get(b"host", b"").decode("latin-1"))
+        if not self._any_name and name not in LOOPBACK_NAMES:
+            return _refused(
+                403, "foreign_host", f"requests to {name or 'no host'} are refused: only this machine is served"
+            )
+        origin = headers.get(b"origin")
+        if origin is not None and not self._allows(
+            origin.decode("latin-1"), headers.get(b"host", b"").decode("latin-1")
+        ):
+            return refused_origin(origin.decode("latin-1"))
+        if scope["path"] in self._open_paths:
+            return None
+        authorization, api_key = (headers.get(name, b"").decode("latin-1") for name in (b"authorization", b"x-api-key"))
+        return refused_key(authorization, api_key, self._token)
+
+    def _allows(self, origin: str, host: str) -> bool:
+        """Whether pages of this origin may ask. The server's own pages have the host that was asked, but so does a name
+        that another site points here: without a token, that is no proof."""
+        if not self._pages:
+            return False
+        own = self._any_name and self._token is not None and origin in (f"http://{host}", f"https://{host}")
+        return own or _host_name(origin) in LOOPBACK_NAMES
+
+
+def refused_origin(origin: str) -> Refused:
+    """The refusal of a request of a web page that comes from elsewhere."""
+    return _refused(403, "foreign_origin", f"requests from web pages of {origin} are refused")
+
+
+def refused_key(authorization: str, api_key: str, token: bytes | None) -> Refused | None:
+    """Why these headers do not open what ``token`` does, None where they do: ``api_key`` is that of Anthropic's
+    clients."""
+    if token is None:
+        return None
+    scheme, _, key = authorization.partition(" ")
+    if scheme.lower() != "bearer" or not key:
+        key = api_key
+    if not key:
+        return _refused(401, "invalid_api_key", "the request has no bearer token (Authorization: Bearer …)")
+    if not hmac.compare_digest(key.strip().encode("latin-1"), token):
+        return _refused(401, "invalid_api_key", "the bearer token is wrong")
+    return None
+
+
+def _host_name(url: str) -> str | None:
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None
+
+
+def _refused(status: int, code: str, message: str) -> Refused:
+    kind = "authentication_error" if status == 401 else "permission_error"
+    return Refused(status, code, LeapUnavailableError(message), kind=kind)
+
+
+HEAD_SECONDS = 10.0
+"""From the connection, or from a request's first byte, to the end of its head."""
+BODY_SECONDS = 20.0
+"""A body may take this long, beside what its length takes at the slowest rate that is waited for."""
+SLOWEST_RATE = 64 * 1024
+"""Bytes a second."""
+
+
+class BoundedProtocol(H11Protocol):
+    """One connection. A subclass made by ``with_limit`` says how many there may be."""
+
+    most_connections = 0
+    head_seconds = HEAD_SECONDS
+    body_seconds = BODY_SECONDS
+
+    _timer: asyncio.TimerHandle | None = None
+    _since = 0.0
+    _bytes = 0
+    _owes = ""
+
+    @classmethod
+    def with_limit(cls, most_connections: int, **seconds: float) -> type[BoundedProtocol]:
+        """The protocol of a server with this many connections at most; ``seconds``: other timeouts."""
+        return type("BoundedProtocol", (cls,), {"most_connections": most_connections, **seconds})
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        if len(self.connections) > self.most_connections:
+            message = f"{self.most_connections} connections are open already"
+            error = LeapUnavailableError(message, hint="try again in a moment")
+            self._refuse("503 Service Unavailable", error, "too_many_connections")
+            return
+        self._expect("head")
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        self._bytes += len(data)
+        super().data_received(data)
+        self._look_what_is_owed()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._look_what_is_owed()
+
+    def _look_what_is_owed(self) -> None:
+        if self.transport.is_closing():
+            self._expect("")
+        elif self.conn.their_state is h11.SEND_BODY:
+            self._expect("body")
+        elif self.conn.their_state is h11.IDLE and (self.cycle is None or self.cycle.response_complete):
+            self._expect("head")
+        else:
+            self._expect("")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._expect("")
+        super().connection_lost(exc)
+
+    def _expect(self, part: str) -> None:
+        """Begin to wait for this part of a request, or go on waiting for it; "" waits for nothing."""
+        if part == self._owes:
+            return
+        self._owes, self._since, self._bytes = part, time.monotonic(), 0
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if part:
+            self._timer = self.loop.call_later(self._allowed(), self._look)
+
+    def _allowed(self) -> float:
+        return self.head_seconds if self._owes == "head" else self.body_seconds + self._bytes / SLOWEST_RATE
+
+    def _look(self) -> None:
+        self._timer = None
+        rest = self._since + self._allowed() - time.monotonic()
+        if rest > 0:
+            self._timer = self.loop.call_later(rest, self._look)
+        elif self._owes == "head" and self._bytes:
+            error = LeapUnavailableError("the request did not come to its end in time")
+            self._refuse("408 Request Timeout", error, "request_timeout")
+        else:
+            self.transport.close()
+
+    def _refuse(self, status: str, error: LeapUnavailableError, code: str) -> None:
+        body = json.dumps({"error": error_object(error, SERVER, code)}).encode("ascii")
+        head = (
+            f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+            "Retry-After: 1\r\nConnection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode("ascii") + body)
+        self.transport.close()

@@ -1,0 +1,165 @@
+"""The HTTP application, its routes and errors, and uvicorn around it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from ..errors import LeapError, LeapGenerationError, LeapUnavailableError
+from .access import BoundedProtocol
+from .endpoints.audio import SpeechEndpoint, transcriptions
+from .endpoints.decisions import DecisionEndpoints
+from .endpoints.generation import GenerationEndpoints
+from .endpoints.models import ModelEndpoints
+from .endpoints.vectors import EmbeddingEndpoints
+from .http import Refused, answer
+from .models.loaded_models import LoadedModels
+
+log = logging.getLogger("leap.host")
+
+
+def build_app(
+    models: LoadedModels, generation: GenerationEndpoints, more_routes: list[Route] | None = None
+) -> Starlette:
+    """The endpoints of OpenAI's and Anthropic's protocols over these models, and further routes."""
+    about = ModelEndpoints(models, generation.metrics, [route.path for route in more_routes or ()])
+    routes = [
+        Route("/health", about.health),
+        Route("/props", about.props),
+        Route("/metrics", about.metrics),
+        Route("/tokenize", about.tokenize, methods=["POST"]),
+        Route("/detokenize", about.detokenize, methods=["POST"]),
+        Route("/tokenizer_info", about.tokenizer_info),
+        Route("/v1/models", about.list),
+        Route("/v1/models/{model:path}", about.one),
+        Route("/v1/chat/completions", generation.chat, methods=["POST"]),
+        Route("/v1/completions", generation.completion, methods=["POST"]),
+        Route("/v1/audio/speech", SpeechEndpoint(models).speech, methods=["POST"]),
+        Route("/v1/responses", generation.responses, methods=["POST"]),
+        Route("/v1/responses/input_tokens", generation.input_tokens, methods=["POST"]),
+        Route("/v1/messages", generation.messages, methods=["POST"]),
+        Route("/v1/messages/count_tokens", generation.count_tokens, methods=["POST"]),
+        Route("/v1/audio/transcriptions", transcriptions(models), methods=["POST"]),
+        *DecisionEndpoints(models, urls=generation.urls).routes(),
+        *EmbeddingEndpoints(models).routes(),
+        *(more_routes or ()),
+    ]
+    return Starlette(routes=routes, exception_handlers=HANDLERS)
+
+
+async def _failed(request: Request, failure: Exception) -> Response:
+    assert isinstance(failure, (LeapError, Refused))
+    return answer(failure, request.url.path)
+
+
+async def _no_such_thing(request: Request, failure: Exception) -> Response:
+    assert isinstance(failure, HTTPException)
+    if failure.status_code == 405:
+        message, code = f"{request.url.path} does not take {request.method}", "method_not_allowed"
+    else:
+        message, code = f"there is no {request.url.path}", "not_found"
+    error = LeapUnavailableError(message, hint="see docs/host.md for what there is")
+    return answer(Refused(failure.status_code, code, error), request.url.path)
+
+
+async def _broken(request: Request, failure: Exception) -> Response:
+    log.error("%s %s failed", request.method, request.url.path, exc_info=failure)
+    error = LeapGenerationError(f"{type(failure).__name__}: {failure}", hint="this is a bug in leap")
+    return answer(error, request.url.path)
+
+
+HANDLERS: dict[Any, Any] = {
+    LeapError: _failed,
+    Refused: _failed,
+    HTTPException: _no_such_thing,
+    Exception: _broken,
+}
+"""What becomes of an exception in an endpoint."""
+
+
+SHUTDOWN_SECONDS = 5
+BACKLOG = 512
+MOST_CONNECTIONS = 1000
+OTHER_FILES = 128
+"""Open files that are no connections: models, logs, locks, libraries."""
+
+
+class Server(uvicorn.Server):
+    """A server that leaves signals to its caller."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    @staticmethod
+    def of(app: ASGIApp, *, most_connections: int | None = None, **seconds: float) -> Server:
+        """``most_connections``: as many as open files allow when None. ``seconds``: other timeouts than the usual."""
+        limit = most_connections or connections_allowed()
+        return Server(
+            uvicorn.Config(
+                app,
+                loop="asyncio",
+                http=BoundedProtocol.with_limit(limit, **seconds),
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+            )
+        )
+
+    def end(self) -> None:
+        """Take no more requests, and return from ``serve`` when those that run are answered."""
+        self.should_exit = True
+
+
+def connections_allowed() -> int:
+    """Connections that the limit on open files leaves room for."""
+    if sys.platform == "win32":
+        return MOST_CONNECTIONS
+    import resource
+
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return MOST_CONNECTIONS if files == resource.RLIM_INFINITY else max(8, min(MOST_CONNECTIONS, files - OTHER_FILES))
+
+
+def listen(address: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes any that is free. Raises OSError."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    # asyncio lets small writes go at once (TCP_NODELAY) only where a socket names its protocol
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        if hasattr(socket, "SO_REUSEADDR") and not hasattr(socket, "SO_EXCLUSIVEADDRUSE"):
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((address, port))
+        listener.listen(BACKLOG)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def on_signals(loop: asyncio.AbstractEventLoop, act: Callable[[], object]) -> None:
+    """Let SIGTERM and SIGINT call ``act`` on the loop, where SIGINT is not ignored."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            continue
+        try:
+            loop.add_signal_handler(number, act)
+        except NotImplementedError:  # Windows
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(act))

@@ -1,0 +1,239 @@
+"""The endpoints that describe models: health, what is loaded, what it can do, its tokens, and measurements."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from datetime import datetime, timezone
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ...conversation.runner import ModelRunner
+from ...errors import LeapSerializationError, LeapUnavailableError
+from ...models.resolving import LocalModel
+from ...protocols.host.served_models import STATUS_PATH
+from ...schemas.json_values import list_at, text_at
+from ..answers import reserved
+from ..http import AsciiJSON, Refused, check_countable, finish, read_json
+from ..measures import Metrics
+from ..models.abilities import abilities_of, kind_of
+from ..models.loaded_model import LoadedModel, size_of
+from ..models.loaded_models import LoadedModels
+
+PRIVATE = ("key", "path", "wish")
+PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+ENDPOINTS = (
+    "/v1/chat/completions",
+    "/v1/completions",
+    "/v1/responses",
+    "/v1/messages",
+    "/v1/messages/count_tokens",
+    "/v1/audio/transcriptions",
+    "/v1/audio/speech",
+    "/v1/embeddings",
+    "/v1/rerank",
+    "/v1/decisions",
+    "/v1/systemone",
+    "/v1/models",
+    "/tokenize",
+    "/detokenize",
+    "/tokenizer_info",
+    "/metrics",
+    "/props",
+    "/health",
+)
+
+
+class ModelEndpoints:
+    """What can be asked of the models beside answers."""
+
+    def __init__(self, models: LoadedModels, metrics: Metrics, more_paths: Sequence[str] = ()) -> None:
+        self._models, self._metrics, self._more_paths = models, metrics, more_paths
+
+    async def list(self, _request: Request) -> Response:
+        """The loaded models, and each with each of its adapters; then those that can be loaded on demand. In OpenAI's
+        form, and beside it in System One's, whose clients read ``models``."""
+        names = [(model, name) for model in self._models for name in ("", *model.adapters)]
+        ids = [f"{model.name}+{name}" if name else model.name for model, name in names]
+        listed = await asyncio.to_thread(lambda: [_described(each[0], id) for each, id in zip(names, ids, strict=True)])
+        listed += await _offered(self._models)
+        ids = [each["id"] for each in listed]
+        page = {"has_more": False, "first_id": ids[0] if ids else None, "last_id": ids[-1] if ids else None}
+        return AsciiJSON(
+            {"object": "list", "data": listed, "models": [_of_system_one(each) for each in listed], **page}
+        )
+
+    async def one(self, request: Request) -> Response:
+        """One model."""
+        name = request.path_params["model"]
+        for offered in await _offered(self._models):
+            if offered["id"].lower() == name.lower():
+                return AsciiJSON(offered)
+        model = self._models.named(name)
+        name = name if model.named_adapters(name) else model.name
+        return AsciiJSON(await asyncio.to_thread(_described, model, name))
+
+    async def health(self, _request: Request) -> Response:
+        """Whether requests are answered."""
+        served = self._models.served
+        loading = any(model.state == "loading" for model in served)
+        loading = loading or not (served or self._models.offer)
+        state = {"status": "loading" if loading else "ok", "models": [model.name for model in self._models]}
+        return AsciiJSON(state, 503 if loading else 200)
+
+    async def metrics(self, _request: Request) -> Response:
+        """Measurements in Prometheus' format."""
+        return Response(await asyncio.to_thread(self._metrics.text), media_type=PROMETHEUS)
+
+    async def props(self, request: Request) -> Response:
+        """What the loaded models can do, or with ``?model=`` that one, also before it is loaded."""
+        paths = [*ENDPOINTS, *dict.fromkeys(self._more_paths)]
+        name = request.query_params.get("model")
+        models = list(self._models) if name is None else [await self._models.described(name)]
+        abilities = await asyncio.to_thread(lambda: [_abilities(model) for model in models])
+        return AsciiJSON({"models": abilities, "endpoints": paths, "jobs": "/leap/jobs" in paths})
+
+    async def tokenize(self, request: Request) -> Response:
+        """``{"content": text, "parse_special": bool}`` as llama.cpp's server has it, or vLLM's ``{"prompt": text,
+        "add_special_tokens": bool}``, in which special tokens are read -> ``{"tokens": [...], "count": n}``."""
+        body = await _object(request)
+        vllm = "prompt" in body
+        text = text_at(body.get("prompt"), "prompt") if vllm else text_at(body.get("content"), "content")
+        check_countable(text)
+        special = vllm or body.get("parse_special", False) is True
+        opened = body.get("add_special_tokens", vllm) is True
+
+        def tokens_of(runner: ModelRunner) -> dict[str, Any]:
+            tokens = runner.tokenize(text, parse_special=special)
+            info = runner.tokenizer_info() if opened else None
+            if info is not None and info.adds_bos:
+                bos = runner.tokenize(info.bos_token, parse_special=True)
+                tokens = tokens if tokens[:1] == bos else [*bos, *tokens]
+            return {"tokens": tokens, "count": len(tokens), "max_model_len": runner.context_size}
+
+        async with self._runner(request, _model_of(body)) as runner:
+            return AsciiJSON(await finish(request, lambda _: tokens_of(runner)))
+
+    async def detokenize(self, request: Request) -> Response:
+        """``{"tokens": [...]}`` -> ``{"content": text, "prompt": text}``: llama.cpp's name and vLLM's."""
+        body = await _object(request)
+        tokens = list_at(body.get("tokens"), "tokens")
+        for n, token in enumerate(tokens):
+            if not isinstance(token, int) or isinstance(token, bool):
+                raise LeapSerializationError("expected a token id", path=f"tokens[{n}]")
+        async with self._runner(request, _model_of(body)) as runner:
+            text = await finish(request, lambda _: runner.detokenize(tokens))
+        return AsciiJSON({"content": text, "prompt": text})
+
+    async def tokenizer_info(self, request: Request) -> Response:
+        """The tokens that open and close a text, and the chat template, as vLLM gives them; ``?model=`` of several."""
+        async with self._runner(request, request.query_params.get("model")) as runner:
+            info = await asyncio.to_thread(runner.tokenizer_info)
+        return AsciiJSON(
+            {
+                "tokenizer_class": "leap",
+                "bos_token": info.bos_token or None,
+                "eos_token": info.eos_token or None,
+                "pad_token": None,
+                "add_bos_token": info.adds_bos,
+                "model_max_length": runner.context_size,
+                "chat_template": info.chat_template,
+            }
+        )
+
+    @asynccontextmanager
+    async def _runner(self, request: Request, name: str | None) -> AsyncIterator[ModelRunner]:
+        with ExitStack() as using:
+            model = await reserved(self._models, name, request, using)
+            yield using.enter_context(model.in_use(answers=False))
+
+
+async def _offered(models: LoadedModels) -> list[dict[str, Any]]:
+    """The models that are not loaded, and would be for a request."""
+    offer = models.offer
+    loaded = {model.local.path for model in models}
+    found = {} if offer is None else await asyncio.to_thread(offer.models)
+    away = [local for local in found.values() if local.path not in loaded]
+    return await asyncio.to_thread(lambda: [_to_be_loaded(local) for local in away])
+
+
+def status_route(models: LoadedModels, token: str) -> Route:
+    """What ``leap ps`` asks a server in the foreground; ``token`` is known to the server's own user."""
+
+    async def status(request: Request) -> Response:
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not hmac.compare_digest(given.encode(), token.encode()):
+            error = LeapUnavailableError("only leap ps of the server's own user asks this")
+            raise Refused(403, "permission_denied", error, kind="permission_error")
+        return AsciiJSON({"models": [model.to_json() for model in models]})
+
+    return Route(STATUS_PATH, status)
+
+
+def _described(model: LoadedModel, name: str) -> dict[str, Any]:
+    details = {key: value for key, value in model.to_json().items() if key not in PRIVATE}
+    return _entry(name, model.created, model.state == "ready", {**details, **_kind(model.local)})
+
+
+def _to_be_loaded(local: LocalModel) -> dict[str, Any]:
+    details = {"model": local.model_id, "state": "unloaded", "size": size_of(local.path), **_kind(local)}
+    try:
+        changed = int(local.path.stat().st_mtime)
+    except OSError:
+        changed = 0
+    return _entry(local.model_id, changed, False, details)
+
+
+def _kind(local: LocalModel) -> dict[str, Any]:
+    return {"kind": kind_of(local), "capabilities": abilities_of(local)}
+
+
+def _entry(name: str, created: int, loaded: bool, details: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "id": name,
+        "object": "model",
+        "type": "model",  # the list is Anthropic's too
+        "display_name": name,
+        "created": created,
+        "created_at": datetime.fromtimestamp(created, timezone.utc).isoformat().replace("+00:00", "Z"),
+        "owned_by": "leap",
+        "loaded": loaded,
+        "leap": details,
+    }
+
+
+def _of_system_one(entry: dict[str, Any]) -> dict[str, str]:
+    """A model as typesafe-sdk 0.7.5 reads it. leap knows no release: the day is that of ``created``."""
+    details = entry["leap"]
+    able = ", ".join(map(str, details.get("capabilities") or ()))
+    description = f"{details.get('kind')} model on this machine" + (f": {able}" if able else "")
+    return {"name": entry["id"], "description": description, "release_date": entry["created_at"][:10]}
+
+
+def _abilities(model: LoadedModel) -> dict[str, Any]:
+    details = _described(model, model.name)["leap"]
+    return {
+        **details,
+        "constraints": ["json_schema", "regex", "grammar", "choices"],
+        "function_call_parser": model.local.parser_name,
+        "sampling": {name: value for name, value in vars(model.local.sampling).items() if value is not None},
+        "queue": model.queue,
+        "tokens_generated": model.throughput.total,
+    }
+
+
+def _model_of(body: dict[str, Any]) -> str | None:
+    model = body.get("model")
+    return None if model is None else text_at(model, "model")
+
+
+async def _object(request: Request) -> dict[str, Any]:
+    body = await read_json(request)
+    if not isinstance(body, dict):
+        raise LeapSerializationError("expected a JSON object", path="body")
+    return body

@@ -1,0 +1,197 @@
+"""The same server in the foreground, for other programs: OpenAI's endpoints without the host's own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from ..conversation.media.fetching import UrlAccess
+from ..errors import LeapOptionsError, LeapUnavailableError
+from ..models.resolving import resolve_local
+from ..opening import load_as_made, load_local_for_embedding, try_local
+from ..protocols.host.http import LOOPBACK
+from ..protocols.host.served_models import STATUS_PATH, ServerState, known_server
+from .access import LOOPBACK_NAMES, AccessCheck, for_local_pages
+from .application import Server, build_app, listen, on_signals
+from .endpoints.batches import BatchEndpoints, BatchQueue, owner_of
+from .endpoints.generation import GenerationEndpoints
+from .endpoints.message_batches import MessageBatches
+from .endpoints.models import status_route
+from .endpoints.ollama import OllamaEndpoints, alive_route
+from .endpoints.responses import AnswerQueue, KeptResponses, StoredResponses
+from .measures import Metrics, RequestLog, access_log
+from .models.abilities import Offer
+from .models.loaded_model import LoadRequest
+from .models.loaded_models import Bounds, LoadedModels
+from .page.routes import PAGE_PATHS, page_routes
+from .page.sessions import PageServices
+
+OPEN_PATHS = frozenset({"/health", STATUS_PATH})
+TICK_SECONDS = 0.25
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """How a server is reached, and what it offers beside answers.
+
+    ``urls``: what the URLs of pictures in requests may reach. ``batches`` does the work of /v1/batches, whose files lie
+    in ``files``; without it there are none. ``answers`` makes responses of the background, kept in ``responses``.
+    ``offer``: the models that requests may have loaded, within ``bounds``. ``run``: the run directory, where
+    ``leap ps`` finds the server. ``log_requests``: a line on stderr for every request. ``page``: serve the page for
+    people at /, which may do this beside asking.
+    """
+
+    address: str = LOOPBACK
+    port: int = 0
+    api_key: str | None = None
+    most_connections: int | None = None
+    urls: UrlAccess = UrlAccess.DATA
+    batches: BatchQueue | None = None
+    answers: AnswerQueue | None = None
+    files: Path | None = None
+    responses: KeptResponses | None = None
+    offer: Offer | None = None
+    bounds: Bounds | None = None
+    run: Path | None = None
+    log_requests: bool = False
+    page: PageServices | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine reaches the server."""
+        return self.address in LOOPBACK_NAMES
+
+
+def serve(
+    references: Sequence[str],
+    settings: ServerSettings,
+    *,
+    cwd: Path,
+    on_listening: Callable[[str], object],
+    on_ready: Callable[[list[str]], object],
+    **loading: Any,
+) -> None:
+    """Listen, load the models, which then stay, and answer until SIGINT or SIGTERM.
+
+    ``loading``: see ``LoadRequest``. Raises LeapUnavailableError when it cannot listen there, and what loading raises.
+    """
+    address = settings.address
+    if not settings.is_local and settings.api_key is None:
+        raise LeapOptionsError("address", f"{address} can be reached from other machines, so there must be an API key")
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="leap: %(message)s")
+    if settings.log_requests:
+        access_log.setLevel(logging.INFO)
+    for reference in references:
+        resolve_local(reference, cwd=cwd)  # a name of nothing is reported before the URL
+    if settings.offer is not None:
+        settings.offer.check()
+    load_requests = [LoadRequest(reference, cwd=cwd, keep_alive=0, **loading) for reference in references]
+    models = LoadedModels(
+        load_as_made,
+        try_local,
+        load_local_for_embedding,
+        offer=settings.offer,
+        bounds=settings.bounds,
+        queue=loading.get("queue"),
+    )
+    with suppress(KeyboardInterrupt):
+        asyncio.run(_serve(models, load_requests, settings, on_listening, on_ready))
+
+
+def application(models: LoadedModels, settings: ServerSettings, state: ServerState | None = None) -> ASGIApp:
+    """The whole application: who may ask, what is answered, and what is measured and logged. ``state``: how ``leap ps``
+    asks."""
+    counts = None if settings.batches is None else settings.batches.counts
+    generation = GenerationEndpoints(models, Metrics(models, counts), settings.responses, urls=settings.urls)
+    routes: list[Route] = [] if state is None else [status_route(models, state.token)]
+    if settings.batches is not None and settings.files is not None:
+        for endpoints in (BatchEndpoints, MessageBatches):
+            routes += endpoints(
+                models, settings.batches, settings.files, urls=settings.urls, owner=owner_of(settings.api_key)
+            ).routes()
+    if settings.answers is not None and settings.responses is not None:
+        generation.stored = StoredResponses(models, settings.responses, settings.answers)
+        generation.conversations.settle = generation.stored.settle
+        routes += generation.stored.routes() + generation.conversations.routes()
+    routes += OllamaEndpoints(models, generation, urls=settings.urls).routes()
+    open_paths = OPEN_PATHS
+    if settings.page is not None:
+        routes += page_routes(settings.page, models)
+        open_paths |= PAGE_PATHS
+    else:
+        routes.append(alive_route())
+        open_paths |= {"/"}
+    guard = AccessCheck(
+        build_app(models, generation, routes),
+        token=settings.api_key,
+        any_name=not settings.is_local,
+        open_paths=open_paths,
+        pages=True,
+    )
+    return RequestLog(for_local_pages(guard), generation.metrics)
+
+
+async def _serve(
+    models: LoadedModels,
+    load_requests: list[LoadRequest],
+    settings: ServerSettings,
+    on_listening: Callable[[str], object],
+    on_ready: Callable[[list[str]], object],
+) -> None:
+    address, port = settings.address, settings.port
+    try:
+        listener = listen(address, port)
+    except OSError as error:
+        raise LeapUnavailableError(
+            f"cannot listen on {address} port {port}: {error.strerror or error}", hint="choose another --port"
+        ) from None
+    state = ServerState.here(address, listener.getsockname()[1])
+    app = application(models, settings, state)
+    server = Server.of(app, most_connections=settings.most_connections)
+    ending = asyncio.Event()
+    on_signals(asyncio.get_running_loop(), ending.set)
+    serving = asyncio.create_task(server.serve([listener]))
+    host = f"[{address}]" if ":" in address else address
+    expiring = asyncio.create_task(_expire(models))
+    known = None if settings.run is None else known_server(settings.run, state)
+    try:
+        on_listening(f"http://{host}:{listener.getsockname()[1]}/v1")
+        loading = asyncio.ensure_future(_load(models, load_requests))
+        waiting = asyncio.ensure_future(_wait(ending))
+        await asyncio.wait([loading, waiting], return_when=asyncio.FIRST_COMPLETED)
+        if loading.done():
+            on_ready(loading.result())
+            await waiting
+        loading.cancel()
+    finally:
+        if known is not None:
+            known.unlink(missing_ok=True)
+        expiring.cancel()
+        await models.close()
+        server.end()
+        await serving
+
+
+async def _load(models: LoadedModels, load_requests: list[LoadRequest]) -> list[str]:
+    return [(await models.load(load_request)).name for load_request in load_requests]
+
+
+async def _expire(models: LoadedModels) -> None:
+    """Let go of models that were not used for as long as they are kept."""
+    while True:
+        await asyncio.sleep(TICK_SECONDS)
+        await models.expire()
+
+
+async def _wait(event: asyncio.Event) -> list[str]:
+    await event.wait()
+    return []

@@ -1,0 +1,153 @@
+"""What a model is, can do and will take, from the headers of its files; and which models requests may have loaded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from ...conversation.options import ModelLoadingOptions
+from ...errors import LeapError, LeapModelNotFoundError
+from ...inference.gguf.header import GGUFHeader, read_gguf_header
+from ...inference.gguf.memory import memory_of
+from ...models.reference import BUILTINS
+from ...models.resolving import LocalModel, resolve_local
+from ...models.store import InstalledModel, Store
+from ...system.directories import Directories
+from .loaded_model import LoadRequest, size_of_files
+
+EMBEDDING = "embedding"
+LARGEST_DEFAULT_CONTEXT = 8192
+
+
+def header_of(path: Path) -> GGUFHeader | None:
+    """The header of a file, None for one that cannot be read."""
+    try:
+        status = path.stat()
+        return _header_of(path, status.st_size, status.st_mtime_ns)
+    except (OSError, LeapError):
+        return None
+
+
+@lru_cache(maxsize=64)
+def _header_of(path: Path, _size: int, _changed: int) -> GGUFHeader:
+    return read_gguf_header(path)
+
+
+def kind_of(local: LocalModel) -> str:
+    """text, vision, audio, or embedding for a model that makes vectors and writes nothing."""
+    header = header_of(local.path)
+    return EMBEDDING if header is not None and header.pooling is not None else local.kind
+
+
+def abilities_of(local: LocalModel) -> list[str]:
+    """Ollama's names of what a model can do, and ``speech``."""
+    header = header_of(local.path)
+    template = local.chat_template or (header.chat_template if header else None) or ""
+    kind = kind_of(local)
+    abilities = {
+        "completion": kind != EMBEDDING,
+        EMBEDDING: kind == EMBEDDING,
+        "vision": kind == "vision",
+        "audio": kind == "audio",
+        "speech": local.audio_decoder_path is not None,
+        "tools": "tools" in template,
+        "thinking": "<think>" in template or "enable_thinking" in template,
+    }
+    return [name for name, has in abilities.items() if has]
+
+
+def foreseen_memory(local: LocalModel, options: ModelLoadingOptions) -> int:
+    """Bytes that a model will take: all its files, and what contexts and computing need. Those of the files where the
+    header cannot be read."""
+    files, header = size_of_files(local, options), header_of(local.path)
+    if header is None:
+        return files
+    trained = header.context_length or LARGEST_DEFAULT_CONTEXT
+    context = options.context_size or min(trained, LARGEST_DEFAULT_CONTEXT)
+    takes = memory_of(header, context_size=context, slots=options.slots, kv_types=options.kv_types(0))
+    return files + takes.context + takes.computing
+
+
+NAME = re.compile(r"[\w][\w.+-]*(:[\w.+-]+)?(/[\w][\w.+-]*(:[\w.+-]+)?)?")
+FILE_ENDINGS = (".gguf", ".json", ".bundle")
+WILDCARDS = re.compile(r"[*?\[]")
+EVERY = "*"
+
+
+def check_name(name: str) -> None:
+    """Raises LeapModelNotFoundError for what could be a path: a request cannot reach files."""
+    if not NAME.fullmatch(name) or name.lower().endswith(FILE_ENDINGS):
+        raise LeapModelNotFoundError(f"there is no model {name[:80]!r}", hint="name an installed model")
+
+
+@dataclass(frozen=True)
+class Offer:
+    """``patterns``: references to models, or names with ``*`` and ``?`` in them. ``default`` answers requests that name
+    no model. ``loading``: see ``LoadRequest``."""
+
+    patterns: Sequence[str] = (EVERY,)
+    cwd: Path | None = None
+    default: str | None = None
+    loading: Mapping[str, Any] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Raises LeapModelNotFoundError for a name or a pattern that means no model."""
+        for pattern in self.patterns:
+            if not WILDCARDS.search(pattern):
+                resolve_local(pattern, cwd=self.cwd)
+            elif pattern != EVERY and not any(self._matching(pattern)):
+                raise LeapModelNotFoundError(
+                    f"no installed model is called {pattern!r}", hint="leap models list shows what there is"
+                )
+
+    def models(self) -> dict[str, LocalModel]:
+        """All models that can be had now, by the references that load them. It reads the disk."""
+        found: dict[Path, tuple[str, LocalModel]] = {}
+        for reference in [name for pattern in self.patterns for name in self._references(pattern)]:
+            with suppress(LeapError):  # removed or damaged meanwhile: who asks for it by name hears why
+                local = resolve_local(reference, cwd=self.cwd)
+                found.setdefault(local.path, (reference, local))
+        return dict(found.values())
+
+    def load_request(self, name: str | None) -> LoadRequest:
+        """How to load the model that a request names. Raises LeapModelNotFoundError for one that is not offered."""
+        if name is None:
+            if self.default is None:
+                raise LeapModelNotFoundError("no model was named", hint="GET /v1/models lists those that there are")
+            return self._request(self.default)
+        for pattern in self.patterns:
+            if pattern.lower() == name.lower() and not WILDCARDS.search(pattern):
+                return self._request(pattern)
+        names = [name, *(name[: plus.start()] for plus in re.finditer(r"\+", name))]
+        for part in names:  # behind a plus comes an adapter
+            with suppress(LeapModelNotFoundError):
+                check_name(part)
+                path = resolve_local(part, cwd=self.cwd).path
+                for reference, local in self.models().items():
+                    if local.path == path:
+                        return self._request(reference)
+        check_name(name)
+        resolve_local(name, cwd=self.cwd)  # whose error may say more
+        raise LeapModelNotFoundError(f"the model {name!r} is not offered", hint="GET /v1/models lists those that are")
+
+    def _request(self, reference: str) -> LoadRequest:
+        return LoadRequest(reference, cwd=self.cwd, **self.loading)
+
+    def _references(self, pattern: str) -> Iterator[str]:
+        if not WILDCARDS.search(pattern):
+            yield pattern
+            return
+        yield from (model.name for model in self._matching(pattern))
+        yield from (name for name in BUILTINS if fnmatchcase(name, pattern.lower()))
+
+    def _matching(self, pattern: str) -> Iterator[InstalledModel]:
+        for model in Store.of(Directories.from_environment()).installed():
+            names = (model.name.lower(), model.model.lower())
+            if model.state == "ready" and any(fnmatchcase(name, pattern.lower()) for name in names):
+                yield model

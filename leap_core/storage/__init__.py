@@ -1,1 +1,0 @@
-"""What leap keeps on disk: its directories, locks, atomic files, hashes and SQLite databases."""

@@ -1,0 +1,253 @@
+"""``config.toml``: the user's settings, declared and read in one place. A file that is not there is an empty one.
+
+SETTINGS says what may stand in it beside ``[aliases]``, ``[tools.NAME]`` (TOOL_SETTINGS) and the ``[options]`` of
+commands: reading, ``leap config`` and the reference follow it.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from ..errors import LeapOptionsError, LeapSerializationError
+
+_texts: dict[Path, tuple[object, bytes]] = {}
+SQLITE, REDIS, POSTGRESQL = "sqlite:///", ("redis://", "rediss://", "unix://"), ("postgresql://", "postgres://")
+QUEUE_SCHEMES = (SQLITE, *REDIS, *POSTGRESQL)
+"""What a ``queue_url`` may begin with."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One value of the file. ``key``: in dots. ``variable``: the one that overrides it. A number is from ``low`` (not
+    that itself where ``above``) to ``high``; a text is one of ``choices``, or begins with one of ``schemes``, where
+    there are some. ``is_time``: the text is a length of time, such as 10m."""
+
+    key: str
+    kind: type[bool] | type[int] | type[float] | type[str]
+    meaning: str
+    default: bool | int | float | str | None = None
+    variable: str | None = None
+    low: float | None = None
+    high: float | None = None
+    above: bool = False
+    choices: tuple[str, ...] = ()
+    schemes: tuple[str, ...] = ()
+    is_time: bool = False
+
+    @property
+    def rule(self) -> str:
+        """What a value must be."""
+        if self.kind is bool:
+            return "true or false"
+        if self.kind is str:
+            return f"one of {', '.join(self.choices)}" if self.choices else "a text, and not empty"
+        if self.high is not None:
+            return f"{self.low:g} to {self.high:g}"
+        return f"a number above {self.low:g}" if self.above else f"{self.low:g} or more"
+
+    def allows(self, value: object) -> bool:
+        """Whether this can be its value. The text behind a scheme is for those who use the address."""
+        if self.kind is str:
+            return isinstance(value, str) and bool(value.strip()) and (not self.choices or value in self.choices)
+        if self.kind is bool or isinstance(value, bool):
+            return self.kind is bool and isinstance(value, bool)
+        if not isinstance(value, int if self.kind is int else (int, float)):
+            return False
+        low, high = -math.inf if self.low is None else self.low, math.inf if self.high is None else self.high
+        return low <= value <= high and value != math.inf and not (self.above and value == low)
+
+
+POLICIES = ("allow", "ask", "decide", "deny")
+CALL_QUESTION = "Does the call do what the user asked for, and nothing else?"
+SETTINGS = (
+    Setting("default_model", str, "The model that is used when a command names none.", "builtin", "LEAP_MODEL"),
+    Setting("default_index", str, "The index that `leap search` and `leap ask` read where none is named."),
+    Setting("keep_alive", str, "How long `leap load` keeps a model without use, such as 10m.", "10m", is_time=True),
+    Setting("offline", bool, "Refuse models elsewhere: no prompt leaves this machine.", False, "LEAP_OFFLINE"),
+    Setting("log", bool, "Keep prompts and answers for `leap log`.", False, "LEAP_LOG"),
+    Setting(
+        "queue_url",
+        str,
+        "Where jobs queue, such as redis://localhost; a file of leap's own by default.",
+        schemes=QUEUE_SCHEMES,
+    ),
+    Setting(
+        "jobs_url",
+        str,
+        "A PostgreSQL server for jobs that several machines share.",
+        None,
+        "LEAP_JOBS_URL",
+        schemes=POSTGRESQL,
+    ),
+    Setting("jobs.download", int, "Downloads in the background at once.", 2, low=1, high=64),
+    Setting("jobs.generate", int, "Answers in the background at once.", 4, low=1, high=64),
+    Setting("jobs.batch", int, "Batches in the background at once.", 1, low=1, high=64),
+    Setting("jobs.quantize", int, "Quantizations in the background at once.", 1, low=1, high=64),
+    Setting("jobs.idle_minutes", float, "How long a worker without work stays.", 5.0, low=0),
+    Setting("jobs.lease_seconds", float, "On a server: how long a silent worker keeps a job.", 60.0, low=2, high=3600),
+    Setting("jobs.fetch_models", bool, "On a server: whether workers fetch models that jobs need.", False),
+    Setting("jobs.keep_output_days", float, "How long the output of jobs that ended is kept; 0: always.", 30.0, low=0),
+    Setting("tools.policy", str, "Whether tools run: allow, ask, decide or deny.", "ask", choices=POLICIES),
+    Setting("tools.threshold", float, "How sure the policy decide must be.", 0.9, low=0, high=1, above=True),
+    Setting("tools.question", str, "What the policy decide asks about a call.", CALL_QUESTION),
+    Setting("tools.timeout", float, "Seconds that a tool may take.", 30.0, low=0, above=True),
+    Setting("tools.output_limit", int, "Bytes that a tool may answer with.", 65536, low=1),
+    Setting("tools.rounds", int, "How often results go back to the model in one answer.", 8, low=1),
+    Setting("tools.read_file.directory", str, "What the tool read_file may read; where leap runs by default."),
+)
+"""The settings that stand for themselves; the options of commands are settings too."""
+_BY_KEY = {each.key: each for each in SETTINGS}
+KEYS = tuple(dict.fromkeys([*(key.partition(".")[0] for key in _BY_KEY), "aliases", "endpoints", "options"]))
+"""What may stand at the top of the file."""
+TOOL_SETTINGS = tuple(
+    replace(_BY_KEY[f"tools.{name}"], key=name, meaning=meaning, default=None)
+    for name, meaning in (
+        ("policy", "Whether this tool runs: allow, ask, decide or deny."),
+        ("threshold", "How sure the policy decide must be."),
+        ("question", "What the policy decide asks about a call."),
+        ("timeout", "Seconds that this tool may take."),
+        ("output_limit", "Bytes that this tool may answer with."),
+    )
+)
+"""What may stand in ``[tools.NAME]``."""
+JOB_KINDS = ("download", "generate", "batch", "quantize")
+"""The kinds of jobs of which ``jobs.KIND`` run at once."""
+
+
+def default_of(key: str) -> Any:
+    """The default of a setting."""
+    return _BY_KEY[key].default
+
+
+def check_setting(key: str, value: object, name: str) -> None:
+    """Raises LeapOptionsError about ``name`` where this cannot be the setting's value."""
+    if not _BY_KEY[key].allows(value):
+        raise LeapOptionsError(name, f"{value!r} is not {_BY_KEY[key].rule}")
+
+
+@dataclass(frozen=True)
+class JobSettings:
+    """``queue_url``: None means the SQLite file. ``at_once``: jobs of each kind that run at once.
+    ``idle_minutes``: how long a worker without work stays; ``idle_minutes_is_set``: in the file.
+    ``jobs_url``: the server of table and queue, None means SQLite files. ``lease_seconds``: how long a claim on a
+    server holds without a sign of life. ``fetch_models``: a worker of a server fetches models that jobs need and it
+    lacks. ``keep_output_days``: how long the output of jobs that ended is kept, 0 means as long as they."""
+
+    queue_url: str | None = None
+    at_once: Mapping[str, int] = field(default_factory=lambda: {kind: default_of(f"jobs.{kind}") for kind in JOB_KINDS})
+    idle_minutes: float = default_of("jobs.idle_minutes")
+    idle_minutes_is_set: bool = False
+    jobs_url: str | None = None
+    lease_seconds: float = default_of("jobs.lease_seconds")
+    fetch_models: bool = default_of("jobs.fetch_models")
+    keep_output_days: float = default_of("jobs.keep_output_days")
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """``default_model``: the reference that is loaded when a command names none, or None. ``keep_alive``: how long
+    ``leap load`` keeps a model without use, such as "10m", or None. ``default_index``: the index that is searched when
+    a command names none, or None."""
+
+    default_model: str | None = None
+    keep_alive: str | None = None
+    default_index: str | None = None
+
+
+def read_configuration(path: Path) -> Configuration:
+    """The settings about models. Raises LeapSerializationError that names the file and the setting."""
+    return Configuration(**_given(path, "default_model", "keep_alive", "default_index"))
+
+
+def offline(path: Path, variables: Mapping[str, str]) -> str | None:
+    """What says that models elsewhere are refused, for people; None where nothing does."""
+    variable = variables.get("LEAP_OFFLINE")
+    if variable:
+        return "$LEAP_OFFLINE" if variable.lower() not in ("0", "false", "no", "off") else None
+    return f"offline = true in {path}" if _given(path, "offline").get("offline") else None
+
+
+def read_job_settings(path: Path) -> JobSettings:
+    """The settings about jobs. Raises LeapSerializationError that names the file and the setting."""
+    plain = ("idle_minutes", "lease_seconds", "fetch_models", "keep_output_days")
+    values = _given(path, "queue_url", "jobs_url", *(f"jobs.{name}" for name in (*JOB_KINDS, *plain)))
+    fields = {key.removeprefix("jobs."): value for key, value in values.items()}
+    at_once = JobSettings().at_once
+    return JobSettings(
+        at_once={kind: fields.pop(kind, at_once[kind]) for kind in JOB_KINDS},
+        idle_minutes_is_set="idle_minutes" in fields,
+        **fields,
+    )
+
+
+def _given(path: Path, *keys: str) -> dict[str, Any]:
+    """The values of those of the settings that are in the file."""
+    table = read_table(path)
+    values: dict[str, Any] = {}
+    for key in keys:
+        *heads, name = key.split(".")
+        here: Any = table
+        for head in heads:
+            here = here.get(head, {})
+            if not isinstance(here, dict):
+                raise _error(path, f"{head} must be a table")
+        if name in here:
+            setting, value = _BY_KEY[key], here[name]
+            if not setting.allows(value):
+                raise _error(path, f"{key} must be {setting.rule}")
+            values[key] = float(value) if setting.kind is float else value
+    return values
+
+
+def read_table(path: Path) -> dict[str, Any]:
+    """The whole file, as tables and values; it is read again when it has changed. Raises LeapSerializationError that
+    names it."""
+    try:
+        status = path.stat()
+        stamp = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        known, text = _texts.get(path, (None, b""))
+        if known != stamp:
+            text = path.read_bytes()
+            _texts[path] = stamp, text
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise _error(path, f"cannot be read: {error.strerror or error}") from None
+    return parse_toml(text, str(path))
+
+
+def table_or_error(path: Path) -> dict[str, Any] | LeapSerializationError:
+    """``read_table``, or why the file cannot be read."""
+    try:
+        return read_table(path)
+    except LeapSerializationError as error:
+        return error
+
+
+@contextmanager
+def naming_file(path: Path) -> Iterator[None]:
+    """Name the file in errors about options that stand in it."""
+    try:
+        yield
+    except LeapOptionsError as error:
+        raise LeapOptionsError(f"{path}: {error.option}", error.reason) from None
+
+
+def parse_toml(data: bytes, path: str, hint: str = "leap config edit opens it") -> dict[str, Any]:
+    """The tables and values of a file's content. Raises LeapSerializationError naming ``path``, with this hint."""
+    toml = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    try:
+        return dict(toml.loads(data.decode("utf-8")))
+    except ValueError as error:  # also bytes that are not UTF-8
+        raise LeapSerializationError(str(error), path=path, hint=hint) from None
+
+
+def _error(path: Path, problem: str) -> LeapSerializationError:
+    return LeapSerializationError(problem, path=str(path))

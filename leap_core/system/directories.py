@@ -1,0 +1,99 @@
+"""Where leap keeps things: the system's own directories, or all of them below ``$LEAP_HOME`` when that is set."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import LeapError
+
+APPLICATION = "leap"
+
+
+def absolute_home(variables: Mapping[str, str]) -> str | None:
+    """``LEAP_HOME`` as it means the same in any directory; None where it is not set."""
+    home = variables.get("LEAP_HOME")
+    return os.path.abspath(os.path.expanduser(home)) if home else None
+
+
+def packages_directory() -> Path:
+    """The directory that holds the packages ``leap_core``, ``leap_cli`` and ``jobs``."""
+    return Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Directories:
+    """Paths; none of them is created by asking for it, except ``run``.
+
+    ``config`` holds config.toml and the user's own catalogue, ``data`` the databases of sessions and jobs, ``models``
+    the models, ``cache`` prompt snapshots, ``logs`` what background processes say, ``run`` the state of processes
+    that are running.
+    """
+
+    config: Path
+    data: Path
+    models: Path
+    cache: Path
+    logs: Path
+    run_path: Path
+
+    @staticmethod
+    def from_environment(variables: Mapping[str, str] | None = None) -> Directories:
+        """The directories that these environment variables (the process's own when None) lead to. Raises LeapError
+        where the user has no home directory."""
+        home = absolute_home(os.environ if variables is None else variables)
+        if home:
+            root = Path(home)
+            return Directories(root, root, root / "models", root / "cache", root / "logs", root / "run")
+        import platformdirs
+
+        system = platformdirs.PlatformDirs(APPLICATION, appauthor=False)
+        try:
+            data = Path(system.user_data_dir)
+            return Directories(
+                config=Path(system.user_config_dir),
+                data=data,
+                models=data / "models",
+                cache=Path(system.user_cache_dir),
+                logs=Path(system.user_log_dir),
+                run_path=Path(system.user_state_dir) / "run",
+            )
+        except RuntimeError:  # neither HOME nor an entry among the system's users
+            raise LeapError("you have no home directory", hint="set HOME, or LEAP_HOME") from None
+
+    @property
+    def config_file(self) -> Path:
+        return self.config / "config.toml"
+
+    @property
+    def sessions_file(self) -> Path:
+        return self.data / "leap.db"
+
+    @property
+    def jobs_file(self) -> Path:
+        """The table of jobs, where it is no server's."""
+        return self.data / "jobs.db"
+
+    @property
+    def run(self) -> Path:
+        """The directory for sockets, locks and tokens of running processes. Created, and private to the user (0700)."""
+        return private_directory(self.run_path)
+
+
+def private_directory(path: Path) -> Path:
+    """Create ``path`` with mode 0700, or take from others what rights they have there.
+
+    Raises LeapError when it belongs to another user, who could read what is put there.
+    """
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if sys.platform != "win32":
+        status = path.stat()
+        if status.st_uid != os.geteuid():
+            raise LeapError(f"{path} belongs to another user", hint="set LEAP_HOME to a directory of your own")
+        if stat.S_IMODE(status.st_mode) != 0o700:
+            path.chmod(0o700)
+    return path

@@ -1,0 +1,248 @@
+"""Indexes of this data directory, and bringing one up to date: only what has changed is read again.
+
+Killed at any point it goes on where it stopped, and does at most one file's chunks and one batch of vectors again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...errors import LeapError, LeapGenerationError, LeapNotFoundError, LeapOptionsError
+from ...system.directories import Directories
+from ...system.files import text_of
+from ...system.locks import Busy, locked
+from .chunking import count_words, cut
+from .documents import UnreadableDocumentError, files_below, read_document
+from .index_file import IndexedFile, IndexFile, IndexSettings
+from .vector_table import open_table, table_path
+
+if TYPE_CHECKING:
+    from ...conversation.embedding import EmbeddingRunner
+
+TEXTS_AT_ONCE = 32
+"""Chunks whose vectors are made and kept together."""
+SPECIAL_TOKENS = 4
+"""Room that a model's own prefix and opening tokens may need beside those that are counted."""
+
+Progress = Callable[[str, int, int], object]
+"""What is done ("reading", "embedding"), how many of how many."""
+
+
+@dataclass
+class Update:
+    """What an update did. ``skipped``: files that cannot be indexed, with the reason."""
+
+    added: int = 0
+    changed: int = 0
+    removed: int = 0
+    unchanged: int = 0
+    embedded: int = 0
+    skipped: dict[str, str] = field(default_factory=dict)
+
+
+class IndexBusyError(LeapError):
+    """Another process is changing the index."""
+
+
+def update_index(
+    path: Path,
+    settings: IndexSettings,
+    runner: EmbeddingRunner | None,
+    *,
+    on_progress: Progress = lambda _step, _done, _all: None,
+    stop: threading.Event | None = None,
+) -> Update:
+    """Bring the index in ``path`` (made when it is not there) up to date with ``settings``. ``runner``: the model of
+    ``settings.model``, None where there is none. ``stop``: ends soon; what is done is kept.
+
+    Raises IndexBusyError, LeapOptionsError for paths that do not exist, and what the runner raises.
+    """
+    if runner is not None and not runner.pools:
+        raise LeapOptionsError(
+            "model", f"{runner.model_id} makes no vectors of passages; name one that was made for embeddings"
+        )
+    stop = stop or threading.Event()
+    missing = [each for each in settings.paths if not os.path.exists(each)]
+    if missing and not path.exists():  # and there shall be none
+        raise LeapOptionsError("paths", f"there is no file or directory {missing[0]}")
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        with locked(path.with_suffix(".lock"), wait=False), IndexFile(path) as index:
+            before = index.settings
+            if missing and before is None:
+                raise LeapOptionsError("paths", f"there is no file or directory {missing[0]}")
+            if before is not None and (before.tokens, before.overlap) != (settings.tokens, settings.overlap):
+                _forget_all(index)
+            index.save_settings(settings)
+            update = _update_files(index, settings, runner, on_progress, stop)
+            if runner is not None and not stop.is_set():
+                update.embedded = _embed(index, runner, on_progress, stop)
+            open_table(index)  # so that the first search need not make it
+            return update
+    except Busy:
+        raise IndexBusyError(f"another process is changing the index {path.stem}", hint="wait for it") from None
+
+
+def _forget_all(index: IndexFile) -> None:
+    for path in index.files():
+        index.remove_file(path)
+
+
+def _update_files(
+    index: IndexFile,
+    settings: IndexSettings,
+    runner: EmbeddingRunner | None,
+    on_progress: Progress,
+    stop: threading.Event,
+) -> Update:
+    update = Update()
+    indexed = index.files()
+
+    def skip(path: str, reason: str) -> None:
+        update.skipped[text_of(path)] = reason
+
+    roots = [Path(each) for each in settings.paths]
+    update.skipped |= {text_of(str(root)): "it is not there any more" for root in roots if not os.path.exists(root)}
+    paths = list(dict.fromkeys(files_below(roots, settings.patterns, skip)))
+    count, tokens = _counter(settings, runner)
+    for number, path in enumerate(paths):
+        if stop.is_set():
+            return update
+        on_progress("reading", number, len(paths))
+        before = indexed.get(str(path))
+        try:
+            if text_of(str(path)) != str(path):
+                raise UnreadableDocumentError("its name is no text")
+            status = path.stat()
+            if before is not None and (before.size, before.modified) == (status.st_size, status.st_mtime_ns):
+                update.unchanged += 1
+                continue
+            kind, lines = read_document(path)
+            digest = _digest(f"{line.number} {line.text}" for line in lines)
+            file = IndexedFile(0, str(path), kind, status.st_size, status.st_mtime_ns, digest)
+            if before is not None and before.digest == digest:
+                index.touch_file(file)
+                update.unchanged += 1
+                continue
+            chunks = cut(kind, lines, count=count, tokens=tokens, overlap=settings.overlap)
+            index.put_file(file, [(chunk, _digest([chunk.heading, chunk.text])) for chunk in chunks])
+            update.added += before is None
+            update.changed += before is not None
+        except FileNotFoundError:
+            continue  # it is removed below
+        except (UnreadableDocumentError, OSError) as error:
+            reason = error.message if isinstance(error, LeapError) else str(error.strerror)
+            update.skipped[text_of(str(path))] = reason
+            if before is not None:
+                index.remove_file(str(path))
+    on_progress("reading", len(paths), len(paths))
+    there = {str(path) for path in paths if os.path.exists(path)}
+    for missing in [path for path in indexed if path not in there]:
+        index.remove_file(missing)
+        update.removed += 1
+    return update
+
+
+def _counter(
+    settings: IndexSettings, runner: EmbeddingRunner | None
+) -> tuple[Callable[[Sequence[str]], Sequence[int]], int]:
+    """How tokens of a line are counted, and how many a chunk may have."""
+    if runner is None:
+        return count_words, settings.tokens
+    (base,) = runner.count_tokens([""])
+
+    def count(texts: Sequence[str]) -> list[int]:
+        return [max(1, size - base) + 1 for size in runner.count_tokens(texts)]  # and one for the line's end
+
+    return count, min(settings.tokens, runner.most_tokens - base - SPECIAL_TOKENS)
+
+
+def _digest(texts: Iterable[str]) -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    for text in texts:
+        digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
+    return digest.digest()
+
+
+def _embed(index: IndexFile, runner: EmbeddingRunner, on_progress: Progress, stop: threading.Event) -> int:
+    import numpy as np
+
+    index.begin_vectors(runner.fingerprint.hex())
+    counts = index.counts()
+    missing, done = counts["without_vector"], 0
+    while not stop.is_set():
+        on_progress("embedding", done, missing)
+        batch = index.without_vector(TEXTS_AT_ONCE)
+        if not batch:
+            break
+        try:
+            vectors = runner.embed([text for _, text in batch], "document", too_long="cut", cancelled=stop)
+        except LeapGenerationError:
+            if stop.is_set():
+                break
+            raise
+        index.put_vectors([id for id, _ in batch], vectors.astype(np.float16))
+        done += len(batch)
+    return done
+
+
+NAME = re.compile(r"[^\W_][\w.+-]{0,99}")
+ENDING = ".db"
+BESIDE = (".db-wal", ".db-shm", ".vectors.new", ".lock")
+
+
+class IndexNotFoundError(LeapNotFoundError):
+    """There is no index of this name."""
+
+
+class Indexes:
+    """The directory of indexes; asking it for something creates nothing."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    @staticmethod
+    def of(directories: Directories) -> Indexes:
+        return Indexes(directories.data / "indexes")
+
+    def names(self) -> list[str]:
+        """Of all indexes, in order."""
+        with suppress(OSError):
+            return sorted(path.stem for path in self.root.glob(f"*{ENDING}"))
+        return []
+
+    def path_of(self, name: str) -> Path:
+        """Where an index of this name is or would be. Raises LeapOptionsError for what can be no name."""
+        if not NAME.fullmatch(name) or name.endswith("."):
+            raise LeapOptionsError("name", f"{name!r} cannot be an index's name: letters, digits and .+-_ only")
+        return self.root / f"{name}{ENDING}"
+
+    def open(self, name: str) -> IndexFile:
+        """Raises IndexNotFoundError naming those that there are."""
+        path = self.path_of(name)
+        if not path.is_file():
+            there = ", ".join(self.names())
+            hint = f"there is {there}" if there else f"`leap index {name} PATH` makes one"
+            raise IndexNotFoundError(f"there is no index {name!r}", hint=hint)
+        return IndexFile(path)
+
+    def remove(self, name: str) -> None:
+        """Delete an index with all that belongs to it. Raises IndexNotFoundError, IndexBusyError."""
+        self.open(name).close()
+        path = self.path_of(name)
+        try:
+            with locked(path.with_suffix(".lock"), wait=False):
+                for each in (path, table_path(path)):
+                    each.unlink(missing_ok=True)
+        except Busy:
+            raise IndexBusyError(f"another process is changing the index {name}", hint="wait for it") from None
+        for ending in BESIDE:
+            path.with_suffix(ending).unlink(missing_ok=True)

@@ -1,0 +1,145 @@
+"""Media in messages: what their URLs may be, what is converted, and the SDK's helpers."""
+
+from __future__ import annotations
+
+import base64
+import io
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image as pillow
+
+from leap_core.conversation.media import fetching
+from leap_core.conversation.media.fetching import UrlAccess
+from leap_core.conversation.messages import Audio, ChatMessage, ChatMessageContent, Image, Text, messages_from_json
+from leap_core.errors import LeapSerializationError
+
+RED = pillow.new("RGB", (48, 32), (200, 20, 30))
+
+
+def saved(format: str) -> bytes:
+    output = io.BytesIO()
+    RED.save(output, format)
+    return output.getvalue()
+
+
+def message(url: str) -> dict[str, object]:
+    return {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}
+
+
+def data_url(data: bytes, kind: str) -> str:
+    return f"data:{kind};base64,{base64.b64encode(data).decode()}"
+
+
+@pytest.mark.parametrize("format", ["JPEG", "PNG", "GIF", "WEBP", "BMP"])
+def test_pictures_of_any_format_come_in_as_jpeg_and_go_out_as_data(format: str) -> None:
+    read = ChatMessage.from_json(message(data_url(saved(format), f"image/{format.lower()}")), urls=UrlAccess.DATA)
+    (part,) = read.content
+    assert isinstance(part, Image) and part.data.startswith(b"\xff\xd8\xff")
+    assert (part.data == saved("JPEG")) == (format == "JPEG")
+    assert ChatMessage.from_json(read.to_json(), urls=UrlAccess.DATA) == read
+    assert str(read.to_json()["content"][0]["image_url"]["url"]).startswith("data:image/jpeg;base64,")
+
+
+def test_files_are_read_unless_that_is_not_allowed(tmp_path: Path) -> None:
+    path = tmp_path / "a picture (1).png"
+    path.write_bytes(saved("PNG"))
+    (read,) = messages_from_json([message(path.as_uri())])
+    assert isinstance(read.content[0], Image)
+    with pytest.raises(LeapSerializationError, match=r"messages\[0\].content\[0\].image_url.url: file: URLs are not"):
+        messages_from_json([message(path.as_uri())], urls=UrlAccess.DATA)
+    for url, says in (
+        ((tmp_path / "none.png").as_uri(), "No such file"),
+        ("file://elsewhere/a.png", "names the machine 'elsewhere'"),
+        ("ftp://elsewhere/a.png", "expected a data:, file: or https: URL"),
+        ("data:image/png", "no comma"),
+        ("data:image/png;base64,!!", "not valid base64"),
+        (data_url(b"some text", "image/png"), "not a picture"),
+        ("https://example.org/a.png", "are not fetched unless that is allowed"),
+    ):
+        with pytest.raises(LeapSerializationError, match=says):
+            ChatMessage.from_json(message(url))
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if self.path == "/moved":
+                self.send_response(302)
+                self.send_header("Location", "/a.png")
+                self.end_headers()
+                return
+            self.send_response(404 if self.path == "/none" else 200)
+            if self.path == "/packed":
+                self.send_header("Content-Encoding", "gzip")
+            self.end_headers()
+            self.wfile.write(saved("PNG"))
+
+        def log_message(self, *_: object) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as running:
+        threading.Thread(target=running.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{running.server_port}"
+        running.shutdown()
+
+
+def test_the_web_is_asked_only_where_that_is_allowed(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching, "public_address", lambda host, port, secure: host)
+    for place in ("/a.png", "/moved"):
+        read = ChatMessage.from_json(message(server + place), urls=UrlAccess.WEB)
+        assert isinstance(read.content[0], Image)
+        with pytest.raises(LeapSerializationError, match="are not fetched unless"):
+            ChatMessage.from_json(message(server + place))
+    with pytest.raises(LeapSerializationError, match="cannot fetch") as missing:
+        ChatMessage.from_json(message(server + "/none"), urls=UrlAccess.WEB)
+    with pytest.raises(LeapSerializationError, match="cannot fetch") as packed:
+        ChatMessage.from_json(message(server + "/packed"), urls=UrlAccess.WEB)
+    assert "404" not in str(missing.value).replace(server, "") and "gzip" not in str(packed.value)
+
+
+def test_neither_this_machine_nor_its_networks_are_asked(server: str, tmp_path: Path) -> None:
+    """The error told which ports are open, and a redirect was followed anywhere."""
+    (tmp_path / "a.png").write_bytes(saved("PNG"))
+    closed = "http://127.0.0.1:9/a.png"
+    addresses = (server + "/a.png", closed, "http://localhost/a.png", "http://169.254.169.254/", "http://[::1]/")
+    said = set()
+    for url in addresses:
+        with pytest.raises(LeapSerializationError, match="cannot fetch") as caught:
+            ChatMessage.from_json(message(url), urls=UrlAccess.WEB)
+        said.add(str(caught.value).replace(url, "URL"))
+    assert len(said) == 1, "a closed port reads like an open one"
+    with pytest.raises(LeapSerializationError, match="not taken here"):
+        ChatMessage.from_json(message((tmp_path / "a.png").as_uri()), urls=UrlAccess.WEB)
+    for host, port, secure in (("10.0.0.1", 80, False), ("8.8.8.8", 8080, False), ("fe80::1", 443, True)):
+        with pytest.raises(OSError):
+            fetching.public_address(host, port, secure)
+    assert fetching.public_address("8.8.8.8", 443, True) == "8.8.8.8"
+
+
+def test_the_sdks_helpers(tmp_path: Path) -> None:
+    part = ChatMessageContent.from_pil_image(RED, compression_quality=0.5)
+    assert isinstance(part, Image) and len(part.data) <= len(Image.from_pil_image(RED).data)
+    wav = Audio.from_float_samples([0.0, 0.5], 16_000).data
+    assert ChatMessageContent.from_wav_data(wav) == Audio(wav)
+    with pytest.raises(LeapSerializationError, match="not a WAV"):
+        ChatMessageContent.from_wav_data(b"ID3 some music")
+    stereo = ChatMessageContent.from_float_samples([0.0, 0.5, 1.0, 0.0], 8_000, channel_count=2)
+    assert isinstance(stereo, Audio)
+    assert stereo == Audio.from_float_samples(np.array([0.25, 0.5], np.float32), 8_000)
+    for channels in (0, 3, True, 1.5):
+        with pytest.raises(LeapSerializationError):
+            Audio.from_float_samples([0.0, 0.5], 8_000, channels)  # type: ignore[arg-type]
+    (tmp_path / "red.png").write_bytes(saved("PNG"))
+    (tmp_path / "hum.wav").write_bytes(wav)
+    assert Image.from_file(tmp_path / "red.png") == Image.from_bytes(saved("PNG"))
+    assert Audio.from_file(tmp_path / "hum.wav") == Audio(wav)
+    with pytest.raises(LeapSerializationError, match="cannot read"):
+        Image.from_file(tmp_path / "none.png")
+    with pytest.raises(LeapSerializationError, match="not a JPEG"):
+        Image(saved("PNG"))
+    assert Text("a") != part

@@ -1,0 +1,156 @@
+"""What a model that never comes to an end by itself writes: numbers, strings of formats, keys, and a cut document."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from leap_core.inference.constraints.compiling import FinishingConstraint
+from leap_core.inference.constraints.grammars import Freedom, enforce
+from leap_core.inference.constraints.token_constraints import GrammarConstraint, NumberLength
+from leap_core.schemas.grammar_matcher import byte_tokenizer
+from leap_core.schemas.json_schema import check_schema
+
+END = byte_tokenizer().tokenizer.eos_token
+
+
+def written(schema: object, wish: str, *, most: int = 3000, room: int | None = None, **freedom: bool) -> str:
+    """What a model writes that always prefers the first allowed of the characters of ``wish``."""
+    checked = check_schema(schema)
+    matcher = byte_tokenizer().matcher(enforce(checked, byte_tokenizer(), Freedom(**freedom)).grammar)
+    grammar = GrammarConstraint(matcher, byte_tokenizer(), numbers=NumberLength(checked.document))
+    constraint = grammar if room is None else FinishingConstraint(grammar, grammar, room)
+    text = b""
+    for _ in range(most if room is None else room):
+        logits = np.linspace(0.5, 0.0, byte_tokenizer().n_tokens, dtype=np.float32)
+        for rank, char in enumerate(reversed(wish), 1):
+            logits[ord(char)] = rank
+        constraint.apply(logits)
+        token = int(logits.argmax())
+        if token == END:
+            break
+        constraint.accept(token)
+        text += bytes([token])
+        if constraint.finished:
+            break
+    return text.decode()
+
+
+@pytest.mark.parametrize(
+    ("schema", "wish", "length"),
+    [
+        ({"type": "integer"}, "9", 19),
+        ({"type": "integer"}, "-9", 20),
+        ({"type": "number"}, "9", 25),
+        ({"type": "number"}, "0.9", 25),
+        ({"type": "number"}, "3e9", 25),
+        ({"type": "number"}, "7.e-9", 25),
+        ({}, "9", 25),
+        ({"type": "array", "items": {"type": "number"}, "maxItems": 1}, "9", 27),
+        ({"type": "integer", "minimum": 10**24}, "9", 19),
+        ({"type": "integer", "maximum": 10**15}, "9", 15),
+        ({"enum": [1234567890123456789, 12345678901234567890123]}, "1234567890", 23),
+    ],
+)
+def test_a_number_ends(schema: dict, wish: str, length: int):
+    text = written(schema, wish)
+    json.loads(text)
+    most = 25 if schema.get("minimum") else length  # what the schema itself needs
+    assert len(text) <= most and (len(text) >= 2 or length < 3), text
+
+
+@pytest.mark.parametrize(
+    ("name", "wish", "most"),
+    [
+        ("email", "1", 254),
+        ("hostname", "a.", 253),
+        ("uri", "a:/", 2048),
+        ("date-time", "2T9-:0", 35),
+        ("time", "019:", 24),
+        ("duration", "P1234567890YMDT", 64),
+        ("iri", "a:/", 2048),
+        ("json-pointer", "/a", 2048),
+    ],
+)
+def test_a_string_of_a_format_ends(name: str, wish: str, most: int):
+    text = written({"type": "string", "format": name}, wish)
+    assert text.endswith('"') and len(json.loads(text)) <= most
+    if name == "email":
+        assert re.fullmatch(r"1{64}@.*", json.loads(text))
+
+
+def test_a_schema_may_say_more_or_less():
+    assert len(json.loads(written({"type": "string", "format": "uri", "maxLength": 40}, "a:/"))) <= 40
+    assert len(json.loads(written({"type": "string", "format": "hostname", "maxLength": 12}, "a"))) <= 12
+    assert re.match("a{32}:", json.loads(written({"type": "string", "format": "uri"}, "a:/")))
+
+
+OPEN = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+
+
+def test_no_key_is_invented_unless_that_is_asked_for():
+    assert written(OPEN, '}1a,"x') == '{"a": 1}'
+    assert written(OPEN, '1,"xa}') == '{"a": 1111111111111111111}'
+    assert written(OPEN, '1, "xa', most=60, open_objects=True).startswith('{"a": 1111111111111111111, "')
+    assert check_schema(OPEN).problems('{"a": 1, "b": 2}') == []
+
+
+PEOPLE = {
+    "type": "object",
+    "properties": {
+        "people": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"name": {"type": "string"}, "age": {"type": "integer"}, "more": {"type": "string"}},
+                "required": ["name", "age"],
+            },
+        },
+        "mail": {"type": "string", "format": "email"},
+    },
+    "required": ["people", "mail"],
+}
+
+
+@pytest.mark.parametrize("room", [60, 80, 97, 150, 301, 500])
+@pytest.mark.parametrize("wish", ["x", '",x', '{[",1x', 'a@b"{[,:}]', "é", "\\n"])
+def test_a_document_is_whole_within_its_room(room: int, wish: str):
+    text = written(PEOPLE, wish, room=room)
+    assert check_schema(PEOPLE).problems(text) == [], text
+    assert len(text.encode()) <= room
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "string"},
+        {"type": "integer", "minimum": 1000},
+        {"type": "string", "pattern": "^[a-z0-9]+-[A-Z]{3}$"},
+        {"type": "string", "format": "date-time"},
+        {"type": "string", "format": "uri"},
+        {"type": "string", "format": "duration"},
+        {"type": "array", "items": {"enum": ["red", "green"]}, "minItems": 3},
+        {"type": "object", "additionalProperties": {"type": "number"}},
+        {},
+    ],
+)
+def test_every_kind_of_value_has_an_end(schema: dict):
+    text = written(schema, "ab0x", room=60)
+    assert check_schema(schema).problems(text) == [], text
+
+
+def test_an_answer_that_ends_by_itself_is_not_cut():
+    checked = check_schema(OPEN)
+    matcher = byte_tokenizer().matcher(enforce(checked, byte_tokenizer()).grammar)
+    grammar = GrammarConstraint(matcher, byte_tokenizer(), numbers=NumberLength(checked.document))
+    constraint = FinishingConstraint(grammar, grammar, room=8)
+    for char in b'{"a": 5}':
+        logits = np.zeros(byte_tokenizer().n_tokens, dtype=np.float32)
+        logits[char] = 5.0
+        constraint.apply(logits)
+        assert int(logits.argmax()) == char
+        constraint.accept(char)
+    assert constraint.finished and not constraint.cut

@@ -1,0 +1,18 @@
+"""Prompts made of bare token ids and rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from leap_core.inference.engine.request import Embeddings, GivenRows, Prompt, Tokens
+
+
+def prompt_of(ids: Sequence[int], boundaries: Iterable[int] = ()) -> Prompt:
+    """A prompt of text alone."""
+    return Prompt((Tokens(tuple(ids)),), tuple(boundaries))
+
+
+def embeddings_of(rows: Any, content_key: bytes) -> Embeddings:
+    """Rows that are there, shape [positions, width of the model]."""
+    return Embeddings(len(rows), content_key, GivenRows(rows))

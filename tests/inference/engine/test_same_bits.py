@@ -1,0 +1,124 @@
+"""The same request gives the same tokens with the same probabilities to the last bit, whatever was and is computed.
+Weights are quantized: with others llama.cpp multiplies one position in another way than several."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from leap_core.inference.engine.request import Request
+from leap_core.inference.engine.scheduler import Scheduler
+from leap_core.inference.llama.context import Cells, LlamaContext
+from leap_core.inference.llama.model import LlamaModel
+from leap_core.testing.random_models import TINY_LFM2, TINY_LLAMA, write_random_model
+
+from .conftest import finish, request
+
+Make = Callable[..., Scheduler]
+
+
+@pytest.fixture(scope="module", params=[TINY_LFM2, TINY_LLAMA], ids=["hybrid", "attention only"])
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaModel]:
+    loaded = LlamaModel(write_random_model(tmp_path_factory.mktemp("models") / "model.gguf", request.param, "q8_0"))
+    yield loaded
+    loaded.close()
+
+
+def words(count: int, seed: int) -> list[int]:
+    rng = random.Random(seed)
+    return [rng.randrange(300, 1000) for _ in range(count)]
+
+
+def asked(prompt: list[int], length: int, seed: int) -> Request:
+    return request(prompt, max_tokens=length, boundaries=(40,), temperature=1.0, rng_seed=seed, logprobs=True)
+
+
+def told(sequence: Request) -> list[tuple[int, float]]:
+    tokens, ended = finish(sequence)
+    assert ended.error is None
+    return list(zip(tokens, [score.logprob for score in sequence.scores], strict=True))
+
+
+def test_after_any_history_and_beside_any_neighbours(make_scheduler: Make) -> None:
+    """Prompts longer and shorter than the 64 positions from which llama.cpp computes in tiles, and together more than
+    the 512 cells from which it divides one position among threads."""
+    rng = random.Random(5)
+    lengths = (45, 70, 150, 300)
+    requests = [(words(rng.choice(lengths), n % 4) + words(9, n), rng.randrange(4, 30), n) for n in range(12)]
+    alone = []
+    for one in requests:
+        fresh = make_scheduler(slots=1)
+        fresh.submit(sequence := asked(*one))
+        alone.append(told(sequence))
+    used = make_scheduler(slots=5, cells=2048)
+    for turn in range(60):
+        chosen = rng.sample(range(len(requests)), rng.choice([1, 1, 2, 5, 7]))
+        cancelled = [asked(words(rng.randrange(5, 200), 50 + turn), 200, turn) for _ in range(rng.randrange(3))]
+        sequences = [asked(*requests[n]) for n in chosen]
+        for sequence in rng.sample([*sequences, *cancelled], len(sequences) + len(cancelled)):
+            used.submit(sequence)
+        for sequence in cancelled:
+            sequence.cancel()
+        for n, sequence in zip(chosen, sequences, strict=True):
+            assert told(sequence) == alone[n], (turn, n)
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_cells_are_given_out_as_llama_cpp_does(hybrid: bool) -> None:
+    cells = Cells(64, hybrid=hybrid)
+    cells.add(cells.place([(0, 4), (1, 2)]))
+    held = ([0, 1, 4, 5], [2, 3]) if hybrid else ([0, 1, 2, 3], [4, 5])
+    assert (cells.held(0), cells.held(1)) == held
+    cells.copy(0, 2)
+    cells.cut(0, 0)
+    assert cells.room == 58 and cells.held(2) == held[0]
+    cells.cut(2, 1)
+    placed = cells.place([(1, 1)])
+    assert placed == {1: [1]} and cells.out_of_order(placed) == 1
+    cells.restore(1, 2)
+    assert cells.held(1) == [1, 2] and cells.sound(1) == 2
+
+
+def test_a_sequence_that_could_not_be_moved_is_known_to_be_out_of_order() -> None:
+    cells = Cells(8, hybrid=False)
+    cells.add(cells.place([(0, 2)]))
+    cells.add(cells.place([(1, 4)]))
+    cells.copy(1, 2)
+    cells.cut(0, 0)
+    placed = cells.place([(1, 1)])
+    assert cells.out_of_order(placed) is None
+    cells.add(placed)
+    assert cells.sound(1) == 4 and cells.sound(2) == 4
+    cells.cut(1, 4)
+    cells.cut(2, 0)
+    assert cells.out_of_order(cells.place([(1, 1)])) == 1
+
+
+def test_a_moved_sequence_goes_on_with_the_same_bits(model: LlamaModel) -> None:
+    def steps(context: LlamaContext, sequence: int, start: int, tokens: list[int]) -> list[bytes]:
+        found = []
+        for n, token in enumerate(tokens):
+            context.clear()
+            index = context.add(sequence, start + n, [token], output=True)
+            assert context.decode() == 0
+            found.append(context.logits(index).tobytes())
+        return found
+
+    prompt, more = words(90, 1), words(12, 2)
+    results = []
+    for lower in (False, True):
+        context = LlamaContext(model, cells=512, slots=2, batch_size=128, threads=1, kv_type_k="bf16")
+        if lower:
+            context.add(1, 0, words(60, 3), output=False)
+            assert context.decode() == 0
+        context.clear()
+        context.add(0, 0, prompt, output=False)
+        assert context.decode() == 0
+        if lower:
+            context.forget(1)
+        results.append(steps(context, 0, len(prompt), more))
+        assert context.in_order(0) == len(prompt) + len(more)
+        context.close()
+    assert results[0] == results[1]

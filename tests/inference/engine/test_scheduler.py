@@ -1,0 +1,291 @@
+"""The scheduler on real llama.cpp: reuse of prefixes, mixing, cancelling, limits, room."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from leap_core.conversation.responses import GenerationFinishReason as Reason
+from leap_core.errors import LeapGenerationError, LeapGenerationPromptExceedContextLengthError
+from leap_core.inference.engine.request import Prompt, Request, Tokens
+from leap_core.inference.engine.scheduler import Scheduler
+from leap_core.inference.llama.model import LlamaModel
+
+from .conftest import finish, request
+from .prompts import embeddings_of
+
+Make = Callable[..., Scheduler]
+
+
+def words(count: int, seed: int = 0) -> list[int]:
+    rng = random.Random(seed)
+    return [rng.randrange(300, 1000) for _ in range(count)]
+
+
+def run(scheduler: Scheduler, sequence: Request) -> tuple[list[int], int, int]:
+    """Tokens, computed and cached prompt tokens of a request that must end well."""
+    scheduler.submit(sequence)
+    tokens, ended = finish(sequence)
+    assert ended.error is None
+    return tokens, ended.stats.prompt_tokens, ended.stats.cached_prompt_tokens
+
+
+def test_a_continued_conversation_costs_its_new_tokens_only(make_scheduler: Make) -> None:
+    scheduler = make_scheduler()
+    first = words(100)
+    reply, computed, cached = run(scheduler, request(first, boundaries=(40, 97)))
+    assert (computed, cached) == (100, 0)
+    longer = [*first, *reply, *words(20, seed=1)]
+    again, computed, cached = run(scheduler, request(longer, boundaries=(40, 97, 118)))
+    assert computed == 21 and cached == 100 + len(reply) - 1  # the last token was sampled but never decoded
+    assert again == run(make_scheduler(), request(longer))[0]
+
+
+@pytest.mark.parametrize("kept", [40, 97, 70])
+def test_an_edited_history_goes_back_to_a_boundary(make_scheduler: Make, model: LlamaModel, kept: int) -> None:
+    scheduler = make_scheduler()
+    first = words(100)
+    run(scheduler, request(first, boundaries=(40, 97)))
+    edited = [*first[:kept], *words(30, seed=2)]
+    tokens, computed, cached = run(scheduler, request(edited, boundaries=(40,)))
+    assert cached == (kept if not model.is_hybrid else max(b for b in (40, 97) if b <= kept))
+    assert tokens == run(make_scheduler(), request(edited))[0]
+
+
+def test_regenerating_costs_a_few_tokens(make_scheduler: Make) -> None:
+    scheduler = make_scheduler()
+    prompt = words(200)
+    tokens, *_ = run(scheduler, request(prompt, boundaries=(50, 196)))
+    again, computed, cached = run(scheduler, request(prompt, boundaries=(50, 196)))
+    assert again == tokens
+    assert computed <= 4 and cached >= 196
+
+
+def test_an_unrelated_prompt_leaves_the_other_conversation_cached(make_scheduler: Make) -> None:
+    scheduler = make_scheduler(slots=2)
+    one, two = words(80, seed=3), words(80, seed=4)
+    replies = [run(scheduler, request(prompt))[0] for prompt in (one, two)]
+    for prompt, reply in zip((one, two), replies, strict=True):
+        assert run(scheduler, request([*prompt, *reply, *words(5)]))[2] >= 80
+
+
+def test_many_requests_share_one_prefix_computed_once(make_scheduler: Make) -> None:
+    scheduler = make_scheduler(slots=8)
+    prefix = words(200)
+    prompts = [[*prefix, *words(10, seed=n)] for n in range(24)]
+    sequences = [request(prompt, max_tokens=4, boundaries=(200,)) for prompt in prompts]
+    for sequence in sequences:
+        scheduler.submit(sequence)
+    ended = [finish(sequence) for sequence in sequences]
+    computed = sum(end.stats.prompt_tokens for _, end in ended)
+    assert computed == 200 + 24 * 10
+    alone = make_scheduler()
+    assert [tokens for tokens, _ in ended] == [run(alone, request(p, max_tokens=4))[0] for p in prompts]
+
+
+def test_identical_prompts_at_once_are_computed_once(make_scheduler: Make) -> None:
+    scheduler = make_scheduler(slots=4)
+    prompt = words(150)
+    sequences = [request(prompt, max_tokens=5) for _ in range(4)]
+    for sequence in sequences:
+        scheduler.submit(sequence)
+    ended = [finish(sequence) for sequence in sequences]
+    assert len({tuple(tokens) for tokens, _ in ended}) == 1
+    # The first may have begun before the second came, and then two have computed the whole of it.
+    assert sum(end.stats.prompt_tokens for _, end in ended) <= 2 * 150 + 4
+
+
+def test_soak_every_answer_equals_the_one_given_alone(make_scheduler: Make) -> None:
+    scheduler, alone = make_scheduler(slots=8, context_size=512), make_scheduler(slots=1, context_size=512)
+    rng = random.Random(9)
+    expected: dict[int, list[int]] = {}
+    submitted = []
+    for n in range(60):
+        shared = words(64, seed=rng.randrange(3))
+        prompt = [*shared, *words(rng.randrange(1, 200), seed=100 + n)]
+        length = rng.randrange(1, 40)
+        seeded = {"temperature": 1.0, "rng_seed": n} if n % 3 == 0 else {}
+        expected[n] = run(alone, request(prompt, max_tokens=length, **seeded))[0]
+        submitted.append((n, request(prompt, max_tokens=length, boundaries=(64,), **seeded)))
+    for n, sequence in submitted:
+        scheduler.submit(sequence)
+        if n % 7 == 0:
+            time.sleep(0.002)
+            sequence.cancel()
+    for n, sequence in submitted:
+        tokens, ended = finish(sequence)
+        assert ended.reason in (Reason.MAX_TOKENS, Reason.STOP, Reason.INTERRUPTED)
+        assert tokens == (expected[n][: len(tokens)] if ended.reason is Reason.INTERRUPTED else expected[n])
+    assert not scheduler.has_work()
+
+
+def test_cancel_while_decoding_keeps_what_came(make_scheduler: Make) -> None:
+    scheduler = make_scheduler()
+    sequence = request(words(10), max_tokens=1000)
+    scheduler.submit(sequence)
+    first = sequence.events.get(timeout=30)
+    sequence.cancel()
+    rest, ended = finish(sequence)
+    assert isinstance(first, int) and ended.reason is Reason.INTERRUPTED
+    assert ended.stats.completion_tokens == len(rest) + 1 < 1000
+
+
+def test_cancel_while_waiting(make_scheduler: Make) -> None:
+    scheduler = make_scheduler(slots=1)
+    running, waiting = request(words(10), max_tokens=900), request(words(10, seed=1))
+    scheduler.submit(running)
+    scheduler.submit(waiting)
+    waiting.cancel()
+    tokens, ended = finish(waiting)
+    assert tokens == [] and ended.reason is Reason.INTERRUPTED
+    running.cancel()
+    assert finish(running)[1].reason is Reason.INTERRUPTED
+
+
+def test_cancel_during_prefill_leaves_the_others_alone(make_scheduler: Make) -> None:
+    scheduler = make_scheduler(context_size=4096, cells=12000, batch_size=4096)
+    short, endless = words(20), {"logit_bias": {2: -100.0, 7: -100.0}}
+    expected = run(make_scheduler(), request(short, max_tokens=300, **endless))[0]
+    answering = request(short, max_tokens=300, **endless)
+    scheduler.submit(answering)
+    answering.events.get(timeout=30)
+    for n in range(5):
+        long = request(words(4000, seed=n), max_tokens=5)
+        scheduler.submit(long)
+        time.sleep(0.01)
+        long.cancel()
+        assert finish(long)[1].reason in (Reason.INTERRUPTED, Reason.MAX_TOKENS)
+    tokens, ended = finish(answering)
+    assert ended.reason is Reason.MAX_TOKENS
+    assert tokens == expected[1:]
+
+
+def test_a_prompt_beyond_the_context_is_refused_before_any_work(make_scheduler: Make) -> None:
+    scheduler = make_scheduler(context_size=64)
+    with pytest.raises(LeapGenerationPromptExceedContextLengthError) as caught:
+        scheduler.submit(request(words(65)))
+    assert (caught.value.prompt_tokens, caught.value.context_size) == (65, 64)
+
+
+def test_the_end_of_the_context_ends_the_answer(make_scheduler: Make) -> None:
+    scheduler = make_scheduler(context_size=64, slots=1)
+    sequence = request(words(50), max_tokens=None)
+    scheduler.submit(sequence)
+    tokens, ended = finish(sequence)
+    assert ended.reason in (Reason.EXCEED_CONTEXT, Reason.STOP)
+    assert len(tokens) <= 15
+    if ended.reason is Reason.EXCEED_CONTEXT:
+        assert len(tokens) == 15  # 14 more are decoded, and the last one need not be
+
+
+def test_too_few_cells_make_requests_take_turns(make_scheduler: Make) -> None:
+    scheduler = make_scheduler(slots=4, context_size=512, cells=512)
+    prompts = [words(200, seed=n) for n in range(4)]
+    sequences = [request(prompt, max_tokens=100) for prompt in prompts]
+    for sequence in sequences:
+        scheduler.submit(sequence)
+    for sequence, prompt in zip(sequences, prompts, strict=True):
+        tokens, ended = finish(sequence)
+        assert ended.error is None and ended.reason in (Reason.MAX_TOKENS, Reason.STOP)
+        assert tokens[:10] == run(make_scheduler(), request(prompt, max_tokens=10))[0]
+
+
+def test_an_error_of_one_request_leaves_the_others_alone(make_scheduler: Make) -> None:
+    class Broken:
+        finished = False
+
+        def apply(self, logits: object) -> None:
+            raise ZeroDivisionError("broken constraint")
+
+        def accept(self, token: int) -> None: ...
+
+        def forced_tokens(self) -> list[int]:
+            return []
+
+    scheduler = make_scheduler()
+    good, bad = request(words(30), max_tokens=50), request(words(30, seed=1))
+    bad.constraint = Broken()
+    scheduler.submit(good)
+    scheduler.submit(bad)
+    ended = finish(bad)[1]
+    assert ended.reason is Reason.ERROR and "broken constraint" in str(ended.error)
+    assert finish(good)[1].error is None
+    run(scheduler, request(words(30, seed=1)))
+
+
+def test_closing_ends_everything_with_an_error(make_scheduler: Make) -> None:
+    scheduler = make_scheduler(slots=1)
+    running, waiting = request(words(10), max_tokens=900), request(words(10, seed=1))
+    scheduler.submit(running)
+    scheduler.submit(waiting)
+    running.events.get(timeout=30)
+    scheduler.close()
+    assert finish(running)[1].reason is Reason.ERROR
+    assert finish(waiting)[1].reason is Reason.ERROR
+    with pytest.raises(LeapGenerationError, match="unloaded"):
+        scheduler.submit(request(words(5)))
+
+
+def test_embeddings_stand_for_their_tokens(make_scheduler: Make, model: LlamaModel) -> None:
+    """Rows of the model's own embedding table, given as embeddings, must lead to the same answer."""
+    import gguf
+
+    tensor = next(t for t in gguf.GGUFReader(model.path).tensors if t.name == "token_embd.weight")
+    table = gguf.quants.dequantize(tensor.data, tensor.tensor_type).reshape(-1, model.width)
+    ids = words(60)
+    segments = (Tokens(tuple(ids[:20])), embeddings_of(table[ids[20:50]], b"picture"), Tokens(tuple(ids[50:])))
+    sequence = request(ids, max_tokens=8)
+    mixed = Request(Prompt(segments, boundaries=(35,)), sequence.sampler, max_tokens=8)
+    scheduler = make_scheduler()
+    tokens, computed, cached = run(scheduler, mixed)
+    assert computed == 60
+    assert tokens == run(make_scheduler(), request(ids, max_tokens=8))[0]
+    again = Request(Prompt(segments, boundaries=(35,)), request(ids).sampler, max_tokens=8)
+    assert run(scheduler, again)[0] == tokens and again.cached >= 35
+    other = Request(
+        Prompt((segments[0], embeddings_of(table[ids[20:50]], b"another"), segments[2])),
+        request(ids).sampler,
+        max_tokens=1,
+    )
+    run(scheduler, other)
+    assert other.cached <= 20
+
+
+def test_equal_seeds_give_equal_texts(make_scheduler: Make) -> None:
+    scheduler = make_scheduler()
+    drawn = [run(scheduler, request(words(40), temperature=1.0, rng_seed=5))[0] for _ in range(2)]
+    other = run(scheduler, request(words(40), temperature=1.0, rng_seed=6))[0]
+    assert drawn[0] == drawn[1] != other
+
+
+def test_two_models_take_turns_in_one_thread(make_scheduler: Make) -> None:
+    one, two = make_scheduler(), make_scheduler()
+    prompts = [words(40, seed=n) for n in range(4)]
+    expected = [run(make_scheduler(), request(prompt, max_tokens=60))[0] for prompt in prompts]
+    sequences = [request(prompt, max_tokens=60) for prompt in prompts]
+    for n, sequence in enumerate(sequences):
+        (one, two)[n % 2].submit(sequence)
+    one_first = finish(sequences[0])[0]
+    one.close()
+    assert one_first == expected[0]
+    assert [finish(sequences[n])[0] for n in (1, 3)] == [expected[1], expected[3]]
+    assert sum(thread.name == "leap-compute" for thread in threading.enumerate()) == 1
+
+
+def test_a_stopped_prompt_counts_what_was_read_of_it(make_scheduler: Make) -> None:
+    scheduler = make_scheduler(slots=1, batch_size=16, context_size=2048)
+    long = request(words(1500), max_tokens=1)
+    scheduler.submit(long)
+    while long.read < 32:
+        time.sleep(0.001)
+    long.cancel()
+    stats = finish(long)[1].stats
+    assert 32 <= stats.prompt_tokens == long.read < 1500
+    waiting = request(words(100, seed=1))
+    waiting.cancel()
+    scheduler.submit(waiting)
+    assert finish(waiting)[1].stats.prompt_tokens == 0

@@ -1,0 +1,119 @@
+"""The files that are repacked for llama.cpp, kept by content."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections import deque
+from pathlib import Path
+
+import pytest
+
+from leap_core.inference.speech import repacking as repacked_cache
+from leap_core.inference.speech.repacking import repacked_files
+from leap_core.inference.speech.speaker import Speaker
+from leap_core.inference.speech.vocoder import Vocoder
+from leap_core.testing.random_vocoder import TINY, write_random_vocoder
+
+from .conftest import opened
+
+
+def contents(directory: Path) -> dict[str, tuple[bytes, int]]:
+    return {path.name: (path.read_bytes(), path.stat().st_ino) for path in sorted(directory.iterdir())}
+
+
+def test_the_second_time_nothing_is_written(tiny: Vocoder, tmp_path: Path) -> None:
+    paths = repacked_files(tiny, tmp_path)
+    before = contents(tmp_path)
+    assert repacked_files(tiny, tmp_path) == paths
+    assert contents(tmp_path) == before
+    assert len(before) == 4
+
+
+@pytest.mark.parametrize("damage", ["flipped", "cut", "empty", "gone", "digest gone", "digest wrong"])
+def test_what_is_damaged_is_made_anew(tiny: Vocoder, tmp_path: Path, damage: str) -> None:
+    paths = repacked_files(tiny, tmp_path)
+    sound = {name: data for name, (data, _) in contents(tmp_path).items()}
+    for path in paths:
+        data = bytearray(path.read_bytes())
+        digest = path.with_suffix(".blake2b")
+        if damage == "flipped":
+            data[len(data) // 2] ^= 1
+            path.write_bytes(data)
+        elif damage == "cut":
+            path.write_bytes(data[:-100])
+        elif damage == "empty":
+            path.write_bytes(b"")
+        elif damage == "gone":
+            path.unlink()
+        elif damage == "digest gone":
+            digest.unlink()
+        else:
+            digest.write_text("0" * 32)
+    repacked_files(tiny, tmp_path)
+    assert {name: data for name, (data, _) in contents(tmp_path).items()} == sound
+
+
+def test_another_vocoder_is_kept_apart_and_an_equal_one_is_shared(tiny: Vocoder, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    first = repacked_files(tiny, cache)
+    other = opened(write_random_vocoder(tmp_path / "vocoder-Other.gguf", seed=6))
+    assert set(repacked_files(other, cache)).isdisjoint(first)
+    equal = opened(write_random_vocoder(tmp_path / "vocoder-Equal.gguf"))
+    assert repacked_files(equal, cache) == first
+    split = write_random_vocoder(tmp_path / "vocoder-Split.gguf", detokenizer_path=tmp_path / "tokenizer-Split.gguf")
+    assert repacked_files(opened(split), cache)[0] == first[0]
+
+
+def test_it_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repacked_cache, "MOST_FILES", 4)
+    cache = tmp_path / "cache"
+    for seed in range(4):
+        kept = repacked_files(opened(write_random_vocoder(tmp_path / f"vocoder-{seed}.gguf", seed=seed)), cache)
+    assert len(list(cache.iterdir())) == 8
+    assert all(path.is_file() for path in kept)
+
+
+def _repack(path: Path, cache: Path) -> None:
+    repacked_files(opened(path), cache)
+
+
+def test_several_processes_may_make_it_at_once(tiny_path: Path, tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=_repack, args=(tiny_path, tmp_path)) for _ in range(4)]
+    deque((process.start() for process in processes), maxlen=0)
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+    assert len(list(tmp_path.iterdir())) == 4
+    before = contents(tmp_path)
+    _repack(tiny_path, tmp_path)
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_without_a_place_to_write_numpy_speaks(tiny: Vocoder, tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    speaker = Speaker(tiny, tmp_path / "cache")
+    assert speaker.engine == "numpy" and "cannot write" in (speaker.warning or "")
+
+
+def test_a_file_in_the_way_of_the_cache_leaves_numpy(tiny: Vocoder, tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("")
+    speaker = Speaker(tiny, tmp_path / "cache")
+    assert speaker.engine == "numpy" and "cannot write" in (speaker.warning or "")
+
+
+def test_files_keep_the_bytes_of_quantized_weights(tmp_path: Path) -> None:
+    """Nothing is quantized a second time: the repacked file is about as large as the part of the vocoder."""
+    from leap_core.inference.speech.vocoder import TensorFile
+
+    vocoder = opened(write_random_vocoder(tmp_path / "vocoder-Q8.gguf", quantization="q8_0"))
+    depthformer, detokenizer = map(TensorFile, repacked_files(vocoder, tmp_path))
+    original = vocoder.file.rows("depthformer.layers.1.feed_forward.w2.weight")
+    assert (depthformer.rows("blk.1.ffn_down.weight") == original).all()
+    queries = vocoder.file.float32("depthformer.layers.0.operator.qkv_proj.weight")[: TINY.width]
+    head = TINY.width // TINY.heads
+    moved = depthformer.float32("blk.0.attn_q.weight").reshape(TINY.heads, head, -1)
+    assert (moved[:, : head // 2] == queries.reshape(TINY.heads, head, -1)[:, ::2]).all()
+    assert detokenizer.type("blk.0.ffn_gate.weight") == "Q8_0"

@@ -1,0 +1,207 @@
+"""Everything that an endpoint can do instead of answering: one line each, asked again where that may help."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from leap_core import ChatMessage, GenerationOptions, Leap, LeapEndpointError, LeapError, LeapOptionsError
+from leap_core.conversation.responses import Complete
+from leap_core.conversation.streams import last_of
+from leap_core.errors import LeapGenerationPromptExceedContextLengthError
+
+from .conftest import KEY, QUICK
+from .fake_server import chunk, fails, fake_endpoint, hangs_up, page, redirects, says, sleeps, streams
+
+ASKED = [ChatMessage("user", "What is the capital of France?")]
+
+
+def ask(runner, **options) -> Complete:
+    return last_of(runner.start(ASKED, options=GenerationOptions(**options)))
+
+
+def error_of(runner, **options) -> LeapError:
+    with pytest.raises(LeapError) as caught:
+        ask(runner, **options)
+    assert "\n" not in caught.value.message and KEY not in f"{caught.value.message} {caught.value.hint}"
+    return caught.value
+
+
+FOR_GOOD = {
+    "401": (fails(401, f"the key {KEY} is wrong"), "does not accept the key (401): the key *** is wrong"),
+    "403": (fails(403), "does not allow it (403): no"),
+    "404": (fails(404, "no model m"), "knows no model 'm', or no chats at"),
+    "page": (page(), "answered with a web page (200 OK)"),
+    "page of 404": (page(404), "answered with a web page (404 Not Found)"),
+    "type": (lambda h: h.send(200, "image/png", b"x"), "answered with image/png, not with an answer"),
+    "spent": (fails(429, "pay", code="insufficient_quota"), "answers no more (429): pay"),
+    "400": (fails(400, "two\nlines\x1b[31m"), "refuses the request (400 Bad Request): two lines [31m"),
+    "filter": (says("x", "content_filter"), "filter ended the answer"),
+}
+
+
+@pytest.mark.parametrize("case", FOR_GOOD)
+def test_what_asking_again_does_not_change_is_asked_once(fake, runner, case):
+    fake.always, words = FOR_GOOD[case]
+    assert words in error_of(runner).message
+    assert len(fake.requests) == 1
+
+
+MAY_PASS = {
+    **{str(status): fails(status, "busy") for status in (408, 409, 429, 500, 502, 503, 504)},
+    "page of 502": page(502),
+    "hangs up": hangs_up,
+    "silent": sleeps(1.0),
+    "empty stream": streams(),
+    "no JSON": streams(then=b"data: {nonsense\n\n"),
+    "error in stream": streams({"error": {"message": "overloaded"}}),
+}
+
+
+@pytest.mark.parametrize("case", MAY_PASS)
+def test_what_may_pass_is_asked_again_and_counted(fake, runner, case):
+    fake.behaviours.append(MAY_PASS[case])
+    complete = ask(runner)
+    assert complete.full_message.text == "Paris." and len(fake.requests) == 2
+    assert "asked 2 times" in complete.warnings[0]
+
+
+@pytest.mark.parametrize("case", [case for case in MAY_PASS if case not in ("429", "silent")])
+def test_asking_again_has_a_bound(fake, runner, case):
+    fake.always = MAY_PASS[case]
+    error = error_of(runner)
+    assert isinstance(error, LeapEndpointError) and len(fake.requests) == 1 + QUICK.retries
+
+
+def test_a_stream_that_breaks_in_the_middle_is_no_answer(fake, runner):
+    fake.always = streams(chunk({"content": "Par"}))
+    error = error_of(runner)
+    assert "ended before the answer was complete" in error.message and len(fake.requests) == 1
+    assert isinstance(error, LeapEndpointError) and error.may_pass and error.of_request
+
+
+def test_silence_in_the_middle_ends_an_answer(fake, runner):
+    def behave(handler):
+        handler.begin_stream()
+        handler.event(chunk({"content": "Par"}))
+        time.sleep(1)
+
+    fake.always = behave
+    assert "sent nothing for 0.3 s" in error_of(runner).message
+
+
+def test_retry_after_is_kept_by_all_requests(fake, runner):
+    fake.behaviours.append(fails(429, Retry_After="1"))
+    began = time.monotonic()
+    threads = [threading.Thread(target=ask, args=(runner,)) for _ in range(3)]
+    threads[0].start()
+    while not fake.times:
+        time.sleep(0.01)
+    time.sleep(0.1)
+    for thread in threads[1:]:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert len(fake.requests) == 4 and all(at - began > 0.95 for at in fake.times[1:])
+
+
+def test_a_wait_that_is_too_long_is_an_error(fake, runner):
+    fake.always = fails(429, "slow down", Retry_After="3600")
+    began = time.monotonic()
+    assert "failed with 429 Too Many Requests: slow down" in error_of(runner).message
+    assert time.monotonic() - began < 5
+
+
+def test_nobody_at_the_address(leap_home):
+    with fake_endpoint() as fake:
+        url = fake.url
+    with Leap.connect(url, model="m", patience=QUICK) as runner:
+        error = error_of(runner)
+    assert "cannot connect to 127.0.0.1" in error.message and not error.of_request
+
+
+def test_a_redirect_to_another_server_gets_neither_prompt_nor_key(fake, runner):
+    with fake_endpoint() as other:
+        fake.always = redirects(f"{other.url}/chat/completions")
+        assert "where neither prompt nor key go" in error_of(runner).message
+        assert other.requests == []
+
+
+def test_a_redirect_on_the_same_server_is_followed(fake, runner):
+    fake.behaviours.append(redirects("/v1/elsewhere"))
+    assert ask(runner).full_message.text == "Paris."
+    assert [path for path, *_ in fake.requests] == ["/v1/chat/completions", "/v1/elsewhere"]
+
+
+def test_a_redirect_in_circles_ends(fake, runner):
+    fake.always = redirects("/v1/chat/completions")
+    assert "in circles" in error_of(runner).message
+
+
+def test_a_field_that_is_refused_is_named(fake, runner):
+    fake.always = fails(400, "Unrecognized request argument supplied: top_k", param="top_k")
+    error = error_of(runner, top_k=5)
+    assert isinstance(error, LeapOptionsError) and error.option == "top_k" and "refuses it (400)" in error.message
+
+
+@pytest.mark.parametrize("field", ["max_completion_tokens", "stream_options"])
+def test_fields_of_other_times_are_said_in_another_way(fake, runner, field):
+    fake.behaviours.append(fails(400, f"Unsupported parameter: use '{field}'", param="max_tokens"))
+    ask(runner, max_tokens=5)
+    ask(runner, max_tokens=5)
+    first, second, third = (body for _, _, body in fake.requests)
+    assert "max_tokens" in first and "stream_options" in first
+    for body in (second, third):
+        assert ("stream_options" in body) == (field != "stream_options")
+        assert body.get("max_completion_tokens", body.get("max_tokens")) == 5
+
+
+SCHEMA = '{"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}'
+INVALID = fails(400, "Invalid schema for response_format 'answer'", param="response_format")
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_schema_that_is_refused_alone_changes_nothing_for_others(fake, runner, before):
+    fake.always = says('{"n": 1}')
+    if before:
+        ask(runner, json_schema_constraint=SCHEMA)
+    fake.behaviours.extend([INVALID] if before else [INVALID, fails(400, "no field schema", param="schema")])
+    assert "Invalid schema" in error_of(runner, json_schema_constraint=SCHEMA).message
+    ask(runner, json_schema_constraint=SCHEMA)
+    kinds = [body["response_format"]["type"] for _, _, body in fake.requests]
+    assert kinds == ["json_schema"] * 3 if before else ["json_schema", "json_object", "json_schema"]
+
+
+def test_an_endpoint_that_knows_no_schemas_is_asked_its_way_from_then_on(fake, runner):
+    fake.always = says('{"n": 1}')
+    fake.behaviours.append(INVALID)
+    for _ in range(2):
+        ask(runner, json_schema_constraint=SCHEMA)
+    kinds = [body["response_format"]["type"] for _, _, body in fake.requests]
+    assert kinds == ["json_schema", "json_object", "json_object"]
+
+
+def test_a_prompt_that_is_too_long_has_both_counts(fake, runner):
+    said = "This model's maximum context length is 4096 tokens. However, your messages resulted in 5000 tokens."
+    fake.always = fails(400, said, code="context_length_exceeded")
+    error = error_of(runner)
+    assert isinstance(error, LeapGenerationPromptExceedContextLengthError)
+    assert (error.prompt_tokens, error.context_size) == (5000, 4096)
+
+
+def test_what_an_endpoint_cannot_hold_is_refused_by_name(fake, runner):
+    for name, value in (("regex_constraint", "a+"), ("grammar_constraint", 'start: "a"'), ("repeat_last_n", 5)):
+        assert error_of(runner, **{name: value}).option == name
+    assert fake.requests == []
+
+
+def test_stop_before_the_first_piece_ends_at_once(fake, leap_home):
+    fake.always = sleeps(8)
+    with Leap.connect(fake.url, model="m") as runner:
+        stream = runner.create_conversation().generate_response("Hello")
+        threading.Timer(0.1, stream.stop).start()
+        began = time.monotonic()
+        *_, end = stream
+    assert end.finish_reason.value == "interrupted" and time.monotonic() - began < 6

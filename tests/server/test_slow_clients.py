@@ -1,0 +1,190 @@
+"""Clients that open connections and never end their requests."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+import time
+
+import httpx
+import pytest
+
+from leap_core.server.application import listen
+from leap_core.testing import Script, Stall
+
+from .conftest import PROMPTLY
+
+HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer secret\r\n"
+
+
+def connect(server) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", server.port), timeout=PROMPTLY)
+    return connection
+
+
+def rest_of(connection: socket.socket) -> bytes:
+    """What the server says until it ends the connection."""
+    data = b""
+    while piece := connection.recv(65536):
+        data += piece
+    return data
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST", HEAD, HEAD + b"X-Long: a"])
+def test_a_head_that_never_ends(serve, sent):
+    with connect(serve("Yes.", bounds={"head_seconds": 0.3})) as connection:
+        connection.sendall(sent)
+        begun = time.monotonic()
+        said = rest_of(connection)
+    assert time.monotonic() - begun < PROMPTLY / 2
+    assert said.startswith(b"HTTP/1.1 408 ") if sent else said == b""
+
+
+def test_a_head_that_drips_is_not_waited_for(serve):
+    with connect(serve("Yes.", bounds={"head_seconds": 0.5})) as connection:
+        begun = time.monotonic()
+        with pytest.raises(OSError):
+            for _ in range(100):
+                connection.sendall(b"P")
+                time.sleep(0.05)
+            raise AssertionError("the server waits for ever")
+        assert time.monotonic() - begun < 4
+
+
+def test_a_second_request_has_the_same_time_as_the_first(serve):
+    server = serve("Yes.", bounds={"head_seconds": 0.3})
+    with connect(server) as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert connection.recv(65536).startswith(b"HTTP/1.1 401")
+        connection.sendall(b"GET /hea")
+        begun = time.monotonic()
+        rest_of(connection)
+        assert time.monotonic() - begun < 4
+
+
+def test_a_body_that_never_ends(serve):
+    server = serve("Yes.", bounds={"body_seconds": 0.3})
+    with connect(server) as connection:
+        connection.sendall(HEAD + b'Content-Length: 100\r\n\r\n{"model": "buil')
+        assert rest_of(connection) == b""
+    assert server.ask().choices[0].message.content == "Yes."
+
+
+def test_a_large_body_has_its_time(serve):
+    server = serve("Yes.", bounds={"body_seconds": 0.2})
+    body = json.dumps({"model": "builtin", "user": "x" * 200_000, "messages": [{"role": "user", "content": "Hi"}]})
+    data = body.encode()
+    with connect(server) as connection:
+        connection.sendall(HEAD + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(data))
+        for at in range(0, len(data), 40_000):  # 0.6 s in all, as fast as is waited for
+            connection.sendall(data[at : at + 40_000])
+            time.sleep(0.1)
+        assert rest_of(connection).startswith(b"HTTP/1.1 200")
+
+
+def test_a_long_answer_is_no_slow_request(serve):
+    stall = Stall(seconds=0.8)
+    server = serve(Script(["One", stall, "two"]), bounds={"head_seconds": 0.2, "body_seconds": 0.2})
+    assert server.ask().choices[0].message.content == "Onetwo"
+
+
+def test_connections_are_bounded(serve):
+    server = serve("Yes.", "Yes.", bounds={"most_connections": 20})
+    idle = [connect(server) for _ in range(20)]
+    try:
+        with connect(server) as one_more:
+            answer = rest_of(one_more)
+        assert answer.startswith(b"HTTP/1.1 503 ") and b"too_many_connections" in answer
+    finally:
+        for connection in idle:
+            connection.close()
+    deadline = time.monotonic() + PROMPTLY
+    while True:
+        try:
+            assert server.ask().choices[0].message.content == "Yes."
+            return
+        except Exception:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+def test_work_whose_client_left_while_it_began_is_given_up(serve):
+    """Such as a schema that takes long to compile."""
+    server = serve("Never.", "Yes.")
+    start = server.runner.start
+
+    def slow(*given):
+        time.sleep(0.6)
+        return start(*given)
+
+    server.runner.start = slow
+    with pytest.raises(httpx.ReadTimeout):
+        httpx.post(
+            f"{server.url}/chat/completions",
+            json={"messages": [{"role": "user", "content": "Hi"}]},
+            headers={"Authorization": "Bearer secret"},
+            timeout=0.2,
+        )
+    (model,) = server.models
+    begun = time.monotonic()
+    while model.active:
+        assert time.monotonic() - begun < PROMPTLY
+        time.sleep(0.01)
+    server.runner.start = start
+    assert server.ask().choices[0].message.content == "Yes."
+
+
+def test_health_is_told_while_a_large_request_is_read(serve):
+    """Not how fast: a machine may be busy. A server that read it on its event loop would answer none meanwhile."""
+    server = serve("Yes.")
+    messages = [{"role": "user", "content": "x"} for _ in range(49_000)]
+    data = json.dumps({"model": "builtin", "messages": messages}).encode()
+    answer: list[bytes] = []
+
+    def send() -> None:
+        with connect(server) as connection:
+            connection.settimeout(10 * PROMPTLY)
+            connection.sendall(HEAD + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
+            answer.append(rest_of(connection))
+
+    sending = threading.Thread(target=send)
+    with httpx.Client(timeout=10 * PROMPTLY, headers={"Authorization": "Bearer secret"}) as client:
+        client.get(f"http://127.0.0.1:{server.port}/health")
+        sending.start()
+        told = 0
+        while sending.is_alive():
+            assert client.get(f"http://127.0.0.1:{server.port}/health").status_code == 200
+            told += 1
+    assert answer[0].startswith(b"HTTP/1.1 400 ") and b"the context holds" in answer[0]
+    assert told >= 4, "it takes a second or so"
+
+
+def test_small_pieces_go_at_once():
+    """An answer's body waited 40 ms for the client to acknowledge its head, on connections that are kept."""
+    accepted = []
+
+    async def accept() -> None:
+        listener = listen("127.0.0.1", 0)
+        served = await asyncio.start_server(lambda _, writer: accepted.append(writer), sock=listener)
+        _, writer = await asyncio.open_connection("127.0.0.1", listener.getsockname()[1])
+        while not accepted:
+            await asyncio.sleep(0.01)
+        option = accepted[0].get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        for each in (writer, accepted[0]):
+            each.close()
+            await each.wait_closed()
+        served.close()
+        assert option, "TCP_NODELAY"
+
+    asyncio.run(accept())
+
+
+def test_a_body_of_too_many_values_is_refused_at_once(serve):
+    server = serve("Yes.")
+    body = b'{"messages": [' + b"[]," * 300_000 + b"[]]}"
+    answer = httpx.post(
+        f"{server.url}/chat/completions", content=body, headers={"Authorization": "Bearer secret"}, timeout=PROMPTLY
+    )
+    assert answer.status_code == 413 and "values" in answer.json()["error"]["message"]
