@@ -39,7 +39,9 @@ TEMPLATE = (
 @dataclass(frozen=True)
 class Shape:
     """The size of a model. ``attention``: layers with attention; the others are LFM2's short convolutions. Without
-    convolutions the model is written as a llama, whose memory can be cut anywhere."""
+    convolutions the model is written as a llama, whose memory can be cut anywhere. ``window``: what attention sees, in
+    LFM2 in each of its layers, and without convolutions in five of six, as in Gemma 3. No layer with attention: a Mamba,
+    whose memory is a state alone."""
 
     layers: int
     width: int
@@ -49,16 +51,25 @@ class Shape:
     attention: frozenset[int]
     vocabulary: int
     context: int
+    window: int = 0
 
     @property
-    def is_llama(self) -> bool:
-        return len(self.attention) == self.layers
+    def architecture(self) -> str:
+        if not self.attention:
+            return "mamba"
+        if len(self.attention) < self.layers:
+            return "lfm2"
+        return "gemma3" if self.window else "llama"
 
 
 LFM2_350M = Shape(16, 1024, 16, 8, 4608, frozenset({2, 5, 8, 10, 12, 14}), 65_536, 32_768)
 TINY_LFM2 = Shape(4, 64, 4, 2, 128, frozenset({1, 3}), 1024, 4096)
 TINY_LLAMA = Shape(2, 64, 4, 2, 128, frozenset({0, 1}), 1024, 4096)
+TINY_GEMMA = Shape(6, 64, 4, 2, 128, frozenset(range(6)), 1024, 4096, window=96)
+TINY_WINDOWED_LFM2 = Shape(4, 64, 4, 2, 128, frozenset({1, 3}), 1024, 4096, window=96)
+TINY_MAMBA = Shape(2, 64, 4, 2, 128, frozenset(), 1024, 4096)
 KERNEL = 3
+STATE, RANK = 16, 32
 
 
 @dataclass(frozen=True)
@@ -129,7 +140,7 @@ def write_random_model(
     """Write a model of this shape; ``quantization`` is f32, f16, q8_0 or q4_0 (row lengths multiples of 32)."""
     import gguf
 
-    writer = gguf.GGUFWriter(path, "llama" if shape.is_llama else "lfm2")
+    writer = gguf.GGUFWriter(path, shape.architecture)
     writer.add_name(f"random weights, {shape.layers} layers of {shape.width}, {quantization.upper()}")
     names = gguf.LlamaFileType
     writer.add_file_type(names.ALL_F32 if quantization == "f32" else names[f"MOSTLY_{quantization.upper()}"])
@@ -161,9 +172,19 @@ def _write_hyperparameters(writer: Any, shape: Shape) -> None:
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_rope_freq_base(1e6)
     writer.add_vocab_size(shape.vocabulary)
-    if shape.is_llama:
+    if shape.window:
+        writer.add_sliding_window(shape.window)
+    if shape.architecture == "mamba":
+        writer.add_ssm_conv_kernel(4)
+        writer.add_ssm_inner_size(2 * shape.width)
+        writer.add_ssm_state_size(STATE)
+        writer.add_ssm_time_step_rank(RANK)
+    elif shape.architecture != "lfm2":
         writer.add_head_count_kv(shape.kv_heads)
         writer.add_rope_dimension_count(shape.width // shape.heads)
+        if shape.architecture == "gemma3":
+            writer.add_key_length(shape.width // shape.heads)
+            writer.add_value_length(shape.width // shape.heads)
     else:
         writer.add_head_count_kv([shape.kv_heads if n in shape.attention else 0 for n in range(shape.layers)])
         writer.add_shortconv_l_cache(KERNEL)
@@ -241,7 +262,7 @@ class _Weights:
     def write(self) -> None:
         shape = self._shape
         self._matrix("token_embd.weight", shape.vocabulary, shape.width)
-        self._ones("output_norm.weight" if shape.is_llama else "token_embd_norm.weight", shape.width)
+        self._ones("token_embd_norm.weight" if shape.architecture == "lfm2" else "output_norm.weight", shape.width)
         for layer in range(shape.layers):
             self._layer(f"blk.{layer}.", layer in shape.attention)
 
@@ -253,6 +274,9 @@ class _Weights:
         shape = self._shape
         width, head = shape.width, shape.width // shape.heads
         self._ones(prefix + "attn_norm.weight", width)
+        if shape.architecture == "mamba":
+            self._state_space(prefix)
+            return
         self._ones(prefix + "ffn_norm.weight", width)
         self._matrix(prefix + "ffn_gate.weight", shape.feed_forward, width)
         self._matrix(prefix + "ffn_up.weight", shape.feed_forward, width)
@@ -267,9 +291,28 @@ class _Weights:
         self._matrix(prefix + "attn_k.weight", shape.kv_heads * head, width)
         self._matrix(prefix + "attn_v.weight", shape.kv_heads * head, width)
         self._matrix(prefix + "attn_output.weight", width, width)
-        if not shape.is_llama:
+        if shape.architecture != "llama":
             self._ones(prefix + "attn_q_norm.weight", head)
             self._ones(prefix + "attn_k_norm.weight", head)
+        if shape.architecture == "gemma3":
+            self._ones(prefix + "post_attention_norm.weight", width)
+            self._ones(prefix + "post_ffw_norm.weight", width)
+
+    def _state_space(self, prefix: str) -> None:
+        import numpy as np
+
+        width, inner = self._shape.width, 2 * self._shape.width
+        self._matrix(prefix + "ssm_in.weight", 2 * inner, width)
+        self._matrix(prefix + "ssm_x.weight", RANK + 2 * STATE, inner)
+        self._matrix(prefix + "ssm_dt.weight", inner, RANK)
+        self._matrix(prefix + "ssm_out.weight", width, inner)
+        conv = self._rng.normal(0, 0.5, (inner, 4)).astype(np.float32)
+        self._writer.add_tensor(prefix + "ssm_conv1d.weight", conv)
+        self._writer.add_tensor(prefix + "ssm_conv1d.bias", np.zeros(inner, np.float32))
+        self._ones(prefix + "ssm_dt.bias", inner)
+        decay = -np.tile(np.arange(1, STATE + 1, dtype=np.float32), (inner, 1))
+        self._writer.add_tensor(prefix + "ssm_a", decay)
+        self._ones(prefix + "ssm_d", inner)
 
     def _ones(self, name: str, size: int) -> None:
         import numpy as np

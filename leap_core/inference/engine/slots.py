@@ -60,7 +60,7 @@ class SlotMemory:
             return 0
         shared = min(common_prefix(slot.keys, keys), len(keys) - 1, self._context.in_order(slot.index))
         if not self._hybrid or shared == len(slot.keys):
-            return max(0, shared)
+            return max(0, shared) if self._context.sees(slot.index, shared) else 0
         return max((position for position in slot.checkpoints if position <= shared), default=0)
 
     def cut(self, slot: Slot, position: int) -> bool:
@@ -75,7 +75,7 @@ class SlotMemory:
 
     def roll_back(self, slot: Slot, position: int, state: bytes | None) -> bool:
         """Like ``cut``, with the state of the convolutions at ``position`` given (None where there are none)."""
-        sound = state is None or self._context.restore(slot.index, state, positions=None)
+        sound = state is None or self._context.restore(slot.index, state, positions=position, partial=True)
         if not (sound and self._context.truncate(slot.index, position)):
             self.clear(slot)
             return False
@@ -118,7 +118,7 @@ class SlotMemory:
     def load(self, slot: Slot, keys: Keys[int], variant: bytes, state: bytes) -> bool:
         """Fill a slot from a snapshot of ``keys``; False (and the slot empty) when llama.cpp refuses it."""
         self.clear(slot)
-        if not self._context.restore(slot.index, state, positions=len(keys)):
+        if not self._context.restore(slot.index, state, positions=len(keys), partial=False):
             self.clear(slot)
             return False
         slot.keys, slot.variant = list(keys), variant

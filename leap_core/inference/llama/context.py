@@ -3,6 +3,11 @@
 Attention adds up a sequence's positions in the order of their cells, and another order rounds differently. So a
 sequence whose next cells would lie below those that it has is moved first; in rising cells it computes the same bits
 wherever they are.
+
+Layers with a sliding window have a cache of their own, in which llama.cpp gives away cells whose position lies outside
+the window of their sequence, unless a second sequence holds them too. So each sequence has an *anchor*, a sequence that
+is a copy of it: nothing is given away, and a prompt can return to any position. What was saved and put back holds the
+last window alone.
 """
 
 from __future__ import annotations
@@ -31,10 +36,13 @@ Run = tuple[int, int]
 class Cells:
     """Follows ``llama_kv_cache::find_slot`` for ``size`` cells. ``hybrid``: the model has convolutions, for which
     llama.cpp cuts batches into equal lengths; ``kept_together``: of the last positions of a sequence so many stay in
-    one cut."""
+    one cut; ``window``: of a sequence that is put back only the last so many positions are held (0 for all)."""
 
-    def __init__(self, size: int, *, hybrid: bool, kept_together: int = 0) -> None:
+    def __init__(self, size: int, *, hybrid: bool, kept_together: int = 0, window: int = 0) -> None:
         self._size = size
+        self._window = window
+        self._first: dict[int, int] = {}
+        """The first position that is held of a sequence, where it is not 0."""
         self._hybrid = hybrid
         self._kept_together = kept_together
         self._users: list[int] = []
@@ -45,12 +53,20 @@ class Cells:
         self._sound: dict[int, int] = {}
 
     def held(self, sequence: int) -> list[int]:
-        """The cells of a sequence by position."""
+        """The cells of a sequence by position, from its first on."""
         return self._held[sequence]
+
+    def first(self, sequence: int) -> int:
+        """The first position that is held of a sequence."""
+        return self._first.get(sequence, 0)
+
+    def end(self, sequence: int) -> int:
+        """The position after the last that is held of a sequence."""
+        return self.first(sequence) + len(self._held[sequence])
 
     def sound(self, sequence: int) -> int:
         """Up to which position the cells of a sequence rise."""
-        return min(self._sound.get(sequence, self._size), len(self.held(sequence)))
+        return min(self._sound.get(sequence, self.end(sequence)), self.end(sequence))
 
     @property
     def room(self) -> int:
@@ -95,7 +111,7 @@ class Cells:
         for sequence, cells in placed.items():
             held = self._held[sequence]
             if held and cells[0] < held[-1]:
-                self._sound[sequence] = min(self._sound.get(sequence, self._size), len(held))
+                self._sound[sequence] = min(self._sound.get(sequence, self.end(sequence)), self.end(sequence))
             held.extend(cells)
             for cell in cells:
                 self._users[cell] += 1
@@ -115,8 +131,11 @@ class Cells:
     def cut(self, sequence: int, position: int) -> None:
         """A sequence was cut at ``position``."""
         held = self.held(sequence)
-        freed = held[position:]
-        del held[position:]
+        kept = max(0, position - self.first(sequence))
+        freed = held[kept:]
+        del held[kept:]
+        if not held:
+            self._first.pop(sequence, None)
         if self._sound.get(sequence, position) >= position:
             self._sound.pop(sequence, None)
         for cell in freed:
@@ -132,6 +151,8 @@ class Cells:
         """``target`` shares all that ``source`` holds."""
         self.cut(target, 0)
         self._held[target] = list(self.held(source))
+        if source in self._first:
+            self._first[target] = self._first[source]
         if source in self._sound:
             self._sound[target] = self._sound[source]
         for cell in self.held(source):
@@ -140,7 +161,10 @@ class Cells:
     def restore(self, sequence: int, count: int) -> None:
         """A saved sequence of ``count`` positions was put back."""
         self.cut(sequence, 0)
-        self.add({sequence: self._lowest(count)} if count else {})
+        first = max(0, count - self._window) if self._window else 0
+        self.add({sequence: self._lowest(count - first)} if count else {})
+        if first:
+            self._first[sequence] = first
 
     def _lowest(self, count: int) -> list[int]:
         free = self._free[:count]
@@ -163,6 +187,8 @@ NO_KV_SLOT, ABORTED = 1, 2
 ARCHITECTURE = "general.architecture"
 ROLLBACK_ARCHITECTURES = {"lfm2"}
 """Hybrid ones for which llama.cpp keeps the convolutions' last states; with lfm2moe it ends the process."""
+MOST_SEQUENCES = 256
+"""llama.cpp's bound of a context, anchors included."""
 MOST_ROLLBACK = 8
 """States of each sequence; with 24 llama.cpp's graph has too few nodes and it ends the process."""
 QUANTIZED = {"q4_0", "q8_0"}
@@ -197,9 +223,13 @@ class LlamaContext:
     ) -> None:
         self._lib = lib = library()
         self.model = model
-        self.slots = slots
+        self._window = int(lib.llama_model_n_swa(model.pointer))
+        self.slots = slots = min(slots, MOST_SEQUENCES // 2) if self._window else slots
         params = lib.llama_context_default_params()
-        params.n_seq_max = slots
+        self._anchored = [0] * slots
+        """Up to which position the anchor of each sequence holds what it holds."""
+        params.swa_full = True
+        params.n_seq_max = slots * 2 if self._window else slots
         params.n_threads = params.n_threads_batch = threads
         params.flash_attn_type = int(flash_attention)
         params.type_k, params.type_v = GGML_TYPES[kv_type_k], GGML_TYPES[kv_type_v]
@@ -207,8 +237,10 @@ class LlamaContext:
         params.kv_unified = True  # sequences share cells: a common prefix is held once, and copying it costs nothing
         self.rollback = rollback if not model.is_hybrid or model.metadata(ARCHITECTURE) in ROLLBACK_ARCHITECTURES else 0
         params.n_rs_seq = min(self.rollback, MOST_ROLLBACK) if model.is_hybrid else 0
-        least = max(slots, self.rollback + 2)  # with fewer llama.cpp ends the process
+        least = max(params.n_seq_max, self.rollback + 2)  # with fewer llama.cpp ends the process
         params.n_ctx = max(cells, least)
+        if self._window and model.is_hybrid:  # llama.cpp cuts it, and a later cut could take cells of an earlier one
+            batch_size = min(batch_size, self._window)
         self.batch_size = params.n_batch = params.n_ubatch = min(max(batch_size, least), params.n_ctx)
         params.offload_kqv = params.op_offload = True
         self._abort = AbortFlag()
@@ -224,7 +256,10 @@ class LlamaContext:
         self.cells = int(lib.llama_n_ctx(self.pointer))
         self._memory = lib.llama_get_memory(self.pointer)
         together = params.n_rs_seq + 1 if params.n_rs_seq else 0
-        self._cells = Cells(self.cells, hybrid=model.is_hybrid, kept_together=together)
+        windows = [0, self._window] if self._window else [0]
+        self._caches = [
+            Cells(self.cells, hybrid=model.is_hybrid, kept_together=together, window=window) for window in windows
+        ]
         self._runs: list[Run] = []
         self._threads = threads
         self._gives_hidden = False
@@ -282,41 +317,75 @@ class LlamaContext:
         if hidden is not self._gives_hidden:
             self._lib.llama_set_embeddings(self.pointer, hidden)
             self._gives_hidden = hidden
-        is_next = self._batch.count == 1 and self._cells.are_packed
-        placed = {} if is_next else self._put_in_order(hidden)
+        is_next = self._batch.count == 1 and all(cells.are_packed for cells in self._caches)
+        if self._window:
+            self._anchor_all()
+        placed = [] if is_next else self._put_in_order(hidden)
         forget_errors()
         code: int = self._lib.llama_decode(self.pointer, self._batch.struct())
         if code == 0 and is_next:
-            self._cells.append(self._runs[0][0])
+            for cells in self._caches:
+                cells.append(self._runs[0][0])
         elif code == 0:
-            self._cells.add(placed)
+            for cells, taken in zip(self._caches, placed, strict=True):
+                cells.add(taken)
         if code < 0:
             raise LeapGenerationError(f"llama.cpp failed to decode (code {code}): {last_errors() or 'no reason given'}")
         return code
 
-    def _put_in_order(self, hidden: bool) -> dict[int, list[int]]:
-        """Move sequences whose next cells would lie below those that they have; returns the cells of the batch."""
-        cells = self._cells
-        placed = cells.place(self._runs, one_by_one=hidden)
-        while (sequence := cells.out_of_order(placed)) is not None:
+    def _put_in_order(self, hidden: bool) -> list[dict[int, list[int]]]:
+        """Move sequences whose next cells would lie below those that they have; returns the batch's cells by cache."""
+        while True:
+            placed = [cells.place(self._runs, one_by_one=hidden) for cells in self._caches]
+            disordered = (cells.out_of_order(taken) for cells, taken in zip(self._caches, placed, strict=True))
+            sequence = next((each for each in disordered if each is not None), None)
+            if sequence is None:
+                return placed
             self._move(sequence)
-            placed = cells.place(self._runs, one_by_one=hidden)
-        return placed
 
     def _move(self, sequence: int) -> None:
         """Copy what a sequence holds into the lowest free cells, once its own are free too."""
-        count = len(self._cells.held(sequence))
+        count = self._caches[0].end(sequence)
         size = self._lib.llama_state_seq_get_size_ext(self.pointer, sequence, 0)
         buffer = (ctypes.c_uint8 * size)()
         written = self._lib.llama_state_seq_get_data_ext(self.pointer, buffer, size, sequence, 0)
         self.forget(sequence)
         if not self._lib.llama_state_seq_set_data_ext(self.pointer, buffer, written, sequence, 0):
             raise LeapGenerationError("llama.cpp cannot move a sequence within its cache")
-        self._cells.restore(sequence, count)
+        for cells in self._caches:
+            cells.restore(sequence, count)
+        self._anchor(sequence)
+
+    def _anchor_all(self) -> None:
+        """Anchor each sequence that has positions which llama.cpp would give away."""
+        for sequence, anchored in enumerate(self._anchored):
+            if self._caches[0].end(sequence) - self._window >= anchored:
+                self._anchor(sequence)
+
+    def _anchor(self, sequence: int) -> None:
+        if self._window:
+            self._drop_anchor(sequence)
+            self._lib.llama_memory_seq_cp(self._memory, sequence, self.slots + sequence, -1, -1)
+            self._anchored[sequence] = self._caches[0].end(sequence)
+
+    def _drop_anchor(self, sequence: int) -> None:
+        if self._window and self._anchored[sequence]:
+            self._lib.llama_memory_seq_rm(self._memory, self.slots + sequence, -1, -1)
+            self._anchored[sequence] = 0
 
     def in_order(self, sequence: int) -> int:
         """Up to which position the cells of a sequence rise; beyond, what it holds is rounded differently."""
-        return self._cells.sound(sequence)
+        return min(cells.sound(sequence) for cells in self._caches)
+
+    def sees(self, sequence: int, position: int) -> bool:
+        """Whether all is there that a token at ``position`` sees: in layers with a window the positions of the
+        window before it."""
+        if not self._window:
+            return True
+        first = self._caches[-1].first(sequence)
+        if not self.model.is_hybrid and position:  # beside a recurrent state llama.cpp says only where that is
+            first = max(first, int(self._lib.llama_memory_seq_pos_min(self._memory, sequence)))
+        return first <= max(0, position - self._window + 1)
 
     def logits(self, index: int) -> NDArray[float32]:
         """A view of the logits after batch position ``index``, shape [vocabulary]; valid until the next decode."""
@@ -348,9 +417,12 @@ class LlamaContext:
 
     def truncate(self, sequence: int, position: int) -> bool:
         """Forget a sequence from ``position`` on; False when its state cannot be cut there."""
+        self._drop_anchor(sequence)
         cut = bool(self._lib.llama_memory_seq_rm(self._memory, sequence, position, -1))
         if cut:
-            self._cells.cut(sequence, position)
+            for cells in self._caches:
+                cells.cut(sequence, position)
+        self._anchor(sequence)
         return cut
 
     def take_back(self, sequence: int, position: int) -> bool:
@@ -360,31 +432,39 @@ class LlamaContext:
 
     def forget(self, sequence: int) -> None:
         """Forget a whole sequence."""
+        self._drop_anchor(sequence)
         self._lib.llama_memory_seq_rm(self._memory, sequence, -1, -1)
-        self._cells.cut(sequence, 0)
+        for cells in self._caches:
+            cells.cut(sequence, 0)
 
     def copy(self, source: int, target: int) -> None:
         """Make ``target`` share everything ``source`` holds."""
         self.forget(target)
         self._lib.llama_memory_seq_cp(self._memory, source, target, -1, -1)
-        self._cells.copy(source, target)
+        for cells in self._caches:
+            cells.copy(source, target)
+        self._anchor(target)
 
     def save(self, sequence: int, *, partial: bool) -> bytes:
-        """The state of a sequence: all of it, or with ``partial`` only what cannot be cut (LFM2's convolutions)."""
+        """The state of a sequence: all of it, or with ``partial`` only what cannot be cut (LFM2's convolutions, and the
+        last window of layers that have one)."""
         flags = self._lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY if partial else 0
         size = self._lib.llama_state_seq_get_size_ext(self.pointer, sequence, flags)
         buffer = (ctypes.c_uint8 * size)()
         written = self._lib.llama_state_seq_get_data_ext(self.pointer, buffer, size, sequence, flags)
         return ctypes.string_at(buffer, written)
 
-    def restore(self, sequence: int, state: bytes, *, positions: int | None) -> bool:
-        """Put a saved state of so many positions back, or with None a partial one; False when llama.cpp does not accept
-        it."""
-        flags = self._lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY if positions is None else 0
+    def restore(self, sequence: int, state: bytes, *, positions: int, partial: bool) -> bool:
+        """Put a saved state of so many positions back, or with ``partial`` only what cannot be cut; False when
+        llama.cpp does not accept it."""
+        flags = self._lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY if partial else 0
         buffer = (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
+        self._drop_anchor(sequence)
         sound = bool(self._lib.llama_state_seq_set_data_ext(self.pointer, buffer, len(state), sequence, flags))
-        if sound and positions is not None:
-            self._cells.restore(sequence, positions)
+        if sound:
+            for cells in self._caches[1:] if partial else self._caches:
+                cells.restore(sequence, positions)
+            self._anchor(sequence)
         return sound
 
 

@@ -5,23 +5,42 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from leap_core.conversation.options import CacheOptions
 from leap_core.inference.engine.request import Request
 from leap_core.inference.engine.scheduler import Scheduler
 from leap_core.inference.llama.context import Cells, LlamaContext
 from leap_core.inference.llama.model import LlamaModel
-from leap_core.testing.random_models import TINY_LFM2, TINY_LLAMA, write_random_model
+from leap_core.testing.random_models import (
+    TINY_GEMMA,
+    TINY_LFM2,
+    TINY_LLAMA,
+    TINY_MAMBA,
+    TINY_WINDOWED_LFM2,
+    write_random_model,
+)
 
 from .conftest import finish, request
 
 Make = Callable[..., Scheduler]
+SHAPES = {
+    "full": TINY_LLAMA,
+    "window": TINY_GEMMA,
+    "recurrent": TINY_MAMBA,
+    "hybrid": TINY_LFM2,
+    "window beside recurrent": TINY_WINDOWED_LFM2,
+}
+"""A model of each kind of memory that llama.cpp has."""
 
 
-@pytest.fixture(scope="module", params=[TINY_LFM2, TINY_LLAMA], ids=["hybrid", "attention only"])
+@pytest.fixture(scope="module", params=SHAPES)
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaModel]:
-    loaded = LlamaModel(write_random_model(tmp_path_factory.mktemp("models") / "model.gguf", request.param, "q8_0"))
+    loaded = LlamaModel(
+        write_random_model(tmp_path_factory.mktemp("models") / "model.gguf", SHAPES[request.param], "q8_0")
+    )
     yield loaded
     loaded.close()
 
@@ -63,6 +82,33 @@ def test_after_any_history_and_beside_any_neighbours(make_scheduler: Make) -> No
             sequence.cancel()
         for n, sequence in zip(chosen, sequences, strict=True):
             assert told(sequence) == alone[n], (turn, n)
+
+
+@pytest.mark.parametrize("slots", [1, 4, 8])
+def test_after_being_cut_evicted_saved_and_loaded(make_scheduler: Make, tmp_path: Path, slots: int) -> None:
+    """Prompts that share beginnings of any length, twice as long as the window, kept in memory and on disk."""
+    rng = random.Random(slots)
+    bases = [words(rng.choice((120, 260)), n) for n in range(3)]
+    requests = []
+    for n in range(10):
+        base = rng.choice(bases)
+        prompt = base[: rng.randrange(1, len(base))] + words(rng.randrange(1, 60), 90 + n)
+        requests.append((prompt, rng.choice((3, 120)), n))
+    alone = []
+    for one in requests:
+        fresh = make_scheduler(slots=1)
+        fresh.submit(sequence := asked(*one))
+        alone.append(told(sequence))
+    for _ in range(2):  # the second one begins with what the first left on disk
+        used = make_scheduler(slots=slots, cache=CacheOptions.on_disk(tmp_path))
+        for turn in range(24):
+            chosen = rng.sample(range(len(requests)), rng.choice([1, 1, 2, min(slots, 4)]))
+            sequences = [asked(*requests[n]) for n in chosen]
+            for sequence in sequences:
+                used.submit(sequence)
+            for n, sequence in zip(chosen, sequences, strict=True):
+                assert told(sequence) == alone[n], (turn, n)
+        used.close()
 
 
 @pytest.mark.parametrize("hybrid", [False, True])
