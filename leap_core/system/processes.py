@@ -37,8 +37,8 @@ OF_A_SESSION = sys.platform != "win32"
 """``start_new_session`` of ``subprocess.Popen``: the process leads a group of its own."""
 NO_WINDOW = 0x0800_0000
 CREATION_FLAGS = 0x200 | NO_WINDOW if sys.platform == "win32" else 0
-"""``creationflags`` of it: a new group, and a console that nobody sees; without one the process and each of its children
-would open a window."""
+"""``creationflags`` of it: a new group, and a console that nobody sees; without one the process and each of its
+children would open a window."""
 
 
 def kill_group(pid: int) -> None:

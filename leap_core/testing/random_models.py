@@ -40,7 +40,7 @@ TEMPLATE = (
 class Shape:
     """The size of a model. ``attention``: layers with attention; the others are LFM2's short convolutions. Without
     convolutions the model is written as a llama, whose memory can be cut anywhere. ``window``: what attention sees, in
-    LFM2 in each of its layers, and without convolutions in five of six, as in Gemma 3. No layer with attention: a Mamba,
+    LFM2 in each of its layers, without convolutions in five of six, as in Gemma 3. No layer with attention: a Mamba,
     whose memory is a state alone."""
 
     layers: int

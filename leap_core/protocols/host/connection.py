@@ -11,7 +11,6 @@ import errno
 import json
 import os
 import stat
-import subprocess
 import sys
 import threading
 import time
@@ -19,7 +18,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from ...errors import (
     LeapError,
@@ -35,11 +34,13 @@ from ...system.locks import Busy, is_locked, locked
 from ...system.processes import open_log, start_detached
 from .http import Answer, send
 
+if TYPE_CHECKING:
+    from subprocess import Popen
+
 PROTOCOL = 2
 """Raised when host and client of different versions of leap would misunderstand each other."""
 
 INSTANCE_HEADER = "X-Leap-Instance"
-
 
 @dataclass(frozen=True)
 class HostState:
@@ -369,6 +370,8 @@ def start_host(variables: Mapping[str, str]) -> ModelHost:
 
 
 def _spawn(variables: Mapping[str, str], files: HostFiles, log: IO[bytes]) -> None:
+    import subprocess
+
     process = start_detached(
         "leap_core.server", log=log, directory=files.directory, variables=variables, stdout=subprocess.PIPE
     )
@@ -388,7 +391,7 @@ def _spawn(variables: Mapping[str, str], files: HostFiles, log: IO[bytes]) -> No
         raise error_from_json(report["error"])
 
 
-def _first_line(out: IO[bytes], process: subprocess.Popen[bytes]) -> bytes:
+def _first_line(out: IO[bytes], process: Popen[bytes]) -> bytes:
     """What the host says when it is ready; empty when it ended without a word."""
     timer = threading.Timer(START_SECONDS, process.kill)
     timer.start()
