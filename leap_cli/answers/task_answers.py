@@ -11,7 +11,7 @@ import click
 
 from leap_core.conversation.responses import Complete, GenerationFinishReason
 from leap_core.conversation.streams import last_of
-from leap_core.errors import LeapError, LeapUnavailableError
+from leap_core.errors import LeapError, LeapGenerationError, LeapUnavailableError
 
 from ..exit_codes import ExitCode
 from ..framework.environment import Environment
@@ -125,7 +125,10 @@ class _Doing:
             self._output.text("\n")
             self._line_open = False
         else:
-            write(self._output, each, reply.full_message.text, reply.details or {})
+            details = reply.details or {}
+            write(self._output, each, reply.full_message.text, details)
+            if details.get("unasked"):
+                raise LeapGenerationError("personal data that only the model would find may be left in the text")
         for warning in reply.warnings:
             self._output.warning(f"{each.name}: {warning}")
         if reply.finish_reason is GenerationFinishReason.MAX_TOKENS:

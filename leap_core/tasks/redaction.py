@@ -11,6 +11,8 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count
 
 from ..conversation.messages import ChatMessage
 from ..conversation.options import GenerationOptions
@@ -23,43 +25,95 @@ URL = re.compile(
     r"|\bwww\.[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}(?:/[^\s<>\"']{0,2048})?"
 )
 MAIL = re.compile(r"[\w.!#$%&'*+/=?^`{|}~-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}")
-IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b")
-CARD = re.compile(r"(?<![\d+])\d(?:[ -]?\d){12,18}(?!\d)")
-PHONE = re.compile(r"(?<![\w.,:/-])(?:\+|00)?\(?\d(?:[ \t./()-]{0,3}\d){5,14}(?![\w/-]|[.,:]\d)")
-NO_PHONE = re.compile(r"\d{1,4}([-./ ])\d{1,2}\1\d{1,4}|\d{1,3}(\.\d{1,3}){3}")
+GAP = "[ \\t\u00a0\u2007\u2009\u202f\u2010-\u2013-]"
+"""What people write between the groups of a number, no-break and narrow spaces among it."""
+IBAN = re.compile(rf"(?<![^\W_])[A-Za-z]{{2}}\d{{2}}(?:{GAP}?[A-Za-z0-9]){{11,30}}")
+CARD = re.compile(rf"(?<![\w+])\d(?:{GAP}?\d){{12,18}}(?![^\W_])")
+CARD_GROUPS = re.compile(r"\d+|\d{4}\D\d{6}\D\d{4,5}|\d{4}(?:\D\d{4}){3}(?:\D\d{3})?")
+PHONE = re.compile(rf"(?<![^\W_])(?<!\d[.,:/-])[+(]{{0,2}}\d(?:(?:{GAP}|[./()]){{0,3}}\d){{6,18}}")
+DAY, MONTH = r"(?:0?[1-9]|[12]\d|3[01])", r"(?:0?[1-9]|1[0-2])"
+NO_PHONE = re.compile(
+    rf"(?<!\d)(?:{DAY}([-./]){MONTH}\1(?:19|20)?\d\d|{MONTH}([-/]){DAY}\2(?:19|20)?\d\d"
+    rf"|(?:19|20)\d\d([-./]){MONTH}\3{DAY}|\d{{1,3}}(?:\.\d{{1,3}}){{3}})(?![\d]|[-./]\d)"
+)
 """Dates and addresses of networks."""
 TRAILING = ".,;:!?)'\""
+IBAN_LENGTHS = {
+    country: length
+    for length, countries in {
+        15: "NO",
+        16: "BE",
+        18: "DK FI FO GL NL",
+        19: "MK SI",
+        20: "AT BA EE KZ LT LU XK",
+        21: "CH HR LI LV",
+        22: "BG BH CR DE GB GE IE ME RS VA",
+        23: "AE GI IL IQ TL",
+        24: "AD CZ ES MD PK RO SA SE SK TN VG",
+        25: "LY PT ST",
+        26: "IS TR",
+        27: "FR GR IT MC MR SM",
+        28: "AL AZ BY CY DO GT HU LB PL SV",
+        29: "BR EG PS QA UA",
+        30: "JO KW MU",
+        31: "MT SC",
+        32: "LC",
+    }.items()
+    for country in countries.split()
+}
+"""Characters of an IBAN by country (ISO 13616's registry)."""
 
 
 def _iban(text: str) -> bool:
-    plain = text.replace(" ", "")
+    plain = "".join(char for char in text if char.isalnum()).upper()
     moved = plain[4:] + plain[:4]
-    return 15 <= len(plain) <= 34 and int("".join(str(int(char, 36)) for char in moved)) % 97 == 1
+    length = IBAN_LENGTHS.get(plain[:2])
+    if not (15 <= len(plain) <= 34 if length is None else len(plain) == length):
+        return False
+    return int("".join(str(int(char, 36)) for char in moved)) % 97 == 1
 
 
 def _card(text: str) -> bool:
     digits = [int(char) for char in text if char.isdigit()]
     doubled = [sum(divmod(2 * digit, 10)) if n % 2 else digit for n, digit in enumerate(reversed(digits))]
-    return len(set(digits)) > 1 and sum(doubled) % 10 == 0
+    return bool(CARD_GROUPS.fullmatch(text)) and len(digits) > 12 and len(set(digits)) > 1 and sum(doubled) % 10 == 0
 
 
 def _phone(text: str) -> bool:
     digits = sum(char.isdigit() for char in text)
-    if not 7 <= digits <= 15 or NO_PHONE.fullmatch(text) or text.count("(") != text.count(")"):
+    if not 7 <= digits <= 15 or text.count("(") != text.count(")"):
         return False
-    return text[0] in "+(0" or bool(re.search(r"\d[ \t/-]+\(?\d|\d\.\d+\.\d", text))
+    return text[0] in "+(0" or bool(re.search(rf"\d(?:{GAP}|/)+\(?\d|\d\.\d+\.\d", text))
 
 
-def _always(_text: str) -> bool:
-    return True
+def _whole(pattern: re.Pattern[str], text: str) -> Iterator[str]:
+    for match in pattern.finditer(text):
+        yield match[0].rstrip(TRAILING)
 
 
-PATTERNS: dict[str, tuple[re.Pattern[str], Callable[[str], bool]]] = {
-    "url": (URL, _always),
-    "email_address": (MAIL, _always),
-    "iban": (IBAN, _iban),
-    "card_number": (CARD, _card),
-    "phone_number": (PHONE, _phone),
+def _parts(pattern: re.Pattern[str], check: Callable[[str], bool], text: str) -> Iterator[str]:
+    """What of the numbers that stand together passes the check: the longest from each group on."""
+    place = 0
+    while match := pattern.search(text, place):
+        groups = [(each.start(), each.end()) for each in re.finditer(r"[+(]*[^\W_]+\)?", match[0])]
+        start = match.start()
+        place = match.end() if len(groups) < 2 else start + groups[1][0]
+        if match[0][0] == "(":  # it may belong to the sentence
+            place = start + 1
+        for _, end in reversed(groups):
+            candidate = match[0][:end]
+            if check(candidate) and not re.match(r"[^\W_]", text[start + end : start + end + 1]):
+                yield candidate
+                place = start + end
+                break
+
+
+PATTERNS: dict[str, Callable[[str], Iterator[str]]] = {
+    "url": partial(_whole, URL),
+    "email_address": partial(_whole, MAIL),
+    "iban": partial(_parts, IBAN, _iban),
+    "card_number": partial(_parts, CARD, _card),
+    "phone_number": lambda text: _parts(PHONE, _phone, NO_PHONE.sub("\0", text)),
 }
 """By category, in the order of looking: what one has found is not looked at by those after it."""
 PATTERN_CATEGORIES = tuple(PATTERNS)
@@ -68,13 +122,11 @@ PATTERN_CATEGORIES = tuple(PATTERNS)
 def found_by_pattern(text: str, categories: tuple[str, ...] = PATTERN_CATEGORIES) -> dict[str, list[str]]:
     """What the expressions of these categories find, each text once, in the order of its first place."""
     found: dict[str, list[str]] = {}
-    for category, (pattern, check) in PATTERNS.items():
+    for category, find in PATTERNS.items():
         if category not in categories:
             continue
-        items = (match[0].rstrip(TRAILING) if category in ("url", "email_address") else match[0].strip()
-                 for match in pattern.finditer(text))  # fmt: skip
-        found[category] = list(dict.fromkeys(item for item in items if item and check(item)))
-        for item in found[category]:
+        found[category] = list(dict.fromkeys(item for item in find(text) if item))
+        for item in sorted(found[category], key=len, reverse=True):
             text = text.replace(item, "\0")
     return {category: items for category, items in found.items() if items}
 
@@ -86,16 +138,16 @@ UNUSED = [chr(code) for code in range(0xE000, 0xF8FF)]
 def mask(text: str, entities: Mapping[str, Sequence[str]]) -> tuple[str, dict[str, str]]:
     """The text with every occurrence of every entity masked, and what each mask stands for. ``entities`` by category.
 
-    Masks look like ``[HUMAN_NAME_1]``. Where an entity would be found in one, or the text has such a mask already,
-    they are made of characters that occur in neither.
+    Masks look like ``[HUMAN_NAME_1]``, with numbers that the text has none of yet. Where an entity would be found in
+    one, they are made of characters that occur in neither.
     """
     listed = {item: category for category, items in entities.items() for item in items if item}
     categories = {item: category for item, category in listed.items() if item in text}
     if not categories:
         return text, {}
-    masks = _named(categories)
+    masks = _named(categories, text)
     masked = _replaced(text, masks)
-    if any(each in text for each in masks.values()) or any(item in masked for item in listed):
+    if any(item in masked for item in listed):
         masks = _unnamed(text + "".join(listed), categories)
         masked = _replaced(text, masks)
     used = {each: item for item, each in masks.items() if each in masked}
@@ -116,12 +168,12 @@ def unmask(text: str, masks: Mapping[str, str]) -> str:
     return _replaced(text, masks)
 
 
-def _named(categories: Mapping[str, str]) -> dict[str, str]:
-    counts: dict[str, int] = {}
+def _named(categories: Mapping[str, str], text: str) -> dict[str, str]:
+    numbers = {category: count(1) for category in categories.values()}
     masks = {}
     for item, category in categories.items():
-        counts[category] = counts.get(category, 0) + 1
-        masks[item] = f"[{category.upper()}_{counts[category]}]"
+        names = (f"[{category.upper()}_{number}]" for number in numbers[category])
+        masks[item] = next(name for name in names if name not in text)
     return masks
 
 
@@ -176,17 +228,26 @@ class Redact(Task):
         return (self._prompt(model, piece) for piece in self._pieces(model, message))
 
     def answer(self, model: TaskModel, message: ChatMessage, name: str) -> TaskAnswer:
+        """``details["unasked"]``: pieces, from 1, of which the model gave no whole list; expressions masked those."""
         entities: dict[str, list[str]] = {category: [] for category in self.categories}
-        for category, items in found_by_pattern(text_of(message), self.patterns).items():
+        text = text_of(message)
+        for category, items in found_by_pattern(text, self.patterns).items():
             entities[category] = items
+        certain = {item for items in entities.values() for item in items}
         pieces = list(self._pieces(model, message))
+        unasked = []
         for number, piece in enumerate(pieces, 1):
-            if len(pieces) > 1:
-                model.tell(f"piece {number} of {len(pieces)}")
-            for category, items in self._entities(model, piece):
-                entities[category] += [item for item in items if item.strip() and item not in entities[category]]
-        masked, masks = mask(text_of(message), entities)
-        return TaskAnswer(masked, {"map": masks, "masked": count_masks(masked, masks, entities)})
+            model.tell(f"piece {number} of {len(pieces)}" if len(pieces) > 1 else "asking the model what to mask")
+            try:
+                for category, items in self._entities(model, piece):
+                    known = certain.union(entities[category])
+                    entities[category] += [item for item in items if item in text and item not in known]
+            except (LeapConstraintError, LeapGenerationError) as error:  # what expressions found is masked all the same
+                unasked.append(number)
+                model.tell(f"piece {number} was masked by expressions only: {error.message}")
+        masked, masks = mask(text, entities)
+        report = {"map": masks, "masked": count_masks(masked, masks, entities)}
+        return TaskAnswer(masked, {**report, "unasked": unasked} if unasked else report)
 
     def _pieces(self, model: TaskModel, message: ChatMessage) -> Iterator[str]:
         text = text_of(message)
@@ -207,7 +268,10 @@ class Redact(Task):
     def _entities(self, model: TaskModel, text: str) -> Iterator[tuple[str, list[str]]]:
         """Categories with what a text has of them. The halves of a text with a full list are asked for as well, since
         the constraint closes such a list. Raises LeapGenerationError for one that has no halves."""
-        lists = self._lists(model, *self._prompt(model, text))
+        lists = {
+            category: list(dict.fromkeys(item for item in items if item in text and any(map(str.isalnum, item))))
+            for category, items in self._lists(model, *self._prompt(model, text)).items()
+        }
         full = [name for name, items in lists.items() if len(items) >= MOST or LONGEST in map(len, items)]
         for category, items in lists.items():  # an item of full length was cut off: its rest would stay unmasked
             yield category, [item for item in items if len(item) < LONGEST]

@@ -7,7 +7,6 @@ import random
 
 import pytest
 
-from leap_core.errors import LeapGenerationError
 from leap_core.tasks.redaction import LONGEST, MOST, unmask
 from leap_core.tasks.task import halves_between_sentences
 from leap_core.testing import ScriptedModelRunner
@@ -71,12 +70,19 @@ def test_an_entity_that_was_cut_off_is_not_what_is_masked():
         ("Hi.\n" + " ".join(MAILS[:30]) + "\n\n", [lists(*MAILS[:MOST]), lists(), lists(*MAILS[:MOST])]),
     ],
 )
-def test_a_text_that_cannot_be_cut_fails_and_is_not_told(text, answers):
+def test_a_text_that_cannot_be_cut_is_masked_by_expressions_and_said(text, answers):
     runner = ScriptedModelRunner(*answers)
-    with pytest.raises(LeapGenerationError, match="email_address") as caught:
-        redact(runner, text)
-    assert "example.org" not in str(caught.value) and "aaa" not in str(caught.value)
+    complete = redact(runner, text)
+    assert complete.details["unasked"] == [1] and "example.org" not in complete.full_message.text
     assert len(runner.requests) == len(answers)
+
+
+def test_repeated_items_and_those_of_another_text_fill_no_list():
+    runner = ScriptedModelRunner(lists(*["a@b.org"] * MOST), lists(*MAILS[:MOST]))
+    for text in ("Ann, a@b.org", "Ann"):
+        complete = redact(runner, text)
+        assert "unasked" not in complete.details and complete.full_message.text.startswith("Ann")
+    assert len(runner.requests) == 2
 
 
 def test_a_line_of_its_own_is_cut_between_sentences():

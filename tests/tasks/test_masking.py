@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import random
 
-import pytest
-
 from leap_core.errors import LeapConstraintError
 from leap_core.tasks.redaction import mask, unmask
 from leap_core.testing import ScriptedModelRunner
@@ -42,8 +40,8 @@ def test_a_broken_list_is_asked_for_again():
     assert details == {"map": {"[HUMAN_NAME_1]": "Ann"}, "masked": {"human_name": 1}}
     temperatures = [request.options.temperature for request in runner.requests]
     assert temperatures[0] == 0.0 and temperatures[1] == temperatures[2] > 0
-    with pytest.raises(LeapConstraintError):
-        do(ScriptedModelRunner([CUT], [CUT], [CUT]), "Ann is here.", task="redact")
+    complete = do(ScriptedModelRunner([CUT], [CUT], [CUT]), "Ann is at a@b.org.", task="redact")
+    assert complete.full_message.text == "Ann is at [EMAIL_ADDRESS_1]." and complete.details["unasked"] == [1]
 
 
 def test_entities_of_all_pieces_are_masked_in_all():
@@ -51,3 +49,9 @@ def test_entities_of_all_pieces_are_masked_in_all():
     complete = do(runner, "Ann\n\nI am Ann\nBye", task="redact", categories="human_name", lines=True)
     assert complete.full_message.text == "[HUMAN_NAME_1]\n\nI am [HUMAN_NAME_1]\nBye"
     assert [request.messages[-1].text for request in runner.requests] == ["Ann", "I am Ann", "Bye"]
+
+
+def test_a_text_that_was_masked_before_gets_new_numbers():
+    masked, masks = mask("[PHONE_NUMBER_1] or 0301234567", {"phone_number": ["0301234567"]})
+    assert masked == "[PHONE_NUMBER_1] or [PHONE_NUMBER_2]"
+    assert unmask(masked, masks) == "[PHONE_NUMBER_1] or 0301234567"
