@@ -180,7 +180,7 @@ def test_a_text_whose_personal_data_is_not_all_listed_is_printed_and_fails(leap,
     leap.script(json.dumps({"human_name": names[:20]}))
     (tmp_path / "mail.txt").write_text(" ".join(names))
     done = leap("redact", "--categories", "human_name", "mail.txt")
-    assert done.code == 8 and done.stdout.endswith("[HUMAN_NAME_20] Name30\n")
+    assert done.code == 8 and done.stdout.endswith("[HUMAN_NAME_20] Name30")
     assert "mail.txt: personal data that only the model would find may be left" in done.stderr
 
 

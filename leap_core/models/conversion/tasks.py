@@ -38,11 +38,6 @@ def quantize_file(request: dict[str, Any], progress: Callable[[Any], None]) -> d
     plan = quantize(source, target, settings, dry=True)
     if plan.needs_imatrix and settings.imatrix is None:
         raise no_importance(asked.to)
-    if plan.converted and len(plan.fallbacks) >= plan.converted:
-        raise LeapModelLoadingError(
-            f"no tensor of {source.name} can be {asked.to}: their rows are no multiple of its blocks",
-            hint="a type with blocks of 32 fits more models: Q8_0, Q5_0, Q4_0, IQ4_NL",
-        )
     fits = plan.bytes <= request["room"]
     if fits:
         quantize(source, target, settings, dry=False, on_tensor=lambda *step: progress(step))
@@ -50,7 +45,8 @@ def quantize_file(request: dict[str, Any], progress: Callable[[Any], None]) -> d
 
 
 WINDOW = 512
-"""Tokens that are read together; each position but the first of a window is predicted."""
+"""Tokens that are read together. As in llama.cpp's perplexity tool each window begins with the opening token where the
+model has one, and the second half counts: positions with almost nothing before them say little."""
 MOST_TOKENS = 32 * WINDOW
 LEAST_TOKENS = 16
 
@@ -66,11 +62,11 @@ def measure_cost(request: dict[str, Any], progress: Callable[[Any], None]) -> di
     for reader in readers[1:]:
         if reader.model.n_tokens != source.n_tokens:
             raise LeapModelLoadingError(f"{reader.path.name} has another vocabulary than {readers[0].path.name}")
-    starts = range(0, len(tokens) - 1, WINDOW)
+    starts = range(0, max(1, len(tokens) - WINDOW + 1), WINDOW)
     for number, start in enumerate(starts):
         window = tokens[start : start + WINDOW]
-        if len(window) < 2:
-            break
+        if source.bos_token is not None:
+            window[0] = source.bos_token
         truth = readers[0].read(window)
         readers[0].count(truth, truth, window)
         for reader in readers[1:]:
@@ -80,7 +76,7 @@ def measure_cost(request: dict[str, Any], progress: Callable[[Any], None]) -> di
 
 
 class _Reader:
-    """One model, and the sums over the positions that it predicted."""
+    """One model, and the sums over the positions of second halves that it predicted."""
 
     def __init__(self, path: Path, threads: int) -> None:
         self.path = path
@@ -92,7 +88,7 @@ class _Reader:
         self.surprise = self.divergence = 0.0
 
     def read(self, window: list[int]) -> NDArray[float32]:
-        """Log probabilities after each token but the last, shape [tokens - 1, vocabulary]."""
+        """Log probabilities after each token of the second half but the last, shape [positions, vocabulary]."""
         import numpy as np
 
         self.context.forget(0)
@@ -101,7 +97,7 @@ class _Reader:
         if self.context.decode() != 0:
             raise LeapModelLoadingError(f"{self.path.name} cannot read {len(window)} tokens at once")
         first = last - len(window) + 1
-        logits = np.stack([self.context.logits(first + n) for n in range(len(window) - 1)])
+        logits = np.stack([self.context.logits(first + n) for n in range(len(window) // 2, len(window) - 1)])
         logits -= logits.max(axis=1, keepdims=True)
         logits -= np.log(np.exp(logits).sum(axis=1, keepdims=True))
         return logits
@@ -111,7 +107,7 @@ class _Reader:
         import numpy as np
 
         self.positions += len(ours)
-        self.surprise -= float(ours[np.arange(len(ours)), window[1:]].sum(dtype=np.float64))
+        self.surprise -= float(ours[np.arange(len(ours)), window[len(window) // 2 + 1 :]].sum(dtype=np.float64))
         self.same += int((ours.argmax(axis=1) == truth.argmax(axis=1)).sum())
         if ours is not truth:
             self.divergence += float((np.exp(truth) * (truth - ours)).sum(dtype=np.float64))
