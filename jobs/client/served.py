@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -110,11 +110,19 @@ class ServedBatches:
         with JobsClient(self._variables) as jobs:
             jobs.cancel(job, wait=False)
 
-    def jobs(self, limit: int) -> list[dict[str, Any]]:
-        """Jobs of all kinds: running ones, then queued ones, then those that ended; each kind the newest first."""
+    def jobs(self, limit: int, only: Collection[str] | None = None) -> list[dict[str, Any]]:
+        """Jobs of all kinds, or of these ids: running ones, then queued ones, then those that ended; each kind the
+        newest first."""
         rows: list[Job] = []
         with JobsClient(self._variables) as jobs:
-            for states in ({State.RUNNING}, {State.QUEUED}, FINAL):
+            if only is not None:
+                for id in only:
+                    with suppress(LeapJobError):  # removed meanwhile
+                        rows.append(jobs.get(id))
+                order = (State.RUNNING, State.QUEUED)
+                rows.sort(key=lambda row: (order.index(row.state) if row.state in order else 2, -row.created))
+                del rows[limit:]
+            for states in ({State.RUNNING}, {State.QUEUED}, FINAL) if only is None else ():
                 if len(rows) < limit:
                     rows += jobs.list(states=states, limit=limit - len(rows))
         return [

@@ -159,6 +159,7 @@ def page(env: Environment, /, port: int, opens: bool) -> None:
         batches=ServedBatches(env.variables),
         files=env.directories.data / "served",
         page=PageServices(key=key, **guides()),
+        all_jobs=True,
     )
     with page_opener(env) as open_page:
         serve((), settings, cwd=env.cwd, on_listening=tell, on_ready=lambda _: output.note("Ctrl-C ends it"))

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import h11
 from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -99,6 +100,13 @@ class AccessCheck:
 def refused_origin(origin: str) -> Refused:
     """The refusal of a request of a web page that comes from elsewhere."""
     return _refused(403, "foreign_origin", f"requests from web pages of {origin} are refused")
+
+
+def refuse_other_origins(request: Request) -> None:
+    """Refuse a request of a web page that this server has not served, also of one of this machine. Raises Refused."""
+    origin = request.headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+        raise refused_origin(origin)
 
 
 def refused_key(authorization: str, api_key: str, token: bytes | None) -> Refused | None:

@@ -22,7 +22,7 @@ from ..protocols.host.http import LOOPBACK
 from ..protocols.host.served_models import STATUS_PATH, ServerState, known_server
 from .access import LOOPBACK_NAMES, AccessCheck, for_local_pages
 from .application import Server, build_app, listen, on_signals
-from .endpoints.batches import BatchEndpoints, BatchQueue, owner_of
+from .endpoints.batches import BatchEndpoints, BatchQueue, JobEndpoints, owner_of
 from .endpoints.generation import GenerationEndpoints
 from .endpoints.message_batches import MessageBatches
 from .endpoints.models import status_route
@@ -47,7 +47,8 @@ class ServerSettings:
     in ``files``; without it there are none. ``answers`` makes responses of the background, kept in ``responses``.
     ``offer``: the models that requests may have loaded, within ``bounds``. ``run``: the run directory, where
     ``leap ps`` finds the server. ``log_requests``: a line on stderr for every request. ``page``: serve the page for
-    people at /, which may do this beside asking.
+    people at /, which may do this beside asking. ``all_jobs``: show and cancel all jobs of the user, not only those
+    that the server has made.
     """
 
     address: str = LOOPBACK
@@ -64,6 +65,7 @@ class ServerSettings:
     run: Path | None = None
     log_requests: bool = False
     page: PageServices | None = None
+    all_jobs: bool = False
 
     @property
     def is_local(self) -> bool:
@@ -114,10 +116,14 @@ def application(models: LoadedModels, settings: ServerSettings, state: ServerSta
     generation = GenerationEndpoints(models, Metrics(models, counts), settings.responses, urls=settings.urls)
     routes: list[Route] = [] if state is None else [status_route(models, state.token)]
     if settings.batches is not None and settings.files is not None:
+        made = [] if settings.responses is None or settings.responses.records is None else [settings.responses.records]
         for endpoints in (BatchEndpoints, MessageBatches):
-            routes += endpoints(
+            batches = endpoints(
                 models, settings.batches, settings.files, urls=settings.urls, owner=owner_of(settings.api_key)
-            ).routes()
+            )
+            routes += batches.routes()
+            made.append(batches.records)
+        routes += JobEndpoints(settings.batches, None if settings.all_jobs else made).routes()
     if settings.answers is not None and settings.responses is not None:
         generation.stored = StoredResponses(models, settings.responses, settings.answers)
         generation.conversations.settle = generation.stored.settle

@@ -114,3 +114,4 @@ def test_the_page_lists_unfinished_jobs_before_those_that_ended(jobs):
     served = ServedBatches(os.environ)
     assert {job["id"] for job in served.jobs(3)} == set(waiting)
     assert [job["id"] for job in served.jobs(4)][3] == ended and sum(served.counts().values()) == 4
+    assert [job["id"] for job in served.jobs(4, {ended, waiting[0], "gone"})] == [waiting[0], ended]

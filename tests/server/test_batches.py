@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import httpx
@@ -14,7 +14,8 @@ from starlette.applications import Starlette
 
 from leap_core import LeapModelNotFoundError, LeapSerializationError
 from leap_core.batch.settings import BatchSettings
-from leap_core.server.endpoints.batches import BatchEndpoints, BatchState, owner_of
+from leap_core.server.application import HANDLERS
+from leap_core.server.endpoints.batches import BatchEndpoints, BatchState, JobEndpoints, Records, owner_of
 from leap_core.server.models.loaded_model import LoadRequest
 from leap_core.server.models.loaded_models import LoadedModels
 from leap_core.testing import ScriptedModelRunner
@@ -43,7 +44,7 @@ class Queue:
     def counts(self) -> Mapping[str, int]:
         return {}
 
-    def jobs(self, limit: int) -> list[dict[str, object]]:
+    def jobs(self, limit: int, only: object = None) -> list[dict[str, object]]:
         return []
 
 
@@ -129,3 +130,35 @@ def test_files_belong_to_the_key_that_made_them(server: Server) -> None:
         assert server(("GET", path, {}), owner=other)[0].status_code == 404
     assert server(("GET", "/v1/files?purpose=vision", {}), owner=mine)[0].json()["data"] == []
     assert (server.home / "served").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("all_jobs", [False, True])
+def test_a_server_shows_and_cancels_its_own_jobs_alone_unless_it_was_started_for_all(tmp_path, all_jobs):
+    class Jobs(Queue):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cancelled: list[str] = []
+
+        def jobs(self, limit: int, only: Collection[str] | None = None) -> list[dict[str, object]]:
+            return [{"id": id} for id in ("mine", "of another command") if only is None or id in only]
+
+        def cancel(self, job: str) -> None:
+            self.cancelled.append(job)
+
+    records = Records(tmp_path / "batches", "batch")
+    records.write({"id": "batch_1", "created_at": 1, "job": "mine"})
+    queue = Jobs()
+    app = Starlette(routes=JobEndpoints(queue, None if all_jobs else [records]).routes(), exception_handlers=HANDLERS)
+
+    async def ask() -> None:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
+            listed = (await client.get("/leap/jobs")).json()["jobs"]
+            assert [job["id"] for job in listed] == ["mine", "of another command"][: 2 if all_jobs else 1]
+            paths = [f"/leap/jobs/{id}/cancel" for id in ("mine", "of another command")]
+            codes = [(await client.post(path)).status_code for path in paths]
+            assert codes == ([200, 200] if all_jobs else [200, 404]) and len(queue.cancelled) == codes.count(200)
+            page = {"Origin": "http://127.0.0.1:9999"}
+            assert (await client.get("/leap/jobs", headers=page)).status_code == 403
+            assert (await client.post("/leap/jobs/mine/cancel", headers=page)).status_code == 403
+
+    asyncio.run(ask())

@@ -53,7 +53,7 @@ class Queue:
     def counts(self) -> dict[str, int]:
         return {}
 
-    def jobs(self, limit: int) -> list[dict[str, Any]]:
+    def jobs(self, limit: int, only: object = None) -> list[dict[str, Any]]:
         return []
 
     def requests(self, job: int) -> list[Request]:

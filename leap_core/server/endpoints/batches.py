@@ -12,7 +12,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,6 +32,7 @@ from ...protocols.openai.embeddings import EMBEDDINGS_URL
 from ...protocols.openai.replies import status_of
 from ...schemas.json_values import JsonObject, object_at, text_at
 from ...system.files import replace_text
+from ..access import refuse_other_origins
 from ..http import AsciiJSON, Refused, read_json
 from ..models.abilities import check_name
 from ..models.loaded_model import LoadedModel
@@ -212,8 +213,8 @@ class BatchQueue(Protocol):
         """How many jobs are in each state."""
         ...
 
-    def jobs(self, limit: int) -> list[JsonObject]:
-        """The newest jobs of all kinds: id, kind, state, percent, label, cancelling."""
+    def jobs(self, limit: int, only: Collection[str] | None = None) -> list[JsonObject]:
+        """The newest jobs of all kinds, or of these ids: id, kind, state, percent, label, cancelling."""
         ...
 
 
@@ -232,7 +233,7 @@ class BatchEndpoints:
     ) -> None:
         self._models, self._queue, self._urls = models, queue, urls
         self._files = KeptFiles(directory / "files", owner)
-        self._batches = Records(directory / "batches", "batch", owner)
+        self.records = Records(directory / "batches", "batch", owner)
 
     def routes(self) -> list[Route]:
         return [
@@ -245,8 +246,6 @@ class BatchEndpoints:
             Route("/v1/batches", self.list_batches),
             Route("/v1/batches/{id}", self.batch),
             Route("/v1/batches/{id}/cancel", self.cancel, methods=["POST"]),
-            Route("/leap/jobs", self.list_jobs),
-            Route("/leap/jobs/{id}/cancel", self.cancel_job, methods=["POST"]),
         ]
 
     async def add_file(self, request: Request) -> Response:
@@ -345,39 +344,28 @@ class BatchEndpoints:
                 "param": None,
                 "line": None if line_number is None else int(line_number[1]),
             }
-        await asyncio.to_thread(self._batches.write, record)
+        await asyncio.to_thread(self.records.write, record)
         return AsciiJSON(await asyncio.to_thread(self._described, record))
 
     async def list_batches(self, request: Request) -> Response:
         """The batches, the newest first."""
 
         def described() -> list[JsonObject]:
-            return [self._described(record) for record in self._batches.all()[:MOST_LISTED]]
+            return [self._described(record) for record in self.records.all()[:MOST_LISTED]]
 
         return _listed(request, await asyncio.to_thread(described))
 
     async def batch(self, request: Request) -> Response:
         """One batch, and how far it is."""
-        record = await asyncio.to_thread(self._batches.get, request.path_params["id"])
+        record = await asyncio.to_thread(self.records.get, request.path_params["id"])
         return AsciiJSON(await asyncio.to_thread(self._described, record))
 
     async def cancel(self, request: Request) -> Response:
         """End a batch. What was answered by then can be fetched."""
-        record = await asyncio.to_thread(self._batches.get, request.path_params["id"])
+        record = await asyncio.to_thread(self.records.get, request.path_params["id"])
         if record["job"] is not None and "final" not in record:
             await asyncio.to_thread(self._queue.cancel, record["job"])
         return AsciiJSON(await asyncio.to_thread(self._described, record))
-
-    async def list_jobs(self, _request: Request) -> Response:
-        """Jobs of all kinds, unfinished ones first, and how many more there are."""
-        jobs = await asyncio.to_thread(self._queue.jobs, MOST_LISTED)
-        counts = await asyncio.to_thread(self._queue.counts)
-        return AsciiJSON({"jobs": jobs, "more": max(0, sum(counts.values()) - len(jobs))})
-
-    async def cancel_job(self, request: Request) -> Response:
-        """End a job of any kind."""
-        await asyncio.to_thread(self._queue.cancel, request.path_params["id"])
-        return AsciiJSON({"cancelling": request.path_params["id"]})
 
     def _described(self, record: JsonObject) -> JsonObject:
         """The batch's object. Waits for the disk, and keeps how the batch ended."""
@@ -389,7 +377,7 @@ class BatchEndpoints:
             for name, title in (("output_file_id", "output"), ("error_file_id", "errors")):
                 if self._files.adopt(record[name], f"{record['id']}_{title}.jsonl") is None:
                     value[name] = None
-            self._batches.write({**record, "final": value})
+            self.records.write({**record, "final": value})
         return value
 
     def _state(self, job: str) -> BatchState | None:
@@ -483,3 +471,40 @@ def _listed(request: Request, items: list[JsonObject]) -> Response:
             "has_more": begin + len(page) < len(items),
         }
     )
+
+
+class JobEndpoints:
+    """The jobs that the page shows: those of ``records``, which this server has made for its clients, or with None all
+    of the user, for a server that was started to show them. Pages of other origins are refused."""
+
+    def __init__(self, queue: BatchQueue, records: Sequence[Records] | None) -> None:
+        self._queue, self._records = queue, records
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/leap/jobs", self.list_jobs),
+            Route("/leap/jobs/{id}/cancel", self.cancel_job, methods=["POST"]),
+        ]
+
+    async def list_jobs(self, request: Request) -> Response:
+        """Jobs of all kinds, unfinished ones first, and how many more there are."""
+        refuse_other_origins(request)
+        own = await asyncio.to_thread(self._own)
+        jobs = await asyncio.to_thread(self._queue.jobs, MOST_LISTED, own)
+        count = sum((await asyncio.to_thread(self._queue.counts)).values()) if own is None else len(own)
+        return AsciiJSON({"jobs": jobs, "more": max(0, count - len(jobs)) if len(jobs) == MOST_LISTED else 0})
+
+    async def cancel_job(self, request: Request) -> Response:
+        """End a job of any kind."""
+        refuse_other_origins(request)
+        id = request.path_params["id"]
+        own = await asyncio.to_thread(self._own)
+        if own is not None and id not in own:
+            raise not_found("job", id)
+        await asyncio.to_thread(self._queue.cancel, id)
+        return AsciiJSON({"cancelling": id})
+
+    def _own(self) -> set[str] | None:
+        if self._records is None:
+            return None
+        return {record["job"] for records in self._records for record in records.all() if record.get("job")}

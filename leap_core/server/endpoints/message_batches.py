@@ -54,7 +54,7 @@ class MessageBatches:
         owner: str = "",
     ) -> None:
         self._models, self._queue, self._urls = models, queue, urls
-        self._batches = Records(directory / "messages", "message batch", owner)
+        self.records = Records(directory / "messages", "message batch", owner)
 
     def routes(self) -> list[Route]:
         return [
@@ -87,7 +87,7 @@ class MessageBatches:
         for model, its_lines in lines.items():
             job = await self._submit(self._directory(record["id"]), len(record["jobs"]), model, its_lines)
             record["jobs"].append(job)
-        await asyncio.to_thread(self._batches.write, record)
+        await asyncio.to_thread(self.records.write, record)
         return AsciiJSON(await asyncio.to_thread(self._described, record, request))
 
     async def list_batches(self, request: Request) -> Response:
@@ -96,7 +96,7 @@ class MessageBatches:
         limit = query.get("limit", "20")
         if not limit.isdigit() or not 1 <= int(limit) <= MOST_LISTED:
             raise LeapSerializationError(f"expected a number from 1 to {MOST_LISTED}", path="limit")
-        records = await asyncio.to_thread(self._batches.all)
+        records = await asyncio.to_thread(self.records.all)
         ids = [record["id"] for record in records]
         begin, end = 0, len(ids)
         if query.get("after_id") in ids:
@@ -112,12 +112,12 @@ class MessageBatches:
 
     async def batch(self, request: Request) -> Response:
         """One batch, and how far it is."""
-        record = await asyncio.to_thread(self._batches.get, request.path_params["id"])
+        record = await asyncio.to_thread(self.records.get, request.path_params["id"])
         return AsciiJSON(await asyncio.to_thread(self._described, record, request))
 
     async def results(self, request: Request) -> Response:
         """A line for each request of a batch that has ended."""
-        record = await asyncio.to_thread(self._batches.get, request.path_params["id"])
+        record = await asyncio.to_thread(self.records.get, request.path_params["id"])
         if (await asyncio.to_thread(self._described, record, request))["processing_status"] != "ended":
             raise LeapSerializationError(f"the batch {record['id']!r} has not ended", path="id")
         lines = ((json.dumps(line) + "\n").encode() for line in self._results(record))
@@ -125,11 +125,11 @@ class MessageBatches:
 
     async def cancel(self, request: Request) -> Response:
         """End a batch. What was answered by then can be fetched."""
-        record = await asyncio.to_thread(self._batches.get, request.path_params["id"])
+        record = await asyncio.to_thread(self.records.get, request.path_params["id"])
         body = await asyncio.to_thread(self._described, record, request)
         if body["processing_status"] == "in_progress":
             record["cancelled_at"] = time.time()
-            await asyncio.to_thread(self._batches.write, record)
+            await asyncio.to_thread(self.records.write, record)
             for job in record["jobs"]:
                 if job["id"] is not None:
                     await asyncio.to_thread(self._queue.cancel, job["id"])
@@ -138,10 +138,10 @@ class MessageBatches:
 
     async def remove(self, request: Request) -> Response:
         """Forget a batch that has ended, and its results."""
-        record = await asyncio.to_thread(self._batches.get, request.path_params["id"])
+        record = await asyncio.to_thread(self.records.get, request.path_params["id"])
         if (await asyncio.to_thread(self._described, record, request))["processing_status"] != "ended":
             raise LeapSerializationError("the batch has not ended", path="id", hint="cancel it first")
-        await asyncio.to_thread(self._batches.remove, record["id"])
+        await asyncio.to_thread(self.records.remove, record["id"])
         await asyncio.to_thread(shutil.rmtree, self._directory(record["id"]), ignore_errors=True)
         return AsciiJSON({"id": record["id"], "type": "message_batch_deleted"})
 
@@ -150,7 +150,7 @@ class MessageBatches:
         source, output = directory / f"{n}.jsonl", directory / f"{n}_results.jsonl"
 
         def write() -> None:
-            self._batches.make_directory()
+            self.records.make_directory()
             directory.mkdir(mode=0o700, exist_ok=True)
             source.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
@@ -176,7 +176,7 @@ class MessageBatches:
                 ends = [state.finished for state in states if state is not None and state.finished is not None]
                 counts = Counter(line["result"]["type"] for line in self._results(record))
                 record |= {"ended_at": max(ends, default=time.time()), "counts": dict(counts)}
-                self._batches.write(record)
+                self.records.write(record)
             else:
                 done = [(state.completed, state.failed) for state in states if state is not None]
                 succeeded, errored = (sum(each) for each in zip(*done, strict=True))
@@ -226,7 +226,7 @@ class MessageBatches:
             return BatchState("queued")
 
     def _directory(self, id: str) -> Path:
-        return self._batches.directory / id
+        return self.records.directory / id
 
 
 def _requests(body: object) -> list[tuple[str, object]]:

@@ -41,16 +41,16 @@ class KeptResponses:
     ``input`` what was asked. ``records`` keeps those that are asked to be kept for good; it waits for the disk."""
 
     def __init__(self, records: Records | None = None) -> None:
-        self._records = records
+        self.records = records
         self._guard = threading.Lock()
         self._memory: OrderedDict[str, JsonObject] = OrderedDict()
 
     def keep(self, record: JsonObject, *, durable: bool) -> str | None:
         """Keep a response in memory, or for good where ``durable``; why that could not be done, if it could not."""
         problem = None
-        if durable and self._records is not None:
+        if durable and self.records is not None:
             try:
-                self._records.write(record)
+                self.records.write(record)
                 return None
             except OSError as error:
                 problem = f"the response is kept in memory only: it cannot be written: {error.strerror or error}"
@@ -64,8 +64,8 @@ class KeptResponses:
         """A response. Raises Refused (404) where it is not kept."""
         with self._guard:
             record = self._memory.get(id)
-        if record is None and self._records is not None:
-            return self._records.get(id)
+        if record is None and self.records is not None:
+            return self.records.get(id)
         if record is None:
             raise not_found("response", id)
         return record
@@ -75,8 +75,8 @@ class KeptResponses:
         self.get(id)
         with self._guard:
             self._memory.pop(id, None)
-        if self._records is not None:
-            self._records.remove(id)
+        if self.records is not None:
+            self.records.remove(id)
 
     def history(self, id: str) -> list[JsonObject]:
         """The messages up to and with this response. Raises LeapSerializationError when it is not kept, or has not

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -20,7 +19,7 @@ from ...conversation.sessions import Session, SessionStore
 from ...errors import LeapSerializationError, LeapSessionError
 from ...schemas.json_values import number_at, object_at, text_at
 from ...tools.policy import FunctionPolicy
-from ..access import refused_key, refused_origin
+from ..access import refuse_other_origins, refused_key
 from ..http import AsciiJSON, Refused, read_body
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -52,9 +51,7 @@ class PageServices:
         token = None if self.key is None else self.key.encode()
 
         async def guarded(request: Request) -> Response:
-            origin = request.headers.get("origin")
-            if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
-                raise refused_origin(origin)
+            refuse_other_origins(request)
             headers = request.headers
             problem = refused_key(headers.get("authorization", ""), headers.get("x-api-key", ""), token)
             if problem is not None:

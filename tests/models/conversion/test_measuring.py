@@ -1,4 +1,4 @@
-"""What a quantization costs, measured as llama.cpp's perplexity tool measures: whole windows that begin with the opening
+"""What a quantization costs, measured as llama.cpp's perplexity tool does: whole windows that begin with the opening
 token, of which the second half counts."""
 
 from __future__ import annotations
