@@ -12,11 +12,13 @@ from pathlib import Path
 import click
 
 from leap_core.errors import LeapError
-from leap_core.system.files import descriptor_of, replace_text
+from leap_core.system.files import NOT_WRITTEN, descriptor_of, replace_text
 
 from ..framework.environment import Environment
 
 STANDARD = "-"
+NO_TEXT = NOT_WRITTEN | {".parquet", ".npy", ".pdf", ".docx", ".pptx"}
+"""Endings of files that hold no text."""
 
 
 @contextmanager
@@ -52,6 +54,10 @@ def check_place(path: Path, name: str, option: str = "--output") -> None:
     """Raises UsageError where no file can be written under the ``name`` that was given to an option."""
     if path.is_dir():
         raise click.UsageError(f"{option} {name} is a directory" if name else f"{option} needs a file's name")
+    if path.suffix.lower() in NO_TEXT:
+        raise click.UsageError(
+            f"{option} {name} would be no {path.suffix} file, for text is written (spreadsheets read .csv)"
+        )
     if not path.parent.is_dir():
         raise click.UsageError(f"{option} {name}: there is no directory {path.parent}")
     if not os.access(path if path.exists() else path.parent, os.W_OK):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -41,6 +42,58 @@ def check_texts(context: click.Context) -> None:
             except click.UsageError as error:
                 error.ctx = context
                 raise
+
+
+WRITTEN = {"--output", "--record", "--speak", "--errors", "--map", "--doubtful", "--html", "--junit", "--review"}
+"""Options that name a file which is written."""
+
+
+def keep_inputs(context: click.Context) -> None:
+    """See to it that no output of a command is one of its inputs, by whatever name. Raises UsageError."""
+    env = context.ensure_object(Environment)
+    written: dict[tuple[int, int], str] = {}
+    read: dict[tuple[int, int], str] = {}
+    for parameter in context.command.params:
+        values = context.params.get(parameter.name or "")
+        flag = next((each for each in parameter.opts if each in WRITTEN), None)
+        names_files = flag or isinstance(parameter.type, (FileName, click.Path)) or "FILE" in _place(parameter)
+        for value in values if isinstance(values, tuple) else (values,):
+            file = _regular_file(env, value) if names_files or str(value).startswith("@") else None
+            if file is not None:
+                (read if flag is None else written)[file] = str(value) if flag is None else flag
+    with suppress(OSError, ValueError):  # not every standard input is a file of this process
+        file_status = os.fstat(env.stdin.fileno())
+        read.setdefault((file_status.st_dev, file_status.st_ino), "standard input")
+    for file, flag in written.items():
+        if file in read:
+            raise click.UsageError(f"{flag} would overwrite {read[file]}, which is read: choose another file", context)
+
+
+def take_format_of_output(context: click.Context) -> None:
+    """Where a command writes tables and no ``--format`` is given, the ending of its output says which form it has."""
+    choices = next((each.type for each in context.command.params if each.name == "format"), None)
+    target = next((each.name for each in context.command.params if "--output" in each.opts), None)
+    if target is None or not isinstance(choices, click.Choice) or "csv" not in choices.choices:
+        return
+    ending = os.path.splitext(str(context.params.get(target) or ""))[1].lower().removeprefix(".")
+    if ending in choices.choices and context.get_parameter_source("format") is click.core.ParameterSource.DEFAULT:
+        context.params["format"] = ending
+
+
+def _place(parameter: click.Parameter) -> str:
+    return str(getattr(parameter, "metavar", None) or "")
+
+
+def _regular_file(env: Environment, value: object) -> tuple[int, int] | None:
+    """What identifies the file of that name, and of ``@name``; None where there is none."""
+    if not isinstance(value, (str, os.PathLike)):
+        return None
+    for name in (os.fspath(value), os.fspath(value).removeprefix("@")):
+        with suppress(OSError, ValueError):
+            status = (env.cwd / name).stat()
+            if stat.S_ISREG(status.st_mode):
+                return status.st_dev, status.st_ino
+    return None
 
 
 def _as_text(value: Any, parameter: click.Parameter) -> Any:
@@ -150,6 +203,8 @@ class LeapCommand(click.Command):
         try:
             rest = super().parse_args(ctx, args)
             check_texts(ctx)
+            keep_inputs(ctx)
+            take_format_of_output(ctx)
             for warning in defaults.warnings:
                 from .output import Output
 

@@ -20,7 +20,7 @@ from ..protocols.openai.fields import functions_of
 from ..schemas.json_values import JsonObject
 from ..system.addresses import shown
 from ..system.directories import Directories
-from ..system.files import descriptor_of
+from ..system.files import NOT_WRITTEN, descriptor_of
 from .input.line_parts import LineTemplate
 from .input.lines import RequestReader
 from .input.remote_files import check_writable, exists, is_url, name_in
@@ -87,10 +87,6 @@ NPY_ENDING = ".npy"
 DEFAULT_CONCURRENCY = 16
 MOST_CONCURRENCY = 256
 OF_ONE_PROCESS = ("/dev/", "/proc/")
-NOT_WRITTEN = frozenset({".xlsx", ".xls", ".ods", ".arrow", ".feather", ".db", ".sqlite", ".zip"})
-"""Endings of files that a program would not find what it expects in."""
-
-
 @dataclass(frozen=True)
 class BatchSettings:
     """``source`` and ``output`` are paths, or "-" for a stream. ``model`` None takes the one that the lines name, else

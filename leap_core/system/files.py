@@ -18,6 +18,9 @@ from .locks import locked
 
 DESCRIPTOR = re.compile(r"/dev/std(?P<name>out|err)|/(dev|proc/self)/fd/(?P<number>\d{1,9})")
 
+NOT_WRITTEN = frozenset({".xlsx", ".xls", ".ods", ".arrow", ".feather", ".db", ".sqlite", ".zip"})
+"""Endings of files that a program would not find what it expects in."""
+
 
 @contextmanager
 def changing(path: Path) -> Iterator[None]:

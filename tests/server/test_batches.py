@@ -146,7 +146,7 @@ def test_a_server_shows_and_cancels_its_own_jobs_alone_unless_it_was_started_for
             self.cancelled.append(job)
 
     records = Records(tmp_path / "batches", "batch")
-    records.write({"id": "batch_1", "created_at": 1, "job": "mine"})
+    records.write({"id": "batch_" + "0" * 24, "created_at": 1, "job": "mine"})
     queue = Jobs()
     app = Starlette(routes=JobEndpoints(queue, None if all_jobs else [records]).routes(), exception_handlers=HANDLERS)
 
