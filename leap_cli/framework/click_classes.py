@@ -66,7 +66,7 @@ def keep_inputs(context: click.Context) -> None:
         read.setdefault((file_status.st_dev, file_status.st_ino), "standard input")
     for file, flag in written.items():
         if file in read:
-            raise click.UsageError(f"{flag} would overwrite {read[file]}, which is read: choose another file", context)
+            raise click.UsageError(f"{flag} would overwrite {read[file]}: they name the same file", context)
 
 
 def take_format_of_output(context: click.Context) -> None:

@@ -19,7 +19,7 @@ COMMANDS = [
     ("classify", "{}", "--labels", "a,b", "-o"),
     ("transcribe", "{}", "-o"),
     ("embed", "--line-file", "{}", "-o"),
-    ("eval", "make", "--from", "batch", "{}", "-o"),
+    ("summarize", "{}", "--errors"),
 ]
 
 
