@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leap_core.conversation.messages import ChatMessage
-from leap_core.errors import LeapUnavailableError
+from leap_core.errors import LeapJobError, LeapUnavailableError
 from leap_core.models.digests import ModelDigests
 from leap_core.schemas.json_values import JsonObject
 
@@ -192,6 +192,16 @@ class JobsClient(JobWatcher):
         jobs = self.table.jobs(states=[State.QUEUED, State.RUNNING])
         self.table.cancel_all()
         return [job.id for job in jobs]
+
+    def meant_by(self, ids: Iterable[str]) -> dict[str, str]:
+        """The ids that begin like these, by what was given, where that is not whole; unknown ones are left out."""
+        meant = {}
+        for id in ids:
+            with suppress(LeapJobError):
+                found = self.table.find(id).id
+                if found != id:
+                    meant[id] = found
+        return meant
 
     def cancel(self, id: str, *, wait: bool = True) -> Job:
         """Cancel a job and wait until it has really stopped. What it has put out is kept; one that ended stays so."""

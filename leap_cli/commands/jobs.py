@@ -27,7 +27,7 @@ from ..exit_codes import ExitCode
 from ..framework.click_classes import format_flag, leap_command, leap_group
 from ..framework.environment import Environment
 from ..framework.options import Duration, age, option
-from ..framework.output import Format, Output, confirm_removal, page_opener, removal_flags
+from ..framework.output import YES, Format, Output, confirm_meant, confirm_removal, page_opener, removal_flags
 from ..options.background import open_jobs
 from .job_workers import watch, worker, workers
 from .serve import guides
@@ -77,12 +77,15 @@ def retry(env: Environment, /, ids: tuple[str, ...], format: str) -> None:
 
 @leap_command("remove", short_help="Forget jobs that have ended.")
 @click.argument("ids", metavar="JOB...", nargs=-1, required=True, type=JobId(*FINAL))
+@YES
 @format_flag
 @click.pass_obj
-def remove(env: Environment, /, ids: tuple[str, ...], format: str) -> None:
+def remove(env: Environment, /, ids: tuple[str, ...], yes: bool, format: str) -> None:
     """Forget jobs that have ended, and what they have put out. Files that they wrote stay."""
     output = Output(env, format)
     with open_jobs(env, autostart=False) as jobs:
+        if not confirm_meant(env, jobs.meant_by(ids), yes=yes):
+            return
         _for_each(ids, jobs.remove, lambda removed: output.records([{"id": id} for id in removed], ["id"], name="id"))
 
 

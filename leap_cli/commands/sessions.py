@@ -10,7 +10,7 @@ import click
 from ..framework.click_classes import format_flag, leap_group
 from ..framework.environment import Environment
 from ..framework.options import Duration, age, in_bytes, option
-from ..framework.output import Format, Output, confirm_removal, removal_flags
+from ..framework.output import YES, Format, Output, confirm_meant, confirm_removal, removal_flags
 
 if TYPE_CHECKING:
     from leap_core.conversation.sessions import SessionStore
@@ -108,14 +108,21 @@ def rename(env: Environment, /, session: str, name: str, format: str) -> None:
 
 @command.command(short_help="Forget sessions.")
 @click.argument("sessions", metavar="SESSION...", nargs=-1, required=True)
+@YES
 @format_flag
 @click.pass_obj
-def remove(env: Environment, /, sessions: tuple[str, ...], format: str) -> None:
+def remove(env: Environment, /, sessions: tuple[str, ...], yes: bool, format: str) -> None:
     """Forget sessions and all that was said in them. When one of them is not known, none is forgotten."""
     with _store(env) as store:
         damaged = store.damaged()
-        ids = dict.fromkeys(each if each in damaged else store.find(each).id for each in sessions)
-        for id in ids:
+        found = {each: None if each in damaged else store.find(each) for each in sessions}
+        ids = dict.fromkeys(name if session is None else session.id for name, session in found.items())
+        meant = {
+            name: f"{session.id} ({session.title})"
+            for name, session in found.items()
+            if session is not None and name not in (session.id, session.name)
+        }
+        for id in ids if confirm_meant(env, meant, yes=yes) else ():
             store.remove(id)
     Output(env, format).records([{"id": id} for id in ids], ["id"], name="id")
 

@@ -211,10 +211,25 @@ def _json(value: object, *, indent: int | None = None, separators: tuple[str, st
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 
+YES = click.option("-y", "--yes", is_flag=True, help="Remove without asking, as scripts do.")
+
+
 def removal_flags(function: Decorated) -> Decorated:
     """Add ``--yes`` and ``--dry-run``; the function receives ``yes`` and ``dry_run``, for ``confirm_removal``."""
-    function = click.option("-y", "--yes", is_flag=True, help="Remove without asking, as scripts do.")(function)
+    function = YES(function)
     return click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")(function)
+
+
+def confirm_meant(env: Environment, meant: Mapping[str, str], *, yes: bool) -> bool:
+    """Whether to remove what names stand for that are not whole, ``meant`` by what was given: the beginning of a name
+    is enough to use a thing, and not to destroy it. A terminal is asked; without one ``--yes`` is needed, or UsageError
+    is raised."""
+    if not meant:
+        return True
+    if not yes and not (env.stdin_is_terminal and env.stderr_is_terminal):
+        given, whole = next(iter(meant.items()))
+        raise click.UsageError(f"{given!r} is no whole name: give {whole}, or --yes to remove that")
+    return confirm_removal(env, ", ".join(meant.values()), yes=yes, dry_run=False)
 
 
 def confirm_removal(env: Environment, what: str, *, yes: bool, dry_run: bool) -> bool:

@@ -18,7 +18,8 @@ from .files import MOST_BYTES, check_size, decode_text, read_text_file
 
 INPUT = "{input}"
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-PLACE = re.compile(rf"\{{({NAME.pattern})\}}")
+PLACE = re.compile(rf"\{{\{{ *({NAME.pattern}) *\}}\}}|\{{({NAME.pattern})\}}")
+"""``{name}``, or ``{{name}}`` as other programs write it."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Pattern:
     def fill(self, question: str) -> str:
         """The text with ``question`` in the place of ``{input}``, or after it where it has none; empty where the place
         has no text. What a value says is not looked at again."""
-        if INPUT in self.text:
+        if any(_name(place) == "input" for place in PLACE.finditer(self.text)):
             return self._filled({**self.values, "input": question}) if question else ""
         text = self._filled(self.values)
         return f"{text}\n\n{question}" if question else text
@@ -46,13 +47,17 @@ class Pattern:
         places = {*self.values, *names, "input"}
         pieces, at = [], 0
         for place in PLACE.finditer(self.text):
-            if place[1] in places:
-                pieces += [_doubled(self.text[at : place.start()]), place[0]]
+            if _name(place) in places:
+                pieces += [_doubled(self.text[at : place.start()]), f"{{{_name(place)}}}"]
                 at = place.end()
         return "".join([*pieces, _doubled(self.text[at:])])
 
     def _filled(self, values: Mapping[str, str]) -> str:
-        return PLACE.sub(lambda place: values.get(place[1], place[0]), self.text)
+        return PLACE.sub(lambda place: values.get(_name(place), place[0]), self.text)
+
+
+def _name(place: re.Match[str]) -> str:
+    return place[1] or place[2]
 
 
 def _doubled(text: str) -> str:
@@ -61,7 +66,7 @@ def _doubled(text: str) -> str:
 
 def names_in(*texts: str | None) -> tuple[str, ...]:
     """The names that stand in braces in these texts, each once, without ``input``."""
-    names = (place[1] for text in texts for place in PLACE.finditer(text or ""))
+    names = (_name(place) for text in texts for place in PLACE.finditer(text or ""))
     return tuple(dict.fromkeys(name for name in names if name != "input"))
 
 

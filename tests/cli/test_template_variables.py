@@ -206,8 +206,15 @@ def test_editing_takes_only_what_can_be_used(leap, leap_home, editor):
     assert "ended with code 1" in leap("templates", "edit", "tr").stderr
 
 
+@pytest.mark.parametrize("text", ["{country}: {input}", "{{country}}: {{input}}", "{{ country }}: {{ input }}"])
+def test_double_braces_mean_the_variable_too(text):
+    pattern = Pattern(text, {"country": "Italy"})
+    assert names_in(text) == ("country",) and pattern.fill("What?") == "Italy: What?"
+    assert LineTemplate(pattern.escaped([]), pattern.values).fill({"prompt": "x", "input": "What?"}) == "Italy: What?"
+
+
 def test_places_are_filled_once():
     pattern = Pattern("{a}{b} {input} {{a}} {c} {", {"a": "{b}", "b": "2"})
-    assert pattern.fill("{a}") == "{b}2 {a} {{b}} {c} {"
+    assert pattern.fill("{a}") == "{b}2 {a} {b} {c} {"
     assert names_in("{a} {input} {a} {b c} {1}", None, "{d_1}") == ("a", "d_1")
     assert LineTemplate(pattern.escaped(["d"]), pattern.values).fill({"prompt": "{a}"}) == pattern.fill("{a}")

@@ -16,7 +16,7 @@ from ...exit_codes import ExitCode
 from ...framework.click_classes import FileName, format_flag, format_option, leap_command
 from ...framework.environment import Environment
 from ...framework.options import in_bytes, option
-from ...framework.output import Format, Output
+from ...framework.output import Format, Output, confirm_meant, removal_flags
 
 if TYPE_CHECKING:
     from leap_core.inference.trial.child import Verdict
@@ -180,16 +180,23 @@ def check_models(env: Environment, /, models: tuple[str, ...], format: str) -> E
 
 @leap_command("remove", short_help="Remove installed models.")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, type=InstalledModelName())
-@click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
+@removal_flags
 @click.pass_obj
-def remove(env: Environment, /, names: tuple[str, ...], dry_run: bool) -> None:
-    """Remove installed models with all their files. One that a running job, host or session uses is left alone."""
+def remove(env: Environment, /, names: tuple[str, ...], yes: bool, dry_run: bool) -> None:
+    """Remove installed models with all their files. One that a running job, host or session uses is left alone.
+
+    A NAME is that of leap models list, whole; the beginning of one is asked about.
+    """
     from leap_core.models.store import freed_by
 
     output = Output(env)
     store = _store(env)
     refuse_aliases(env, names)
-    for model in _named(env, names):
+    models = dict(zip(names, _named(env, names), strict=True))
+    meant = {name: model.name for name, model in models.items() if not _is_whole(name, model, store)}
+    if not dry_run and not confirm_meant(env, meant, yes=yes):
+        return
+    for model in models.values():
         freed = freed_by(model) if dry_run else store.remove(model)
         output.text(f"{model.name}\n")
         output.note(f"{'would free' if dry_run else 'freed'} {in_bytes(freed)}")
@@ -251,6 +258,16 @@ def _store(env: Environment) -> Store:
     from leap_core.models.store import Store
 
     return Store.of(env.directories)
+
+
+def _is_whole(name: str, model: InstalledModel, store: Store) -> bool:
+    """Whether a name says which model is meant: its own, model and quantization, or of a single one the model's."""
+    if name.lower() == model.model.lower():
+        others = [each.name for each in store.installed() if each.model.lower() == name.lower()]
+        if len(others) > 1:
+            raise click.UsageError(f"{name} is {' and '.join(others)}: give one whole name")
+        return True
+    return name.lower() in (model.name.lower(), f"{model.model}:{model.quantization}".lower()) or os.path.exists(name)
 
 
 def _named(env: Environment, names: tuple[str, ...]) -> list[InstalledModel]:
