@@ -51,10 +51,14 @@ RANGES = {
     "D": r"\x00-/:-\U0010ffff",
     "w": "0-9A-Za-z_",
     "W": r"\x00-/:-@\[-\^`{-\U0010ffff",
-    "s": r"\t-\r ",
-    "S": r"\x00-\x08\x0e-\x1f!-\U0010ffff",
+    "s": r"\t-\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff",
+    "S": r"\x00-\x08\x0e-\x1f!-\x9f\xa1-\u167f\u1681-\u1fff\u200b-\u2027\u202a-\u202e\u2030-\u205e\u2060-\u2fff"
+    r"\u3001-\ufefe\uff00-\U0010ffff",
 }
-"""ECMA's classes of ASCII. They are spelled out, because the engine's ASCII mode cuts Unicode's properties down too."""
+"""ECMA's classes: ASCII's digits and letters, and Unicode's white space. They are spelled out, because the ASCII mode of
+the engine cuts Unicode's properties down too."""
+WRITTEN_RANGES = {**RANGES, "s": r"\t-\r ", "S": r"\x00-\x08\x0e-\x1f!-\U0010ffff"}
+"""What a model may write of them: it would choose rare white space, whose bytes are cheap to it."""
 
 
 def portable_pattern(pattern: str) -> str:
@@ -127,6 +131,7 @@ CHECK_SECONDS = 1.0
 MOST_REPEATS = 20_000
 """Positions that an expression may have when its counted repeats are written out, which the engine does."""
 MOST_GROUPS_DEEP = 100
+TOO_LARGE = f"its groups and repeats written out have more than {MOST_REPEATS} positions, or are nested too deeply"
 MOST_CHARACTERS = 20_000
 """One expression has at most these."""
 LINE_BREAKS = dict.fromkeys(map(ord, "\n\r\t"))
@@ -177,6 +182,30 @@ def matches(pattern: str, text: str) -> bool:
     return answer
 
 
+def enforceable(pattern: str) -> str:
+    """The same expression for llguidance, with the classes of ASCII that the check of a finished text knows: ``\\d``
+    is 0 to 9, and ``\\p{Nd}`` any digit. Raises ValueError for one that is too large."""
+    refuse_large(pattern)
+    translated, in_class = [], False
+    for match in TOKEN.finditer(pattern):
+        text = match[0]
+        if match.lastgroup == "escaped" and match["escaped"] in WRITTEN_RANGES:
+            ranges = WRITTEN_RANGES[match["escaped"]]
+            text = ranges if in_class else f"[{ranges}]"
+        elif text in ("[", "]"):
+            in_class = text == "["
+        translated.append(text)
+    return "".join(translated)
+
+
+def refuse_large(pattern: str) -> None:
+    """Raises ValueError for an expression whose positions are too many to be followed, wherever it comes from."""
+    if len(pattern) > MOST_CHARACTERS:
+        raise ValueError(f"it has more than {MOST_CHARACTERS} characters")
+    if _written_out(pattern) > MOST_REPEATS:
+        raise ValueError(TOO_LARGE)
+
+
 @lru_cache(64)
 def compiled(pattern: str) -> regex.Pattern[str]:
     """An expression of JSON Schema, ready for searches; a few are kept. Raises ValueError for one that is unusable or
@@ -187,9 +216,7 @@ def compiled(pattern: str) -> regex.Pattern[str]:
         raise ValueError(f"it has more than {MOST_CHARACTERS} characters")
     translated = portable_pattern(pattern)
     if _written_out(translated) > MOST_REPEATS:
-        raise ValueError(
-            f"its groups and repeats written out have more than {MOST_REPEATS} positions, or are nested too deeply"
-        )
+        raise ValueError(TOO_LARGE)
     try:
         return regex.compile(translated, regex.VERSION0)
     except (regex.error, RecursionError, OverflowError, MemoryError) as error:

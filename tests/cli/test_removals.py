@@ -11,7 +11,6 @@ from leap_core.models.store import Store
 from leap_core.system.directories import Directories
 from leap_core.testing.random_models import write_random_model
 
-
 BEGINNINGS = {"models": "smol"}
 
 
@@ -58,7 +57,8 @@ def test_the_beginning_of_a_name_removes_nothing_by_itself(leap, kept, command):
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_whole_name_and_yes_ask_nothing(leap, kept, command, whole):
     names, is_there = kept
-    assert leap(command, "remove", *([names[command]] if whole else [BEGINNINGS.get(command, names[command][:-1]), "--yes"])).code == 0
+    given = [names[command]] if whole else [BEGINNINGS.get(command, names[command][:-1]), "--yes"]
+    assert leap(command, "remove", *given).code == 0
     assert not is_there(command)
 
 

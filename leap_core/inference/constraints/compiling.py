@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ...conversation.options import check_tool_choice
 from ...errors import LeapOptionsError, LeapSchemaError
+from ...schemas.expressions import enforceable
 from ...schemas.grammar_matcher import (
     ConstraintTokenizer,
     GrammarError,
@@ -120,6 +121,8 @@ class FinishingConstraint:
 
 
 RULE = re.compile(r"(?m)^\s*[?!]?[A-Za-z_]\w*(\[[^\]]*\])?\s*:")
+LARK_EXPRESSION = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|/((?:\\.|[^/\\\n])+)/')
+"""A string, a comment, or the expression between slashes, which alone is a group."""
 MOST_GRAMMAR_RULES = 1000
 """llguidance reads a chain of rules by recursion, and a full stack ends the process."""
 GRAMMARS = ("lfm", "hermes")
@@ -192,19 +195,20 @@ def _regex_constraint(pattern: str, tokenizer: ConstraintTokenizer) -> CompiledC
     from llguidance import LLMatcher
 
     try:
-        matcher = tokenizer.matcher(LLMatcher.grammar_from_regex(pattern))
-    except GrammarError as error:
+        grammar = LLMatcher.grammar_from_regex(enforceable(pattern))
+        matcher = tokenizer.matcher(grammar)
+    except (GrammarError, ValueError) as error:
         raise LeapSchemaError(f"the regular expression cannot be used: {error}") from None
     return CompiledConstraint(
-        GrammarConstraint(matcher, tokenizer),
-        validate=_grammar_check(tokenizer, LLMatcher.grammar_from_regex(pattern), "the regular expression"),
+        GrammarConstraint(matcher, tokenizer), validate=_grammar_check(tokenizer, grammar, "the regular expression")
     )
 
 
 def _choices_constraint(choices: Sequence[str], tokenizer: ConstraintTokenizer) -> CompiledConstraint:
     from llguidance import LLMatcher
 
-    grammar = LLMatcher.grammar_from_lark("start: " + " | ".join(json.dumps(c, ensure_ascii=False) for c in choices))
+    listed = " | ".join(json.dumps(choice, ensure_ascii=False) for choice in choices)
+    grammar = LLMatcher.grammar_from_lark(f"start: CHOICE\nCHOICE: {listed}")  # a terminal: rules are bounded in number
     try:
         matcher = tokenizer.matcher(grammar)
     except GrammarError as error:
@@ -222,14 +226,18 @@ def _lark_constraint(lark: str, tokenizer: ConstraintTokenizer) -> CompiledConst
     rules = len(RULE.findall(lark))
     if rules > MOST_GRAMMAR_RULES:
         raise LeapSchemaError(f"the grammar has {rules} rules; at most {MOST_GRAMMAR_RULES} can be enforced")
-    grammar = LLMatcher.grammar_from_lark(lark)
     try:
+        grammar = LLMatcher.grammar_from_lark(LARK_EXPRESSION.sub(_enforceable, lark))
         matcher = tokenizer.matcher(grammar)
-    except GrammarError as error:
+    except (GrammarError, ValueError) as error:
         raise LeapSchemaError(f"the grammar cannot be used: {error}") from None
     return CompiledConstraint(
         GrammarConstraint(matcher, tokenizer), validate=_grammar_check(tokenizer, grammar, "the grammar")
     )
+
+
+def _enforceable(literal: re.Match[str]) -> str:
+    return literal[0] if literal[1] is None else "/" + re.sub(r"(?<!\\)/", r"\/", enforceable(literal[1])) + "/"
 
 
 def _grammar_check(tokenizer: ConstraintTokenizer, grammar: str, name: str) -> Callable[[str], list[str]]:
