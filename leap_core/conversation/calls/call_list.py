@@ -33,6 +33,7 @@ SPACE = re.compile(r"\s*")
 WORD = re.compile(r"\w")
 QUOTED_WORDS = re.compile(r"[\s(=\[{](['\"])\w(.*\w)?\1[\s;&|<>'\"]", re.DOTALL)
 ESCAPE = re.compile(r"\\.", re.DOTALL)
+ESCAPED_QUOTE = re.compile(r"""(?<!\\)\\['"]""")
 
 
 def escape_inner_quotes(text: str) -> str | None:
@@ -60,6 +61,9 @@ def escape_inner_quotes(text: str) -> str | None:
             end, inner = string
             if inner and _may_be_expression(text, place, [*inner, end]):
                 return None
+            if inner:  # quotes stand as they are, so a backslash before one is a character too
+                escaped = (at.start() for at in ESCAPED_QUOTE.finditer(text, place + 1, end))
+                inner = sorted([*inner, *(each for start in escaped for each in (start, start + 1))])
             for quote in inner:
                 pieces.append(text[copied:quote] + "\\")
                 copied = quote

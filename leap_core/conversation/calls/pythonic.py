@@ -271,12 +271,14 @@ class Reader:
             raise self.error("the string does not end", in_string=True)
         body = self.text[opening.end() : end]
         self.position = end + len(quote)
-        return body if raw else ESCAPE.sub(lambda match: self._escape(match, start), body)
+        if raw or any(match[6] is not None and match[6] not in ESCAPES for match in ESCAPE.finditer(body)):
+            return body  # one that is none: the model writes backslashes as they are, as in C:\\Users\\test
+        return ESCAPE.sub(lambda match: self._escape(match, start), body)
 
     def _escape(self, match: re.Match[str], start: int) -> str:
         short, byte, long, octal, name, char = match.groups()
         if char is not None:
-            return ESCAPES.get(char, match[0])
+            return ESCAPES[char]
         if name is not None:
             try:
                 return unicodedata.lookup(name)

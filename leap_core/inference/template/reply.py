@@ -274,7 +274,8 @@ class ReplyBuilder:
 
     def _feed_special(self, token: int) -> list[MessageResponse]:
         """The responses that a marker completes, or another token that is not text."""
-        if token in self._hidden or self._is_out_of_place(token):
+        is_argument = self._calls.is_open and not self._splitter.inside  # what a string of a call holds is its text
+        if (token in self._hidden and not is_argument) or self._is_out_of_place(token):
             return []
         text = self._decoder.decode(self._vocabulary.piece(token))
         if token in self._marks:

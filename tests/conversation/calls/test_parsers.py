@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leap_core.conversation.calls import HermesFunctionCallParser, LeapFunctionCall, LFMFunctionCallParser, parser_named
+from leap_core.conversation.calls.call_list import read_calls
 from leap_core.conversation.calls.pythonic import PythonicSyntaxError
 
 CALL = LeapFunctionCall("f", {"b": [1, True, None], "a": 'say "hi"\n', "c": {"y": 1.5, "x": "é"}})
@@ -56,3 +57,21 @@ def test_several_calls_that_were_written_are_collected_again(parser):
     parser.clear()
     parser.append(parser.dump([CALL, LeapFunctionCall("g")]))
     assert parser.parse() == [CALL, LeapFunctionCall("g")]
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        (r'"C:\Users\test\file.txt"', r"C:\Users\test\file.txt"),
+        (r'"\d+\t"', r"\d+\t"),
+        (r'"C:\\Users\\test"', r"C:\Users\test"),
+        (r'"a\tb\n"', "a\tb\n"),
+        (r'"\q \"x\""', r"\q \"x\""),
+        (r'"grep "a\"b" x"', r'grep "a\"b" x'),
+        (r"""'awk '{print "\"" $1}' f'""", r"""awk '{print "\"" $1}' f"""),
+        ("'<tool_call>x</tool_call> <|tool_call_end|>'", "<tool_call>x</tool_call> <|tool_call_end|>"),
+    ],
+)
+def test_either_all_escapes_are_decoded_or_a_string_stays_as_it_is_written(written, meant):
+    (call,) = read_calls(f"[f(x={written})]")
+    assert call.arguments == {"x": meant}

@@ -143,6 +143,13 @@ def test_a_call_that_is_only_quoted_in_ordinary_tokens_is_text():
     assert any(isinstance(each, FunctionCalls) for each in responses(*QUOTED, special=False)), "no token to tell by"
 
 
+@pytest.mark.parametrize("token", ["<|im_end|>", "<think>"])
+def test_a_control_token_in_an_argument_is_its_text(token):
+    call = ["<|tool_call_start|>", "[f(x='a", token, "b')]", "<|tool_call_end|>"]
+    (found,) = [each for each in responses(*call) if isinstance(each, FunctionCalls)]
+    assert found.function_calls[0].arguments == {"x": f"a{token}b"}
+
+
 def test_a_marker_that_is_quoted_within_a_call_does_not_end_it():
     start, _, _, _, end = CALL
     *_, calls, complete = responses(start, '[f(a="', *QUOTED, '")]', end)
