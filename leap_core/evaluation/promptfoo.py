@@ -3,6 +3,7 @@ with ``__expected``."""
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from collections.abc import Callable
@@ -17,7 +18,27 @@ from .rows import Row, read_rows
 FILE = "file://"
 VARIABLE = re.compile(r"\{\{-?\s*(\w+)\s*-?\}\}")
 EXPECTED = re.compile(r"__expected\d*")
-SCORED = re.compile(r"(similar|llm-rubric|python)(?:\((\d*\.?\d+)\))?", re.ASCII)
+CELL = re.compile(
+    r"\s*(not-)?(similar:(?:cosine|dot|euclidean)|trajectory:[a-z-]+|[a-z]+(?:-[a-z0-9]+)*)(?:\((\d*\.?\d+)\))?\s*(:.*)?",
+    re.ASCII | re.DOTALL,
+)
+"""A cell of a table: a type of assertion, its threshold, and after a colon its value."""
+_TYPES = """
+    agent-rubric answer-relevance assert-set bleu classifier contains contains-all contains-any contains-html
+    contains-json contains-sql contains-xml context-faithfulness context-recall context-relevance
+    conversation-relevance cost equals factuality finish-reason g-eval gleu guardrails human icontains
+    icontains-all icontains-any is-html is-json is-refusal is-sql is-valid-function-call
+    is-valid-openai-function-call is-valid-openai-tools-call is-xml javascript latency levenshtein llm-rubric
+    max-score meteor model-graded-closedqa model-graded-factuality moderation perplexity perplexity-score pi
+    python regex rouge-l rouge-n rouge-s ruby search-rubric select-best similar skill-used starts-with
+    tool-call-f1 trace-error-spans trace-span-count trace-span-duration trajectory webhook word-count
+"""
+KNOWN = frozenset(_TYPES.split())
+"""promptfoo's types of assertions: in a table another word before a colon belongs to the text that is expected."""
+SHORT = {"fn": "javascript", "eval": "javascript", "grade": "llm-rubric", "closedqa": "model-graded-closedqa"}
+"""Other words of tables for them."""
+ALONE = ("is-", "contains-json", "contains-html", "contains-sql", "contains-xml", "guardrails", "moderation")
+"""With these begin assertions that need no value."""
 DROPPED = ("providers", "scenarios", "derivedMetrics", "extensions", "transform")
 
 
@@ -133,16 +154,16 @@ def _of_table(row: JsonObject) -> JsonObject:
 
 
 def _of_cell(text: str) -> JsonObject:
-    """An assertion in a cell: ``contains: text``, ``similar(0.8): text``, or what the answer equals."""
-    name, colon, value = text.partition(":")
-    name = name.strip()
-    scored = SCORED.fullmatch(name.removeprefix("not-"))
-    if scored is not None and colon:
-        kind = ("not-" if name.startswith("not-") else "") + scored[1]
-        return {"type": kind, "value": value.strip(), **({"threshold": float(scored[2])} if scored[2] else {})}
-    if name == "file" or not (name.removeprefix("not-") in TYPES and (colon or name.endswith("is-json"))):
+    """An assertion in a cell: ``contains: text``, ``similar(0.8): text``, ``is-json``, or what the answer equals."""
+    cell = CELL.fullmatch(text)
+    if cell is None:
         return {"type": "equals", "value": text}
-    return {"type": name, "value": value.strip()}
+    negation, name, threshold, value = cell.groups(default="")
+    kind = SHORT.get(name, name)
+    if kind.partition(":")[0] not in KNOWN or not (value or threshold or kind.startswith(ALONE)):
+        return {"type": "equals", "value": text}
+    number = {"threshold": float(threshold)} if threshold else {}
+    return {"type": negation + kind, "value": value.removeprefix(":").strip(), **number}
 
 
 def _rows(tests: Any, path: Path) -> list[Row]:
@@ -188,7 +209,9 @@ def _filled(value: Any, variables: JsonObject) -> Any:
 
 
 def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [part.strip() for part in str(value).split(",")]
+    if isinstance(value, list):
+        return value
+    return [part.strip() for part in next(csv.reader([str(value)], skipinitialspace=True), [])]  # quotes keep a comma
 
 
 def _list_of(value: Any) -> list[Any]:

@@ -55,8 +55,8 @@ RANGES = {
     "S": r"\x00-\x08\x0e-\x1f!-\x9f\xa1-\u167f\u1681-\u1fff\u200b-\u2027\u202a-\u202e\u2030-\u205e\u2060-\u2fff"
     r"\u3001-\ufefe\uff00-\U0010ffff",
 }
-"""Classes as ECMA has them: digits and letters of ASCII, white space of Unicode. They are spelled out, because the ASCII
-mode of the engine cuts Unicode's properties down too."""
+"""Classes as ECMA has them: digits and letters of ASCII, white space of Unicode. They are spelled out, because the
+engine's ASCII mode cuts Unicode's properties down too."""
 WRITTEN_RANGES = {**RANGES, "s": r"\t-\r ", "S": r"\x00-\x08\x0e-\x1f!-\U0010ffff"}
 """What a model may write of them: it would choose rare white space, whose bytes are cheap to it."""
 

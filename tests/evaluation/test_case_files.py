@@ -8,6 +8,7 @@ import pytest
 
 from leap_core.errors import LeapError
 from leap_core.evaluation.cases import read_cases
+from leap_core.evaluation.promptfoo import case_of
 
 
 def file(tmp_path, name, text):
@@ -161,3 +162,29 @@ def test_what_is_no_case(tmp_path, name, text, message):
 def test_a_missing_file(tmp_path):
     with pytest.raises(LeapError, match="cannot read"):
         read_cases(tmp_path / "nowhere.jsonl")
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        *("levenshtein(5): hello", "javascript: output.length > 1", "fn: output.length", "contains-json", "is-refusal"),
+        *("latency(1000)", "not-is-refusal", "cost(0.01)", "rouge-n(0.6): text", "similar:cosine(0.8): x", "is-xml"),
+    ],
+)
+def test_an_assertion_of_a_table_that_leap_has_not_is_left_out_and_said(cell):
+    cases, unsupported = case_of({"q": "1", "__expected": cell, "__expected2": "contains: a"})
+    assert [case["expect"] for case in cases] == [[{"contains": "a"}]]
+    assert len(unsupported) == 1 and "is not supported" in unsupported[0]
+    cases, unsupported = case_of({"q": "1", "__expected": cell})
+    assert cases == [] and "left out" in unsupported[-1]
+
+
+@pytest.mark.parametrize("cell", ["Note: hello", "https://x.org", "12:30", "Paris", "a-b: c", "file://x.json"])
+def test_a_text_of_a_table_with_a_colon_is_a_text(cell):
+    cases, unsupported = case_of({"q": "1", "__expected": cell})
+    assert [case["expect"] for case in cases] == [[{"equals": cell}]] and unsupported == []
+
+
+def test_a_quoted_comma_of_a_list_is_a_comma():
+    cases, _ = case_of({"q": "1", "__expected": 'contains-any: "a, b", c'})
+    assert cases[0]["expect"] == [{"contains_any": ["a, b", "c"]}]
