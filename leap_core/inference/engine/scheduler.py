@@ -25,7 +25,7 @@ from .batch_plan import LONG_STEP, Output, Part, PromptPace, plan_step
 from .compute_loop import FORKED, compute_loop
 from .repetition import PromptLookup
 from .request import Request, common_prefix
-from .slots import Slot, SlotMemory, checkpoints_for
+from .slots import PLACE_SPACING, Slot, SlotMemory, checkpoints_for, disk_places
 from .snapshots import SnapshotStore
 from .threads import ThreadGovernor
 
@@ -65,7 +65,9 @@ class Admission:
             if not request.generated:
                 request.cached = start
             if self._memory.needs_checkpoints or self._snapshots.on_disk:
-                due = checkpoints_for(request.prompt, start)
+                due = checkpoints_for(request.prompt, start) if self._memory.needs_checkpoints else []
+                if self._snapshots.on_disk:
+                    due = sorted({*due, *(place for place in disk_places(request.prompt) if place > start)})
                 request.checkpoints_due = due if fork <= start else sorted({*due, fork})
 
     def _best_source(self, request: Request) -> tuple[Slot | None, int]:
@@ -127,7 +129,8 @@ class Admission:
         keys = request.target
         ends = [n for n, key in enumerate(keys) if key in self._eog and n > 0]
         limit = len(keys) - 1
-        places = [p for p in (*request.prompt.boundaries, *ends) if p <= limit]
+        regular = range(PLACE_SPACING, limit, PLACE_SPACING) if self._snapshots.on_disk else ()
+        places = [p for p in (*request.prompt.boundaries, *ends, *regular, limit) if p <= limit]
         return next(self._snapshots.find(keys, places, request.variant, above=position), None)
 
     def _take(self, idle: list[Slot], keep: Slot | None = None) -> Slot:
@@ -339,7 +342,7 @@ class Scheduler:
         if request.checkpoints_due and request.checkpoints_due[0] == len(slot.keys):
             request.checkpoints_due.pop(0)
             self._memory.checkpoint(slot)
-            if slot.keys and request.prompt.boundaries[:1] == (len(slot.keys),):
+            if self._snapshots.on_disk and len(slot.keys) in disk_places(request.prompt):
                 self._keep_on_disk(slot)
         if part.output is not Output.LOGITS or part.index is None:
             return

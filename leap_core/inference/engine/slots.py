@@ -23,8 +23,13 @@ if TYPE_CHECKING:
 MOST_CHECKPOINTS = 64
 LATEST_BOUNDARIES = 3
 BOUNDARY_SPACING = 256
-"""A long history in one prompt gets checkpoints after its first message, its latest ones, and this many tokens apart:
-each costs a decode that ends exactly there."""
+"""A long prompt gets checkpoints after its first message, its latest ones, and this many tokens apart: each costs a
+decode that ends exactly there."""
+
+PLACE_SPACING = 64
+"""The same among the last BOUNDARY_SPACING tokens, where the question is."""
+SHORT_QUESTION = 48
+"""A question about a text that comes before it has at least about so many tokens, with what closes its message."""
 
 LEAST_KEPT = 32
 """Positions that are computed anew as fast as a decode ends at a checkpoint among them."""
@@ -127,16 +132,24 @@ class SlotMemory:
 
 
 def checkpoints_for(prompt: Prompt, start: int) -> list[int]:
-    """The boundaries of a prompt after ``start`` at which to keep checkpoints."""
+    """Where after ``start`` to keep checkpoints of a prompt: at ends of its messages, and in long ones at places that
+    depend on nothing but the position, so that another question about the same text finds them."""
     boundaries = [b for b in prompt.boundaries if max(start, LEAST_KEPT - 1) < b < len(prompt)]
     kept = set(boundaries[-LATEST_BOUNDARIES:])
     kept.update(b for b in prompt.boundaries[:1] if b in boundaries)
-    last = start
-    for boundary in boundaries:
-        if boundary - last >= BOUNDARY_SPACING:
-            kept.add(boundary)
-            last = boundary
-    return sorted(kept)
+    if len(prompt) > 2 * BOUNDARY_SPACING:
+        kept.update(range(BOUNDARY_SPACING, len(prompt), BOUNDARY_SPACING))
+        end = (len(prompt) - 1) // PLACE_SPACING * PLACE_SPACING
+        kept.update(range(end, len(prompt) - BOUNDARY_SPACING, -PLACE_SPACING))
+    return sorted(place for place in kept if place > start)
+
+
+def disk_places(prompt: Prompt) -> list[int]:
+    """Where a prompt is kept for other processes: after its first message, at a place before a question that may end
+    it, and at its end but for the last position, which is always computed."""
+    before = (len(prompt) - 1 - SHORT_QUESTION) // PLACE_SPACING * PLACE_SPACING
+    places = {*prompt.boundaries[:1], before, len(prompt) - 1}
+    return sorted(place for place in places if LEAST_KEPT <= place < len(prompt))
 
 
 MOST_BYTES = 256 * 1024 * 1024

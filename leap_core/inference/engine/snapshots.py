@@ -5,7 +5,8 @@ layout, llama.cpp build, the request's variant) and the exact keys of its positi
 processes may share a directory: files appear by rename and may vanish at any time. Whatever is not exactly right is a
 miss.
 
-File: MAGIC, BLAKE2b-256 of all that follows, scope (16 bytes), name (16 bytes), positions (u32), then the state.
+File: MAGIC, BLAKE2b-256 of all that follows, scope (16 bytes), name (16 bytes), positions (u32), length of
+the state (u64), then the state.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from pathlib import Path
 from ...conversation.options import CacheOptions
 from ...system.files import replacing
 
-MAGIC = b"leap snapshot 1\n"
-HEAD = struct.Struct("<16s16sI")
+MAGIC = b"leap snapshot 2\n"
+HEAD = struct.Struct("<16s16sIQ")
+OPENING = len(MAGIC) + 32 + HEAD.size
 UNFINISHED = ".writing-"
 ABANDONED_SECONDS = 3600
 """Age from which on an unfinished file belongs to a writer that was killed."""
@@ -100,8 +102,17 @@ class SnapshotStore:
             self._writes.put_nowait((self._name(keys, variant), len(keys), state))
 
     def has_on_disk(self, keys: Sequence[int], variant: bytes = b"") -> bool:
-        """Whether a file for all of ``keys`` is there, sound or not."""
-        return self._directory is not None and self._path(self._name(keys, variant)).exists()
+        """Whether a file for all of ``keys`` is there, and none that was cut: that one is written anew."""
+        if self._directory is None:
+            return False
+        name = self._name(keys, variant)
+        with suppress(OSError, struct.error), self._path(name).open("rb") as file:
+            opening = file.read(OPENING)
+            _, written, positions, length = HEAD.unpack(opening[OPENING - HEAD.size :])
+            size = os.fstat(file.fileno()).st_size
+            is_of_keys = opening.startswith(MAGIC) and (written, positions) == (name, len(keys))
+            return bool(is_of_keys and size == OPENING + length)
+        return False
 
     def close(self) -> None:
         """Finish writing, forget what is in memory."""
@@ -142,7 +153,7 @@ class SnapshotStore:
             raw.startswith(MAGIC)
             and len(body) > HEAD.size
             and blake2b(body, digest_size=32).digest() == raw[len(MAGIC) : start]
-            and HEAD.unpack_from(body) == (self._scope, name, position)
+            and HEAD.unpack_from(body) == (self._scope, name, position, len(body) - HEAD.size)
         )
         if not sound:
             with suppress(OSError):
@@ -161,7 +172,7 @@ class SnapshotStore:
     def _write(self, name: bytes, positions: int, state: bytes) -> None:
         assert self._directory is not None
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        head = HEAD.pack(self._scope, name, positions)
+        head = HEAD.pack(self._scope, name, positions, len(state))
         digest = blake2b(head, digest_size=32)
         digest.update(state)
         unfinished = self._directory / f"{UNFINISHED}{os.urandom(8).hex()}"

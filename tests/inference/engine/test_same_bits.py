@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,32 @@ def test_after_being_cut_evicted_saved_and_loaded(make_scheduler: Make, tmp_path
             for n, sequence in zip(chosen, sequences, strict=True):
                 assert told(sequence) == alone[n], (turn, n)
         used.close()
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_a_second_question_about_one_text_reuses_the_text(make_scheduler: Make, tmp_path: Path, on_disk: bool) -> None:
+    """Nothing marks where the text ends. Each question goes to a scheduler of its own where the disk is to help."""
+    text = words(1700, 1)
+    first, second = text + words(20, 2), text + words(60, 3)
+    cache = CacheOptions.on_disk(tmp_path) if on_disk else CacheOptions()
+
+    def ask(scheduler: Scheduler, prompt: list[int]) -> tuple[list[tuple[int, float]], int]:
+        scheduler.submit(sequence := request(prompt, max_tokens=4, temperature=1.0, rng_seed=1, logprobs=True))
+        return told(sequence), sequence.cached
+
+    make = partial(make_scheduler, slots=2, context_size=2048)
+    expected = [ask(make(), prompt)[0] for prompt in (first, second)]
+    scheduler = make(cache=cache)
+    found = []
+    for prompt in (first, second, first):
+        if on_disk:
+            scheduler.close()
+            scheduler = make(cache=cache)
+        found.append(ask(scheduler, prompt))
+    assert [answer for answer, _ in found] == [*expected, expected[0]]
+    cached = [positions for _, positions in found]
+    assert cached[0] == 0 and cached[1] >= 0.9 * len(second)
+    assert cached[2] >= (len(first) - 1 if on_disk else 0.9 * len(first))
 
 
 @pytest.mark.parametrize("hybrid", [False, True])

@@ -70,6 +70,22 @@ def test_every_damaged_region_is_a_miss_and_the_file_goes(tmp_path: Path) -> Non
     assert find(store(tmp_path), keys, 40) == (40, state)
 
 
+def test_a_file_that_was_cut_counts_as_none_and_is_written_anew(tmp_path: Path) -> None:
+    keys, state = list(range(40)), bytes(1000)
+    kept = store(tmp_path)
+    kept.keep_on_disk(keys, state)
+    kept.close()
+    (path,) = tmp_path.glob("*/*.snapshot")
+    sound = path.read_bytes()
+    for length in (0, 20, 70, len(sound) - 1):
+        path.write_bytes(sound[:length])
+        kept = store(tmp_path)
+        assert not kept.has_on_disk(keys)
+        kept.keep_on_disk(keys, state)
+        kept.close()
+        assert path.read_bytes() == sound and store(tmp_path).has_on_disk(keys)
+
+
 def test_a_file_renamed_to_another_prefix_is_a_miss(tmp_path: Path) -> None:
     writer = store(tmp_path)
     writer.keep_on_disk(words(40), b"first")
