@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.skipif(not model_path().is_file(), reason="the built-in model has not been trained yet"),
     pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"),
 ]
-OLDER = "from jobs.keeper import revision; revision.REVISION[-1] -= 1; from jobs.worker.worker import main; main([])"
+OLDER = "from jobs import keeper; keeper.REVISION[-1] -= 1; from jobs.worker.worker import main; main([])"
 
 
 @pytest.fixture
