@@ -69,6 +69,46 @@ COMMANDS = {
 FORMER_COMMANDS = {"schema": "schemas"}
 """Former names of commands, which are still taken."""
 
+_ASK = 'leap -m MODEL "PROMPT" asks a model, leap chat -m MODEL talks with one'
+_GET, _UNLOAD = "leap download NAME fetches a model", "leap unload MODEL frees its memory"
+_IMPORT = f"leap models import FILE takes a model that is here; {_GET}"
+_LOGS = "leap log list shows prompts and answers that were logged, leap sessions list chats"
+POINTERS = {
+    "": {
+        **dict.fromkeys(("run", "prompt", "complete", "completions"), _ASK),
+        **dict.fromkeys(("pull", "get", "install", "fetch"), _GET),
+        **dict.fromkeys(("list", "ls"), "leap models list"),
+        **dict.fromkeys(("rm", "remove", "delete", "uninstall"), "leap models remove MODEL"),
+        **dict.fromkeys(("show", "info", "inspect"), "leap models info MODEL"),
+        **dict.fromkeys(("stop", "kill"), _UNLOAD),
+        **dict.fromkeys(("logs", "history"), _LOGS),
+        **dict.fromkeys(("add", "import"), _IMPORT),
+        **dict.fromkeys(("server", "start"), "leap serve answers other programs, leap load keeps a model warm"),
+        **dict.fromkeys(("cp", "alias", "aliases"), "leap models alias NAME MODEL"),
+        **dict.fromkeys(("create", "quantize", "convert"), "leap models quantize and leap models convert make models"),
+        **dict.fromkeys(("keys", "login", "set"), "leap config set NAME VALUE; the hub's token is HF_TOKEN"),
+    },
+    "models": {
+        "add": _IMPORT,
+        **dict.fromkeys(("pull", "get", "install", "fetch", "download"), _GET),
+        **dict.fromkeys(("run", "chat"), _ASK),
+        **dict.fromkeys(("stop", "unload"), _UNLOAD),
+        **dict.fromkeys(("prune", "clean"), "leap models gc removes what is left of downloads"),
+        **dict.fromkeys(("use", "set-default"), "leap models default MODEL"),
+        "load": "leap load MODEL keeps it warm",
+        "logs": _LOGS,
+    },
+    "jobs": {
+        **dict.fromkeys(("stop", "kill", "abort"), "leap jobs cancel JOB"),
+        **dict.fromkeys(("logs", "log", "result", "results"), "leap jobs output JOB"),
+        **dict.fromkeys(("start", "run"), "leap generate --background submits a job, leap jobs retry JOB repeats one"),
+    },
+    "templates": {"save": "leap templates add NAME PROMPT"},
+    "cache": {"rm": "leap cache clear", "remove": "leap cache clear", "prune": "leap cache clear --older-than 30d"},
+    "sessions": {"clear": "leap sessions prune --older-than TIME"},
+}
+"""What to write for the verbs of ollama, llm, docker and others, by group."""
+
 
 def _show_version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
     if value and not ctx.resilient_parsing:
@@ -93,6 +133,7 @@ command_line = CommandTable(
     GROUPS,
     default="generate",
     former=FORMER_COMMANDS,
+    pointers=POINTERS,
     guide=Guide(),
     name="leap",
     callback=_root,

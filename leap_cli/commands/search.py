@@ -232,7 +232,7 @@ class _IndexGroup(LeapGroup):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         first = next((arg for arg in args if not arg.startswith("-")), None)
         helps = {"-h", "--help"} & set(args[:1])
-        if first is not None and not helps and first not in self.commands and not ctx.resilient_parsing:
+        if first is not None and not helps and not ctx.resilient_parsing and self.get_command(ctx, first) is None:
             if first in VERBS:
                 raise click.UsageError(f"{first!r} is no command here: leap index NAME PATH... makes an index", ctx)
             args = [MAKE, *args]

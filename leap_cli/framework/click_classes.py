@@ -11,6 +11,7 @@ import stat
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -306,6 +307,7 @@ class CommandTable(LeapGroup):
         *,
         default: str,
         former: Mapping[str, str],
+        pointers: Mapping[str, Mapping[str, str]],
         guide: HelpGuide | None = None,
         **attributes: Any,
     ) -> None:
@@ -315,6 +317,8 @@ class CommandTable(LeapGroup):
         self.groups = groups
         self.default = default
         self.former = former
+        self.pointers = pointers
+        """What to write for the verbs of other programs, by group."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args and not ctx.resilient_parsing and _something_is_piped(ctx.ensure_object(Environment)):
@@ -339,7 +343,9 @@ class CommandTable(LeapGroup):
                 return [self.default, *args]
             return [self.default, "--", *args] if any(map(str.isspace, begin)) else args
         first = args[1] if begin == "--" and len(args) > 1 else begin
-        return [self.default, *args] if is_prompt(first) else args
+        if is_prompt(first) or (self._looks_like_no_command(first) and any(map(self._is_option_of_default, args[1:]))):
+            return [self.default, *args]
+        return args
 
     @property
     def _own_options(self) -> list[str]:
@@ -348,6 +354,10 @@ class CommandTable(LeapGroup):
     def _is_option_of_default(self, word: str) -> bool:
         names = [name for option in self._default_command().params for name in (*option.opts, *option.secondary_opts)]
         return word.partition("=")[0] in names if word.startswith("--") else word[:2] in names
+
+    def _looks_like_no_command(self, word: str) -> bool:
+        """Whether a word is neither a mistyped command nor another program's verb: beside an option it is a prompt."""
+        return word not in self.pointers.get("", {}) and not get_close_matches(word.lower(), self.table, cutoff=0.75)
 
     def _check_first_word(self, args: list[str]) -> None:
         command = self._default_command()
@@ -361,7 +371,8 @@ class CommandTable(LeapGroup):
         if first in self.table:
             raise click.UsageError(f"options come after the command: leap {first} {args[0]} ...")
         template = next((each for each in command.params if "--template" in each.opts), None)
-        if not is_prompt(first) and (template is None or not values.get(str(template.name))):  # else it fills that in
+        fills_template = template is not None and values.get(str(template.name))
+        if not (is_prompt(first) or self._looks_like_no_command(first) or fills_template):
             raise click.exceptions.NoSuchCommand(
                 first, possibilities=self.table, ctx=click.Context(self, info_name="leap")
             )

@@ -94,7 +94,10 @@ def _usage_message(failure: click.ClickException) -> tuple[str, str | None]:
     if isinstance(failure, click.exceptions.NoSuchCommand) and path == "leap":
         if failure.command_name == "version":
             return failure.format_message(), "leap --version prints it"
-        hint += "; a prompt stands in quotes, or after leap generate"
+        hint += f"; leap generate {failure.command_name} asks a model"
+    if isinstance(failure, click.exceptions.NoSuchCommand) and context is not None:
+        pointers = getattr(context.find_root().command, "pointers", {})
+        hint = pointers.get(path.partition(" ")[2], {}).get(failure.command_name, hint)
     if isinstance(failure, click.exceptions.NoSuchOption):
         return _unknown_option(failure), hint
     return failure.format_message(), hint

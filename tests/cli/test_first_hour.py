@@ -1,0 +1,55 @@
+"""The first hour of a person who comes from ollama, llm or docker: a line works, or is answered by one that does."""
+
+from __future__ import annotations
+
+import pytest
+
+LINES = [
+    ("run smol", "leap -m MODEL"),
+    ("pull smol", "leap download NAME"),
+    ("list", "leap models list"),
+    ("ls", "leap models list"),
+    ("rm smol", "leap models remove MODEL"),
+    ("show smol", "leap models info MODEL"),
+    ("stop smol", "leap unload MODEL"),
+    ("logs", "leap log list"),
+    ("prompt Hi", "leap -m MODEL"),
+    ("install llm-gguf", "leap download NAME"),
+    ("cp a b", "leap models alias NAME MODEL"),
+    ("create a", "leap models quantize"),
+    ("keys set x", "leap config set NAME VALUE"),
+    ("aliases", "leap models alias NAME MODEL"),
+    ("start", "leap serve"),
+    ("models add x.gguf", "leap models import FILE"),
+    ("models pull x", "leap download NAME"),
+    ("models run x", "leap -m MODEL"),
+    ("models stop x", "leap unload MODEL"),
+    ("models prune", "leap models gc"),
+    ("models use x", "leap models default MODEL"),
+    ("jobs stop x", "leap jobs cancel JOB"),
+    ("jobs kill x", "leap jobs cancel JOB"),
+    ("templates save x", "leap templates add NAME PROMPT"),
+    ("cache rm", "leap cache clear"),
+    ("hello", "leap generate hello"),
+    ("index delete docs", "docs"),
+    ("index rm docs", "docs"),
+]
+
+
+@pytest.mark.parametrize(("line", "answer"), LINES, ids=[line for line, _ in LINES])
+def test_the_verb_of_another_program_is_answered_by_the_line_that_works(leap, line, answer):
+    done = leap(*line.split())
+    assert done.code != 0 and answer in done.stderr and done.stdout == ""
+    assert "Traceback" not in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("line", ["-m smol hi", "--temperature 0 hello", "hello -m smol", "Hi! -m smol"])
+def test_a_word_beside_an_option_of_a_prompt_is_a_prompt(leap, line):
+    leap.script("Hello.")
+    assert leap(*line.split()).stdout == "Hello.\n"
+
+
+@pytest.mark.parametrize("line", ["--stats modles", "modles --stats", "-m smol generte", "stop -m smol"])
+def test_a_mistyped_command_is_none_also_beside_an_option(leap, line):
+    runner = leap.script("Hello.")
+    assert leap(*line.split()).code == 2 and runner.requests == []
