@@ -54,7 +54,7 @@ def test_every_command_is_a_leap_command_with_help(leap, name):
         (["--frobnicate"], "No such option '--frobnicate'"),
         (["--frobnicate", "two words"], "No such option '--frobnicate'"),
         (["--versio"], "Did you mean '--version'?"),
-        (["Hello"], "No such command 'Hello'. (hint: leap --help lists what can be given; leap generate Hello asks a model"),
+        (["Hello"], "No such command 'Hello'. (hint: leap --help lists what can be given; leap generate Hello asks"),
         (["-m", "some", "genrate"], "No such command 'genrate'. Did you mean 'generate'?"),
         (["-m", "some", "chat"], "options come after the command: leap chat -m ..."),
         (["--temperature", "hot", "two words"], "'hot' is not a valid float"),
