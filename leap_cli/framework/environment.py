@@ -41,6 +41,8 @@ class Environment:
     cwd: Path = field(default_factory=Path)
     load_model: ModelLoader | None = None
     load_embedder: EmbedderLoader | None = None
+    chosen: dict[str, str] = field(default_factory=dict)
+    """What its user was asked and answered in this run, so that it is asked once."""
 
     @staticmethod
     def of_process() -> Environment:

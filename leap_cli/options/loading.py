@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from leap_core.errors import LeapModelLoadingError
+from leap_core.errors import LeapError, LeapModelLoadingError
 
 from ..completion.value_types import GpuLayers, ModelName
 from ..framework.click_classes import FileName, absolute, absolute_if_file
@@ -346,15 +347,9 @@ def job_request(env: Environment, model: ModelChoice, background: Background) ->
 
 
 def note_builtin(env: Environment, name: str | None, output: Output) -> None:
-    """Say once which model answers where that was not asked for: the built-in one, or one of several installed."""
-    if name is not None or configured_model(env) is not None:
-        return
-    models = installed_models(env)
-    if not models:
+    """Say once that the built-in model answers where that was not asked for."""
+    if name is None and configured_model(env) is None and not installed_models(env):
         output.note(builtin_note())
-    elif len(models) > 1:
-        note = f"{models[0]} answers, the last used of {len(models)} models here; `leap models default NAME` settles it"
-        output.note(note)
 
 
 def builtin_note() -> str:
@@ -363,20 +358,75 @@ def builtin_note() -> str:
 
 
 def default_model(env: Environment) -> str | None:
-    """The configured model, else the installed one, of several the one used last; None where there is none."""
-    return configured_model(env) or next(iter(installed_models(env)), None)
+    """The configured model, else the only installed one; None where there is none. Of several a person is asked which
+    one answers; that a model was tried once decides nothing. Raises UsageError where nobody can be asked."""
+    configured = configured_model(env)
+    if configured is not None:
+        return configured
+    models = installed_models(env)
+    if len(models) < 2:
+        return next(iter(models), None)
+    listed = ", ".join(models[:6]) + (", …" if models[6:] else "")
+    if not (env.stdin_is_terminal and env.stderr_is_terminal):
+        raise click.UsageError(
+            f"{len(models)} models are installed and none is the default: -m names one for this prompt, "
+            f"`leap models default NAME` for all ({listed})"
+        )
+    if "model" not in env.chosen:
+        env.chosen["model"] = _chosen(env, models)
+    return env.chosen["model"]
+
+
+def _chosen(env: Environment, models: list[str]) -> str:
+    output = Output(env)
+    for number, name in enumerate(models, 1):
+        output.note(f"{number}) {name}")
+    with suppress(EOFError):
+        answer = env.read_typed_line(f"which model answers? [1-{len(models)}] ").strip()
+        if answer in models or (answer.isdecimal() and 0 < int(answer) <= len(models)):
+            name = answer if answer in models else models[int(answer) - 1]
+            output.note(f"`leap models default {name}` makes it the answer to this from now on")
+            return name
+    raise click.UsageError("no model was chosen: -m names one")
 
 
 def installed_models(env: Environment) -> list[str]:
     """The installed models that answer prompts, the one used last first."""
-    from leap_core.inference.gguf.header import GGUFHeader
     from leap_core.models.store import Store
-    from leap_core.models.upkeep import header_or_error
 
     models = [model for model in Store.of(env.directories).installed() if model.state == "ready"]
     models.sort(key=lambda model: model.used or 0.0, reverse=True)
-    headers = {model.name: header_or_error(model.path) for model in models if model.path is not None}
-    return [name for name, header in headers.items() if isinstance(header, GGUFHeader) and header.pooling is None]
+    answering = _answering(env, {model.name: model.path for model in models if model.path is not None})
+    return [model.name for model in models if answering.get(model.name)]
+
+
+def _answering(env: Environment, paths: Mapping[str, Path]) -> dict[str, bool]:
+    """Whether each model is one that answers prompts, by name. A header takes up to 0.2 s to read, so what it says is
+    kept for as long as the file is the same."""
+    from leap_core.inference.gguf.header import GGUFHeader
+    from leap_core.models.upkeep import header_or_error
+    from leap_core.system.files import replace_text
+
+    file = env.directories.cache / "answering.json"
+    kept: dict[str, Any] = {}
+    with suppress(OSError, ValueError):
+        kept = dict(json.loads(file.read_text("utf-8")))
+    found: dict[str, Any] = {}
+    for name, path in paths.items():
+        with suppress(OSError):
+            status = path.stat()
+            version = [str(path), status.st_size, status.st_mtime_ns, status.st_ino]
+            before = kept.get(name)
+            if isinstance(before, list) and before[:-1] == version:
+                found[name] = before
+                continue
+            header = header_or_error(path)
+            found[name] = [*version, isinstance(header, GGUFHeader) and header.pooling is None]
+    if found != kept:
+        with suppress(OSError, LeapError):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            replace_text(file, json.dumps(found))
+    return {name: bool(version[-1]) for name, version in found.items()}
 
 
 def configured_model(env: Environment) -> str | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from leap_core import LeapModelNotFoundError
+from leap_core.models.builtin import model_path
 from leap_core.models.store import USE_LOCK
 
 NOTE = "leap: no model given, so the built-in demo model answers; "
@@ -94,26 +95,55 @@ def test_chat_says_so_at_its_beginning(leap):
     assert done.stderr.startswith(NOTE)
 
 
-def test_the_only_installed_model_answers_and_of_several_the_last_used(leap, tmp_path):
-    from leap_core.models.builtin import model_path
+@pytest.fixture
+def two(leap, tmp_path):
+    """Two installed models that answer, and one that makes vectors."""
+    for name, source in (("Mine-Q8_0", "model"), ("Other-Q8_0", "model"), ("Encoder-Q8_0", "builtin-embed")):
+        (tmp_path / f"{name}.gguf").write_bytes(Path(model_path()).with_name(f"{source}.gguf").read_bytes())
+        assert leap("models", "import", f"{name}.gguf").code == 0
 
-    model = tmp_path / "Mine-Q8_0.gguf"
-    model.write_bytes(Path(model_path()).read_bytes())
-    assert leap("models", "import", str(model)).code == 0
+
+def test_the_only_installed_model_answers(leap, tmp_path):
+    (tmp_path / "Mine-Q8_0.gguf").write_bytes(Path(model_path()).read_bytes())
+    assert leap("models", "import", "Mine-Q8_0.gguf").code == 0
     leap.script("ok")
     assert leap("generate", "hi").stderr == "" and leap.loaded[-1][0] == "Mine-Q8_0"
     assert leap("models", "default").stdout == "Mine-Q8_0\n"
-    other, encoder = tmp_path / "Other-Q8_0.gguf", tmp_path / "Encoder-Q8_0.gguf"
-    other.write_bytes(model.read_bytes())
-    encoder.write_bytes(Path(model_path()).with_name("builtin-embed.gguf").read_bytes())
-    assert leap("models", "import", str(other)).code == 0 and leap("models", "import", str(encoder)).code == 0
+
+
+def test_of_several_the_default_answers_and_not_the_one_that_was_tried_last(leap, two):
     for name, moment in (("Other-Q8_0", 2000), ("Mine-Q8_0", 1000), ("Encoder-Q8_0", 3000)):
         (lock,) = (leap.home / "models" / name).glob(f"*{USE_LOCK}")
         os.utime(lock, (moment, moment))
-    leap.script("ok")
-    done = leap("generate", "hi")
-    assert leap.loaded[-1][0] == "Other-Q8_0" and "Other-Q8_0 answers, the last used of 2 models here" in done.stderr
+    runner = leap.script("ok")
+    for command in (["generate", "hi"], ["batch", "-"], ["generate", "hi", "--background"]):
+        done = leap(*command, stdin='{"prompt": "hi"}\n')
+        assert (done.code, done.stdout, done.stderr.count("\n")) == (2, "", 1) and runner.requests == []
+        assert "Other-Q8_0, Mine-Q8_0" in done.stderr and "leap models default NAME" in done.stderr
     assert leap("models", "default", "Mine-Q8_0").code == 0 and leap("models", "default").stdout == "Mine-Q8_0\n"
-    leap.script("ok")
     assert leap("generate", "hi").stderr == "" and leap.loaded[-1][0] == "Mine-Q8_0"
     assert leap("models", "default", "nosuch").code == 2
+
+
+@pytest.mark.parametrize(("typed", "name"), [("2", "Mine-Q8_0"), ("Mine-Q8_0", "Mine-Q8_0"), ("", None), ("7", None)])
+def test_of_several_a_person_is_asked(leap, two, typed, name):
+    (lock,) = (leap.home / "models" / "Other-Q8_0").glob(f"*{USE_LOCK}")
+    os.utime(lock, (5_000_000_000, 5_000_000_000))
+    leap.script("ok")
+    done = leap("generate", "hi", stdin=f"{typed}\n", terminal=True, stdin_terminal=True)
+    assert done.code == (2 if name is None else 0) and [model for model, _ in leap.loaded] == ([name] if name else [])
+
+
+def test_a_header_is_read_once_a_version_of_its_file(leap, two, monkeypatch):
+    from leap_core.models import upkeep
+
+    read = []
+    original = upkeep.header_or_error
+    monkeypatch.setattr(upkeep, "header_or_error", lambda path: read.append(path.name) or original(path))
+    for _ in range(3):
+        leap("generate", "hi")
+    assert len(read) == 3
+    model = leap.home / "models" / "Mine-Q8_0" / "Mine-Q8_0.gguf"
+    os.utime(model, (1, 1))
+    leap("generate", "hi")
+    assert read[3:] == ["Mine-Q8_0.gguf"]
