@@ -157,6 +157,8 @@ SAME_NAME = (
     "audio_top_k",
     "top_logprobs",
 )
+WHOLE = ("max_tokens", "top_k", "top_logprobs", "audio_top_k")
+"""Whole numbers, which JSON may write as 16.0 too."""
 EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
 """Efforts of reasoning that are one here: to reason."""
 SHAPES = ("json_schema_constraint", "regex_constraint", "grammar_constraint", "choices_constraint")
@@ -184,7 +186,10 @@ def read_parameters(body: BodyFields, extension: BodyFields) -> JsonObject:
     for name in SAME_NAME:
         value = body.take(name)
         if value is not None:
-            options[name] = value
+            whole = isinstance(value, float) and value.is_integer() and name in WHOLE
+            options[name] = int(value) if whole else value
+    if options.get("top_k") == -1:  # all, in the speech of other servers
+        options["top_k"] = 0
     for name, read in READERS.items():
         value = body.take(name)
         if value is not None:
@@ -274,6 +279,8 @@ def _response_format(value: object) -> JsonObject:
     kind = value.get("type", "text")
     if kind == "text":
         return {"json_schema_constraint": None}
+    if kind in ("json_object", "json_schema") and "schema" in value:  # as llama.cpp's server takes it
+        return {"json_schema_constraint": schema_text(value["schema"], "response_format.schema")}
     if kind == "json_object":
         return {"json_schema_constraint": ANY_OBJECT}
     if kind != "json_schema":
@@ -297,6 +304,35 @@ def _grammar(value: object) -> JsonObject:
         raise LeapSerializationError(f"no grammar: {error}", path="grammar") from None
 
 
+def _guided_json(value: object) -> JsonObject:
+    """A schema as vLLM takes it: an object, or its text."""
+    if isinstance(value, str):
+        return {"json_schema_constraint": value}
+    return {"json_schema_constraint": schema_text(value, "guided_json")}
+
+
+def _structured_outputs(value: object) -> JsonObject:
+    """vLLM's newer form: one of ``json``, ``regex``, ``choice``, ``grammar`` and ``json_object``."""
+    if not isinstance(value, dict):
+        raise LeapSerializationError("expected an object", path="structured_outputs")
+    shapes: JsonObject = {}
+    for name, given in value.items():
+        if name == "json_object" and given:
+            shapes["json_schema_constraint"] = ANY_OBJECT
+        elif name in GUIDED and given is not None:
+            shapes.update(GUIDED[name](given))
+        elif given not in (None, False):
+            raise LeapSerializationError("is not supported", path=f"structured_outputs.{name}")
+    return shapes
+
+
+GUIDED: Mapping[str, Callable[[Any], JsonObject]] = {
+    "json": _guided_json,
+    "regex": lambda value: {"regex_constraint": value},
+    "choice": lambda value: {"choices_constraint": value},
+    "grammar": _grammar,
+}
+"""What shapes an answer in vLLM's words, which requests write after ``guided_``."""
 READERS: Mapping[str, Callable[[Any], JsonObject]] = {
     "logprobs": lambda value: _logprobs(value),
     "max_completion_tokens": lambda value: {"max_tokens": value},
@@ -306,6 +342,10 @@ READERS: Mapping[str, Callable[[Any], JsonObject]] = {
     "logit_bias": _logit_bias,
     "response_format": _response_format,
     "grammar": _grammar,
+    "json_schema": _guided_json,
+    **{f"guided_{name}": read for name, read in GUIDED.items()},
+    "structured_outputs": _structured_outputs,
+    "repeat_penalty": lambda value: {"repetition_penalty": value},
 }
 """Fields whose values are written in another way than the option's."""
 

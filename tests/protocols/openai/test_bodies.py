@@ -72,6 +72,33 @@ BODIES: dict[str, tuple[dict[str, Any], Taken | Refused]] = {
         Taken({"enable_thinking": True}),
     ),
     "thinking, in words": ({"enable_thinking": "yes"}, Refused("enable_thinking")),
+    "all of top_k": ({"top_k": -1}, Taken({"top_k": 0})),
+    "whole numbers with a point": ({"max_tokens": 16.0, "top_k": 3.0}, Taken({"max_tokens": 16, "top_k": 3})),
+    "a half": ({"max_tokens": 1.5}, Refused("max_tokens")),
+    "penalty of another server": ({"repeat_penalty": 1.5}, Taken({"repetition_penalty": 1.5})),
+    "a schema as llama.cpp takes it": (
+        {"response_format": {"type": "json_object", "schema": SCHEMA}},
+        Taken({"json_schema_constraint": json.dumps(SCHEMA, ensure_ascii=False)}),
+    ),
+    "a schema beside the body": (
+        {"json_schema": SCHEMA},
+        Taken({"json_schema_constraint": json.dumps(SCHEMA, ensure_ascii=False)}),
+    ),
+    "a schema as vLLM takes it": (
+        {"guided_json": SCHEMA},
+        Taken({"json_schema_constraint": json.dumps(SCHEMA, ensure_ascii=False)}),
+    ),
+    "guided choices": ({"guided_choice": ["a", "b"]}, Taken({"choices_constraint": ["a", "b"]})),
+    "a guided expression": ({"guided_regex": "[a-z]+"}, Taken({"regex_constraint": "[a-z]+"})),
+    "structured outputs": ({"structured_outputs": {"choice": ["a"]}}, Taken({"choices_constraint": ["a"]})),
+    "any structured object": (
+        {"structured_outputs": {"json_object": True}},
+        Taken({"json_schema_constraint": ANY_OBJECT, "inject_schema_into_prompt": False}),
+    ),
+    "an unknown structure": (
+        {"structured_outputs": {"structural_tag": "x"}},
+        Refused("structured_outputs.structural_tag", "not supported"),
+    ),
     "any object": (
         {"response_format": {"type": "json_object"}},
         Taken({"json_schema_constraint": ANY_OBJECT, "inject_schema_into_prompt": False}),
