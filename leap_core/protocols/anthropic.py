@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from collections.abc import Iterator
 
@@ -33,6 +34,9 @@ def read_messages(
     request = read_chat(chat, unknown=unknown, urls=urls)
     return GenerationRequest(**{**vars(request), "notes": (*notes, *request.notes)})
 
+BILLING = re.compile(r"\A\s*x-anthropic-billing-header:[^\n]*\n?")
+"""What Claude Code puts before its system prompt: it is another one each time, and the prompts would share nothing."""
+
 
 def chat_body(body: object, *, counts: bool = False, unknown: Unknown = NOTE) -> tuple[JsonObject, tuple[str, ...]]:
     """The same request as a body of /v1/chat/completions, and which fields were ignored. Raises
@@ -44,7 +48,8 @@ def chat_body(body: object, *, counts: bool = False, unknown: Unknown = NOTE) ->
     if "max_tokens" not in chat and not counts:
         raise LeapSerializationError("is required", path="max_tokens")
     system = fields.take("system")
-    opening = [] if system is None else [{"role": "system", "content": _texts(system, "system")}]
+    told = "" if system is None else BILLING.sub("", _texts(system, "system"), count=1)
+    opening = [{"role": "system", "content": told}] if told else []
     messages = [*opening]
     for n, message in enumerate(list_at(fields.take("messages"), "messages")):
         messages += _messages(object_at(message, f"messages[{n}]"), f"messages[{n}]")

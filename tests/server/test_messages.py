@@ -222,6 +222,19 @@ def test_documents_and_pictures_in_results_of_tools_are_read(client):
         ask(made, [pdf])
 
 
+@pytest.mark.parametrize("apart", [True, False])
+def test_a_line_of_billing_that_changes_is_no_part_of_the_prompt(client, apart):
+    server, made = client("Yes.", "Yes.")
+    for n in (1, 2):
+        line = f"x-anthropic-billing-header: cc_version=2.1; cch={n}{n};"
+        texts = [line, "Be brief."] if apart else [f"{line}\nBe brief."]
+        system = [{"type": "text", "text": text} for text in texts]
+        made.messages.create(
+            model="builtin", max_tokens=5, messages=[{"role": "user", "content": "Hi"}], system=system
+        )
+    assert [request.messages[0].text for request in server.runner.requests] == ["Be brief.", "Be brief."]
+
+
 def test_a_stream_begins_with_the_tokens_of_the_prompt_and_models_are_listed(client):
     server, made = client("Yes.")
     with made.messages.stream(
