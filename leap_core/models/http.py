@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import math
 import random
 import socket
 import ssl
@@ -207,7 +208,7 @@ class Web:
                         first = response.headers
                     if response.status_code not in (301, 302, 303, 307, 308) or "location" not in response.headers:
                         if response.status_code in PASSING:
-                            raise Retryable(_status_line(response), _retry_after(response.headers))
+                            raise Retryable(_status_line(response), retry_after(response.headers))
                         yield Answer(response, response.headers, first)
                         return
                     url = self._next(url, response.headers["location"])
@@ -348,22 +349,17 @@ def _status_line(response: httpx.Response) -> str:
     return f"{response.status_code} {response.reason_phrase}".strip()
 
 
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds, from a number or a date (RFC 9110, 10.2.3)."""
-    import time
-    from email.utils import parsedate_to_datetime
-
-    text = headers.get("retry-after", "").strip()
-    if not text:
-        return None
-    try:
-        return max(0.0, float(text))
-    except ValueError:
-        pass
-    try:
-        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
-    except (ValueError, TypeError, OverflowError):
-        return None
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """The seconds that a server asks to be left alone (RFC 9110, 10.2.3; ``retry-after-ms`` of OpenAI): a number or a
+    date. None where it says none, or what is no length of time."""
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        with suppress(ValueError):
+            seconds = float(headers.get(name, "")) * unit
+            if math.isfinite(seconds):
+                return max(0.0, seconds)
+    with suppress(ValueError, TypeError, OverflowError, IndexError):
+        return max(0.0, parsedate_to_datetime(headers.get("retry-after", "")).timestamp() - time.time())
+    return None
 
 
 def _host(url: str) -> str:

@@ -89,11 +89,16 @@ def test_a_worker_in_the_foreground_stays_without_work(jobs, leap_home):
         worker.terminate()
 
 
+def heed_hangups() -> None:
+    """Where this suite was started by nohup they are ignored, and a child would inherit that."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="there is no such signal")
 def test_a_terminal_that_is_closed_queues_the_jobs_of_its_worker_again(leap_home):
     with JobsClient(autostart=False) as jobs:
         command = [sys.executable, "-m", "leap_cli", "jobs", "worker", "--foreground"]
-        with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as worker:
+        with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL, preexec_fn=heed_hangups) as worker:
             until(lambda: is_running(jobs.configuration))
             id = jobs.generate("Hi", options=GenerationOptions(max_tokens=4000, regex_constraint="[a-z ]{9000}"))
             until(lambda: jobs.get(id).progress)

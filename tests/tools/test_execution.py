@@ -197,7 +197,8 @@ run_call(LeapFunction("f", "", call=Command(line)), LeapFunctionCall("f", {}), T
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_a_tool_and_what_it_started_end_with_this_process(tmp_path: Path, end: signal.Signals):
     note = tmp_path / "pids"
-    process = subprocess.Popen([sys.executable, "-c", WAITS, str(note)])
+    code = f"import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL)\n{WAITS}"  # nohup's children ignore it
+    process = subprocess.Popen([sys.executable, "-c", code, str(note)])
     pids = within(60, lambda: note.exists() and len(note.read_text().split()) == 2 and note.read_text().split())
     process.send_signal(end)
     process.wait(60)

@@ -80,19 +80,10 @@ class Refusal:
 
     @property
     def after(self) -> float | None:
-        """The seconds that the endpoint asks to be left alone (RFC 9110, 10.2.3; ``retry-after-ms`` of OpenAI)."""
-        import time
-        from contextlib import suppress
-        from email.utils import parsedate_to_datetime
+        """The seconds that the endpoint asks to be left alone; None where it says nothing of it."""
+        from ...models.http import retry_after
 
-        with suppress(ValueError):
-            return max(0.0, float(self.headers.get("retry-after-ms", "")) / 1000)
-        text = self.headers.get("retry-after", "").strip()
-        with suppress(ValueError):
-            return max(0.0, float(text))
-        with suppress(ValueError, TypeError, OverflowError):
-            return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
-        return None
+        return retry_after(self.headers)
 
 
 class NoSuchPathError(LeapEndpointError):
