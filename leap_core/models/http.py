@@ -352,6 +352,9 @@ def _status_line(response: httpx.Response) -> str:
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """The seconds that a server asks to be left alone (RFC 9110, 10.2.3; ``retry-after-ms`` of OpenAI): a number or a
     date. None where it says none, or what is no length of time."""
+    import time
+    from email.utils import parsedate_to_datetime
+
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         with suppress(ValueError):
             seconds = float(headers.get(name, "")) * unit
