@@ -42,15 +42,6 @@ def write_snapshot(directory: Path) -> Path:
     return path
 
 
-def test_a_snapshot_is_restored(tmp_path: Path):
-    write_snapshot(tmp_path)
-    store = SnapshotStore(CacheOptions.on_disk(tmp_path), SCOPE)
-    assert store.has_on_disk(KEYS)
-    assert list(store.find([*KEYS, 1, 2], [len(KEYS)], above=0)) == [(len(KEYS), STATE)]
-    assert list(store.find([*KEYS, 1, 2], [len(KEYS)], b"an adapter's 16 b", above=0)) == []
-    store.close()
-
-
 def test_a_snapshot_that_was_cut_is_a_miss_and_goes(tmp_path: Path):
     path = write_snapshot(tmp_path)
     path.write_bytes(path.read_bytes()[:-1])

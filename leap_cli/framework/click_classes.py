@@ -61,13 +61,18 @@ def keep_inputs(context: click.Context) -> None:
         for value in values if isinstance(values, tuple) else (values,):
             file = _regular_file(env, value) if names_files or str(value).startswith("@") else None
             if file is not None:
-                (read if flag is None else written)[file] = str(value) if flag is None else flag
+                label = max(parameter.opts, key=len) if isinstance(parameter, click.Option) else str(value)
+                (read if flag is None else written)[file] = label if flag is None else flag
     with suppress(OSError, ValueError):  # not every standard input is a file of this process
         file_status = os.fstat(env.stdin.fileno())
         read.setdefault((file_status.st_dev, file_status.st_ino), "standard input")
     for file, flag in written.items():
         if file in read:
-            raise click.UsageError(f"{flag} would overwrite {read[file]}: they name the same file", context)
+            raise click.UsageError(
+                f"{read[file]} and {flag} name the same file, which cannot be input and output at once: {flag} would "
+                "overwrite it",
+                context,
+            )
 
 
 def take_format_of_output(context: click.Context) -> None:
@@ -77,7 +82,7 @@ def take_format_of_output(context: click.Context) -> None:
     if target is None or not isinstance(choices, click.Choice) or "csv" not in choices.choices:
         return
     ending = os.path.splitext(str(context.params.get(target) or ""))[1].lower().removeprefix(".")
-    if ending in choices.choices and context.get_parameter_source("format") is click.core.ParameterSource.DEFAULT:
+    if ending == "csv" and context.get_parameter_source("format") is click.core.ParameterSource.DEFAULT:
         context.params["format"] = ending
 
 

@@ -240,7 +240,7 @@ class LlamaContext:
         least = max(params.n_seq_max, self.rollback + 2)  # with fewer llama.cpp ends the process
         params.n_ctx = max(cells, least)
         if self._window and model.is_hybrid:  # llama.cpp cuts it, and a later cut could take cells of an earlier one
-            batch_size = min(batch_size, self._window)
+            batch_size = min(batch_size, max(1, self._window - 1))
         self.batch_size = params.n_batch = params.n_ubatch = min(max(batch_size, least), params.n_ctx)
         params.offload_kqv = params.op_offload = True
         self._abort = AbortFlag()
@@ -320,6 +320,9 @@ class LlamaContext:
         is_next = self._batch.count == 1 and all(cells.are_packed for cells in self._caches)
         if self._window:
             self._anchor_all()
+            if self.model.is_hybrid and len(self._runs) > 1:
+                for sequence, _ in self._runs:
+                    self._anchor(sequence)
         placed = [] if is_next else self._put_in_order(hidden)
         forget_errors()
         code: int = self._lib.llama_decode(self.pointer, self._batch.struct())
@@ -459,6 +462,8 @@ class LlamaContext:
         llama.cpp does not accept it."""
         flags = self._lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY if partial else 0
         buffer = (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
+        if self._window:  # what is put back takes cells too
+            self._anchor_all()
         self._drop_anchor(sequence)
         sound = bool(self._lib.llama_state_seq_set_data_ext(self.pointer, buffer, len(state), sequence, flags))
         if sound:

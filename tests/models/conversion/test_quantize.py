@@ -164,7 +164,7 @@ def test_a_file_is_replaced_only_when_that_is_asked_for(leap, whole_model, tmp_p
     command = ("models", "quantize", "source.gguf", "--to", "Q8_0", "-o")
     for arguments, problem in (
         (("target.gguf",), "target.gguf exists; --replace takes its place"),
-        (("source.gguf", "--replace"), "is what the result is made from"),
+        (("source.gguf", "--replace"), "name the same file"),
         (("nowhere/x.gguf",), "there is no directory"),
     ):
         done = leap(*command, *arguments)
