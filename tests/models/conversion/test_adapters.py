@@ -115,7 +115,7 @@ def test_merging_replaces_a_file_only_when_that_is_asked_for(pairs, tmp_path, le
     assert done.code == 2 and "both.gguf exists; --replace takes its place" in done.stderr
     for source in (base, style):
         done = leap(*command, str(source), "--replace")
-        assert done.code == 2 and "is what the result is made from" in done.stderr
+        assert done.code == 2 and "input and output at once" in done.stderr
     assert (tmp_path / "both.gguf").read_bytes() == b"mine" and style.read_bytes() == content
     assert leap(*command, "both.gguf", "--replace").code == 0
 
