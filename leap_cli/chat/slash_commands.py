@@ -237,7 +237,7 @@ def _described(talk: TypedConversation, part: str) -> str:
     return dialogue.log.label or ("not begun" if dialogue.log.is_open else "not saved")
 
 
-SHAPE = re.compile(r"/([a-zA-Z]+)(?:\s+(.*))?\s*", re.DOTALL)
+SHAPE = re.compile(r"/([a-zA-Z]+|\?)(?:\s+(.*))?\s*", re.DOTALL)
 
 
 def run_command(talk: TypedConversation, text: str) -> bool:
@@ -448,9 +448,8 @@ COMMANDS = (
     SlashCommand("clear", "", "Begin anew with the same system prompt.", clear),
     SlashCommand("quit", "", "Leave, like Ctrl-D.", leave),
 )
-BY_NAME = {command.name: command for command in COMMANDS} | {
-    alias: command for alias in ("exit", "bye") for command in COMMANDS if command.name == "quit"
-}
+BY_NAME = {command.name: command for command in COMMANDS}
+BY_NAME |= {"exit": BY_NAME["quit"], "bye": BY_NAME["quit"], "?": BY_NAME["help"]}
 KEYS = (
     "Enter sends; Alt-Enter, or a backslash at the line's end, begins a new line.",
     "Ctrl-X Ctrl-E opens what is typed in $VISUAL or $EDITOR.",

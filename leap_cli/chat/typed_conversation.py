@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import click
 
 from leap_core.conversation.conversation import Overflow
-from leap_core.conversation.media.audio import SNIFFED_BYTES, kind_of_medium
 from leap_core.conversation.messages import (
     Audio,
     AudioPcmF32,
@@ -23,13 +22,13 @@ from leap_core.conversation.messages import (
     Image,
     Text,
 )
-from leap_core.errors import LeapError, LeapGenerationPromptExceedContextLengthError
+from leap_core.errors import LeapError, LeapGenerationPromptExceedContextLengthError, LeapUnsupportedMediaError
 
 from ..framework.click_classes import text_argument
 from ..framework.environment import Environment
 from ..framework.options import in_bytes
 from ..framework.output import Output
-from ..input.files import attach, read_audio, read_image
+from ..input.files import attach, kind_of_file, read_audio, read_image
 from .dialogue import Dialogue
 
 if TYPE_CHECKING:
@@ -40,15 +39,13 @@ if TYPE_CHECKING:
     from leap_core.conversation.runner import ModelRunner
 
 LONGEST_PATH = 4096
+BARE_WORDS = {"exit": "/quit", "quit": "/quit", "bye": "/quit", ":q": "/quit", "?": "/help"}
+"""What people type to leave, or to be helped, where it is all of a line."""
 
 
 def read_part(name: str, env: Environment, output: Output) -> ChatMessageContent:
     """The part of a message that a file becomes. Raises UsageError for what cannot be one."""
-    try:
-        with (env.cwd / name).open("rb") as file:
-            kind = kind_of_medium(file.read(SNIFFED_BYTES))
-    except (OSError, ValueError) as error:
-        raise click.UsageError(f"cannot read {name}: {getattr(error, 'strerror', None) or error}") from None
+    kind = kind_of_file(name, env)
     if kind == "image":
         return read_image(name, env, output)
     if kind == "audio":
@@ -73,17 +70,15 @@ def pasted_medium(line: str, env: Environment) -> Path | None:
             words = []
         name = words[0] if len(words) == 1 else line
     path = env.cwd / os.path.expanduser(name)
-    try:
-        with path.open("rb") as file:
-            return path if kind_of_medium(file.read(SNIFFED_BYTES)) else None
-    except (OSError, ValueError):
-        return None
+    return path if kind_of_file(str(path), env) else None
 
 
 def describe_part(part: ChatMessageContent) -> str:
     """What kind of part it is, and how large, for people."""
     if isinstance(part, Text):
-        return f"text {part.text.partition(':')[0]}, {len(part.text)} characters"
+        name, _, *content = part.text.rstrip().split("\n")  # a name and a fence stand around the file's text
+        size = len("\n".join(content[:-1]))
+        return f"text {name.removesuffix(':')}, {size} character{'' if size == 1 else 's'}"
     if isinstance(part, Image):
         return f"picture, {in_bytes(len(part.data))}"
     if isinstance(part, Audio):
@@ -227,6 +222,8 @@ class TypedConversation:
             except LeapGenerationPromptExceedContextLengthError as error:
                 refuses = self.dialogue.full.policy is Overflow.ERROR
                 self.output.error(error.message, "/compact, /undo or /clear makes room" if refuses else error.hint)
+            except LeapUnsupportedMediaError as error:
+                self.output.error(error.message, "/attach none takes it back, /model NAME goes on with a model that can")
             except UnicodeDecodeError:
                 self.output.error("what was typed is not UTF-8 text")
             except LeapError as error:
@@ -241,6 +238,7 @@ class TypedConversation:
         medium = None if editing is not None else pasted_medium(text, self.env)
         if medium is not None:
             text = f"/attach {medium}"
+        text = BARE_WORDS.get(text.strip().lower(), text)
         if not text.strip() or self.run_command(self, text):
             return
         if text.startswith("//"):
@@ -252,7 +250,8 @@ class TypedConversation:
 
     def send(self, text: str) -> None:
         """Answer this message, and what is attached to it."""
-        complete = self.dialogue.say(text, self.attached)
+        with self.env.without_echo():  # what is typed ahead would stand in the answer
+            complete = self.dialogue.say(text, self.attached)
         if complete.is_lost:
             self.output.note("stopped before the first word: the message was not kept")
             if self.typing.can_begin_with:
@@ -265,7 +264,8 @@ class TypedConversation:
         history = self.dialogue.history
         attached, _ = split_attachments(history[place])
         message = ChatMessage(ChatMessageRole.USER, [*attached, *self.attached, Text(text)])
-        self.dialogue.answer_instead(history[:place], message)
+        with self.env.without_echo():
+            self.dialogue.answer_instead(history[:place], message)
         self.attached = []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -50,6 +51,7 @@ def command(env: Environment, /, model: str | None) -> ExitCode:
     except ImportError:
         raise LeapUnavailableError("leap mcp needs the mcp package", hint="pip install 'leap-edge[mcp]'") from None
     if env.stdin_is_terminal:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # the thread that reads lines would wait for another one
         Output(env).note("waiting for an MCP client on standard input, which is a terminal; Ctrl-C ends it")
     with _Abilities(env, ModelChoice(model or None, command="mcp")) as abilities:
         server = MCPServer(

@@ -9,8 +9,8 @@ import errno
 import io
 import os
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -89,13 +89,18 @@ class Environment:
         if self.is_own_terminal:
             with suppress(ImportError):
                 import readline  # noqa: F401  (input() then edits lines and remembers them)
-            return input(prompt)
+            with _echo(True):
+                return input(prompt)
         self.stderr.write(prompt)
         self.stderr.flush()
         line = self.stdin.readline()
         if not line:
             raise EOFError
         return line.decode("utf-8", "replace").rstrip("\r\n")
+
+    def without_echo(self) -> AbstractContextManager[None]:
+        """While this lasts, the terminal does not show what is typed; it is read later."""
+        return _echo(False) if self.is_own_terminal else nullcontext()
 
     @cached_property
     def directories(self) -> Directories:
@@ -165,3 +170,22 @@ def obeys_escape_codes() -> bool:
         if kernel.GetConsoleMode(handle, ctypes.byref(mode)):  # else it is a file or a pipe
             obeyed = bool(kernel.SetConsoleMode(handle, mode.value | processed | virtual_terminal))
     return obeyed
+
+
+@contextmanager
+def _echo(shown: bool) -> Iterator[None]:
+    """Let the terminal show what is typed, or not, and then do as it did before. Systems without termios show it."""
+    try:
+        import termios
+
+        before = termios.tcgetattr(0)
+    except (ImportError, OSError, ValueError):
+        yield
+        return
+    mode = list(before)
+    mode[3] = mode[3] | termios.ECHO if shown else mode[3] & ~termios.ECHO
+    termios.tcsetattr(0, termios.TCSADRAIN, mode)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(0, termios.TCSADRAIN, before)

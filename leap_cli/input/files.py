@@ -30,10 +30,28 @@ MOST_BYTES = 16 * 1024 * 1024
 
 
 def attach(name: str, env: Environment) -> str:
-    """The part of a prompt that a file becomes. Raises UsageError for what is no text."""
-    text = read_text_file(name, env).rstrip("\r\n")
+    """The part of a prompt that a file becomes: its text, a PDF's too. Raises UsageError for what is no text."""
+    if (kind := kind_of_file(name, env)) is not None:
+        flag = "--image" if kind == "image" else "--audio"
+        what = "picture" if kind == "image" else "sound"
+        raise click.UsageError(f"{one_line(name)} is a {what}: {flag} of leap generate, or /attach in leap chat, sends it")
+    whole = read_file_text(name, env) if name.lower().endswith(".pdf") else FileText(read_text_file(name, env))
+    if whole.problem is not None:
+        raise whole.problem
+    text = whole.text.rstrip("\r\n")
     fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", text))])
     return f"{one_line(name)}:\n{fence}\n{text}\n{fence}"
+
+
+def kind_of_file(name: str, env: Environment) -> str | None:
+    """``"image"`` or ``"audio"`` where the file begins like one; None for all else, also for what cannot be read."""
+    from leap_core.conversation.media.audio import SNIFFED_BYTES, kind_of_medium
+
+    try:
+        with (env.cwd / name).open("rb") as file:
+            return kind_of_medium(file.read(SNIFFED_BYTES))
+    except (OSError, ValueError):  # ValueError: a name that no file can have
+        return None
 
 
 def read_text_file(name: str, env: Environment) -> str:

@@ -23,7 +23,7 @@ from ..framework.option_defaults import OptionDefaults, option_name, options_of
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import LeapOption, former_names, option
 from ..framework.output import Output
-from ..input.files import STDIN, attach, read_audio, read_image
+from ..input.files import STDIN, attach, kind_of_file, read_audio, read_image
 from ..input.prompt import INPUT, Pattern, names_in, read_prompt, read_system
 
 if TYPE_CHECKING:
@@ -281,7 +281,7 @@ _OPTIONS = (
         type=FileName(),
         metavar="FILE",
         saved=absolute,
-        help="Put this file's text, under its name, before the prompt.",
+        help="Put this file's text (a PDF's too), under its name, before the prompt; a picture or a sound goes along.",
     ),
     option("--raw", is_flag=True, help="Go on from the prompt as it stands, without the chat template."),
     option(
@@ -302,9 +302,9 @@ _CHAT_OPTIONS = (
         "--file",
         "files",
         multiple=True,
-        type=click.Path(exists=True, dir_okay=False),
+        type=FileName(),
         metavar="FILE",
-        help="Put this file's text, under its name, before the first message.",
+        help="Put this file's text (a PDF's too), under its name, before the first message; a picture or sound goes too.",
     ),
     SYSTEM_OPTION,
     option(
@@ -344,21 +344,36 @@ _MEDIA_OPTIONS = (
 
 
 def _prompt(arguments: Arguments) -> Prompt:
-    save_as = arguments["save_template"]
+    save_as, files = arguments["save_template"], _texts(arguments)
+    if arguments["raw"] and files != arguments["files"]:
+        raise click.UsageError("--raw goes on from a text: it cannot be combined with pictures and sounds")
     return Prompt(
         arguments["prompt"],
         read_system_option(arguments),
         checked_template(arguments["template"]),
-        **arguments.of("files", "raw", "dry_run"),
+        **arguments.of("raw", "dry_run"),
+        files=files,
         save_as=save_as,
         typed={} if save_as is None else typed_options(arguments),
     )
 
 
+def _texts(arguments: Arguments) -> tuple[str, ...]:
+    """The files that are no pictures and no sounds."""
+    return tuple(name for name in arguments["files"] if kind_of_file(name, arguments.env) is None)
+
+
+def _media(arguments: Arguments) -> Media:
+    """A picture or a sound that was given as any file goes where its kind belongs."""
+    kinds = [(kind_of_file(name, arguments.env), name) for name in arguments.get("files") or ()]
+    images, sounds = ([name for each, name in kinds if each == kind] for kind in ("image", "audio"))
+    return Media((*arguments["images"], *images), (*arguments["sounds"], *sounds))
+
+
 def _chat_beginning(arguments: Arguments) -> ChatBeginning:
     template = checked_template(arguments["template"])
     pattern = None if template is None or template.pattern.text == INPUT else template.pattern
-    parts = [*(attach(file, arguments.env) for file in arguments["files"]), " ".join(arguments["prompt"])]
+    parts = [*(attach(file, arguments.env) for file in _texts(arguments)), " ".join(arguments["prompt"])]
     first = "\n\n".join(part for part in parts if part.strip())
     if arguments["jsonl"] and (first or pattern is not None):
         raise click.UsageError("--jsonl takes its messages from standard input; leave PROMPT, -f and --template out")
@@ -398,7 +413,5 @@ PROMPT = OptionGroup(
         "save_template": ("background", "dry_run", "target", "template"),
     },
 )
-MEDIA = OptionGroup(
-    "media", "Prompt", _MEDIA_OPTIONS, lambda arguments: Media(arguments["images"], arguments["sounds"])
-)
+MEDIA = OptionGroup("media", "Prompt", _MEDIA_OPTIONS, _media)
 CHAT_BEGINNING = OptionGroup("beginning", "Prompt", _CHAT_OPTIONS, _chat_beginning, {"file": ("continue_last",)})

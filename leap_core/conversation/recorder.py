@@ -7,7 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import LeapError, LeapSessionError
+from ..errors import (
+    LeapError,
+    LeapGenerationPromptExceedContextLengthError,
+    LeapGuardError,
+    LeapOptionsError,
+    LeapSchemaError,
+    LeapSessionError,
+    LeapUnsupportedMediaError,
+)
 from .conversation import NOTHING, Omission
 from .messages import ChatMessage, ChatMessageRole
 from .responses import Complete, FunctionResult, GenerationFinishReason, MessageResponse
@@ -25,6 +33,14 @@ SHORTEST_OF_ID = 4
 
 MESSAGES = (FunctionResult, Complete)
 """Responses that finish a message."""
+REFUSALS = (
+    LeapGenerationPromptExceedContextLengthError,
+    LeapGuardError,
+    LeapOptionsError,
+    LeapSchemaError,
+    LeapUnsupportedMediaError,
+)
+"""What says of a question that it gets no answer, however often it is asked."""
 
 
 @dataclass
@@ -77,7 +93,9 @@ class SessionRecorder:
             if len(self.history) < len(written) and written[-1].role is ChatMessageRole.USER:
                 self.unanswered = written[-1]
         elif last:
-            raise LeapSessionError("there is no session to continue", hint="leap chat begins one")
+            raise LeapSessionError(
+                "there is no session to continue", hint="leap chat begins one, and so does leap generate with --save or --session NAME"
+            )
         else:
             self._check_new(self._store, str(self.name))
 
@@ -170,6 +188,21 @@ class SessionRecorder:
         try:
             self._append(self._store, question)
             self._question = question
+        except LeapError as error:
+            self.not_saved(error)
+
+    def withdraw(self) -> None:
+        """Take back the question that was kept last, because it is refused; a session that holds nothing else ends."""
+        if self._store is None or self._id is None or self._question is None:
+            return
+        try:
+            before = self._store.history(self._id)[:-1]
+            if not before:
+                self._store.remove(self._id)
+                self._id, self._written = None, 0
+            elif self._store.replace(self._id, before, instead_of=self._written):
+                self._written -= 1
+            self._question = None
         except LeapError as error:
             self.not_saved(error)
 
@@ -267,7 +300,11 @@ class _RecordedStream(PassingStream):
         if self._question is not None:
             self._recorder.ask(self._conversation.history, self._question)
             self._question = None
-        response = super().__next__()
+        try:
+            response = super().__next__()
+        except REFUSALS:
+            self._recorder.withdraw()
+            raise
         if isinstance(response, MESSAGES):
             reason = response.finish_reason if isinstance(response, Complete) else GenerationFinishReason.STOP
             self._recorder.keep(self._conversation.history, reason)

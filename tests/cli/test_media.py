@@ -167,3 +167,55 @@ def test_silence_is_not_sent_to_the_model(leap, directory) -> None:
     soundfile.write(output, np.zeros(RATE * 2), RATE, format="WAV")
     done = leap("transcribe", "-m", "some", "-", stdin=output.getvalue())
     assert (done.code, done.stdout) == (0, "") and not runner.requests
+
+
+def test_a_picture_and_a_sound_that_are_given_as_files_go_where_their_kind_belongs(leap, directory) -> None:
+    runner = leap.script("a square", "a square")
+    (directory / "note.txt").write_text("BM is a format, and P1 a priority.")
+    done = leap("generate", "-m", "some", "-f", "red.png", "-f", "note.txt", "-f", "hum.wav", "What?")
+    assert done.code == 0, done
+    red, hum, text = runner.requests[0].messages[0].content
+    assert isinstance(red, Image) and isinstance(hum, Audio)
+    assert isinstance(text, Text) and "note.txt:" in text.text and text.text.endswith("What?")
+    runner = leap.script("a square")
+    assert leap("chat", "-m", "some", "-f", "red.png", "What?", stdin="").code == 0
+    assert [type(part) for part in runner.requests[0].messages[0].content] == [Image, Text]
+    done = leap("generate", "-m", "some", "--raw", "-f", "red.png", "What?")
+    assert done.code == 2 and "--raw" in done.stderr
+
+
+@pytest.mark.parametrize("text", ["BM is a format", "P1 priority", "caffeine", "ID3 is a tag", ".snd of it"])
+def test_a_text_that_begins_like_a_medium_is_a_text(leap, directory, text) -> None:
+    runner = leap.script("yes")
+    (directory / "note.txt").write_text(text)
+    assert leap("generate", "-m", "some", "-f", "note.txt", "Really?").code == 0
+    assert text in runner.requests[0].messages[0].text
+
+
+def test_a_pdf_that_is_given_as_a_file_is_read(leap, directory) -> None:
+    from tests.pdf_bytes import pdf_bytes
+
+    runner = leap.script("yes")
+    (directory / "letter.pdf").write_bytes(pdf_bytes(["The invoice is due in May."]))
+    assert leap("generate", "-m", "some", "-f", "letter.pdf", "When?").code == 0
+    assert "letter.pdf:\n```\nThe invoice is due in May." in runner.requests[0].messages[0].text
+    (directory / "bad.pdf").write_bytes(b"%PDF-1.4 nothing")
+    done = leap("generate", "-m", "some", "-f", "bad.pdf", "When?")
+    assert done.code != 0 and "bad.pdf" in done.stderr and len(runner.requests) == 1
+
+
+def test_a_picture_that_the_model_cannot_see_is_refused_with_the_way_out_and_is_not_kept(leap, directory) -> None:
+    from leap_core.conversation.sessions import SessionStore
+    from leap_core.errors import LeapUnsupportedMediaError
+
+    leap.script([LeapUnsupportedMediaError("some takes no pictures")], "hello")
+    done = leap(
+        "chat", "-m", "some", stdin="/attach red.png\nWhat is it?\n/attach none\nhi\n", stdin_terminal=True
+    )
+    assert "/attach none" in done.stderr.split("some takes no pictures")[1]
+    with SessionStore(leap.home / "leap.db") as store:
+        assert [message.text for message in store.history(store.latest().id)] == ["hi", "hello"]
+    leap.script([LeapUnsupportedMediaError("some takes no pictures")])
+    leap("chat", "-m", "some", "--session", "refused", stdin="hm?\n", stdin_terminal=True)
+    with SessionStore(leap.home / "leap.db") as store:
+        assert store.get("refused") is None

@@ -369,3 +369,22 @@ def test_an_answer_that_was_cut_and_one_that_was_brought_are_known(leap, talk):
         session = store.latest()
         assert session is not None
         assert [mark.finish for mark in store.marks(session.id)] == [None, None, None, "max_tokens"]
+
+
+@pytest.mark.parametrize("word", ["exit", "quit", "Bye", ":q"])
+def test_a_chat_ends_at_the_word_with_which_other_programs_end(leap, talk, word):
+    runner = leap.script("a")
+    talk("one", word, "two")
+    assert asked(runner) == [["one"]]
+
+
+def test_a_chat_answers_a_question_mark_with_its_commands(leap, talk):
+    runner = leap.script()
+    assert "/attach" in talk("?").stdout and "/attach" in talk("/?").stdout
+    assert not asked(runner)
+
+
+def test_an_attached_text_is_measured_without_its_fence(leap, talk, leap_home):
+    leap.script()
+    (leap_home.parent / "one.txt").write_text("x")
+    assert "text one.txt, 1 character\n" in talk("/attach one.txt").stdout

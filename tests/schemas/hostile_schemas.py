@@ -164,10 +164,11 @@ def hostile_schemas(count: int = 340) -> list[tuple[str, str]]:
     chance = random.Random(2026)
     while len(schemas) < count:
         schemas.append((f"random {len(schemas)}", random_schema(chance, 6)))
-    return [(name, _text(schema)) for name, schema in schemas]
+    return [(name, json_text(schema)) for name, schema in schemas]
 
 
-def _text(schema: Any) -> str:
+def json_text(schema: Any) -> str:
+    """A schema as JSON, however deep."""
     try:
         return json.dumps(schema)
     except RecursionError:

@@ -7,6 +7,7 @@ and mixed down once, when they come into leap.
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -217,7 +218,7 @@ SNIFFED_BYTES = 16
 """That ``kind_of_medium`` looks at."""
 JPEG_START = b"\xff\xd8\xff"
 _IMAGE_STARTS = (JPEG_START, b"\x89PNG", b"GIF87a", b"GIF89a", b"BM", b"II*\0", b"MM\0*")
-_AUDIO_STARTS = (b"RIFX", b"RF64", b"fLaC", b"OggS", b"ID3", b".snd", b"caff")
+_AUDIO_STARTS = (b"RIFX", b"RF64", b"fLaC", b"OggS", *(b"ID3%c" % n for n in range(2, 5)), b".snd\0", b"caff\0")
 _PPM_STARTS = tuple(b"P%d" % n for n in range(1, 7))
 _MP3_FRAMES = (b"\xff\xfb", b"\xff\xf3", b"\xff\xf2", b"\xff\xfa")
 
@@ -234,7 +235,7 @@ def kind_of_medium(start: bytes) -> Kind | None:
         return "audio"
     if start.startswith(_IMAGE_STARTS) and not (start.startswith(b"BM") and len(start) > 9 and any(start[6:10])):
         return "image"  # a text may begin with BM; a bitmap's bytes 6 to 10 are reserved and zero
-    if start.startswith(_PPM_STARTS) and start[2:3].isspace():
+    if start.startswith(_PPM_STARTS) and re.match(rb"\s+([0-9#]|\Z)", start[2:]):
         return "image"
     if start[4:8] == b"ftyp" and start[8:12] in (b"avif", b"avis"):
         return "image"
