@@ -103,7 +103,13 @@ def worker(
         if not keeper.stop():
             output.note("no worker runs")
         return
-    output.record(keeper.describe() if only_status else keeper.start(), name="pid")
+    before = keeper.describe()
+    record = before if only_status else keeper.start()
+    if output.format is Format.TEXT and record["started"] is not None:
+        record["started"] = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record["started"]))
+    output.record(record, name="pid")
+    if not before["running"] and not only_status:
+        output.note("a worker was started; --status only looks, --end ends it")
 
 
 @leap_command("workers", short_help="List the workers that do the jobs.")

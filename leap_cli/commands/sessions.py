@@ -122,9 +122,10 @@ def remove(env: Environment, /, sessions: tuple[str, ...], yes: bool, format: st
             for name, session in found.items()
             if session is not None and name not in (session.id, session.name)
         }
-        for id in ids if confirm_meant(env, meant, yes=yes) else ():
+        removed = list(ids) if confirm_meant(env, meant, yes=yes) else []
+        for id in removed:
             store.remove(id)
-    Output(env, format).records([{"id": id} for id in ids], ["id"], name="id")
+    Output(env, format).records([{"id": id} for id in removed], ["id"], name="id")
 
 
 @command.command(short_help="Forget old sessions.")
@@ -144,11 +145,12 @@ def prune(env: Environment, /, older_than: float, named: bool, yes: bool, dry_ru
     with _store(env) as store:
         sessions = store.untouched(older_than, named=named)
         what = "1 session" if len(sessions) == 1 else f"{len(sessions)} sessions"
-        if sessions and confirm_removal(env, what, yes=yes, dry_run=dry_run):
+        found = bool(sessions)
+        if found and confirm_removal(env, what, yes=yes, dry_run=dry_run):
             sessions = store.prune(older_than, named=named)
         elif not dry_run:
             sessions = []
-    if not sessions and Format(format) is Format.TEXT:
+    if not found and Format(format) is Format.TEXT:
         Output(env).note("no session is that old" if named else "no session without a name is that old")
     Output(env, format).records([each.to_json() for each in sessions], ["id", "name", "title"], name="id")
 

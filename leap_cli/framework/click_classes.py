@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import click
 
+from leap_core.errors import LeapOptionsError
+
 from .environment import Environment
 from .options import OPTION_GROUPS, option, under_headings
 from .output import Format
@@ -194,7 +196,13 @@ class LeapCommand(click.Command):
             from .option_groups import hand_over
 
             hand_over(ctx, self.option_groups)
-        return super().invoke(ctx)
+        try:
+            return super().invoke(ctx)
+        except LeapOptionsError as error:
+            option = next((each for each in self.params if each.name == error.option), None)
+            if isinstance(option, click.Option):  # its own name, which was typed, instead of the library's
+                error.message = f"{max(option.opts, key=len)}: {error.reason}"
+            raise
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if ctx.resilient_parsing and args and args[-1].startswith("-"):

@@ -31,6 +31,8 @@ VARIABLES = (
     "LEAP_TRY_MODELS",
 )
 """Those that belong to no option of a command."""
+MEANT = {"LEAP_DEFAULT_MODEL": "LEAP_MODEL", "LEAP_MODELS": "LEAP_HOME", "LEAP_MODELS_DIR": "LEAP_HOME"}
+"""Variables that people write, and those that leap reads."""
 
 
 class OptionDefaults(UserDict[str, Any]):
@@ -101,6 +103,8 @@ class OptionDefaults(UserDict[str, Any]):
         for name in self._env.variables:
             if name.startswith(begin) and name not in variables:
                 self.warnings.append(f"${name} is the variable of no option{_meant(name, variables)}")
+            elif name in MEANT:
+                self.warnings.append(f"${name} is no variable of leap; did you mean {MEANT[name]}?")
             elif name.startswith(_of_commands()):
                 continue
             elif name.startswith("LEAP_") and name not in VARIABLES and (near := _near(name, (*VARIABLES, *short))):

@@ -101,7 +101,8 @@ def read_prompt(
     source = "\n\n".join(part for part in (*before, *parts) if part.strip())
     prompt = source if pattern is None else pattern.fill(source)
     if not prompt.strip() and not may_be_empty:
-        raise click.UsageError("the prompt is empty: give it as an argument, on standard input, or both")
+        chat = "; leap chat talks with a model" if env.stdin_is_terminal else ""
+        raise click.UsageError(f"the prompt is empty: give it as an argument, on standard input, or both{chat}")
     return prompt
 
 

@@ -302,7 +302,10 @@ def check_length(model: LlamaModel, texts: Sequence[str], context_size: int) -> 
             check_wanted()
             tokens += len(model.tokenize(text[start : start + PIECE], parse_special=True))
             if tokens > SURELY_LONGER * context_size:
-                raise LeapGenerationPromptExceedContextLengthError(tokens, context_size, at_least=True)
+                largest = 0 < model.trained_context <= context_size
+                raise LeapGenerationPromptExceedContextLengthError(
+                    tokens, context_size, at_least=True, largest=largest
+                )
 
 
 TEMPLATE = "systemone"

@@ -5,7 +5,7 @@ builtin  builtin-vl  builtin-audio  …        the small models that leap brings
     LFM2.5-1.2B-Instruct[:Q4_K_M]                a name of the catalogue (any case, a unique beginning is enough)
     LFM2.5-1.2B-Instruct-Q4_K_M                  the same, or the directory of an installed model
     my-model[:Q8_0]                              an installed model without its quantization, or an alias
-    owner/repo[:Q4_K_M]                          a repository on the hub
+    owner/repo[:Q4_K_M]                          a repository on the hub; its page's address too (huggingface.co/…, hf.co/…)
     hf:owner/repo[@revision]/[folder/]file.gguf  a file in it (a manifest's .json too)
     https://… or file://…                        a GGUF or a manifest by URL
 
@@ -155,6 +155,10 @@ def parse_reference(
     if text.lower() in BUILTINS:
         return Builtin(text.lower())
     installed = list(installed)
+    if (page := _page(text, endpoint)) is not None and not os.path.exists(_absolute(text, cwd)):
+        if _HUB_FILE_ADDRESS.match(page):
+            return _url(f"{endpoint}/{page}", "https", endpoint)
+        return _hub_page(page, text, quantization)
     if text.lower().startswith("hf:"):
         return _hub_file(text[3:].removeprefix("//"), text, catalogue, quantization)
     scheme, rest, _ = text.partition("://")
@@ -176,9 +180,10 @@ def parse_reference(
         path = _absolute(text, cwd)
         if os.path.exists(path):  # False also for a name that is too long for one
             return LocalPath(path)
-        for directory in installed:
-            if directory.lower() == text.lower():
-                return InstalledName(directory)
+        for spelled in (str.lower, _folded):
+            for directory in installed:
+                if spelled(directory) == spelled(text):
+                    return InstalledName(directory)
     by_model = _installed_as(text, installed, quantization)
     if by_model is not None:
         return by_model
@@ -259,6 +264,37 @@ def _local(text: str, cwd: Path | None, catalogue: Catalogue) -> LocalPath:
         return LocalPath(_absolute(text, cwd))
     except (RuntimeError, ValueError) as error:  # ~nobody, a null character
         raise LeapModelNotFoundError(f"there is no file {text!r}: {error}") from None
+
+
+HUB_HOSTS = ("huggingface.co", "www.huggingface.co", "hf.co")
+_HUB_FILE_ADDRESS = re.compile(rf"{REPOSITORY.pattern}/(?:resolve|blob)/[^/]+/.+")
+_HUB_REPOSITORY_ADDRESS = re.compile(
+    rf"(?P<repo>{REPOSITORY.pattern})(?P<quantization>:[^/]+)?(?:/tree/(?P<revision>[^/]+))?/?"
+)
+
+
+def _page(text: str, endpoint: str) -> str | None:
+    """What follows the host in the address of a page of the hub, as a browser or another program shows it; None for
+    all else."""
+    address = text.partition("://")[2] if text.lower().startswith(("http://", "https://")) else text
+    host, slash, rest = address.partition("/")
+    is_hub = host.lower() in HUB_HOSTS or ("://" in text and host == urlsplit(endpoint).netloc)
+    return re.split("[?#]", rest)[0] if slash and is_hub else None
+
+
+def _hub_page(page: str, whole: str, quantization: str | None) -> Repository:
+    match = _HUB_REPOSITORY_ADDRESS.fullmatch(page)
+    if match is None:
+        raise LeapModelNotFoundError(
+            f"{whole!r} is no page of a model", hint="the address of a repository or of a .gguf file in it names one"
+        )
+    revision = None if match["revision"] == "main" else match["revision"]
+    return Repository(match["repo"], quantization or (match["quantization"] or "").lstrip(":") or None, revision)
+
+
+def _folded(name: str) -> str:
+    """A name without its case, and with one sign for those that the names of files join their parts by."""
+    return re.sub("[._ ]", "-", name).lower()
 
 
 def _hub_file(text: str, whole: str, catalogue: Catalogue, quantization: str | None) -> Reference:

@@ -203,7 +203,7 @@ class FunctionRun:
         if denied is not None:
             raise LeapToolError(
                 f"the call {write_calls([denied.call])[1:-1]} was denied: {denied.error}",
-                hint="allow the tool in the configuration, or for this command",
+                hint=f"--allow-tool {denied.call.name} runs it without asking; [tools] in config.toml says so for good",
             )
         return answers
 

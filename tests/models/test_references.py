@@ -231,3 +231,33 @@ def test_the_shipped_catalogue_is_sound():
     assert all(entry.default in entry.quantizations for entry in entries if entry.runs)
     assert {"LFM2.5-Audio-1.5B", "LFM2.5-Audio-1.5B-JP"} <= {entry.name for entry in entries}
     assert {"Q4_0", "Q4_K_M"} <= set(CATALOGUE.exact("LFM2-350M").quantizations)
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("https://huggingface.co/owner/repo", Repository("owner/repo", None)),
+        ("https://huggingface.co/owner/repo/", Repository("owner/repo", None)),
+        ("http://www.huggingface.co/owner/repo?library=x#files", Repository("owner/repo", None)),
+        ("huggingface.co/owner/repo/tree/main", Repository("owner/repo", None)),
+        ("https://huggingface.co/owner/repo/tree/v2", Repository("owner/repo", None, "v2")),
+        ("hf.co/owner/repo:Q4_K_M", Repository("owner/repo", "Q4_K_M")),
+        ("HF.co/owner/repo.v2-GGUF:Q8_0", Repository("owner/repo.v2-GGUF", "Q8_0")),
+        ("https://hf.co/owner/repo/blob/main/folder/m.gguf", HubFile("owner/repo", "folder/m.gguf")),
+        ("huggingface.co/owner/repo/resolve/v2/m.gguf?download=true", HubFile("owner/repo", "m.gguf", "v2")),
+    ],
+)
+def test_the_address_of_a_page_of_the_hub_names_its_repository_or_file(text, meant):
+    assert parse_reference(text, Catalogue.load()) == meant
+
+
+@pytest.mark.parametrize("text", ["https://huggingface.co/owner", "hf.co/models", "https://huggingface.co/owner/repo/discussions"])
+def test_the_address_of_another_page_of_the_hub_names_no_model(text):
+    with pytest.raises(LeapModelNotFoundError):
+        parse_reference(text, Catalogue.load())
+
+
+@pytest.mark.parametrize("text", ["Smol-135M-Instruct.Q4_1", "smol-135m_instruct-q4_1", "Smol-135M-Instruct-Q4_1"])
+def test_the_stem_of_an_installed_file_names_the_model(text):
+    installed = ["Smol-135M-Instruct-Q4_1", "Other-Q8_0"]
+    assert parse_reference(text, Catalogue.load(), installed=installed) == InstalledName(installed[0])

@@ -59,7 +59,7 @@ def command(
 
     A prompt of 512 tokens, an answer of 64, eight answers of 32 at once, the first token after a short prompt, and the
     memory that the process took more, llama.cpp's libraries included where the model is the first. LOAD is what the
-    machine was busy with beside it, in processes: take figures of a busy machine for ratios at most.
+    machine was busy with beside it, in processes: take figures of a busy machine for ratios at most. Speeds are in tokens a second (t/s).
     """
     from ...options.loading import model_reference
 
@@ -111,7 +111,7 @@ def _measured(env: Environment, output: Output, name: str, repeat: int, threads:
 
 
 def _shown(record: dict[str, Any]) -> dict[str, Any]:
-    shown = {key: f"{record[key]:.1f}" for key in ("prefill", "decode", "batch")}
+    shown = {key: f"{record[key]:.1f} t/s" for key in ("prefill", "decode", "batch")}
     shown["first_token"] = f"{record['first_token'] * 1000:.0f} ms"
     shown["memory"] = "-" if record["memory"] is None else in_bytes(record["memory"])
     for key, ratio in record.get("against", {}).items():

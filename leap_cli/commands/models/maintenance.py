@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from leap_core.models.store import InstalledModel, Store
 
 TABLE = "aliases"
+_HUB_NAME = re.compile(r"(hf:|https?:|(www\.)?huggingface\.co/|hf\.co/|[\w.-]+/[\w.-]+(:[\w.-]+)?$)", re.IGNORECASE)
+"""What names no file of this machine, but a model of the hub."""
 
 
 @leap_command("alias", short_help="List, give and take away names of models.")
@@ -66,7 +68,7 @@ def alias(env: Environment, /, name: str | None, model: str | None, remove: bool
     if any(each.lower() == model.lower() for each in names):
         raise click.UsageError(f"{model!r} is an alias itself: name the model that it stands for")
     target = str((env.cwd / model).absolute()) if os.path.exists(env.cwd / model) else model
-    _tell(env, output, name, target)
+    _tell(env, output, name, target, None if written is None else names[written])
     set_value(env.directories.config_file, f"{TABLE}.{written or name}", target)
     return ExitCode.DONE
 
@@ -103,7 +105,7 @@ def note_aliases_of(env: Environment, model: InstalledModel, output: Output) -> 
             output.note(f"the alias {alias} stands for {target}; `leap models alias --remove {alias}` takes it away")
 
 
-def _tell(env: Environment, output: Output, name: str, model: str) -> None:
+def _tell(env: Environment, output: Output, name: str, model: str, before: str | None) -> None:
     """Say what an alias leads to. Raises LeapModelNotFoundError for a model that nothing is known of."""
     from leap_core.models.resolving import is_here
     from leap_core.models.store import Store
@@ -113,7 +115,8 @@ def _tell(env: Environment, output: Output, name: str, model: str) -> None:
         output.warning(f"the installed model {hidden.name} is hidden by this alias of the same name")
     here = is_here(model, variables=env.variables, cwd=env.cwd)
     what = "" if here else f", which is not on this machine: leap download {name} fetches it"
-    output.note(f"{name} stands for {model} from now on{what}")
+    instead = "" if before in (None, model) else f", no longer for {before}"
+    output.note(f"{name} stands for {model} from now on{instead}{what}")
 
 
 FORMAT = format_option("names")
@@ -240,6 +243,8 @@ def import_file(env: Environment, /, file: Path, name: str | None, quant: str | 
     from leap_core.models.upkeep import import_model
 
     output = Output(env)
+    if not os.path.exists(env.cwd / os.path.expanduser(file)) and _HUB_NAME.match(str(file)):
+        raise click.UsageError(f"there is no file {file}; leap download NAME fetches a model from the hub")
     installed, how = import_model(
         env.cwd / os.path.expanduser(file),
         _store(env),

@@ -202,8 +202,8 @@ def _note(output: Output, made: Quantized) -> None:
     "--to",
     default="BF16",
     show_default=True,
-    metavar="TYPE",
-    help="Make this type: F32, F16, BF16 and Q8_0 directly, any other by quantizing afterwards.",
+    metavar="TYPE[,TYPE...]",
+    help="Make these types: F32, F16, BF16 and Q8_0 directly, any other by quantizing afterwards.",
 )
 @option("--base", metavar="MODEL", help="Convert an adapter for this model of this machine.")
 @DESTINATION
@@ -227,11 +227,15 @@ def convert(env: Environment, /, directory: Path, to: str, base: str | None, des
         return _convert_adapter(env, place, base, destination, output)
     if base is not None:
         raise click.UsageError("--base is for adapters")
+    types = [each for each in to.split(",") if each]
+    if len(types) > 1 and destination.output is not None:
+        raise click.UsageError("-o names one file: give one type, or --name for a model of several in the store")
     stop = threading.Event()
     making = Making(lambda done, total, name: output.progress(f"tensor {done} of {total}, {name}"), stop, env.variables)
     with stopping_on_interrupt(stop.set):
         try:
-            _convert(env, place, to, destination, making, output)
+            for each in types or [to]:
+                _convert(env, place, each, destination, making, output)
         except Stopped:
             output.note("stopped; nothing half is left")
             return ExitCode.INTERRUPTED

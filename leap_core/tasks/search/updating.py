@@ -77,8 +77,9 @@ def update_index(
     try:
         with locked(path.with_suffix(".lock"), wait=False), IndexFile(path) as index:
             before = index.settings
-            if missing and before is None:
-                raise LeapOptionsError("paths", f"there is no file or directory {missing[0]}")
+            unknown = [each for each in missing if before is None or each not in before.paths]
+            if unknown:  # what was indexed once may be away for a while
+                raise LeapOptionsError("paths", f"there is no file or directory {unknown[0]}")
             if before is not None and (before.tokens, before.overlap) != (settings.tokens, settings.overlap):
                 _forget_all(index)
             index.save_settings(settings)
