@@ -33,21 +33,15 @@ COMMANDS = {
     "classify": TableEntry(
         "leap_cli.commands.text_tasks", "Give texts one of several labels.", TASKS, "classify_command"
     ),
-    "decide": TableEntry(
-        "leap_cli.commands.decide", "Answer questions by yes or no, a choice or a score.", TASKS
-    ),
+    "decide": TableEntry("leap_cli.commands.decide", "Answer questions by yes or no, a choice or a score.", TASKS),
     "eval": TableEntry("leap_cli.commands.eval", "Compare models over cases of your own.", TASKS),
     "recipes": TableEntry("leap_cli.commands.recipes", "Show and add how tasks are put to models.", TASKS),
     "download": TableEntry("leap_cli.commands.download", "Fetch a model, or what is missing of it.", MODELS),
-    "models": TableEntry(
-        "leap_cli.commands.models.group", "List, inspect, check, import and remove models.", MODELS
-    ),
+    "models": TableEntry("leap_cli.commands.models.group", "List, inspect, check, import and remove models.", MODELS),
     "load": TableEntry("leap_cli.commands.warm", "Keep a model warm in the background.", MODELS, "load_command"),
     "ps": TableEntry("leap_cli.commands.warm", "Show the models that are kept warm.", MODELS, "ps_command"),
     "unload": TableEntry("leap_cli.commands.warm", "Unload a warm model.", MODELS, "unload_command"),
-    "serve": TableEntry(
-        "leap_cli.commands.serve", "Serve models over OpenAI's and Anthropic's protocols.", MODELS
-    ),
+    "serve": TableEntry("leap_cli.commands.serve", "Serve models over OpenAI's and Anthropic's protocols.", MODELS),
     "bench": TableEntry("leap_cli.commands.models.bench", "Measure how fast models are here.", MODELS),
     "cache": TableEntry("leap_cli.commands.models.cache", "List and clear prompts that are kept on disk.", MODELS),
     "mcp": TableEntry("leap_cli.commands.mcp", "Offer leap's abilities to programs that speak MCP.", BUILD),
@@ -73,6 +67,9 @@ _ASK = 'leap -m MODEL "PROMPT" asks a model, leap chat -m MODEL talks with one'
 _GET, _UNLOAD = "leap download NAME fetches a model", "leap unload MODEL frees its memory"
 _IMPORT = f"leap models import FILE takes a model that is here; {_GET}"
 _LOGS = "leap log list shows prompts and answers that were logged, leap sessions list chats"
+_SEARCH = f"leap models search WORDS looks on the hub; {_GET}"
+_PUSH = "leap sends no models anywhere; the hub's own program, hf upload, does"
+_ALIAS = "leap models alias NAME MODEL gives a model another name"
 POINTERS = {
     "": {
         **dict.fromkeys(("run", "prompt", "complete", "completions"), _ASK),
@@ -90,9 +87,9 @@ POINTERS = {
             ("llama-server", "llama-cli", "llama-run", "llama-bench", "llama-quantize", "ollama", "llm", "lms", "vllm"),
             f"leap is itself the program: {_ASK}, leap serve answers other programs",
         ),
-        **dict.fromkeys(("hf", "huggingface-cli", "search-models"), f"leap models search WORDS looks on the hub; {_GET}"),
-        **dict.fromkeys(("push", "publish", "upload"), "leap sends no models anywhere; the hub's own program, hf upload, does"),
-        **dict.fromkeys(("tag", "rename", "mv"), "leap models alias NAME MODEL gives a model another name"),
+        **dict.fromkeys(("hf", "huggingface-cli", "search-models"), _SEARCH),
+        **dict.fromkeys(("push", "publish", "upload"), _PUSH),
+        **dict.fromkeys(("tag", "rename", "mv"), _ALIAS),
         **dict.fromkeys(("keys", "login", "set"), "leap config set NAME VALUE; the hub's token is HF_TOKEN"),
     },
     "models": {
@@ -102,8 +99,8 @@ POINTERS = {
         **dict.fromkeys(("stop", "unload"), _UNLOAD),
         **dict.fromkeys(("prune", "clean"), "leap models gc removes what is left of downloads"),
         **dict.fromkeys(("use", "set-default"), "leap models default MODEL"),
-        **dict.fromkeys(("cp", "copy", "rename", "mv", "tag"), "leap models alias NAME MODEL gives a model another name"),
-        **dict.fromkeys(("push", "publish", "upload"), "leap sends no models anywhere; the hub's own program, hf upload, does"),
+        **dict.fromkeys(("cp", "copy", "rename", "mv", "tag"), _ALIAS),
+        **dict.fromkeys(("push", "publish", "upload"), _PUSH),
         "load": "leap load MODEL keeps it warm",
         "logs": _LOGS,
     },

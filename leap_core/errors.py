@@ -90,14 +90,11 @@ class LeapGenerationPromptExceedContextLengthError(LeapGenerationError):
     end. ``largest``: the context is as large as the model allows.
     """
 
-    def __init__(
-        self, prompt_tokens: int, context_size: int, *, at_least: bool = False, largest: bool = False
-    ) -> None:
+    def __init__(self, prompt_tokens: int, context_size: int, *, at_least: bool = False, largest: bool = False) -> None:
         counted = f"more than {prompt_tokens}" if at_least else prompt_tokens
-        larger = "its model was trained for no larger one" if largest else "or load the model with a larger context size"
+        larger = ": its model allows no larger one" if largest else " or load the model with a larger context size"
         super().__init__(
-            f"the prompt has {counted} tokens and the context holds {context_size}",
-            hint=f"shorten the prompt{':' if largest else ''} {larger}",
+            f"the prompt has {counted} tokens and the context holds {context_size}", hint=f"shorten the prompt{larger}"
         )
         self.prompt_tokens = prompt_tokens
         self.context_size = context_size

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from leap_core.server.endpoints.batches import BatchState
     from leap_core.server.endpoints.responses import AnswerState, QueuedAnswer
 
+
 class ServedAnswers:
     """Answers as jobs of the data directory that these variables lead to."""
 

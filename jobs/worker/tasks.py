@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from leap_core.batch.answering import Runner
     from leap_core.batch.checking import CheckedBatch
 
+
 def quantize(attempt: Attempt) -> Ending:
     """Make all types. An attempt begins anew what another one left, but for types that are whole."""
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from leap_core.conversation.sessions import Mark, Session
     from leap_core.evaluation.training import TrainingConversation, TrainingTemplate
 
+
 class Exported(NamedTuple):
     """A conversation, and what it is about. ``marks``: what a session keeps beside each message; none of others."""
 

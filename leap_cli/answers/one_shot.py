@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ..options.tools import Tools
     from .sound import SpokenOutput
 
+
 def show_prompt(
     runner: ModelRunner,
     prompt: Sequence[ChatMessage] | str,
@@ -108,7 +109,6 @@ class Question:
         if count == 1:
             streams = [self._begin(options)]
         else:
-
             streams = [self._begin(seeded(options, index)) for index in range(count)]
         if spoken is not None:
             spoken.check(self.runner)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from leap_core.tasks.evidence.evidence import Thresholds
     from leap_core.tasks.review.documents import ReviewedDocument
 
+
 class Reviewing:
     """What is to be looked over, as far as it has come. ``below``: what makes a value doubtful."""
 

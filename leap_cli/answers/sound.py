@@ -108,7 +108,6 @@ class SpokenOutput:
             elif self._path is not None:
                 self._sinks.append(SpokenFile(self._path))
             if self._target.play:
-
                 self._sinks.append(Player())
         return self._sinks
 

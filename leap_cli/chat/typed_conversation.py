@@ -223,7 +223,7 @@ class TypedConversation:
                 refuses = self.dialogue.full.policy is Overflow.ERROR
                 self.output.error(error.message, "/compact, /undo or /clear makes room" if refuses else error.hint)
             except LeapUnsupportedMediaError as error:
-                self.output.error(error.message, "/attach none takes it back, /model NAME goes on with a model that can")
+                self.output.error(error.message, "/attach none takes it back, /model NAME changes the model")
             except UnicodeDecodeError:
                 self.output.error("what was typed is not UTF-8 text")
             except LeapError as error:

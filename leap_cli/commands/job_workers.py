@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from jobs.configuration import JobsConfiguration
     from jobs.table.job import Job
 
+
 @leap_command("worker", short_help="Start, stop or describe the worker.")
 @click.option("--foreground", is_flag=True, help="Be the worker in this terminal, until Ctrl-C.")
 @click.option("--until-empty", is_flag=True, help="Be the worker in this terminal until nothing is left to do.")

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from leap_core.tasks.search.searching import Source
     from leap_core.tasks.search.updating import Indexes, Update
 
+
 @leap_command("search")
 @PASSAGES
 @click.option(

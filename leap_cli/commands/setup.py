@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import os
 import threading
+from dataclasses import replace
 from typing import Any
 
 import click
+
+from leap_core.errors import LeapError
 
 from ..completion.shell import SHELLS
 from ..completion.value_types import ModelName
 from ..exit_codes import ExitCode
 from ..framework.click_classes import format_option, leap_command
 from ..framework.environment import Environment
+from ..framework.error_boundary import outcome_of
 from ..framework.interrupts import stopping_on_interrupt
 from ..framework.options import option, seconds_of
 from ..framework.output import Format, Output
+from ..options.loading import check_chats, installed_models
 from ..setup.questions import NONE, Answers, SetUp
 
 NOTHING_GIVEN = "leap setup asks at a terminal; in a script give {missing}, or --yes for what it suggests"
@@ -71,7 +76,7 @@ def command(env: Environment, /, yes: bool, dry_run: bool, format: str, **given:
 
     output = Output(env, format)
     machine, there = this_machine(env), set_up_already(env)
-    models = offers(env, machine)
+    models = offers(env, machine, installed_models(env))
     best = suggestion(models)
     suggested = Answers(
         model=there.model or (best.name if best else NONE),
@@ -96,7 +101,11 @@ def command(env: Environment, /, yes: bool, dry_run: bool, format: str, **given:
             return ExitCode.INTERRUPTED
     else:
         raise click.UsageError(NOTHING_GIVEN.format(missing=", ".join(missing)))
-    model = _fetched(env, output, answers.model)
+    model = outcome_of(lambda: _fetched(env, output, answers.model))
+    if isinstance(model, LeapError):
+        _write(env, output, replace(answers, keep_alive=there.keep_alive or NONE), None, there)
+        output.note("the other answers are kept; leap setup --model asks for the model again")
+        raise model
     _warm(env, output, answers, model or there.model)
     _write(env, output, answers, model, there)
     output.record(set_up_already(env).record(), name="model")
@@ -127,6 +136,7 @@ def _fetched(env: Environment, output: Output, reference: str) -> str | None:
         return None
     local = find_local(reference, variables=env.variables, cwd=env.cwd)
     if local is not None:
+        check_chats(env, reference)
         return str((env.cwd / reference).absolute()) if os.path.exists(env.cwd / reference) else local.model_id
     from leap_core.models.download.downloading import Download, DownloadOptions
     from leap_core.models.http import DownloadStopped

@@ -27,6 +27,7 @@ from ..framework.options import Duration
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument
 
+
 def set_value(path: Path, key: str, value: Any) -> None:
     """Write one value. Raises UsageError for a file that is not TOML, LeapError for one that cannot be written."""
 

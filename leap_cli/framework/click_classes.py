@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import click
 
-from leap_core.errors import LeapOptionsError
-
 from .environment import Environment
 from .options import OPTION_GROUPS, option, under_headings
 from .output import Format
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from .help_text import HelpFormatter
+
 
 class FileName(click.ParamType[str]):
     """The name of a file or directory, whose bytes need not be UTF-8. click.Path checks more."""
@@ -198,7 +197,11 @@ class LeapCommand(click.Command):
             hand_over(ctx, self.option_groups)
         try:
             return super().invoke(ctx)
-        except LeapOptionsError as error:
+        except ValueError as error:
+            from leap_core.errors import LeapOptionsError
+
+            if not isinstance(error, LeapOptionsError):
+                raise
             option = next((each for each in self.params if each.name == error.option), None)
             if isinstance(option, click.Option):  # its own name, which was typed, instead of the library's
                 error.message = f"{max(option.opts, key=len)}: {error.reason}"

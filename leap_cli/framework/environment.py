@@ -113,7 +113,6 @@ class Environment:
         """Whether escape codes may be written to a stream (https://no-color.org)."""
         wanted = is_terminal and not self.variables.get("NO_COLOR") and self.variables.get("TERM") != "dumb"
         if wanted and sys.platform == "win32":
-
             return obeys_escape_codes()
         return wanted
 

@@ -32,9 +32,8 @@ MOST_BYTES = 16 * 1024 * 1024
 def attach(name: str, env: Environment) -> str:
     """The part of a prompt that a file becomes: its text, a PDF's too. Raises UsageError for what is no text."""
     if (kind := kind_of_file(name, env)) is not None:
-        flag = "--image" if kind == "image" else "--audio"
-        what = "picture" if kind == "image" else "sound"
-        raise click.UsageError(f"{one_line(name)} is a {what}: {flag} of leap generate, or /attach in leap chat, sends it")
+        what, flag = ("picture", "--image") if kind == "image" else ("sound", "--audio")
+        raise click.UsageError(f"{one_line(name)} is a {what}: {flag} or, in leap chat, /attach sends it")
     whole = read_file_text(name, env) if name.lower().endswith(".pdf") else FileText(read_text_file(name, env))
     if whole.problem is not None:
         raise whole.problem

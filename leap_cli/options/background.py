@@ -19,6 +19,7 @@ from .answer import STANDARD
 if TYPE_CHECKING:
     from jobs.client import JobsClient, Policy
 
+
 @dataclass(frozen=True)
 class Background:
     """``wanted``: whether the work is a job's, of this ``priority``, which is tried again ``retries`` times."""

@@ -22,6 +22,7 @@ from .prompt import TEMPLATE_OPTIONS, checked_template, read_system_option
 if TYPE_CHECKING:
     from leap_core.batch.settings import Part
 
+
 @dataclass(frozen=True)
 class BatchWish:
     """``fields``: those of BatchSettings that are neither of the model nor of its answers. ``reasons``: the model is

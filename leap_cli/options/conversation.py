@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from leap_core.conversation.recorder import SessionRecorder
     from leap_core.tasks.decisions.guard import Guard, Watched
 
+
 @dataclass(frozen=True)
 class Session:
     """The conversation that is continued or kept. ``name``: by which it is continued. ``save``: whether it is kept,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,6 +25,7 @@ from .background import Background
 if TYPE_CHECKING:
     from leap_core.conversation.options import CacheOptions, ModelLoadingOptions
     from leap_core.conversation.runner import ModelRunner
+    from leap_core.models.store import InstalledModel
     from leap_core.opening import HostUse
 
 KV_TYPES = click.Choice(["f32", "f16", "bf16", "q8_0", "q4_0"])
@@ -391,42 +392,80 @@ def _chosen(env: Environment, models: list[str]) -> str:
 
 
 def installed_models(env: Environment) -> list[str]:
-    """The installed models that answer prompts, the one used last first."""
+    """The installed models that a prompt can be put to, the one used last first: base models, which have no chat
+    template, and those that make vectors are left out."""
     from leap_core.models.store import Store
 
     models = [model for model in Store.of(env.directories).installed() if model.state == "ready"]
     models.sort(key=lambda model: model.used or 0.0, reverse=True)
-    answering = _answering(env, {model.name: model.path for model in models if model.path is not None})
+    answering = _answering(env, models)
     return [model.name for model in models if answering.get(model.name)]
 
 
-def _answering(env: Environment, paths: Mapping[str, Path]) -> dict[str, bool]:
-    """Whether each model is one that answers prompts, by name. A header takes up to 0.2 s to read, so what it says is
-    kept for as long as the file is the same."""
+def check_chats(env: Environment, reference: str) -> None:
+    """Raises UsageError for a model of this machine that no prompt can be put to, and what finding a model raises."""
+    from leap_core.models.endpoints import find_endpoint
+    from leap_core.models.resolving import resolve_local
+
+    if reference.lower() == BUILTIN or find_endpoint(reference, env.directories) is not None:
+        return
+    local = resolve_local(reference, variables=env.variables, cwd=env.cwd)
+    obstacle = _obstacle(local.path, local.chat_template)
+    if obstacle:
+        raise click.UsageError(f"{reference} cannot answer where no model is named: {obstacle}")
+
+
+def _obstacle(path: Path, chat_template: str | None) -> str:
+    """Why no prompt can be put to the model of this file; empty where it can. ``chat_template``: its manifest's."""
     from leap_core.inference.gguf.header import GGUFHeader
     from leap_core.models.upkeep import header_or_error
+
+    header = header_or_error(path)
+    if not isinstance(header, GGUFHeader):
+        return header.message
+    if header.pooling is not None:
+        return "it makes vectors, and no answers"
+    if not (chat_template or header.chat_template):
+        return "it has no chat template; leap generate --raw goes on from a text with it"
+    return ""
+
+
+def _answering(env: Environment, models: Sequence[InstalledModel]) -> dict[str, bool]:
+    """Whether a prompt can be put to each model, by name. A header takes up to 0.2 s to read, so what it says is kept
+    for as long as the file is the same."""
     from leap_core.system.files import replace_text
 
-    file = env.directories.cache / "answering.json"
+    file = env.directories.cache / "chatting.json"
     kept: dict[str, Any] = {}
     with suppress(OSError, ValueError):
         kept = dict(json.loads(file.read_text("utf-8")))
     found: dict[str, Any] = {}
-    for name, path in paths.items():
+    for model in models:
+        if (path := model.path) is None:
+            continue
         with suppress(OSError):
-            status = path.stat()
-            version = [str(path), status.st_size, status.st_mtime_ns, status.st_ino]
-            before = kept.get(name)
-            if isinstance(before, list) and before[:-1] == version:
-                found[name] = before
-                continue
-            header = header_or_error(path)
-            found[name] = [*version, isinstance(header, GGUFHeader) and header.pooling is None]
+            status, template = path.stat(), model.manifest.chat_template if model.manifest else None
+            version = [str(path), status.st_size, status.st_mtime_ns, status.st_ino, bool(template)]
+            before = kept.get(model.name)
+            if not (isinstance(before, list) and before[:-1] == version):
+                before = [*version, not _obstacle(path, template)]
+            found[model.name] = before
     if found != kept:
         with suppress(OSError, LeapError):
             file.parent.mkdir(parents=True, exist_ok=True)
             replace_text(file, json.dumps(found))
     return {name: bool(version[-1]) for name, version in found.items()}
+
+
+def note_default_gone(env: Environment, names: Collection[str], output: Output) -> None:
+    """Say so where one of these names, which stand for nothing any more, is the configured default."""
+    configured = configured_model(env)
+    if configured is not None and configured.lower() in {name.lower() for name in names}:
+        variable = "$LEAP_MODEL" if env.variables.get("LEAP_MODEL") else "default_model"
+        output.warning(
+            f"{configured} was the model that answers where none is named ({variable}); "
+            "`leap models default NAME` names another, `leap config unset default_model` none"
+        )
 
 
 def configured_model(env: Environment) -> str | None:

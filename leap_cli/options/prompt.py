@@ -304,7 +304,7 @@ _CHAT_OPTIONS = (
         multiple=True,
         type=FileName(),
         metavar="FILE",
-        help="Put this file's text (a PDF's too), under its name, before the first message; a picture or sound goes too.",
+        help="Put this file's text (a PDF's too), under its name, before the first message; pictures go too.",
     ),
     SYSTEM_OPTION,
     option(

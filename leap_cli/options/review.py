@@ -16,6 +16,7 @@ from ..framework.options import option
 if TYPE_CHECKING:
     from leap_core.tasks.evidence.evidence import Thresholds
 
+
 @dataclass(frozen=True)
 class Evidence:
     """Where values are in a text. ``shown``: beside each document. ``strict``: what becomes of values that are not in

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ from ..framework.options import in_bytes
 if TYPE_CHECKING:
     from leap_core.inference.gguf.memory import Memory
     from leap_core.models.catalogue import CatalogueEntry
+    from leap_core.models.store import InstalledModel
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -126,21 +129,31 @@ class Offer:
         return {**values, "fits": self.obstacle is None, "obstacle": self.obstacle, "about": self.about}
 
 
-def offers(env: Environment, machine: Machine) -> list[Offer]:
-    """The models to choose from, small to large. Raises LeapSerializationError for the user's catalogue.json."""
+def offers(env: Environment, machine: Machine, installed: Sequence[str] = ()) -> list[Offer]:
+    """The models to choose from: those of the names ``installed``, then the catalogue's, small to large. Raises
+    LeapSerializationError for the user's catalogue.json."""
     from leap_core.models.catalogue import Catalogue
     from leap_core.models.store import Store
 
     catalogue = Catalogue.load(env.directories.config)
-    here = {model.model.lower() for model in Store.of(env.directories).installed() if model.state == "ready"}
+    store, known = Store.of(env.directories), {name.lower() for name in OFFERED}
+    here = {model.model.lower() for model in store.installed() if model.state == "ready"}
+    models = [model for name in installed if (model := store.find(name)) is not None]
+    own = [_installed(model, machine) for model in models if model.model.lower() not in known]
     entries = [entry for name in OFFERED if (entry := catalogue.exact(name)) is not None and entry.runs]
-    return [
-        Offer(entry.name, size, memory, entry.about, installed, obstacle_to(size, memory, machine, installed=installed))
+    return own + [
+        Offer(entry.name, size, memory, entry.about, is_here, obstacle_to(size, memory, machine, installed=is_here))
         for entry in entries
         if (size := entry.bytes_in()) is not None
         for memory in [memory_of_entry(entry, size, entry.default or "", CONTEXT, SLOTS).needed]
-        for installed in [entry.name.lower() in here]
+        for is_here in [entry.name.lower() in here]
     ]
+
+
+def _installed(model: InstalledModel, machine: Machine) -> Offer:
+    """A model of this machine that is none of those that are offered to everybody."""
+    size = model.size_bytes
+    return Offer(model.name, size, size, "installed", True, obstacle_to(size, size, machine, installed=True))
 
 
 def memory_of_entry(entry: CatalogueEntry, size: int, quantization: str, context_size: int, slots: int) -> Memory:
@@ -161,6 +174,7 @@ def obstacle_to(size: int, memory: int, machine: Machine, *, installed: bool) ->
 
 
 def suggestion(models: list[Offer]) -> Offer | None:
-    """The first of ``SUGGESTED`` that fits; an installed one is no better than another."""
+    """An installed model, else the first of ``SUGGESTED`` that fits: what is here needs no download."""
     fitting = {model.name: model for model in models if model.obstacle is None}
-    return next((fitting[name] for name in SUGGESTED if name in fitting), None)
+    here = [name for name in (*SUGGESTED, *fitting) if name in fitting and fitting[name].installed]
+    return next((fitting[name] for name in (*here, *SUGGESTED) if name in fitting), None)

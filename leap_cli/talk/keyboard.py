@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from ..chat.dialogue import Dialogue
 
+
 class Shown:
     """Shows one answer after the other, and lets it be heard. ``voice``: the one that reads it aloud, None for the
     conversation's own. ``answering``: what is done around each answer."""

@@ -87,6 +87,8 @@ NPY_ENDING = ".npy"
 DEFAULT_CONCURRENCY = 16
 MOST_CONCURRENCY = 256
 OF_ONE_PROCESS = ("/dev/", "/proc/")
+
+
 @dataclass(frozen=True)
 class BatchSettings:
     """``source`` and ``output`` are paths, or "-" for a stream. ``model`` None takes the one that the lines name, else

@@ -28,6 +28,7 @@ from .media.wav import WavFormat, as_float32, check_samples, check_wav, wav_from
 if TYPE_CHECKING:
     from PIL.Image import Image as PillowImage
 
+
 class ChatMessageContent:
     """One part of a message: Text, Image, Audio, Speech or AudioPcmF32. Parts are immutable and compare by value."""
 

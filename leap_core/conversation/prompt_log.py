@@ -29,6 +29,7 @@ from .responses import Complete
 if TYPE_CHECKING:
     from .generator import Generator
 
+
 @dataclass
 class Entry:
     """``asked`` is seconds since 1970, ``seconds`` how long the answer took. ``command``: who asked, such as

@@ -94,7 +94,8 @@ class SessionRecorder:
                 self.unanswered = written[-1]
         elif last:
             raise LeapSessionError(
-                "there is no session to continue", hint="leap chat begins one, and so does leap generate with --save or --session NAME"
+                "there is no session to continue",
+                hint="leap chat begins one, and so does leap generate with --save or --session NAME",
             )
         else:
             self._check_new(self._store, str(self.name))

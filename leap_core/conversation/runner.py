@@ -20,6 +20,7 @@ from .streams import ResponseStream
 if TYPE_CHECKING:
     from .generator import HiddenStates
 
+
 class GenerationHandler:
     """Stops a generation that was started with ``generate_from_conversation``."""
 

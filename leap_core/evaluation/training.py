@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ..conversation.prompt_log import Entry
     from ..inference.llama.model import LlamaModel
 
+
 class UnfitError(Exception):
     """A conversation that cannot be trained on; the text is the reason."""
 

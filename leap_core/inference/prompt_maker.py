@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ..conversation.calls import LeapFunction
     from .voice import ModelVoice
 
+
 @dataclass(frozen=True)
 class MadePrompt:
     """``pieces`` of text, cut where a special token that a user typed must stay text, with the keys of media among
@@ -303,9 +304,7 @@ def check_length(model: LlamaModel, texts: Sequence[str], context_size: int) -> 
             tokens += len(model.tokenize(text[start : start + PIECE], parse_special=True))
             if tokens > SURELY_LONGER * context_size:
                 largest = 0 < model.trained_context <= context_size
-                raise LeapGenerationPromptExceedContextLengthError(
-                    tokens, context_size, at_least=True, largest=largest
-                )
+                raise LeapGenerationPromptExceedContextLengthError(tokens, context_size, at_least=True, largest=largest)
 
 
 TEMPLATE = "systemone"

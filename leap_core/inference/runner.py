@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from .vectors import HiddenStateReader
     from .voice import Listener, ModelVoice
 
+
 class InProcessGeneration(Generation):
     """Reads a submitted ``request`` and builds its ``reply``. ``remember`` is called once that has ended well.
     ``listener``: for a request that speaks."""

@@ -5,7 +5,7 @@ builtin  builtin-vl  builtin-audio  …        the small models that leap brings
     LFM2.5-1.2B-Instruct[:Q4_K_M]                a name of the catalogue (any case, a unique beginning is enough)
     LFM2.5-1.2B-Instruct-Q4_K_M                  the same, or the directory of an installed model
     my-model[:Q8_0]                              an installed model without its quantization, or an alias
-    owner/repo[:Q4_K_M]                          a repository on the hub; its page's address too (huggingface.co/…, hf.co/…)
+    owner/repo[:Q4_K_M]                          a repository on the hub, or its page's address
     hf:owner/repo[@revision]/[folder/]file.gguf  a file in it (a manifest's .json too)
     https://… or file://…                        a GGUF or a manifest by URL
 

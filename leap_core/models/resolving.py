@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from .catalogue import Catalogue, CatalogueEntry
     from .hub_settings import ForeignCaches
 
+
 @dataclass(frozen=True)
 class LocalModel:
     """A model that can be loaded: its GGUF, the companions that go with it, and what is recommended for it.

@@ -34,6 +34,7 @@ def read_messages(
     request = read_chat(chat, unknown=unknown, urls=urls)
     return GenerationRequest(**{**vars(request), "notes": (*notes, *request.notes)})
 
+
 BILLING = re.compile(r"\A\s*x-anthropic-billing-header:[^\n]*\n?")
 """What Claude Code puts before its system prompt: it is another one each time, and the prompts would share nothing."""
 

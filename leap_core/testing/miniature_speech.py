@@ -31,6 +31,7 @@ from .random_vocoder import ARCHITECTURE
 if TYPE_CHECKING:
     from numpy import float32
     from numpy.typing import NDArray
+
     Table = NDArray[float32]
 
 WIDTH = 128

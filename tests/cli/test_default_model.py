@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from leap_core import LeapModelNotFoundError
 from leap_core.models.builtin import model_path
 from leap_core.models.store import USE_LOCK
+from leap_core.testing.random_models import TINY_LLAMA, write_random_model
 
 NOTE = "leap: no model given, so the built-in demo model answers; "
 
@@ -147,3 +149,66 @@ def test_a_header_is_read_once_a_version_of_its_file(leap, two, monkeypatch):
     os.utime(model, (1, 1))
     leap("generate", "hi")
     assert read[3:] == ["Mine-Q8_0.gguf"]
+
+
+@pytest.fixture
+def base(leap, tmp_path):
+    """An installed base model: it has no chat template."""
+    file = tmp_path / "Base-F16.gguf"
+    write_random_model(file, TINY_LLAMA)
+    file.write_bytes(file.read_bytes().replace(b"tokenizer.chat_template", b"tokenizer.former_templ."))
+    assert leap("models", "import", "Base-F16.gguf").code == 0
+
+
+def test_a_model_without_a_chat_template_becomes_the_default_in_no_way(leap, base, tmp_path):
+    for line in (
+        ["models", "default", "Base-F16"],
+        ["setup", "-m", "Base-F16", "--completion", "none", "--keep-alive", "none"],
+    ):
+        done = leap(*line)
+        assert done.code == 2 and "no chat template" in done.stderr and "--raw" in done.stderr
+    (tmp_path / "Encoder-Q8_0.gguf").write_bytes(Path(model_path()).with_name("builtin-embed.gguf").read_bytes())
+    leap("models", "import", "Encoder-Q8_0.gguf")
+    done = leap("models", "default", "Encoder-Q8_0")
+    assert done.code == 2 and "makes vectors" in done.stderr
+    leap.script("ok")
+    assert leap("generate", "hi").stderr.startswith(NOTE) and leap.loaded[-1][0] == "builtin"
+
+
+def test_the_end_of_what_was_the_default_is_told(leap, two):
+    assert leap("models", "alias", "fav", "Mine-Q8_0").code == 0 and leap("models", "default", "fav").code == 0
+    done = leap("models", "alias", "fav", "--remove")
+    assert "fav was the model that answers where none is named" in done.stderr and "models default NAME" in done.stderr
+    assert leap("models", "default", "Mine-Q8_0").code == 0
+    assert "was the model that answers" not in leap("models", "remove", "Other-Q8_0").stderr
+    assert "Mine-Q8_0 was the model that answers where none is named" in leap("models", "remove", "Mine-Q8_0").stderr
+
+
+def test_the_list_of_models_marks_aliases_and_the_default(leap, two):
+    leap("models", "alias", "fav", "Mine-Q8_0")
+    leap("models", "default", "fav")
+    rows = json.loads(leap("models", "list", "--format", "json").stdout)
+    assert {row["name"]: row["called"] for row in rows} == {
+        "Mine-Q8_0": ["default", "fav"], "Other-Q8_0": None, "Encoder-Q8_0": None,
+    }  # fmt: skip
+    assert "default, fav" in leap("models", "list").stdout
+
+
+def test_an_alias_that_is_given_anew_tells_what_it_stood_for(leap, two):
+    leap("models", "alias", "fav", "Mine-Q8_0")
+    assert "no longer for Mine-Q8_0" in leap("models", "alias", "fav", "Other-Q8_0").stderr
+
+
+def test_the_stem_of_the_file_that_was_imported_names_the_model(leap, tmp_path):
+    (tmp_path / "Smol-135M.Q8_0.gguf").write_bytes(Path(model_path()).read_bytes())
+    name = Path(leap("models", "import", "Smol-135M.Q8_0.gguf").stdout.strip()).parent.name
+    assert name == "Smol-135M-Q8_0"
+    assert leap("models", "alias", "smol", "Smol-135M.Q8_0").code == 0
+    assert leap("models", "path", "Smol-135M.Q8_0").stdout == leap("models", "path", "smol").stdout
+
+
+@pytest.mark.parametrize("name", ["LEAP_DEFAULT_MODEL", "LEAP_MODLE"])
+def test_a_variable_that_is_misspelt_is_named(leap, name):
+    leap.variables[name] = "x"
+    leap.script("ok")
+    assert f"${name} is no variable of leap; did you mean LEAP_MODEL?" in leap("generate", "hi").stderr

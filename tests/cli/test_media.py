@@ -209,9 +209,7 @@ def test_a_picture_that_the_model_cannot_see_is_refused_with_the_way_out_and_is_
     from leap_core.errors import LeapUnsupportedMediaError
 
     leap.script([LeapUnsupportedMediaError("some takes no pictures")], "hello")
-    done = leap(
-        "chat", "-m", "some", stdin="/attach red.png\nWhat is it?\n/attach none\nhi\n", stdin_terminal=True
-    )
+    done = leap("chat", "-m", "some", stdin="/attach red.png\nWhat is it?\n/attach none\nhi\n", stdin_terminal=True)
     assert "/attach none" in done.stderr.split("some takes no pictures")[1]
     with SessionStore(leap.home / "leap.db") as store:
         assert [message.text for message in store.history(store.latest().id)] == ["hi", "hello"]

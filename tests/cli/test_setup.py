@@ -120,12 +120,21 @@ def test_ctrl_c_in_the_download_sets_nothing_and_it_goes_on(leap, home, hub):
     assert f'default_model = "{NAME}-Q4_K_M"' in settings(leap) and (home / ".bashrc").exists()
 
 
-def test_a_model_that_cannot_be_had_sets_nothing(leap, home, hub):
+def test_a_model_that_cannot_be_had_sets_no_model_and_keeps_the_other_answers(leap, home, hub):
+    done = leap("setup", "--model", "no-such-model", "--completion", "none", "--keep-alive", "none")
+    assert done.code == 2 and not any(home.iterdir())
     done = leap("setup", "--model", "LFM2.5-1.2B-Instruct", "--completion", "bash", "--keep-alive", "none")
-    assert done.code == 4 and done.stderr.count("\n") == 1
-    done = leap("setup", "--model", "no-such-model", "--completion", "bash", "--keep-alive", "none")
-    assert done.code == 2
-    assert settings(leap) == "" and not any(home.iterdir())
+    assert done.code == 4 and "the other answers are kept" in done.stderr
+    assert settings(leap) == "" and (home / ".bashrc").exists()
+
+
+def test_an_installed_model_is_offered_first_and_suggested(leap, home, hub, tmp_path):
+    (tmp_path / "Mine-Q8_0.gguf").write_bytes(model_path().read_bytes())
+    assert leap("models", "import", "Mine-Q8_0.gguf").code == 0
+    plan = json.loads(leap("setup", "--dry-run", "--format", "json").stdout)
+    assert plan["suggested"]["model"] == plan["models"][0]["model"] == "Mine-Q8_0" and plan["models"][0]["installed"]
+    assert leap("setup", "--yes", "--completion", "none", "--keep-alive", "none").code == 0
+    assert settings(leap) == 'default_model = "Mine-Q8_0"\n'
 
 
 def test_the_plan_for_programs(leap, home):

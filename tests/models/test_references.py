@@ -251,7 +251,9 @@ def test_the_address_of_a_page_of_the_hub_names_its_repository_or_file(text, mea
     assert parse_reference(text, Catalogue.load()) == meant
 
 
-@pytest.mark.parametrize("text", ["https://huggingface.co/owner", "hf.co/models", "https://huggingface.co/owner/repo/discussions"])
+@pytest.mark.parametrize(
+    "text", ["https://huggingface.co/owner", "hf.co/models", "https://huggingface.co/owner/repo/discussions"]
+)
 def test_the_address_of_another_page_of_the_hub_names_no_model(text):
     with pytest.raises(LeapModelNotFoundError):
         parse_reference(text, Catalogue.load())

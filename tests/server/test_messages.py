@@ -229,9 +229,7 @@ def test_a_line_of_billing_that_changes_is_no_part_of_the_prompt(client, apart):
         line = f"x-anthropic-billing-header: cc_version=2.1; cch={n}{n};"
         texts = [line, "Be brief."] if apart else [f"{line}\nBe brief."]
         system = [{"type": "text", "text": text} for text in texts]
-        made.messages.create(
-            model="builtin", max_tokens=5, messages=[{"role": "user", "content": "Hi"}], system=system
-        )
+        made.messages.create(model="builtin", max_tokens=5, messages=[{"role": "user", "content": "Hi"}], system=system)
     assert [request.messages[0].text for request in server.runner.requests] == ["Be brief.", "Be brief."]
 
 

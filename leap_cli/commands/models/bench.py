@@ -59,7 +59,8 @@ def command(
 
     A prompt of 512 tokens, an answer of 64, eight answers of 32 at once, the first token after a short prompt, and the
     memory that the process took more, llama.cpp's libraries included where the model is the first. LOAD is what the
-    machine was busy with beside it, in processes: take figures of a busy machine for ratios at most. Speeds are in tokens a second (t/s).
+    machine was busy with beside it, in processes: take figures of a busy machine for ratios at most. Speeds are in
+    tokens a second (t/s).
     """
     from ...options.loading import model_reference
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -126,16 +127,19 @@ def command() -> None:
 @FORMAT
 @click.pass_obj
 def list_models(env: Environment, /, sort: str, format: str) -> None:
-    """List the installed models, unfinished downloads included. USED is when one was last loaded, or else installed."""
+    """List the installed models, unfinished downloads included. CALLED has the aliases of each, and default for the one
+    that answers where none is named; USED is when one was last loaded, or else installed."""
     output = Output(env, format)
     models = _store(env).installed()
     if sort != "name":
         models.sort(key=lambda model: model.size_bytes if sort == "size" else model.used or 0.0, reverse=True)
-    records = [_summary(model) for model in models]
+    called = _called(env)
+    records = [_summary(model) | {"called": called.get(model.name) or None} for model in models]
     if output.format is Format.TEXT:
         now = time.time()
         records = [each | {"used": each["used"] and f"{age(now - each['used'])} ago"} for each in records]
-    columns = ["name", "size", "quantization", "state", "used", "kind", "context", "architecture", "in_use"]
+        records = [each | {"called": each["called"] and ", ".join(each["called"])} for each in records]
+    columns = ["name", "called", "size", "quantization", "state", "used", "kind", "context", "architecture", "in_use"]
     output.records(records, columns, name="name")
     if not models and output.format is Format.TEXT:
         output.note("no model is installed; `leap models catalogue` lists those that leap knows by name")
@@ -152,11 +156,10 @@ def default(env: Environment, /, model: str | None) -> None:
 
         output.text(f"{model_reference(env, None)}\n")
         return
-    from leap_core.models.resolving import check_reference
-
     from ...config.settings import set_value
+    from ...options.loading import check_chats
 
-    check_reference(model, variables=env.variables, cwd=env.cwd)
+    check_chats(env, model)
     reference = str((env.cwd / model).absolute()) if os.path.exists(env.cwd / model) else model
     set_value(env.directories.config_file, "default_model", reference)
     output.note(f"{reference} answers from now on where no model is named")
@@ -279,6 +282,27 @@ def _runs(header: GGUFHeader) -> str:
 
     error = architecture_error(header)
     return "yes" if error is None else f"no: {error.hint or error.message}"
+
+
+def _called(env: Environment) -> dict[str, list[str]]:
+    """The aliases of installed models, and ``default``, by the model's name."""
+    from leap_core.models.reference import read_aliases
+    from leap_core.models.resolving import find_local
+
+    from ...framework.error_boundary import outcome_of
+    from ...options.loading import configured_model
+
+    named = read_aliases(env.directories.config_file)
+    default = outcome_of(partial(configured_model, env))
+    if isinstance(default, str):
+        named = {"default": default, **named}
+    called: dict[str, list[str]] = {}
+    for name, reference in named.items():
+        local = outcome_of(partial(find_local, reference, variables=env.variables, cwd=env.cwd))
+        path = getattr(local, "path", None)
+        if path is not None and path.parent.parent == env.directories.models:
+            called.setdefault(path.parent.name, []).append(name)
+    return called
 
 
 def _summary(model: InstalledModel) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from ...framework.click_classes import FileName, format_flag, format_option, lea
 from ...framework.environment import Environment
 from ...framework.options import in_bytes, option
 from ...framework.output import Format, Output, confirm_meant, removal_flags
+from ...options.loading import note_default_gone
 
 if TYPE_CHECKING:
     from leap_core.inference.trial.child import Verdict
@@ -61,6 +62,7 @@ def alias(env: Environment, /, name: str | None, model: str | None, remove: bool
         if remove:
             unset_value(env.directories.config_file, f"{TABLE}.{written}")
             output.note(f"{written} stands for nothing from now on")
+            note_default_gone(env, [written], output)
         else:
             output.record({"model": names[written], "name": written}, name="model")
         return ExitCode.DONE
@@ -96,12 +98,17 @@ def refuse_aliases(env: Environment, names: Sequence[str]) -> None:
             )
 
 
+def _names_of(model: InstalledModel) -> set[str]:
+    """What stands for an installed model: its names in lower case, and its paths."""
+    paths = {str(path) for path in (model.directory, *model.all_files)}
+    return paths | {model.name.lower(), model.model.lower(), f"{model.model}:{model.quantization}".lower()}
+
+
 def note_aliases_of(env: Environment, model: InstalledModel, output: Output) -> None:
     """Say which aliases stand for a removed model."""
-    names = {model.name.lower(), model.model.lower(), f"{model.model}:{model.quantization}".lower()}
-    paths = {str(path) for path in (model.directory, *model.all_files)}
+    names = _names_of(model)
     for alias, target in sorted(_written(env).items()):
-        if target.lower() in names or target in paths:
+        if target.lower() in names or target in names:
             output.note(f"the alias {alias} stands for {target}; `leap models alias --remove {alias}` takes it away")
 
 
@@ -204,6 +211,8 @@ def remove(env: Environment, /, names: tuple[str, ...], yes: bool, dry_run: bool
         output.text(f"{model.name}\n")
         output.note(f"{'would free' if dry_run else 'freed'} {in_bytes(freed)}")
         note_aliases_of(env, model, output)
+        if not dry_run:
+            note_default_gone(env, _names_of(model), output)
 
 
 @leap_command("gc", short_help="Remove what unfinished downloads left behind.")

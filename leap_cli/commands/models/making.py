@@ -23,6 +23,7 @@ from ...options.background import BACKGROUND, Background, open_jobs, print_id
 if TYPE_CHECKING:
     from leap_core.models.conversion.quantizing import Making, Quantized, QuantizeRequest
 
+
 def _quantizing(arguments: Arguments) -> list[QuantizeRequest]:
     """One request for each type."""
     from leap_core.models.conversion.quantizing import QuantizeRequest

@@ -21,6 +21,7 @@ from .pythonic import PythonicSyntaxError
 if TYPE_CHECKING:
     from ..options import FunctionCallParser
 
+
 class LeapFunctionCallParser:
     """Reads and writes calls of one style.
 

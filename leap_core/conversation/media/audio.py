@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy import float32
     from numpy.typing import NDArray
 
+
 @dataclass(frozen=True)
 class Converted:
     """``data``: JPEG or WAV bytes. ``changes``: what had to be done for it, in words; empty for nothing."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from ...schemas.grammar_matcher import ConstraintTokenizer
 
+
 class TokenConstraint(Protocol):
     """Decides which tokens may come next in one sequence. For each position: ``forced_tokens`` or ``apply``, then
     ``accept`` with what was chosen."""

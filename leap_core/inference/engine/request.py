@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..constraints.token_constraints import TokenConstraint
     from ..llama.model import LlamaAdapter
 
+
 @dataclass(frozen=True)
 class Tokens:
     """A run of token ids."""

@@ -23,6 +23,7 @@ from ...conversation.options import GenerationOptions, SamplingDefaults
 if TYPE_CHECKING:
     from numpy import float32, float64, int64
     from numpy.typing import NDArray
+
     Candidates: TypeAlias = tuple[NDArray[int64], NDArray[float64]]
     """Tokens, likeliest first, and how far the logit of each is below the best."""
     from numpy.random import Generator

@@ -31,7 +31,6 @@ many."""
 def usable_cores() -> int:
     """Physical cores within this process's affinity and cgroup quota, at least 1."""
     if sys.platform == "darwin" or sys.platform == "win32":
-
         return physical_cores()
     cores = {_siblings(cpu) for cpu in os.sched_getaffinity(0)}
     quota = _cgroup_quota()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.random import Generator
     from numpy.typing import NDArray
 
+
 class CodeSampler:
     """Draws the codes of one utterance. Equal settings, seed and logits give equal codes.
 

@@ -13,7 +13,9 @@ from .vocoder import EPSILON, ROPE_BASE, Attention, TensorFile, Vocoder
 if TYPE_CHECKING:
     from numpy import float32
     from numpy.typing import NDArray
+
     Rows = NDArray[float32]
+
 
 def rms_norm(rows: Rows, weight: Rows | float = 1.0) -> Rows:
     """Each row divided by its root mean square."""

@@ -27,7 +27,9 @@ from .waveform import OVERLAP
 if TYPE_CHECKING:
     from numpy import float32
     from numpy.typing import NDArray
+
     Samples = NDArray[float32]
+
 
 class Speaker:
     """Speaks with the weights of ``vocoder``.

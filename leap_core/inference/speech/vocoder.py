@@ -20,6 +20,7 @@ from .waveform import hann_window
 if TYPE_CHECKING:
     from numpy import float32, uint8
     from numpy.typing import NDArray
+
     Values = NDArray[float32]
     from numpy import float32
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from numpy import float32
     from numpy.typing import NDArray
 
+
 def quantize_file(request: dict[str, Any], progress: Callable[[Any], None]) -> dict[str, Any]:
     """Quantize ``source`` to ``target`` as ``settings`` say, unless its tensors take more than ``room`` bytes: then the
     result does not say ``fits``. What cannot be done is refused before any work."""

@@ -42,6 +42,7 @@ PROTOCOL = 2
 
 INSTANCE_HEADER = "X-Leap-Instance"
 
+
 @dataclass(frozen=True)
 class HostState:
     """``process_started`` (see ``processes``) distinguishes the host from a later process with its pid. ``instance`` is
