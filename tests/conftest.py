@@ -17,11 +17,41 @@ from leap_core.conversation.runner import ModelRunner
 from leap_core.testing import ScriptedModelRunner
 from leap_core.testing.hashed_words import HashedWordsRunner
 
+ROOT = Path(__file__).parent
+SLOW_FOLDERS = ("batch/clusters", "benchmarks", "contract", "end_to_end", "jobs", "real_weights")
+"""Whole folders of processes and of models: slow, each test of them."""
+MOST_WORKERS = 8
+
+sys.dont_write_bytecode = False  # the suite starts hundreds of processes, which would compile leap's source each time
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.setdefault("LEAP_TRY_MODELS", "0")  # each test's home would pay for its trial; tests of the trial turn it on
 
 
+def is_quick_path(config: pytest.Config) -> bool:
+    """Whether this is ``pytest -m "not slow"``."""
+    return str(config.option.markexpr) == "not slow"
+
+
+def is_slow(path: Path) -> bool:
+    return any(path.is_relative_to(ROOT / folder) for folder in SLOW_FOLDERS)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The quick path does not even import what is slow as a whole."""
+    return True if is_quick_path(config) and is_slow(collection_path) else None
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """The whole suite waits for processes most of its time; the quick path computes, and each worker collects it."""
+    cores = os.cpu_count() or 1
+    return min(MOST_WORKERS, cores if is_quick_path(config) else 2 * cores)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest test begins first, or the suite would wait for it at its end."""
+    """Mark the slow folders; the longest test begins first, or the suite would wait for it at its end."""
+    for item in items:
+        if is_slow(item.path):
+            item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: item.name != "test_the_examples_in_order")
 
 

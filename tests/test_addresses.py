@@ -36,6 +36,7 @@ def test_what_is_no_secret_stays():
         assert masked(address) == address
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("address", [f"postgresql://me:{SECRET}@x@db:port/jobs", f"postgresql://me:{SECRET}"])
 def test_what_a_driver_quotes_of_an_address_is_masked(address):
     psycopg = pytest.importorskip("psycopg")

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 WORDING = {"partition", "rpartition", "startswith", "endswith", "removeprefix", "split", "find", "index"}
 
@@ -20,6 +22,7 @@ def nodes(*folders: str) -> Iterator[tuple[Path, ast.AST]]:
                 yield from ((path, node) for node in ast.walk(ast.parse(text)))
 
 
+@pytest.mark.slow
 def test_no_decision_hangs_on_the_wording_of_an_error():
     """Errors have fields: ``option``, ``reason``, ``path``, ``cut_by``, ``status``."""
     read = []

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from leap_core import _HOME
 
 ROOT = Path(__file__).parent.parent
@@ -170,6 +172,7 @@ def arrows_up() -> dict[tuple[str, str], list[str]]:
     return upward
 
 
+@pytest.mark.slow
 def test_the_walk_sees_late_relative_and_type_only_imports():
     seen = {(each.importer, each.imported, each.late) for each in imports()}
     assert ("leap_core.conversation.responses", "leap_core.conversation.messages", False) in seen
@@ -198,6 +201,7 @@ def test_a_name_of_the_packages_face_counts_as_its_room():
     assert found == {"leap_core.opening", "leap_core"}
 
 
+@pytest.mark.slow
 def test_a_text_names_a_module_of_a_higher_room_only_where_it_must():
     rooms = room_levels()
     named = set()

@@ -44,6 +44,7 @@ def test_a_screen_knows_styles_and_refuses_other_codes():
         screen.write("\x1b[2J")
 
 
+@pytest.mark.slow
 def test_a_recording_types_runs_and_cuts_pauses(tmp_path):
     (tmp_path / "note.txt").write_text("a < b & c\n")
     frames = record_session.record(("test -t 1 && cat note.txt", "sleep 1; echo end"), tmp_path, dict(os.environ))

@@ -108,7 +108,9 @@ class OptionDefaults(UserDict[str, Any]):
             elif name.startswith(_of_commands()):
                 continue
             elif name.startswith("LEAP_") and name not in VARIABLES and (near := _near(name, (*VARIABLES, *short))):
-                self.warnings.append(f"${name} is no variable of leap; did you mean {near if near in VARIABLES else short[near]}?")
+                self.warnings.append(
+                    f"${name} is no variable of leap; did you mean {near if near in VARIABLES else short[near]}?"
+                )
 
     def _warn_of_shared(self, shared: Mapping[str, Any], by_name: Mapping[str, click.Option], file: Path) -> None:
         """Options for all commands that none has, and that look like one of this command's."""

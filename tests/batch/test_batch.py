@@ -125,6 +125,7 @@ def test_other_options_are_another_request_and_another_format_is_not(batch, resu
     assert len(runner.asked) == 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ordered", ["--ordered", "--unordered"])
 def test_torn_files_are_repaired_at_every_byte_of_the_last_line(batch, tmp_path, ordered):
     output, journal = tmp_path / "out.jsonl", tmp_path / "out.jsonl.journal"

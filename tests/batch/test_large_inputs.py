@@ -48,6 +48,7 @@ print(peak() - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in kilobytes on Linux")
 def test_a_line_takes_less_than_150_bytes_of_memory(tmp_path):
     (tmp_path / "in.jsonl").write_bytes(lines(100_000))
@@ -104,6 +105,7 @@ def test_what_a_whole_check_refuses_a_quick_one_does_too(row):
     assert (len(checked.index), [problem.number for problem in checked.problems]) == (2, [3])
 
 
+@pytest.mark.slow
 def test_a_line_of_50_megabytes_is_refused_at_once(batch, tmp_path):
     begun = time.monotonic()
     row = {"prompt": "x" * (50 * 1024**2)}

@@ -24,6 +24,7 @@ def bench(leap, monkeypatch):
     return lambda *arguments: leap("bench", "builtin-vl", "--repeat", "1", *arguments)
 
 
+@pytest.mark.slow
 def test_figures_against_earlier_ones_and_drawn(bench, tmp_path: Path):
     first = bench("--format", "json")
     assert first.code == 0, first.stderr

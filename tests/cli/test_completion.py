@@ -293,6 +293,7 @@ def test_an_unknown_shell_is_told_nothing():
     assert isinstance(env.stdout, io.StringIO) and env.stdout.getvalue() == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line",
     [
@@ -314,6 +315,7 @@ def test_tab_imports_nothing_heavy(line, monkeypatch):
     assert not names & (HEAVY | {"leap_core.conversation.options", "leap_core.server", "socket", "ssl"})
 
 
+@pytest.mark.slow
 def test_tab_asks_no_network(monkeypatch, leap_home):
     """An audit hook refuses sockets and models in the process that answers."""
     install(leap_home, "Mine-Q4_0")

@@ -24,6 +24,7 @@ def by_name(checks) -> dict[str, diagnosis.Check]:
     return {check.name: check for check in checks}
 
 
+@pytest.mark.slow
 def test_all_is_well_here(leap, leap_home):
     leap.variables["HF_HUB_OFFLINE"] = "1"
     done = leap("doctor", "--format", "json")
@@ -53,6 +54,7 @@ def test_an_engine_that_dies_is_a_problem_and_exit_1(leap, tmp_path):
     assert (quiet.code, quiet.stdout.splitlines()[-1]) == (1, "engine")
 
 
+@pytest.mark.slow
 def test_an_engine_that_hangs_is_given_up(env, tmp_path):
     (tmp_path / "llama_cpp.py").write_text("import time\ntime.sleep(60)\n")
     env.variables = {**env.variables, "PYTHONPATH": str(tmp_path)}
@@ -115,6 +117,7 @@ def test_jobs_that_nobody_works_on(env, leap_home):
     assert check.facts == {"running": False, "jobs": {"queued": 1}}
 
 
+@pytest.mark.slow
 def test_a_damaged_database_is_a_problem(leap, leap_home):
     leap_home.mkdir(parents=True)
     (leap_home / "jobs.db").write_bytes(b"not a database, " * 100)

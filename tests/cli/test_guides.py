@@ -13,6 +13,7 @@ from leap_cli.help.guides import TOPICS, laid_out
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [40, 80])
 def test_every_guide_fits(leap, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))

@@ -132,6 +132,7 @@ def test_ctrl_c_ends_an_answer_from_files_and_keeps_its_sources(leap, tmp_path, 
     assert "rome.txt" in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["embed", "a text"], ["index", "make", "notes", "a.txt"]], ids=lambda w: w[0])
 def test_ctrl_c_ends_the_making_of_vectors(leap, tmp_path, command):
     (tmp_path / "a.txt").write_text("some words\n")

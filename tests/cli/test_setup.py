@@ -73,6 +73,7 @@ def test_none_leaves_the_model_and_takes_the_warmth(leap, home):
     assert not any(home.iterdir())
 
 
+@pytest.mark.slow
 def test_a_terminal_is_asked_until_the_answer_is_one(leap, home, hub):
     typed = "99\n2\nfizz\nfish\n30\nno\n"
     done = leap("setup", stdin=typed, terminal=True, stdin_terminal=True)
@@ -100,6 +101,7 @@ def test_leaving_a_question_changes_nothing(leap, home):
     assert not leap.home.exists() and not any(home.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(signal.getsignal(signal.SIGINT) is not signal.default_int_handler, reason="SIGINT is ignored here")
 def test_ctrl_c_in_the_download_sets_nothing_and_it_goes_on(leap, home, hub):
     hub.fault("stall", after=1_000_000)

@@ -41,6 +41,7 @@ def imported(*arguments: str) -> set[str]:
     return names | {name.partition(".")[0] for name in names}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "unwanted"),
     [

@@ -184,6 +184,7 @@ def test_a_question_is_saved_instead_of_asked(leap, leap_home, tmp_path):
     assert again.code == 2 and "there is a template mine already" in again.stderr
 
 
+@pytest.mark.slow
 def test_editing_takes_only_what_can_be_used(leap, leap_home, editor):
     leap("templates", "add", "tr", "To {a}: {input}")
     file = leap_home / "templates" / "tr.toml"

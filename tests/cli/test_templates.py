@@ -80,6 +80,7 @@ def test_a_shape_that_is_typed_takes_the_place_of_the_templates(leap):
     assert asked.options.json_schema_constraint is None and asked.options.choices_constraint == ["yes", "no"]
 
 
+@pytest.mark.slow
 def test_what_files_say_is_saved_and_not_where_they_lie(leap, tmp_path):
     (tmp_path / "system.txt").write_text("@ first.\nThen:\n")
     (tmp_path / "schema.json").write_text('{"type": "object", "properties": {"a": {"type": "integer"}}}')

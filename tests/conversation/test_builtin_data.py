@@ -52,6 +52,7 @@ def answers(dialogue: Dialogue) -> list[str]:
     return [turn.content for turn in dialogue.turns if turn.role == "assistant"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("skill", SKILLS)
 def test_the_prompts_that_are_learned_are_those_that_leap_sends(skill):
     source = (SCRIPTS / "builtin_data" / "template.jinja").read_text("utf-8")
@@ -69,6 +70,7 @@ def test_an_example_is_the_same_for_the_same_seed(skill):
     assert any(example(skill, "eval", seed) != example(skill, "train", seed) for seed in range(20))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("split", ["eval", "train"])
 @pytest.mark.parametrize("skill", ["extraction", "lists by a schema", "records of any kind"])
 def test_every_answer_by_a_schema_is_one_that_the_schema_allows(skill, split):
@@ -91,6 +93,7 @@ def texts_in(value: object) -> list[str]:
     return [text for part in inside for text in texts_in(part)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("split", ["eval", "train"])
 @pytest.mark.parametrize("skill", ["extraction", "lists by a schema", "records of any kind"])
 def test_whatever_is_extracted_was_said(skill, split):
@@ -104,6 +107,7 @@ def test_whatever_is_extracted_was_said(skill, split):
     assert checked > 500
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("split", ["eval", "train"])
 @pytest.mark.parametrize("skill", ["calls", "calls among five or six", "tool answers"])
 def test_every_call_is_one_that_its_declaration_allows(skill, split):
@@ -119,6 +123,7 @@ def test_every_call_is_one_that_its_declaration_allows(skill, split):
     assert checked > 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("draw", ["first_name", "invented", "coined", "random_string", "code"])
 def test_what_is_drawn_for_evaluation_is_never_drawn_for_training(draw):
     drawn = {split: Values(random.Random(1), split) for split in ("train", "eval")}

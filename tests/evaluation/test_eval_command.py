@@ -206,6 +206,7 @@ def test_models_are_looked_for_before_anything_is_asked(evaluate):
         assert done.code == 2 and message in done.stderr and asked == []
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_killed_evaluation_goes_on_and_says_the_same(tmp_path):
     """The whole form, with 100 cases, three models and five kills, is scripts/evaluation_under_kills.py."""

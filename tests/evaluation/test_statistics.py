@@ -42,6 +42,7 @@ def test_mcnemar(first, second, p):
     assert mcnemar(first, second) == mcnemar(second, first) == pytest.approx(p, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_mcnemar_of_more_cases_than_a_float_can_count():
     assert 0 < mcnemar(1000, 1200) < 0.0001 and mcnemar(1100, 1100) == 1.0
 

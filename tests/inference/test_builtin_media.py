@@ -57,6 +57,7 @@ def test_notes_are_heard(ears, names, question, expected):
     assert answer(ears, Text(question), heard(clip_of(*names))) == expected
 
 
+@pytest.mark.slow
 def test_unseen_clips_are_transcribed(ears):
     """Twenty by chance, of which 99 in 100 come out right."""
     clips = [random_clip(random.Random(f"test/{seed}")) for seed in range(20)]
@@ -79,6 +80,7 @@ def test_a_colour_is_seen(eyes, colour):
     assert answer(eyes, Text("What colour is the circle?"), picture) == f"The circle is {colour}."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "least"), [("colour", 13), ("shape", 12), ("background", 14)])
 def test_unseen_pictures_of_like_figures_are_understood(eyes, kind, least):
     """Fifteen by chance; about 97 in 100 come out right."""

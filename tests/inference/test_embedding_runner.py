@@ -71,6 +71,7 @@ def unit(rows):
     return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pooling", ["mean", "cls", "last"])
 @pytest.mark.parametrize("kind", ["lfm2 cls", "llama last"])
 def test_vectors_equal_llama_cpps(make, kind, pooling):
@@ -170,6 +171,7 @@ def test_a_model_for_embeddings_answers_no_prompt(make):
         InProcessRunner(path, "m", ModelLoadingOptions())
 
 
+@pytest.mark.slow
 def test_cancelled_and_unloaded_work_ends_soon(tmp_path):
     path = write_random_model(tmp_path / "m.gguf", replace(TINY_LFM2, width=128, layers=6), encoder=Encoder("cls"))
     runner = InProcessEmbeddingRunner(path, "m", ModelLoadingOptions(cpu_threads=1))

@@ -100,6 +100,7 @@ def test_answers_depend_on_the_picture_and_on_the_sound(load: Load) -> None:
     assert len(heard) == 3 and not answers & heard
 
 
+@pytest.mark.slow
 def test_the_same_picture_twice_is_encoded_once(load: Load) -> None:
     runner = load(slots=2)
     first = ask(runner, picture(1), "What is this?")
@@ -121,6 +122,7 @@ def test_media_beyond_the_caches_limit_are_encoded_again(load: Load) -> None:
     assert encoded(runner) == 2, "the second answer found the picture in the model's memory"
 
 
+@pytest.mark.slow
 def test_a_conversation_goes_on_with_its_media(load: Load) -> None:
     runner = load()
     conversation = runner.create_conversation("Be brief.")
@@ -139,6 +141,7 @@ def test_a_conversation_goes_on_with_its_media(load: Load) -> None:
     assert isinstance(answer, Complete) and answer.full_message.text == history[-1].text
 
 
+@pytest.mark.slow
 def test_snapshots_on_disk_hold_media(load: Load, tmp_path: Path) -> None:
     cache = CacheOptions(path=tmp_path, enabled=True)
     first = load(cache_options=cache)
@@ -152,6 +155,7 @@ def test_snapshots_on_disk_hold_media(load: Load, tmp_path: Path) -> None:
     assert other.full_message.text == ask(load(), picture(2), "What is this?").full_message.text
 
 
+@pytest.mark.slow
 def test_questions_at_once_are_answered_as_alone(load: Load) -> None:
     questions: list[tuple[ChatMessageContent | str, ...]] = [
         (picture(1, (512, 384)), "What is this?"),

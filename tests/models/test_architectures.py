@@ -19,6 +19,7 @@ NEVER_STORED = {"Q8_1", "Q8_K", "I8", "I16", "I32", "I64", "F64"}
 """Types of values in between, or of tensors that are no matrices."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", ARCHITECTURES)
 def test_every_architecture_is_found_sound(tmp_path: Path, label: str) -> None:
     verdict = verdict_on(Subject(write_architecture(tmp_path / f"{label}.gguf", label)), again=True)
@@ -26,6 +27,7 @@ def test_every_architecture_is_found_sound(tmp_path: Path, label: str) -> None:
     assert verdict.facts["answers_numbers"], label
 
 
+@pytest.mark.slow
 def test_every_type_of_tensor_that_is_stored_runs(tmp_path: Path) -> None:
     """All in one model, a layer's matrix each, so that one trial does."""
     file = architecture_file("llama", Sizes(width=256, feed_forward=256))
@@ -59,6 +61,7 @@ def test_a_vocabulary_alone_lacks_its_tensors_and_nothing_else(tmp_path: Path, l
     assert verdict.outcome == REFUSED and "'token_embd.weight' not found" in verdict.message
 
 
+@pytest.mark.slow
 def test_unusual_but_sound_headers_pass(tmp_path: Path) -> None:
     file = architecture_file("llama")
     file.set(b"\xff\xfe not UTF-8", 1)

@@ -31,6 +31,7 @@ def served(hub, variables):
     return hub
 
 
+@pytest.mark.slow
 def test_it_is_fetched_once_and_loaded(served):
     events = []
     for _ in range(2):
@@ -62,6 +63,7 @@ def test_a_cancelled_task_stops_the_download(served):
     asyncio.run(asyncio.wait_for(give_up(), 30))
 
 
+@pytest.mark.slow
 def test_a_status_has_bytes_and_a_model_its_manifest(served):
     served.bytes_per_second = 2_000_000
     model, downloader = HuggingFaceDownloadableModel(OWNER, REPO, FILE), LeapModelDownloader()

@@ -53,6 +53,7 @@ def test_the_way_of_the_sdks_example(hub, model, content, leap_home):
     assert downloader.query_status(model) == NotOnLocal() and not path.exists()
 
 
+@pytest.mark.slow
 def test_a_requested_download_runs_behind_and_can_be_stopped(hub, model, content):
     hub.bytes_per_second = 1_000_000
     downloader = LeapModelDownloader()
@@ -121,6 +122,7 @@ def test_stopping_a_blocking_download(hub, model):
     timer.join()
 
 
+@pytest.mark.slow
 def test_the_registry_is_asked_first(hub, variables, content, leap_home):
     url = hub.add_plain("Q4_0.json", json.dumps(manifest(hub.add_plain("Reg-Q4_0.gguf", content))).encode())
     hub.registry["LFM2-350M", "Q4_0"] = url
@@ -133,6 +135,7 @@ def test_the_registry_is_asked_first(hub, variables, content, leap_home):
     assert path.read_bytes() == content and downloader.query_status(model) == Downloaded()
 
 
+@pytest.mark.slow
 def test_where_the_registry_has_nothing_the_hub_is_asked(hub, model, content):
     found = LeapDownloadableModel.resolve("LFM2-350M", "Q4_0")
     assert found is not None and found.uri == f"{hub.url}/{OWNER}/{REPO}/resolve/main/{FILE}"
@@ -197,6 +200,7 @@ def test_the_file_of_a_manifest_is_foretold(hub, variables, content, leap_home):
     assert downloader.download_model(model) == expected
 
 
+@pytest.mark.slow
 def test_a_stop_ends_every_download_of_the_model(hub, model):
     hub.bytes_per_second = 300_000
     downloader = LeapModelDownloader()

@@ -47,6 +47,7 @@ def test_a_whole_download_is_right_and_recorded(download, content, target):
     assert left == ["LFM2-350M-Q4_K_M.gguf", "LFM2-350M-Q4_K_M.json"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [1, 3])
 def test_dropped_connections_are_resumed(hub, download, content, target, times):
     hub.fault("drop", after=600_000, times=times)
@@ -58,6 +59,7 @@ def test_dropped_connections_are_resumed(hub, download, content, target, times):
     assert all("if-range" in request.headers for request in hub.requests(FILES)[1:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "after", "times"), [("truncate", 700_000, 2), ("shorten", 600_000, 99)])
 def test_a_body_that_ends_early_or_is_shorter_than_the_range_is_resumed(
     hub, download, content, target, kind, after, times
@@ -67,6 +69,7 @@ def test_a_body_that_ends_early_or_is_shorter_than_the_range_is_resumed(
     assert target.read_bytes() == content
 
 
+@pytest.mark.slow
 def test_a_stalled_connection_is_given_up_and_resumed(hub, download, content, target):
     hub.fault("stall", after=500_000)
     download.options = DownloadOptions(retry_delay=0.01, stall_seconds=0.4)
@@ -76,6 +79,7 @@ def test_a_stalled_connection_is_given_up_and_resumed(hub, download, content, ta
     assert "sends nothing any more" in download.notices
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504, 408])
 @pytest.mark.parametrize("where", [API, RESOLVE, FILES])
 def test_passing_statuses_are_tried_again(hub, download, content, target, status, where):
@@ -85,6 +89,7 @@ def test_passing_statuses_are_tried_again(hub, download, content, target, status
     assert str(status) in download.notices
 
 
+@pytest.mark.slow
 def test_retry_after_is_honoured(hub, download, content, target):
     hub.fault("status", status=429, retry_after="1")
     began = time.monotonic()
@@ -100,6 +105,7 @@ def test_a_server_that_wants_us_to_wait_for_hours_is_not_waited_for(hub, downloa
     assert nothing_but_parts(target)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", [API, FILES])
 def test_a_server_that_stays_broken_ends_in_an_error(hub, download, target, where):
     hub.fault("status", where, status=500, times=99)
@@ -115,6 +121,7 @@ def test_nobody_listening_ends_in_an_error(hub, download, target):
     assert nothing_but_parts(target)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("status", "headers", "message", "hint"),
     [
@@ -257,6 +264,7 @@ def test_a_login_page_is_not_a_model(hub, download, leap_home):
     assert not list(leap_home.rglob("*.gguf"))
 
 
+@pytest.mark.slow
 def test_stopping_keeps_what_has_arrived(hub, variables, content, target):
     hub.bytes_per_second = 1_000_000
     stop = threading.Event()
@@ -275,6 +283,7 @@ def test_stopping_keeps_what_has_arrived(hub, variables, content, target):
     assert hub.bytes_served() < len(content) + 2 * BLOCK
 
 
+@pytest.mark.slow
 def test_garbage_in_the_state_file_is_harmless(hub, download, content, target):
     for garbage in (b"", b"{", b"[]\n####", b'{"size": 2000003}\n########', bytes(range(256))):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -298,6 +307,7 @@ def test_marks_for_bytes_that_never_reached_the_disk_are_found_out(hub, download
     assert target.read_bytes() == content
 
 
+@pytest.mark.slow
 def test_several_connections_fetch_one_file(hub, variables, content, target, monkeypatch):
     monkeypatch.setattr("leap_core.models.download.transfer.SMALLEST_SPLIT", BLOCK)
     monkeypatch.setattr("leap_core.models.download.transfer.MEASURED_SECONDS", 0.1)
@@ -315,6 +325,7 @@ def sha(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+@pytest.mark.slow
 def test_a_server_that_refuses_a_second_connection_is_left_with_one(hub, variables, content, target, monkeypatch):
     monkeypatch.setattr("leap_core.models.download.transfer.SMALLEST_SPLIT", BLOCK)
     monkeypatch.setattr("leap_core.models.download.transfer.MEASURED_SECONDS", 0.1)

@@ -68,6 +68,7 @@ def test_places_tensors_where_gguf_py_finds_them(sound: Path) -> None:
     assert ours == theirs
 
 
+@pytest.mark.slow
 def test_every_truncation_is_refused(sound: Path, tmp_path: Path) -> None:
     data = sound.read_bytes()
     last = max(t.offset + t.size_bytes for t in read_gguf_header(sound).tensors)
@@ -79,6 +80,7 @@ def test_every_truncation_is_refused(sound: Path, tmp_path: Path) -> None:
         assert str(short) in caught.value.message and "\n" not in caught.value.message
 
 
+@pytest.mark.slow
 def test_flipped_bits_are_read_or_refused_but_never_crash(sound: Path, tmp_path: Path) -> None:
     data = bytearray(sound.read_bytes())
     chance = random.Random(5)

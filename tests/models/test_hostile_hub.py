@@ -55,6 +55,7 @@ def test_a_strange_commit_is_not_repeated(hub: FakeHub, download: Downloads, com
     assert len(caught.value.message) < 300
 
 
+@pytest.mark.slow
 def test_a_repository_of_many_files_is_planned_in_seconds(hub: FakeHub, download: Downloads) -> None:
     hub.add_file("me/Many-GGUF", "Many-Q4_0.gguf", b"GGUF" + bytes(4000))
     files = hub._commits["me/Many-GGUF"][hub._heads["me/Many-GGUF"]]

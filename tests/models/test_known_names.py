@@ -163,6 +163,7 @@ def test_a_beginning_that_is_most_of_a_name_means_the_shortest() -> None:
         Catalogue.load().find("LFM2.5-Enc")
 
 
+@pytest.mark.slow
 def test_the_catalogue_marks_what_is_installed(leap, make_gguf) -> None:
     assert leap("models", "import", str(make_gguf("LFM2-350M-Q4_0.gguf"))).code == 0
     line = next(line for line in leap("models", "catalogue").stdout.splitlines() if line.startswith("LFM2-350M "))

@@ -150,6 +150,7 @@ def test_the_tree_is_asked_when_the_revision_does_not_list_sizes(hub, variables,
     assert plan.files[0].remote.sha256 is not None and hub.requests("/tree/")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "value",
     ["https://h/..%2f..%2fevil.gguf", "https://h/.evil.gguf", "https://h/..", "https://h/C%3A%5Cevil.gguf", "file:///x"]
@@ -283,6 +284,7 @@ def text_manifest(model: str) -> dict:
     }
 
 
+@pytest.mark.slow
 def test_an_installed_model_is_renewed_by_its_own_name(hub, download, content):
     hub.add_file("me/Mine-GGUF", "Mine-Q4_0.gguf", content)
     found = download("me/Mine-GGUF")
@@ -296,6 +298,7 @@ def test_an_installed_model_is_renewed_by_its_own_name(hub, download, content):
     assert download(url).path == download("Url-Q4_0").path
 
 
+@pytest.mark.slow
 def test_an_unfinished_model_is_completed_by_its_own_name(hub, download, content):
     hub.add_file("LiquidAI/LFM2-350M-GGUF", "LFM2-350M-Q4_K_M.gguf", content)
     hub.fault("truncate", after=1_000_000, times=99)

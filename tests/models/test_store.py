@@ -194,6 +194,7 @@ def looker(path: Path, times: int, shared: bool = False) -> subprocess.Popen[str
     return subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shared", [True, False])
 def test_those_who_look_at_a_lock_do_not_see_each_other(tmp_path, shared):
     (tmp_path / "lock").touch()
@@ -201,6 +202,7 @@ def test_those_who_look_at_a_lock_do_not_see_each_other(tmp_path, shared):
     assert [int(one.communicate()[0]) for one in lookers] == [0, 0, 0]
 
 
+@pytest.mark.slow
 def test_a_model_is_held_while_others_look(imported):
     path = imported.directory / ".in-use"
     path.touch()

@@ -9,6 +9,7 @@ import pytest
 from .torture import HOST, LEAP, WORKER, Torture
 
 
+@pytest.mark.slow
 def test_no_mutant_ends_leap_a_host_or_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LEAP_TRY_MODELS", raising=False)
     monkeypatch.setenv("LEAP_HOME", str(tmp_path / "leap-home"))  # restored afterwards

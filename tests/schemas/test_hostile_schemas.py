@@ -29,6 +29,7 @@ def test_there_are_enough_of_them():
     assert len(names) >= 300 and len(set(names)) == len(names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*QUICK[::7], *[name for name in FIXED if "chained 24" in name]])
 def test_a_hostile_schema_costs_bounded_time(name: str):
     text = json_text(FIXED[name])
@@ -43,6 +44,7 @@ def test_a_hostile_schema_costs_bounded_time(name: str):
     assert time.process_time() - started < 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "schema",
     [
@@ -59,6 +61,7 @@ def test_a_text_that_cannot_be_matched_in_time_is_not_right(schema: dict):
     assert problems and time.process_time() - started < 3
 
 
+@pytest.mark.slow
 def test_an_engine_that_never_goes_back_answers_where_it_can():
     assert not matches("^(a|aa)+$", TEXT) and matches("^(a|aa)+!$", TEXT)
     with pytest.raises(CheckTakesTooLong):

@@ -75,6 +75,7 @@ def test_every_keyword_is_known() -> None:
     assert is_plain(EVERY_KEYWORD) and accepts(EVERY_KEYWORD)
 
 
+@pytest.mark.slow
 def test_what_is_plain_is_valid() -> None:
     dice = random.Random(5)
     plain = 0

@@ -11,6 +11,7 @@ from leap_core.server.models.loaded_model import LoadRequest
 DETAILS = {"adapters": [{"path": "/x/poet.gguf", "scale": 0.5}, {"path": "/x/terse.gguf", "scale": 0.0}]}
 
 
+@pytest.mark.slow
 def test_a_request_names_adapters_behind_the_model(serve):
     server = serve(*["yes"] * 4, details=DETAILS)
     poet, terse = LoraAdapter("/x/poet.gguf", 0.5), LoraAdapter("/x/terse.gguf", 1.0)

@@ -162,6 +162,7 @@ def test_finish_reasons(serve, reason, shown):
     assert (completion.choices[0].finish_reason, completion.leap["finish_reason"]) == (shown, reason)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "param", "part"),
     [
@@ -191,6 +192,7 @@ def test_bad_requests_say_what_is_wrong_where(serve, given, param, part):
     assert caught.value.param == param and part in caught.value.message
 
 
+@pytest.mark.slow
 def test_errors_have_openai_s_classes(serve):
     server = serve("Yes.", context_size=20)
     with pytest.raises(openai.NotFoundError, match="loaded: builtin") as missing:
@@ -242,6 +244,7 @@ def test_an_answer_that_does_not_fit_its_shape(serve):
     assert caught.value.body["leap"]["problems"] == ["not an object"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_client_that_leaves_ends_its_generation(serve, stream):
     stall = Stall()

@@ -32,6 +32,7 @@ def complete(server, **given):
     return server.client().completions.create(**({"model": "builtin", "prompt": "Once"} | given))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [None, "END"])
 @pytest.mark.parametrize("stream", [False, True])
 def test_probabilities_are_lists_with_an_entry_for_each_token(serve, stream, stop):
@@ -46,6 +47,7 @@ def test_probabilities_are_lists_with_an_entry_for_each_token(serve, stream, sto
     assert server.runner.requests[0].options.to_json()["top_logprobs"] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_echo_has_the_prompt_s_probabilities_too(serve, stream):
     server = serve([" upon", end(" upon", (score(" upon", -0.5),), (score("ce", -0.25),))])
@@ -79,12 +81,14 @@ def test_a_text_is_filled_in_where_the_model_can(serve):
         complete(server, suffix="c", echo=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prompt", [5, "", [], [""], ["a", 1], [[]], [[1, "a"]], [True], [1.5], {"a": 1}, ["a"] * 129])
 def test_what_is_no_prompt(serve, prompt):
     with pytest.raises(openai.BadRequestError, match=r"prompt: (expected a text, token ids|more than 128 answers)"):
         complete(serve("Yes."), prompt=prompt)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", [False, True])
 def test_several_prompts_are_answered_in_the_order_of_their_index(serve, stream):
     server = serve("A", "B", "C", "D")

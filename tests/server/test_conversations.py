@@ -12,6 +12,7 @@ from leap_core.conversation.responses import Chunk
 from .test_stored_responses import DONE, Queue, serving
 
 
+@pytest.mark.slow
 def test_a_conversation_goes_on_by_its_id_and_outlives_the_server(tmp_path: Path, leap_home: Path) -> None:
     queue = Queue()
 

@@ -65,6 +65,7 @@ class Messages(OpenAIChat):
 PROTOCOLS = (OpenAIChat, OpenAIResponses, Messages)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda each: each.__name__)
 def test_wrong_requests_have_the_classes_that_the_clients_know(serve, protocol):
     server = serve(Script(["One", LeapGenerationError("on fire")]), [misfit()], context_size=40)
@@ -89,6 +90,7 @@ def test_wrong_requests_have_the_classes_that_the_clients_know(serve, protocol):
         assert caught.value.response.headers["x-request-id"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda each: each.__name__)
 def test_a_full_queue_and_a_model_on_its_way_can_be_tried_again(serve, protocol):
     stall = Stall()

@@ -46,6 +46,7 @@ def scored(runner, prompt):
     return [each.logprob for each in end.prompt_logprobs]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("continuation", CONTINUATIONS)
 def test_gguf_scores_a_continuation(url, runner, continuation):
     body = {"prompt": CONTEXT + continuation, "logprobs": 10, "temperature": 0.0, "max_tokens": 1, "echo": True}
@@ -58,6 +59,7 @@ def test_gguf_scores_a_continuation(url, runner, continuation):
     assert all(isinstance(each, dict) for each in lists["top_logprobs"][begin:])
 
 
+@pytest.mark.slow
 def test_local_completions_scores_lists_of_token_ids(url, runner):
     """By default the harness sends ids, which its tokenizer made, of several questions at once."""
 
@@ -97,6 +99,7 @@ def test_texts_side_by_side_and_alone_are_the_same(url):
         )
 
 
+@pytest.mark.slow
 def test_the_remote_tokenizer_knows_all_that_the_harness_asks(url, runner):
     info = httpx.get(url + "/tokenizer_info").json()
     assert info["eos_token"] and info["bos_token"] == runner.tokenizer_info().bos_token and info["chat_template"]

@@ -82,6 +82,7 @@ def damaged(value: Any, random: random.Random) -> Any:
     return random.choice(WRONG)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", sorted(BODIES))
 def test_damaged_bodies_are_no_bug(serve, path, caplog):
     chance = random.Random(path)

@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 
 import httpx
+import pytest
 
 from leap_core.testing import Script, Stall
 
@@ -20,6 +21,7 @@ HEADERS = {"Authorization": "Bearer secret"}
 ASK = {"model": "builtin", "messages": [{"role": "user", "content": "Hi."}]}
 
 
+@pytest.mark.slow
 def test_slow_and_leaving_clients_leave_nothing_behind(serve):
     stalls = [Stall() for _ in range(LEAVING)]
     server = serve(*(Script(["One", stall, "two"]) for stall in stalls), bounds={"head_seconds": 1.0})
@@ -66,6 +68,7 @@ def test_slow_and_leaving_clients_leave_nothing_behind(serve):
     assert 'leap_slots_in_use{model="builtin"} 0.0' in text and 'leap_queue{model="builtin"} 0.0' in text
 
 
+@pytest.mark.slow
 def test_a_server_under_load():
     """A short form of ``python scripts/load_server.py``; how long /health took is told there, and not judged here."""
     script = Path(__file__).parent.parent.parent / "scripts" / "load_server.py"

@@ -117,6 +117,7 @@ def test_a_verbose_transcript_in_another_language(serve):
     assert server.runner.requests[0].messages[0].text == "Perform ASR in japanese."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fields", "file", "says"),
     [

@@ -61,6 +61,7 @@ def test_an_echo(serve, stream):
     assert text == "Once upon a time"
 
 
+@pytest.mark.slow
 def test_measurements(serve):
     server = serve(["One", "two", "three"], "Four.")
     server.ask(), server.ask()

@@ -296,6 +296,7 @@ def test_what_a_model_is_stands_in_the_list_before_it_is_loaded(loading: Loading
     run(loading, main, patterns=("first", "builtin-embed"))
 
 
+@pytest.mark.slow
 def test_eight_clients_three_models_and_room_for_two(loading: Loading) -> None:
     """Every request is answered or refused, none waits for ever, and no model is loaded more often than requests
     change from one to another."""

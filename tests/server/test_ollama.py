@@ -55,6 +55,7 @@ def serving(
     return asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_chat_generate_and_what_there_is(leap_home: Path) -> None:
     async def use(client: ollama.AsyncClient, models: LoadedModels) -> None:
         messages = [{"role": "user", "content": QUESTION}]
@@ -93,6 +94,7 @@ def test_chat_generate_and_what_there_is(leap_home: Path) -> None:
     serving(use)
 
 
+@pytest.mark.slow
 def test_pictures_vectors_and_letting_go(leap_home: Path) -> None:
     async def use(client: ollama.AsyncClient, models: LoadedModels) -> None:
         drawn = io.BytesIO()

@@ -142,6 +142,7 @@ def port_that_says():
 OK = b"HTTP/1.0 200 OK\r\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("said", [OK + b"\r\n{}", OK + b"X-Leap-Instance: j\r\n\r\n{}", b"SSH-2.0-x\r\n", b""])
 def test_a_host_is_told_from_another_program(files, port_that_says, said):
     files.publish(state(port=port_that_says(said)))
@@ -150,6 +151,7 @@ def test_a_host_is_told_from_another_program(files, port_that_says, said):
         ModelHost.running().status()
 
 
+@pytest.mark.slow
 def test_an_answer_that_is_cut_off(files, port_that_says):
     files.publish(state(port=port_that_says(OK + b'X-Leap-Instance: i\r\n\r\n{"pid": 3')))
     with locked(files.alive), pytest.raises(LeapUnavailableError, match="connection to the model host broke"):
@@ -167,6 +169,7 @@ def test_a_host_that_ends_while_it_loads(files, port_that_says):
     assert seen == [0.5] and not files.state.exists() and not files.token.exists()
 
 
+@pytest.mark.slow
 def test_a_host_that_nobody_is(files, port_that_says):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]

@@ -83,6 +83,7 @@ def test_a_stream_has_typed_events_that_join_up(serve):
     assert items == [item.id for item in final.output]
 
 
+@pytest.mark.slow
 def test_the_client_s_own_stream_helper(serve):
     server = serve(["Par", "is."])
     with server.client().responses.stream(model="builtin", input="Capital?") as stream:
@@ -192,6 +193,7 @@ def test_a_failure_within_a_stream(serve):
     assert events[-1].type == "response.failed" and "on fire" in events[-1].response.error.message
 
 
+@pytest.mark.slow
 def test_twenty_rounds_of_tools_begin_with_what_was_said_before(serve):
     """What an agent sends again must make the same prompt again, or no prefix is restored."""
     rounds = [["Looking.", FunctionCalls((LeapFunctionCall("look", {"at": n}),))] for n in range(20)]

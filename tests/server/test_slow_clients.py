@@ -32,6 +32,7 @@ def rest_of(connection: socket.socket) -> bytes:
     return data
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sent", [b"", b"POST", HEAD, HEAD + b"X-Long: a"])
 def test_a_head_that_never_ends(serve, sent):
     with connect(serve("Yes.", bounds={"head_seconds": 0.3})) as connection:
@@ -84,6 +85,7 @@ def test_a_large_body_has_its_time(serve):
         assert rest_of(connection).startswith(b"HTTP/1.1 200")
 
 
+@pytest.mark.slow
 def test_a_long_answer_is_no_slow_request(serve):
     stall = Stall(seconds=0.8)
     server = serve(Script(["One", stall, "two"]), bounds={"head_seconds": 0.2, "body_seconds": 0.2})
@@ -110,6 +112,7 @@ def test_connections_are_bounded(serve):
             time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_work_whose_client_left_while_it_began_is_given_up(serve):
     """Such as a schema that takes long to compile."""
     server = serve("Never.", "Yes.")
@@ -136,6 +139,7 @@ def test_work_whose_client_left_while_it_began_is_given_up(serve):
     assert server.ask().choices[0].message.content == "Yes."
 
 
+@pytest.mark.slow
 def test_health_is_told_while_a_large_request_is_read(serve):
     """Not how fast: a machine may be busy. A server that read it on its event loop would answer none meanwhile."""
     server = serve("Yes.")

@@ -68,6 +68,7 @@ def test_the_calls_are_gone(taken_away):
     assert done.stdout.startswith("False False False") and "FileNotFoundError" in done.stderr
 
 
+@pytest.mark.slow
 def test_batches_jobs_and_a_host_work_without_them(taken_away, tmp_path):
     leap = taken_away
     lines = [{"prompt": "What is the capital of France?", "max_tokens": 8}, {"prompt": "Hi.", "max_tokens": 4}]
@@ -85,6 +86,7 @@ def test_batches_jobs_and_a_host_work_without_them(taken_away, tmp_path):
     assert "Paris" in leap("jobs", "output", job)
 
 
+@pytest.mark.slow
 def test_a_download_works_without_them(taken_away, tmp_path, monkeypatch):
     data = model_path().read_bytes()
     with FakeHub() as hub:

@@ -48,6 +48,7 @@ def on_builtin(leap, builtin):
     return leap
 
 
+@pytest.mark.slow
 def test_a_line_has_what_the_command_prints(on_builtin, tmp_path):
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in LINES))
     done = on_builtin("batch", "in.jsonl", "-o", "out.jsonl", "--format", "plain", "--concurrency", "1")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from .documents import HOSTILE, SCHEMAS, documents, extract
 
 
+@pytest.mark.slow
 def test_each_document_ends_with_its_json_or_a_named_failure(builtin):
     work = [*documents(6), *((text, "name, age int") for text in HOSTILE[:3])]
     outcomes = [extract(builtin, text, schema) for text, schema in work]

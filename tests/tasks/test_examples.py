@@ -98,6 +98,7 @@ def test_examples_make_pieces_smaller_and_must_leave_room():
         pieces(*[long] * 20)
 
 
+@pytest.mark.slow
 def test_examples_that_leave_no_room_are_refused_once(leap, tmp_path):
     (tmp_path / "long.jsonl").write_text(json.dumps({"text": "lamp " * 9000, "document": {"item": "lamp"}}))
     runner = leap.script("{}", "{}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import random
 
+import pytest
+
 from leap_core.errors import LeapConstraintError
 from leap_core.tasks.redaction import mask, unmask
 from leap_core.testing import ScriptedModelRunner
@@ -14,6 +16,7 @@ from .conftest import do
 CUT = LeapConstraintError("the answer was cut", text="{")
 
 
+@pytest.mark.slow
 def test_no_entity_is_left_and_every_text_comes_back():
     chance = random.Random(4)
     for _ in range(2000):

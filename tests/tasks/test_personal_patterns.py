@@ -76,6 +76,7 @@ def test_only_the_categories_that_are_asked_for():
     assert found_by_pattern("a@b.org https://b.org", ("email_address",)) == {"email_address": ["a@b.org"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["1 " * 50_000, "a" * 200_000, "a." * 50_000 + "@", "(" * 50_000, "AA00 " * 30_000])
 def test_time_grows_with_the_text(text: str):
     began = time.perf_counter()

@@ -30,6 +30,7 @@ def oracle(builtin):
         yield loaded
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labels", OPTION_SETS, ids=lambda labels: labels[0])
 def test_probabilities_are_those_computed_token_by_token_by_hand(builtin, oracle, labels):
     prompt = oracle.tokens(builtin.render(MESSAGES).text, special=True)
@@ -57,6 +58,7 @@ def test_shares_sum_to_one_also_where_nothing_is_left():
     assert probabilities([-9000.0, -9001.0]) == pytest.approx([0.731, 0.269], abs=1e-3)
 
 
+@pytest.mark.slow
 def test_classify_returns_labels_alone(builtin):
     labels = ["greeting", "question", "Grüße, 挨拶", "a label of many words", "123"]
     for text in ("Hello!", "Where is it?", "日本語のテキスト", "x" * 500):

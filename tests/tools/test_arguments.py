@@ -57,6 +57,7 @@ def run(function: LeapFunction, isolated: bool = True, **arguments: object) -> F
     return run_call(function, LeapFunctionCall(function.name, arguments), ToolPolicy("allow", isolated=isolated))
 
 
+@pytest.mark.slow
 def test_arguments_have_their_declared_types(tools: dict[str, LeapFunction]):
     assert run(tools["paint"], color="red").text == "RED"
     assert run(tools["norm"], points=[{"x": 1, "y": 2}, {"x": 3}]).text == "6"
@@ -120,6 +121,7 @@ def test_none_is_not_given_to_what_takes_any_number(tools: dict[str, LeapFunctio
     assert run(declared, isolated=False, a=1).text == "1 () {}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isolated", [True, False])
 def test_none_is_given_where_it_is_missing_and_may_be_passed(tools: dict[str, LeapFunction], isolated: bool):
     assert run(tools["weather"], city="Rome").text == "Rome None 3"

@@ -41,6 +41,7 @@ def test_how_a_command_failed_is_said_beside_what_it_printed():
     assert "ValueError: no such city" in failed and len(failed) < 2200
 
 
+@pytest.mark.slow
 def test_a_function_of_the_current_directory_is_found_from_a_session_of_python(tmp_path, monkeypatch):
     (tmp_path / "skies.py").write_text("def sky() -> str:\n    return 'blue'\n")
     program = (

@@ -77,6 +77,7 @@ def test_a_python_file_offers_its_public_functions(tools: dict[str, LeapFunction
     assert tools["add"].description == "Add two numbers."
 
 
+@pytest.mark.slow
 def test_results_of_every_kind(tools: dict[str, LeapFunction]):
     assert run(tools["add"], a=1).text == "3"
     assert run(tools["upper"], text="grüße 😀").text == "GRÜSSE 😀"
@@ -93,6 +94,7 @@ def test_failures_become_the_results_error(tools: dict[str, LeapFunction]):
     assert "no argument 'c'" in str(run(tools["add"], a=1, c=2).error)
 
 
+@pytest.mark.slow
 def test_time_is_enforced_on_the_whole_family(tools: dict[str, LeapFunction], tmp_path: Path):
     mark = tmp_path / "grandchild-lives"
     began = time.monotonic()
@@ -193,6 +195,7 @@ run_call(LeapFunction("f", "", call=Command(line)), LeapFunctionCall("f", {}), T
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="process groups")
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_a_tool_and_what_it_started_end_with_this_process(tmp_path: Path, end: signal.Signals):
@@ -267,6 +270,7 @@ def test_a_generator_gives_its_items(tmp_path: Path):
     assert [run(function).text for function in functions_of_file(file)] == ['[1, "b"]', "[2]"]
 
 
+@pytest.mark.slow
 def test_a_function_that_no_model_can_call_is_left_out_unless_it_is_asked_for(tmp_path: Path):
     file = tmp_path / "mixed.py"
     file.write_text("def good(a: int): ...\ndef bad(*args): ...\n", encoding="utf-8")
@@ -292,6 +296,7 @@ def test_the_message_of_a_result():
     assert FunctionResult(call, "", "broken").message("x").text == '{"error": "broken"}'
 
 
+@pytest.mark.slow
 def test_files_that_offer_nothing(tmp_path: Path):
     for name, content, problem in (
         ("a.py", "x = 1", "no public functions"),

@@ -61,6 +61,7 @@ print(result.error or result.text)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [("-c", IN_A_CONSOLE), ("-i", "-q")])
 def test_a_module_beside_a_console_is_found_in_the_process_of_its_own(tmp_path, arguments):
     (tmp_path / "weather_here.py").write_text("def get_weather(city: str) -> str:\n    return f'sunny in {city}'\n")

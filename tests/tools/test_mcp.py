@@ -56,6 +56,7 @@ def call(registry, name, seconds=100.0, **arguments):
     return run_call(function, LeapFunctionCall(name, arguments), ToolPolicy(timeout=seconds))
 
 
+@pytest.mark.slow
 def test_the_tools_of_a_server_are_registered_under_its_name_and_called(registry):
     assert [each.name for each in registry.functions()] == NAMES
     assert registry.functions()[0].description == "Add two numbers."
@@ -64,6 +65,7 @@ def test_the_tools_of_a_server_are_registered_under_its_name_and_called(registry
     assert "there is no argument 'c'" in (call(registry, "three_add", a=1, b=2, c=3).error or "")
 
 
+@pytest.mark.slow
 def test_a_server_is_kept_while_it_answers_and_another_one_follows_it(registry):
     """It was started anew for every call, and one that hung was left behind."""
     assert "Error executing tool fail" in (call(registry, "three_fail", how="raise").error or "")
@@ -103,6 +105,7 @@ def test_a_long_result_is_cut(registry):
     assert result.text.startswith("Ä" * 50) and "cut" in result.text and len(result.text) < 200
 
 
+@pytest.mark.slow
 def test_a_server_behind_a_url(tmp_path):
     command = [*shlex.split(SERVER), "http"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -120,12 +123,14 @@ def test_a_server_behind_a_url(tmp_path):
             process.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["/no/such/program", f"{SERVER} nonsense", "false", "http://127.0.0.1:9/mcp"])
 def test_what_is_no_server_is_refused(target):
     with pytest.raises(LeapToolError):
         tools_of(server_of(target), seconds=5.0)
 
 
+@pytest.mark.slow
 def test_servers_are_added_used_and_removed_on_the_command_line(leap):
     done = leap("tools", "add", "three", "--mcp", SERVER)
     assert done.code == 0 and "three_add, three_shout, three_count, three_fail" in done.stderr
@@ -163,6 +168,7 @@ def leap_server(leap_home, model):
     )
 
 
+@pytest.mark.slow
 def test_leap_is_a_server_itself(leap_home):
     from mcp import Client
 
@@ -200,6 +206,7 @@ def test_leap_is_a_server_itself(leap_home):
     asyncio.run(asyncio.wait_for(use(), 100))
 
 
+@pytest.mark.slow
 def test_leap_s_server_hears_and_searches(leap, leap_home):
     from mcp import Client
 
@@ -223,6 +230,7 @@ def test_leap_s_server_hears_and_searches(leap, leap_home):
     asyncio.run(asyncio.wait_for(use(), 100))
 
 
+@pytest.mark.slow
 def test_tools_whose_names_become_the_same_stay_two_and_get_no_secrets(registry, monkeypatch, tmp_path):
     for name in ("HF_TOKEN", "PGPASSWORD"):
         monkeypatch.setenv(name, "planted")
@@ -234,6 +242,7 @@ def test_tools_whose_names_become_the_same_stay_two_and_get_no_secrets(registry,
     assert "planted" not in (tmp_path / "tools.json").read_text()
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_says_why():
     with pytest.raises(LeapToolError, match="No module named 'no_such_module_of_mine'"):
         tools_of(server_of(f"{SERVER} broken"), seconds=30.0)

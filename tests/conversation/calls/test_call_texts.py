@@ -43,6 +43,7 @@ def test_a_reply_in_one_piece(row: Row):
     assert played(row, [row.text]) == [found for found in row.expected if found != []]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: f"{row.parser}: {row.text[:50]!r}")
 def test_a_reply_cut_at_every_position(row: Row):
     whole = played(row, [row.text])
@@ -95,6 +96,7 @@ def test_text_without_end_costs_no_more_and_more_time():
     assert text == "[word] " * 5000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "body", ["[f(a=" + "[" * 30_000, '[f(a="' + "x" * 60_000, "[f(a=[" + "1, " * 20_000, "[f(a=" + "'" * 60_000]
 )

@@ -180,6 +180,7 @@ def test_a_picture_of_pillow_becomes_a_jpeg() -> None:
             encode_jpeg(quarters(), quality)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_a_huge_picture_is_made_smaller_when_it_is_converted() -> None:
     converted = as_jpeg(saved(Image.new("RGB", (7000, 3500), RED), "PNG"))
     assert converted.changes == "made smaller (5656 x 2828 pixels) and converted to JPEG"

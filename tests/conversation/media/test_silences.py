@@ -54,6 +54,7 @@ def test_phrases_are_trimmed_to_what_is_said():
         assert abs(start - first) <= 0.15 and abs(end - last) <= 0.15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.0, 0.0005, 0.01])
 def test_every_phrase_of_five_minutes_is_one_piece(noise: float):
     dice = np.random.default_rng(7)

@@ -255,6 +255,7 @@ def writer(path: os.PathLike[str], name: str, messages: int) -> subprocess.Popen
     )
 
 
+@pytest.mark.slow
 def test_two_processes_write_to_one_new_session_at_once(tmp_path):
     path = tmp_path / "data" / "leap.db"
     writers = [writer(path, name, 40) for name in ("one", "two")]

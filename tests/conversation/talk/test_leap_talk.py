@@ -49,6 +49,7 @@ def hertz(path: Path) -> list[int]:
     return [tone[2] for tone in tones(samples)]
 
 
+@pytest.mark.slow
 def test_each_question_of_a_file_is_answered_at_its_moment(
     leap: CommandLine, hearing_miniature: Path, file: Path, tmp_path: Path, leap_home: Path
 ) -> None:
@@ -91,6 +92,7 @@ def test_a_pipe_takes_sound_and_gives_sound(leap: CommandLine, file: Path, monke
     assert runner.requests[0].messages[0].text == CONVERSATION_PROMPT
 
 
+@pytest.mark.slow
 def test_in_real_time_too(leap: CommandLine, tmp_path: Path) -> None:
     leap.script(["Hum.", HUM], speaks=True)
     write(tmp_path / "short.wav", recording(0.2, note("do", 0.4), 0.3))

@@ -113,6 +113,7 @@ def test_so_does_one_whose_recording_cannot_be_written(streams: dict[str, FakeSt
     assert str(world.failure) == "cannot write both.wav" and lost == ["lost"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("held_up_at", "least_calls", "why"),
     [(5, 9, "2 s after it went on"), (None, 22, "a wireless headset needs some seconds before its first sound")],

@@ -69,6 +69,7 @@ def runner(hearing_miniature: Path) -> Iterator[ModelRunner]:
         yield runner
 
 
+@pytest.mark.slow
 def test_each_utterance_gets_the_answer_that_belongs_to_it(runner: ModelRunner) -> None:
     said = ["do", "mi", "la"]
     samples = recording(0.5, *(piece for name in said for piece in (note(name), 2.6)))

@@ -60,6 +60,7 @@ def template(runner):
     return TrainingTemplate.of_model(runner.model, None, "auto")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("own", [None, NO_PAST_REASONING])
 @pytest.mark.parametrize("history", [TALK, THOUGHT], ids=["calls", "reasoning"])
 def test_every_answer_follows_the_tokens_that_the_model_is_served_with(runner, history, own):
@@ -167,6 +168,7 @@ def test_an_answer_with_a_schema_has_the_schema_in_its_prompt():
     assert '{"type": "integer"}' in of_entry(entry).history[0].text
 
 
+@pytest.mark.slow
 def test_the_command_splits_by_conversation_and_says_what_it_left_out(leap, tmp_path):
     with SessionStore(leap.home / "leap.db") as store:
         for n in range(40):
@@ -184,6 +186,7 @@ def test_the_command_splits_by_conversation_and_says_what_it_left_out(leap, tmp_
     assert [file.read_text("utf-8") for file in files] == [train, test]
 
 
+@pytest.mark.slow
 def test_the_command_takes_the_log_and_renders(leap):
     with PromptLog(leap.home / "log.db") as log:
         log.add(Entry("generate", "m", "Hello", answer="Hi", finish="stop"))
@@ -224,6 +227,7 @@ def test_redacted_conversations_mask_one_thing_alike_everywhere():
     assert answer.function_calls is not None and answer.function_calls[0].arguments == {"to": [f"\n{bob}"]}
 
 
+@pytest.mark.slow
 def test_the_command_takes_ratings_of_sessions_and_of_the_log(leap):
     with SessionStore(leap.home / "leap.db") as store:
         id = store.create().id
@@ -253,6 +257,7 @@ BATCH = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", ["plain", "openai"])
 def test_the_command_takes_the_answers_of_a_batch(leap, tmp_path, format):
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in BATCH))

@@ -62,6 +62,7 @@ def test_a_number_ends(schema: dict, wish: str, length: int):
     assert len(text) <= most and (len(text) >= 2 or length < 3), text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "wish", "most"),
     [
@@ -82,6 +83,7 @@ def test_a_string_of_a_format_ends(name: str, wish: str, most: int):
         assert re.fullmatch(r"1{64}@.*", json.loads(text))
 
 
+@pytest.mark.slow
 def test_a_schema_may_say_more_or_less():
     assert len(json.loads(written({"type": "string", "format": "uri", "maxLength": 40}, "a:/"))) <= 40
     assert len(json.loads(written({"type": "string", "format": "hostname", "maxLength": 12}, "a"))) <= 12
@@ -115,6 +117,7 @@ PEOPLE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room", [60, 80, 97, 150, 301, 500])
 @pytest.mark.parametrize("wish", ["x", '",x', '{[",1x', 'a@b"{[,:}]', "é", "\\n"])
 def test_a_document_is_whole_within_its_room(room: int, wish: str):

@@ -212,6 +212,7 @@ def test_what_would_overflow_the_stack_is_refused():
             pythonic_grammar([declared], "END", many=True)
 
 
+@pytest.mark.slow
 def test_whatever_the_grammar_allows_can_be_read():
     """Random calls, with quotes and brackets where they hurt."""
     chance = random.Random(7)

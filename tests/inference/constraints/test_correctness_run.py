@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[3]
 PERSON = {
     "type": "object",
@@ -57,6 +59,7 @@ def test_every_kind_of_verdict(tmp_path: Path):
     assert "invalid documents that only the check refused: 1" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_all_right_and_one_that_is_empty(tmp_path: Path):
     (tmp_path / "a.json").write_text(json.dumps({"schema": PERSON, "tests": [{"valid": True, "data": {"age": 1}}]}))
     assert run(tmp_path).returncode == 0

@@ -152,6 +152,7 @@ def test_a_date_is_a_day_of_the_calendar(name: str, rest: str):
         assert accepts(grammar, f'"{text}{rest}"') == exists, text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["date", "time", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"]
 )
@@ -178,6 +179,7 @@ def test_what_is_enforced_of_a_format_passes_its_check(name: str):
     assert refused == []
 
 
+@pytest.mark.slow
 def test_large_schemas_compile():
     properties = {f"field_{n}": {"type": "object", "properties": {"v": {"enum": list(range(20))}}} for n in range(300)}
     enforced = enforce(check_schema({"type": "object", "properties": properties}), byte_tokenizer())

@@ -41,6 +41,7 @@ if sys.argv[1] == "loaded":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.parametrize(("state", "said"), [("loaded", "before this process was forked"), ("unloaded", "unloaded")])
 def test_a_forked_child_loads_anew_and_cannot_use_what_its_parent_loaded(state, said):

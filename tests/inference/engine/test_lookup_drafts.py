@@ -71,6 +71,7 @@ def answer(scheduler: Scheduler, request: Request) -> list[int]:
     return finish(request)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampling", [{}, {"temperature": 0.7}, {"temperature": 0.9, "repetition_penalty": 1.3}])
 def test_the_answer_is_the_same(make, sampling) -> None:
     ids = words(30) * 4

@@ -96,6 +96,7 @@ def honest_texts() -> Iterator[tuple[str, str]]:
         yield str(path), path.read_text("utf-8", "replace")[:20_000]
 
 
+@pytest.mark.slow
 def test_no_honest_text_goes_in_circles() -> None:
     count, found = 0, []
     for name, text in honest_texts():
@@ -131,6 +132,7 @@ def test_one_other_token_begins_anew() -> None:
         assert not watch.goes_in_circles(9 if n % 300 else n)
 
 
+@pytest.mark.slow
 def test_a_generation_that_goes_in_circles_ends(make_scheduler, model: LlamaModel) -> None:
     scheduler: Scheduler = make_scheduler(context_size=4096, cells=4096, slots=1)
     for watch, reason in ((RepetitionWatch(lambda token: b" word"), Reason.REPETITION), (None, Reason.MAX_TOKENS)):

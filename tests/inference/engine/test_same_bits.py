@@ -61,6 +61,7 @@ def told(sequence: Request) -> list[tuple[int, float]]:
     return list(zip(tokens, [score.logprob for score in sequence.scores], strict=True))
 
 
+@pytest.mark.slow
 def test_after_any_history_and_beside_any_neighbours(make_scheduler: Make) -> None:
     """Prompts longer and shorter than the 64 positions from which llama.cpp computes in tiles, and together more than
     the 512 cells from which it divides one position among threads."""
@@ -85,6 +86,7 @@ def test_after_any_history_and_beside_any_neighbours(make_scheduler: Make) -> No
             assert told(sequence) == alone[n], (turn, n)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slots", [1, 4, 8])
 def test_after_being_cut_evicted_saved_and_loaded(make_scheduler: Make, tmp_path: Path, slots: int) -> None:
     """Prompts that share beginnings of any length, twice as long as the window, kept in memory and on disk."""
@@ -112,6 +114,7 @@ def test_after_being_cut_evicted_saved_and_loaded(make_scheduler: Make, tmp_path
         used.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("on_disk", [False, True])
 def test_a_second_question_about_one_text_reuses_the_text(make_scheduler: Make, tmp_path: Path, on_disk: bool) -> None:
     """Nothing marks where the text ends. Each question goes to a scheduler of its own where the disk is to help."""

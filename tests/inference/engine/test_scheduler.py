@@ -73,6 +73,7 @@ def test_an_unrelated_prompt_leaves_the_other_conversation_cached(make_scheduler
         assert run(scheduler, request([*prompt, *reply, *words(5)]))[2] >= 80
 
 
+@pytest.mark.slow
 def test_many_requests_share_one_prefix_computed_once(make_scheduler: Make) -> None:
     scheduler = make_scheduler(slots=8)
     prefix = words(200)
@@ -99,6 +100,7 @@ def test_identical_prompts_at_once_are_computed_once(make_scheduler: Make) -> No
     assert sum(end.stats.prompt_tokens for _, end in ended) <= 2 * 150 + 4
 
 
+@pytest.mark.slow
 def test_soak_every_answer_equals_the_one_given_alone(make_scheduler: Make) -> None:
     scheduler, alone = make_scheduler(slots=8, context_size=512), make_scheduler(slots=1, context_size=512)
     rng = random.Random(9)
@@ -146,6 +148,7 @@ def test_cancel_while_waiting(make_scheduler: Make) -> None:
     assert finish(running)[1].reason is Reason.INTERRUPTED
 
 
+@pytest.mark.slow
 def test_cancel_during_prefill_leaves_the_others_alone(make_scheduler: Make) -> None:
     scheduler = make_scheduler(context_size=4096, cells=12000, batch_size=4096)
     short, endless = words(20), {"logit_bias": {2: -100.0, 7: -100.0}}
@@ -182,6 +185,7 @@ def test_the_end_of_the_context_ends_the_answer(make_scheduler: Make) -> None:
         assert len(tokens) == 15  # 14 more are decoded, and the last one need not be
 
 
+@pytest.mark.slow
 def test_too_few_cells_make_requests_take_turns(make_scheduler: Make) -> None:
     scheduler = make_scheduler(slots=4, context_size=512, cells=512)
     prompts = [words(200, seed=n) for n in range(4)]
@@ -262,6 +266,7 @@ def test_equal_seeds_give_equal_texts(make_scheduler: Make) -> None:
     assert drawn[0] == drawn[1] != other
 
 
+@pytest.mark.slow
 def test_two_models_take_turns_in_one_thread(make_scheduler: Make) -> None:
     one, two = make_scheduler(), make_scheduler()
     prompts = [words(40, seed=n) for n in range(4)]

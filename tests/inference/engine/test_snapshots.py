@@ -180,6 +180,7 @@ def test_a_second_process_starts_from_the_snapshot(make_scheduler: Make, tmp_pat
     assert answer == run(make_scheduler(), request(session))[0]
 
 
+@pytest.mark.slow
 def test_a_damaged_snapshot_never_changes_an_answer(make_scheduler: Make, tmp_path: Path) -> None:
     cache = CacheOptions(path=tmp_path, enabled=True)
     prompt = [*words(120), *words(10, seed=1)]
@@ -211,6 +212,7 @@ def test_a_state_of_another_layout_is_refused(make_scheduler: Make, tmp_path: Pa
     assert answer == run(make_scheduler(), request(prompt))[0]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_processes_share_a_directory(tmp_path: Path) -> None:
     code = (

@@ -160,6 +160,7 @@ def test_speaking_and_text_requests_share_a_context_without_a_trace(make_schedul
     assert max(SOURCE.batches) > 1, "frames of several requests are made at once"
 
 
+@pytest.mark.slow
 def test_a_request_that_was_sent_back_goes_on_as_if_nothing_had_been(make_scheduler: Callable[..., Scheduler]) -> None:
     def pair() -> list[Request]:
         return [speaking([*TEXT, 400 + n], "tfffft", 150) for n in range(2)]

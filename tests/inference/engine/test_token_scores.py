@@ -62,6 +62,7 @@ def test_they_survive_being_written_as_json(runner):
     assert MessageResponse.from_json(end.to_json()) == end
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [1, 90])
 def test_the_tokens_of_a_prompt_have_the_scores_that_they_had_when_they_were_generated(runner, length):
     text = "<|im_start|>user\n" + "Count to 90. " * length + "<|im_end|>\n<|im_start|>assistant\n"
@@ -113,6 +114,7 @@ def test_a_model_that_was_trained_to_fill_in_gets_the_text_before_and_after_the_
         monkeypatch.undo()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flash", [True, False])
 def test_they_are_those_of_llama_cpp_python(flash):
     """The usual wrapper on the same tokens: each token of the answer, and the likeliest at its place."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 CHILD = """
 import sys
 from leap_core.inference.llama.library import bindings
@@ -42,6 +44,7 @@ def test_a_package_that_is_there_already_stays() -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_the_log_stays_silent_when_the_package_comes_later() -> None:
     code = (
         "from leap_core import Leap; from leap_core.models.builtin import model_path; "

@@ -102,6 +102,7 @@ def picture(width: int, height: int) -> Image.Image:
     return Image.fromarray(np.stack(colours, -1).astype(np.uint8))
 
 
+@pytest.mark.slow
 def test_pictures_are_looked_at_as_mtmd_does(mtmd: Mtmd) -> None:
     dice = random.Random(5)
     sizes = [(dice.randint(1, 2500), dice.randint(1, 2500)) for _ in range(4000)]
@@ -112,6 +113,7 @@ def test_pictures_are_looked_at_as_mtmd_does(mtmd: Mtmd) -> None:
             assert [look.tokens for look in looks] == mtmd.tokens(width, height), (width, height)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(256, 256), (300, 200), (33, 47), (640, 480), (1024, 768), (720, 1280), (1200, 800)])
 def test_a_picture_becomes_the_rows_that_mtmd_makes(projector: Projector, mtmd: Mtmd, size: tuple[int, int]) -> None:
     image = picture(*size)
@@ -129,6 +131,7 @@ def test_sound_becomes_the_rows_that_mtmd_makes(projector: Projector, mtmd: Mtmd
     assert np.array_equal(projector.encode_audio(samples), theirs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("samples", "tokens"), [(1600, 2), (16_000, 13), (160_000, 126), (960_000, 751)])
 def test_sound_costs_twelve_and_a_half_tokens_a_second(projector: Projector, samples: int, tokens: int) -> None:
     assert len(projector.encode_audio(np.zeros(samples, np.float32))) == tokens == tokens_of(samples)

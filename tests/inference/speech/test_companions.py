@@ -139,6 +139,7 @@ BROKEN = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", BROKEN, ids=lambda change: next(iter(change)))
 def test_a_tensor_of_another_size_among_the_others(tmp_path: Path, change: dict[str, object]) -> None:
     """Each tensor of a vocoder is replaced in turn by that of another size; what fits by chance still speaks."""

@@ -25,11 +25,13 @@ def one_by_one(speaker: Speaker, hidden: NDArray[np.float32]) -> list[tuple[int,
     return [speaker.frames(row[None], [CodeSampler()])[0] for row in hidden]
 
 
+@pytest.mark.slow
 def test_llama_cpp_chooses_every_code_as_numpy_does(speaker: Speaker, oracle: Speaker) -> None:
     hidden = hidden_states(60, TINY.hidden)
     assert one_by_one(speaker, hidden) == one_by_one(oracle, hidden)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("quantization", "least"), [("f32", 1.0), ("f16", 0.98), ("q8_0", 0.6)])
 def test_the_widths_of_the_real_model(tmp_path: Path, quantization: str, least: float) -> None:
     vocoder = opened(write_random_vocoder(tmp_path / "vocoder-Wide.gguf", WIDE, quantization), WIDE)
@@ -43,6 +45,7 @@ def test_the_widths_of_the_real_model(tmp_path: Path, quantization: str, least: 
     assert len(set(codes)) > 45, "random hidden states lead to frames of their own"
 
 
+@pytest.mark.slow
 def test_heads_in_the_types_of_the_file_choose_what_float32_chooses(
     miniature: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,6 +72,7 @@ def test_a_frame_knows_nothing_of_the_frame_before(speaker: Speaker) -> None:
     assert one_by_one(speaker, np.stack([first, second, second])) == [one_by_one(speaker, first[None])[0], *alone * 2]
 
 
+@pytest.mark.slow
 def test_the_frame_that_ends_a_sound_is_all_end_codes_and_no_other_frame_has_one(oracle: Speaker) -> None:
     hidden = hidden_states(400, TINY.hidden)
     frames = oracle.frames(hidden, [CodeSampler(1.0, 0, seed) for seed in range(len(hidden))])

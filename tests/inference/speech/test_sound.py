@@ -44,6 +44,7 @@ def test_llama_cpp_sounds_as_numpy_does(speaker: Speaker, oracle: Speaker) -> No
     assert difference(sound(detokenizer, [stream]), reference) < 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["merged", "split"])
 @pytest.mark.parametrize(("quantization", "most"), [("f32", 1e-5), ("f16", 0.02)])
 def test_the_widths_of_the_real_model(tmp_path: Path, layout: str, quantization: str, most: float) -> None:
@@ -57,6 +58,7 @@ def test_the_widths_of_the_real_model(tmp_path: Path, layout: str, quantization:
     fast.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fast", [True, False])
 def test_streamed_equals_whole(speaker: Speaker, oracle: Speaker, fast: bool) -> None:
     stream = frames(50)
@@ -97,6 +99,7 @@ def test_two_streams_at_once_do_not_mix(speaker: Speaker) -> None:
         assert difference(together, alone[n]) < 2e-6
 
 
+@pytest.mark.slow
 def test_ten_minutes_do_not_fail_or_grow(speaker: Speaker) -> None:
     """7,500 frames are 45,000 columns; a memory that kept them would fail or grow."""
     stream = frames(7500)

@@ -92,6 +92,7 @@ def test_without_a_tone_it_answers_in_text(runner: ModelRunner) -> None:
     assert end.full_message.text == "".join(PLAIN_TEXT) and not samples_of(responses)
 
 
+@pytest.mark.slow
 def test_speech_beside_text_changes_neither(runner: ModelRunner) -> None:
     _, alone = answer(runner, "Hello.", None)
     results: dict[int, list[MessageResponse]] = {}
@@ -223,6 +224,7 @@ def test_a_second_turn_goes_on_from_the_first(runner: ModelRunner) -> None:
     assert frequency(samples_of(third)) == pytest.approx(600, abs=5)
 
 
+@pytest.mark.slow
 def test_twelve_seconds_of_sound_stays_as_it_began(runner: ModelRunner) -> None:
     """The sound stays as it began; nothing drifts or grows."""
     stream = runner.create_conversation(SYNTHESIS).generate_response("A drone.", GenerationOptions(max_tokens=150))
@@ -233,6 +235,7 @@ def test_twelve_seconds_of_sound_stays_as_it_began(runner: ModelRunner) -> None:
         assert max(samples[start : start + 24_000]) == pytest.approx(0.3, abs=0.01)
 
 
+@pytest.mark.slow
 def test_the_second_turn_finds_the_first_in_memory(runner: ModelRunner) -> None:
     conversation = runner.create_conversation(CONVERSATION_PROMPT)
     first = list(conversation.generate_response("A low tone, in a conversation of its own."))[-1]
@@ -244,6 +247,7 @@ def test_the_second_turn_finds_the_first_in_memory(runner: ModelRunner) -> None:
     assert frequency(samples_of(second)) == pytest.approx(900, abs=5)
 
 
+@pytest.mark.slow
 def test_a_history_from_elsewhere_is_read_as_it_was_spoken(miniature: Path) -> None:
     """The prompt of a conversation that another process held is the same, position by position."""
     with Leap.load(str(miniature)) as there:

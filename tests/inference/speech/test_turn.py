@@ -70,6 +70,7 @@ def machine(seed: int, interleaved: bool, steps: int) -> list[Event]:
     return events
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interleaved", [False, True])
 def test_the_machine_follows_the_rules(interleaved: bool) -> None:
     lengths = []

@@ -110,6 +110,7 @@ def test_the_generation_tag_and_loop_controls_work() -> None:
     assert template(source).render([ChatMessage("user", "x"), ChatMessage("user", "y")]) == ["x"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "source",
     [

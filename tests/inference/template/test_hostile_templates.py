@@ -28,6 +28,7 @@ def test_there_are_enough_of_them():
     assert len(ALL) >= 300 and len({text for _, text in ALL}) >= 290
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "text"), ALL[::9], ids=[name for name, _ in ALL[::9]])
 def test_a_hostile_template_costs_bounded_time(name: str, text: str):
     started = time.process_time()

@@ -65,12 +65,14 @@ def test_a_hostile_adapter_ends_its_child_and_no_generation(model, variables, tm
         assert list(stream)[-1].finish_reason is not None
 
 
+@pytest.mark.slow
 def test_an_adapter_whose_numbers_are_none_is_refused(model, variables, tmp_path) -> None:
     path = write_random_adapter(tmp_path / "adapter.gguf", model, alpha=3e38)
     with pytest.raises(LeapModelLoadingError, match="not finite"):
         require_sound(Subject(path, ADAPTER, {MODEL: model}), variables=variables)
 
 
+@pytest.mark.slow
 def test_a_vocoder_speaks_in_its_trial_and_a_foreign_one_is_refused(model, variables, tmp_path) -> None:
     speaking = write_miniature_speech_model(tmp_path)
     vocoder = tmp_path / VOCODER_FILE
@@ -80,6 +82,7 @@ def test_a_vocoder_speaks_in_its_trial_and_a_foreign_one_is_refused(model, varia
         require_sound(Subject(vocoder, AUDIO_DECODER, {MODEL: model}), variables=variables)
 
 
+@pytest.mark.slow
 def test_a_vocoder_that_was_tried_is_loaded(variables, tmp_path) -> None:
     path = write_miniature_speech_model(tmp_path)
     with Leap.load(path) as runner:

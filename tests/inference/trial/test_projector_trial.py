@@ -46,6 +46,7 @@ def test_a_projector_of_another_model_is_refused_by_the_trial(files, leap_home, 
         require_sound(Subject(other, PROJECTOR, {"model": files[0]}), variables=variables)
 
 
+@pytest.mark.slow
 def test_what_the_checks_let_through_does_not_end_the_process(files, tmp_path) -> None:
     """Bytes of the header changed: whatever passes the checks must load and encode, or be refused by an exception."""
     whole = files[1].read_bytes()

@@ -79,6 +79,7 @@ def test_a_sound_model_is_tried_once(lfm2: Path, tmp_path: Path, monkeypatch: py
         verdict_on(Subject(lfm2), again=True)
 
 
+@pytest.mark.slow
 def test_a_changed_file_is_tried_again(lfm2: Path, tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     path.write_bytes(lfm2.read_bytes())
@@ -91,6 +92,7 @@ def test_a_changed_file_is_tried_again(lfm2: Path, tmp_path: Path) -> None:
     assert verdict_on(Subject(path)).outcome == CRASH
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [
@@ -118,6 +120,7 @@ def test_what_ends_llama_cpp_ends_the_child_only(mutant, change) -> None:
     assert "\n" not in caught.value.message and str(path) in caught.value.message
 
 
+@pytest.mark.slow
 def test_endless_computing_is_ended(mutant) -> None:
     path = mutant(lambda file: file.set(".rope.dimension_count", 0))
     begun = time.monotonic()
@@ -126,11 +129,13 @@ def test_endless_computing_is_ended(mutant) -> None:
     assert time.monotonic() - begun < 30
 
 
+@pytest.mark.slow
 def test_memory_is_bounded(lfm2: Path) -> None:
     verdict = run_child(Subject(lfm2), Limits(20, 60, 100 * 1024**2), None)
     assert verdict.outcome in (REFUSED, CRASH, "memory")
 
 
+@pytest.mark.slow
 def test_a_template_that_never_ends_takes_the_chat_only(mutant) -> None:
     loops = "{%- for a in range(99999) -%}{%- for b in range(99999) -%}{%- for c in range(99999) -%}{%- endfor -%}"
     source = (loops + "{%- endfor -%}{%- endfor -%}").encode()
@@ -160,6 +165,7 @@ def test_a_home_that_cannot_be_written_is_no_hindrance(tmp_path: Path, monkeypat
     assert verdict_on(Subject(path)).outcome == SOUND
 
 
+@pytest.mark.slow
 def test_the_child_ends_with_its_parent(mutant) -> None:
     path = mutant(lambda file: file.set(".rope.dimension_count", 0))
     code = f"from leap_core import Leap; Leap.load({str(path)!r})"
@@ -191,6 +197,7 @@ def _wait_for(condition) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_an_import_ends_with_the_trial(lfm2: Path, mutant, leap_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(leap_home / "models")
     with pytest.raises(LeapModelLoadingError, match="not safe to load"):
@@ -201,6 +208,7 @@ def test_an_import_ends_with_the_trial(lfm2: Path, mutant, leap_home: Path, monk
     assert verdict_on(Subject(installed.path)).is_sound
 
 
+@pytest.mark.slow
 def test_a_download_ends_with_the_trial(
     lfm2: Path, mutant, hub: FakeHub, download: Downloads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,6 +223,7 @@ def test_a_download_ends_with_the_trial(
     assert verdict_on(Subject(bad.path)).outcome == CRASH
 
 
+@pytest.mark.slow
 def test_models_check_says_what_it_found(leap, lfm2: Path, mutant) -> None:
     done = leap("models", "check", str(lfm2), "--format", "json")
     assert done.code == 0 and json.loads(done.stdout)[0]["verdict"] == "sound"

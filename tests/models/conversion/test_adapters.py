@@ -42,6 +42,7 @@ def values_of(path: Path, name: str) -> np.ndarray:
     return np.fromfile(path, np.float32, tensor.elements, offset=tensor.offset).reshape(tuple(reversed(tensor.shape)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["lfm2", "moe", "llama"])
 def test_llama_cpp_answers_the_same_with_an_adapter_and_with_it_folded_in(pairs, family, tmp_path):
     from leap_core.inference.llama.context import LlamaContext
@@ -90,6 +91,7 @@ def test_other_kinds_are_refused(pairs, tmp_path, change, problem):
         convert_adapter(directory, base, tmp_path / "x.gguf")
 
 
+@pytest.mark.slow
 def test_merging_adds_scaled_products(pairs, tmp_path, leap, leap_home):
     base, directory = pairs["lfm2"]
     convert_adapter(directory, base, tmp_path / "style.gguf")

@@ -47,6 +47,7 @@ def engine(leap, monkeypatch, tmp_path):
     return leap
 
 
+@pytest.mark.slow
 def test_the_circle_closes_as_the_page_has_it(engine, tmp_path):
     for command, typed, expected in recorded():
         if command[0] == "cat":

@@ -32,6 +32,7 @@ def made(tmp_path_factory) -> dict[str, Path]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", checkpoints.FAMILIES)
 def test_llama_cpp_runs_a_checkpoint_of_each_family(made, family, leap, leap_home):
     variables = {"LEAP_TRY_MODELS": "1"}
@@ -56,6 +57,7 @@ def test_weights_and_settings_are_the_checkpoints(made, tmp_path):
     assert header.chat_template and header.tokenizer_pre == "lfm2"
 
 
+@pytest.mark.slow
 def test_other_types_are_quantized_afterwards(made, leap):
     done = leap("models", "convert", str(made["lfm2"]), "--to", "Q4_0", "-o", "mine.gguf")
     assert done.code == 0, done

@@ -12,6 +12,7 @@ FIRST = {"moe": 48}
 """Seeds to begin with, where one of those that follow found something."""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no named pipes")
 def test_damage_ends_in_one_line(tmp_path):
     import damaged_checkpoints as damaged

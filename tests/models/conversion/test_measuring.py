@@ -33,6 +33,7 @@ def expected(windows: list[list[int]], model: LlamaModel) -> float:
     return math.exp(surprise / count)
 
 
+@pytest.mark.slow
 def test_perplexity_is_that_of_second_halves_after_an_opening_token():
     model = LlamaModel(model_path())
     tokens = model.tokenize(TEXT, parse_special=False, add_special=True)

@@ -26,6 +26,7 @@ def types_of(path) -> set[str]:
     return {tensor.type for tensor in read_gguf_header(path).tensors}
 
 
+@pytest.mark.slow
 def test_types_are_made_measured_and_found_by_name(leap, whole_model, tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("What is the capital of France? The capital of France is Paris.\n" * 4)
@@ -101,6 +102,7 @@ def test_a_full_disk_is_told_before_any_work(whole_model, leap_home, monkeypatch
     assert not list(store.root.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["first", "last"])
 def test_giving_up_leaves_nothing(whole_model, leap_home, monkeypatch, when):
     """Even where the child is done before anyone looks: ``first`` and ``last`` tensors."""
@@ -119,6 +121,7 @@ def test_giving_up_leaves_nothing(whole_model, leap_home, monkeypatch, when):
     assert not list(store.root.iterdir())
 
 
+@pytest.mark.slow
 def test_an_importance_matrix_changes_what_is_kept(whole_model, tmp_path):
     import numpy as np
     from gguf import GGUFWriter
@@ -157,6 +160,7 @@ def test_what_one_type_is_refused_for_is_found_before_the_first_is_made(
     assert [path.name for path in (leap_home / "models").iterdir() if path.is_dir()] == ["Two-Q5_0"]
 
 
+@pytest.mark.slow
 def test_a_file_is_replaced_only_when_that_is_asked_for(leap, whole_model, tmp_path):
     source, target = tmp_path / "source.gguf", tmp_path / "target.gguf"
     source.write_bytes(whole_model.read_bytes())

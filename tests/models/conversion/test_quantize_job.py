@@ -47,6 +47,7 @@ def attempt(submitted, number, stop_at=None):
     return FakeAttempt(SimpleNamespace(parameters=submitted.parameters, attempt=number), stop_at)
 
 
+@pytest.mark.slow
 def test_what_was_stopped_is_made_anew_and_what_is_whole_is_not(submitted, leap_home):
     store = Store(leap_home / "models")
     ended = quantize(attempt(submitted, 1, "Q4_0"))
@@ -67,6 +68,7 @@ def test_what_was_stopped_is_made_anew_and_what_is_whole_is_not(submitted, leap_
     assert store.named("Bg-Q4_0").state == "ready" and not half.exists()
 
 
+@pytest.mark.slow
 def test_what_was_to_be_replaced_is_not_taken_for_what_an_earlier_attempt_made(submitted, leap_home):
     store = Store(leap_home / "models")
     quantize(attempt(submitted, 1, "Q4_0"))

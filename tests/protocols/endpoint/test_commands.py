@@ -87,6 +87,7 @@ def test_a_key_in_the_place_of_its_variable_is_not_kept(leap, leap_home):
     assert done.code == 2 and KEY not in done.stderr and not (leap_home / "config.toml").exists()
 
 
+@pytest.mark.slow
 def test_a_batch_with_faults_answers_each_line_once_and_the_key_is_nowhere(leap, far, leap_home, tmp_path):
     faults = [fails(429, KEY, Retry_After="0.2"), hangs_up, fails(503, KEY), streams(chunk({"content": "half"}))]
     for n in range(40):
@@ -193,6 +194,7 @@ def test_when_is_read_and_judges():
             When.parse(wrong)
 
 
+@pytest.mark.slow
 def test_a_pace_is_held():
     import threading
     import time

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="starts a worker
 SCHEMA = '{"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}'
 
 
+@pytest.mark.slow
 def test_a_worker_asks_the_endpoint_and_a_second_model(far, leap_home, tmp_path):
     def answer(handler):
         near = handler.body["model"] == "near" and "hard" in str(handler.body["messages"])

@@ -60,6 +60,7 @@ MAY_PASS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", MAY_PASS)
 def test_what_may_pass_is_asked_again_and_counted(fake, runner, case):
     fake.behaviours.append(MAY_PASS[case])
@@ -68,6 +69,7 @@ def test_what_may_pass_is_asked_again_and_counted(fake, runner, case):
     assert "asked 2 times" in complete.warnings[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [case for case in MAY_PASS if case not in ("429", "silent")])
 def test_asking_again_has_a_bound(fake, runner, case):
     fake.always = MAY_PASS[case]
@@ -92,6 +94,7 @@ def test_silence_in_the_middle_ends_an_answer(fake, runner):
     assert "sent nothing for 0.3 s" in error_of(runner).message
 
 
+@pytest.mark.slow
 def test_retry_after_is_kept_by_all_requests(fake, runner):
     fake.behaviours.append(fails(429, Retry_After="1"))
     began = time.monotonic()
@@ -197,6 +200,7 @@ def test_what_an_endpoint_cannot_hold_is_refused_by_name(fake, runner):
     assert fake.requests == []
 
 
+@pytest.mark.slow
 def test_stop_before_the_first_piece_ends_at_once(fake, leap_home):
     fake.always = sleeps(8)
     with Leap.connect(fake.url, model="m") as runner:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 import time
 
+import pytest
+
 from ...end_to_end.conftest import ROOT
 from .fake_server import says
 
@@ -12,6 +14,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import endpoint_batch_under_kills  # noqa: E402
 
 
+@pytest.mark.slow
 def test_each_line_is_answered_once_in_its_shape_and_the_key_is_nowhere(fake, tmp_path, capsys):
     def answer(body):
         time.sleep(0.02)  # the batch still runs when the kill comes

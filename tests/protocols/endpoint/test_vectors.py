@@ -111,6 +111,7 @@ def test_a_call_ends_when_the_model_is_unloaded(fake, runner):
         runner.embed(["a"])
 
 
+@pytest.mark.slow
 def test_commands_take_it_as_any_model_for_vectors(leap, fake, tmp_path):
     fake.always = embeds
     (tmp_path / "key").write_text(KEY)

@@ -173,6 +173,7 @@ def line(leap, tmp_path):
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BODIES)
 def test_a_body_means_the_same_to_a_server_and_in_a_batch(name, serve, line):  # noqa: F811
     fields, expected = BODIES[name]

@@ -36,6 +36,7 @@ def questions(tmp_path):
     return "--questions", "questions.json"
 
 
+@pytest.mark.slow
 def test_every_format_says_the_same(leap, questions):
     ask = ("decide", *questions, "-m", "builtin", "The parcel is late.")
     done = leap(*ask, "--format", "json")
@@ -77,6 +78,7 @@ def test_cases_are_fitted_and_what_was_fitted_is_said(leap, tmp_path):
     assert answer["temperature"] == pytest.approx(found["temperatures"]["noul.2"])
 
 
+@pytest.mark.slow
 def test_what_was_fitted_under_one_wording_counts_for_no_other(leap, questions, tmp_path):
     texts = [("Late.", "yes"), ("Early.", "no")] * 10
     cases = "".join(json.dumps({"text": text, "answer": answer}) + "\n" for text, answer in texts)

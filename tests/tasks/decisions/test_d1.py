@@ -63,6 +63,7 @@ def codes_by_hand(oracle: Oracle, count: int) -> list[str]:
 STATES = ["The parcel is late.\nThe customer is angry.", {"parcel": "late", "früh": [1, 2]}, None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 10, 26, 27, 100, 255])
 def test_choices_are_those_computed_by_hand(d1, oracle, count):
     options = [Option(f"topic_{n}", f"about {n}" if n % 2 else None) for n in range(count)]

@@ -44,6 +44,7 @@ def test_what_is_seen_decides(served, colour):
     assert answer.value == f"The circle is {colour}." and answer.probability > 0.5
 
 
+@pytest.mark.slow
 def test_both_protocols_see_and_count_the_picture_to_the_state(served):
     data = base64.b64encode(circle("blue").data).decode()
     how = {"leap": {"orders": 6}}  # it was not trained on lists of answers, and prefers what comes last
@@ -63,6 +64,7 @@ def test_both_protocols_see_and_count_the_picture_to_the_state(served):
     assert shares == pytest.approx([each["probability"] for each in answer["probabilities"]], abs=1e-3)
 
 
+@pytest.mark.slow
 def test_the_command_line_sees(leap, tmp_path, monkeypatch):
     monkeypatch.setattr(
         leap, "load", lambda *_: Leap.load("builtin-vl", ModelLoadingOptions(cpu_threads=1), host="never")

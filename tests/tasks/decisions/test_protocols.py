@@ -42,6 +42,7 @@ OPENAI_QUESTIONS = [
 ]
 
 
+@pytest.mark.slow
 def test_the_official_client_gets_what_its_types_promise(served):
     decision = served.client().decisions.create(
         model="builtin", input="The parcel is late. " * 30, questions=OPENAI_QUESTIONS, safety_identifier="x"
@@ -91,6 +92,7 @@ def test_messages_calls_and_outputs_are_the_state(served):
 CHOICE = {"type": "choice", "instructions": "q", "choices": [{"value": "a"}, {"value": "b"}]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fields", "param"),
     [

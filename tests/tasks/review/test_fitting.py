@@ -55,6 +55,7 @@ def test_the_order_of_the_file_makes_no_difference() -> None:
     assert fit_thresholds(reviews[::-1]) == fit_thresholds(reviews)
 
 
+@pytest.mark.slow
 def test_documents_of_one_text_are_on_one_side() -> None:
     reviews = separable(40)
     assert fit_thresholds([*reviews, *reviews]).documents == (40, 40)

@@ -124,6 +124,7 @@ def test_what_the_model_extracted_passes_as_a_case_and_what_was_corrected_fails(
     assert "a.txt\n" not in leap("eval", "show", "c.eval", "--failed").stdout
 
 
+@pytest.mark.slow
 def test_thresholds_are_fitted_written_and_used(real: Any, tmp_path: Path) -> None:
     leap = real
     write_reviews(tmp_path / "r.jsonl", separable(80))

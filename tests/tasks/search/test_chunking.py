@@ -34,6 +34,7 @@ def test_code_has_no_headings() -> None:
     assert chunk.heading == "" and chunk.text.startswith("# a comment")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_no_line_is_lost_and_no_chunk_too_large(seed: int) -> None:
     chance = random.Random(seed)

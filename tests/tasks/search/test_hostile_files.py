@@ -38,6 +38,7 @@ def seconds_of(kind: str, unit: str, length: int) -> float:
     return time.perf_counter() - begin
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "unit"), [("html", u) for u in HTML] + [("markdown", u) for u in LINES])
 def test_time_grows_with_the_length_alone(kind, unit):
     """400 kB take a second or so; in a quadratic way they took minutes."""

@@ -241,6 +241,7 @@ def test_the_nearest_vectors_are_the_nearest(count: int) -> None:
     assert set(among.tolist()) <= {10, 10 + count - 1}
 
 
+@pytest.mark.slow
 def test_large_tables_find_the_same_by_their_signs(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("leap_core.tasks.search.vector_table.CANDIDATES", 400)
     chance = np.random.default_rng(5)
@@ -269,5 +270,6 @@ def _index_with(path: Path, rows) -> IndexFile:
     return index
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_it_ends_as_if_undisturbed(tmp_path) -> None:
     assert torture(tmp_path, files=120, kills=6)["chunks"] > 500

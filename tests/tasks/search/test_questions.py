@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from leap_core.tasks.search.index_file import IndexFile, IndexSettings
 from leap_core.tasks.search.searching import Searcher
 from leap_core.tasks.search.updating import update_index
@@ -40,6 +42,7 @@ def pages_for(path: Path, question: str, runner=None, mode: str = "hybrid") -> l
     return list(dict.fromkeys(Path(hit.passage.path).name for hit in hits))[:3]
 
 
+@pytest.mark.slow
 def test_words_alone_find_the_right_page(tmp_path: Path) -> None:
     pages = tuple(str(path) for path in sorted(DOCS.glob("*.md")) if path.name not in ("reference.md", "README.md"))
     update_index(tmp_path / "docs.db", IndexSettings(pages), None)
@@ -51,6 +54,7 @@ def test_words_alone_find_the_right_page(tmp_path: Path) -> None:
     assert len(missed) <= 4, missed
 
 
+@pytest.mark.slow
 def test_words_and_the_built_in_vectors_together_find_the_right_page(tmp_path: Path) -> None:
     from leap_core import Leap
 
