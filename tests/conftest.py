@@ -120,7 +120,11 @@ class CommandLine:
             stdin_is_terminal=stdin_terminal,
             stdout_is_terminal=terminal,
             stderr_is_terminal=terminal,
-            variables={"LEAP_HOME": str(self.home), **self.variables},
+            variables={
+                "LEAP_HOME": str(self.home),
+                "LEAP_TRY_MODELS": os.environ["LEAP_TRY_MODELS"],
+                **self.variables,
+            },
             cwd=self.home.parent,
             load_model=self.load,
             load_embedder=lambda reference, options: HashedWordsRunner(name=reference.rpartition("/")[2]),

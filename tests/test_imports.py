@@ -186,6 +186,7 @@ def test_every_module_stands_in_a_room():
     assert homeless == set(), "a new room: give it its level in LEVELS"
 
 
+@pytest.mark.slow
 def test_arrows_go_down():
     assert [line for lines in arrows_up().values() for line in lines] == []
 

@@ -43,10 +43,13 @@ def attach(name: str, env: Environment) -> str:
 
 
 def kind_of_file(name: str, env: Environment) -> str | None:
-    """``"image"`` or ``"audio"`` where the file begins like one; None for all else, also for what cannot be read."""
+    """``"image"`` or ``"audio"`` where the file begins like one; None for all else: also for what cannot be read, and
+    for a pipe, which gives its beginning only once."""
     from leap_core.conversation.media.audio import SNIFFED_BYTES, kind_of_medium
 
     try:
+        if not (env.cwd / name).is_file():
+            return None
         with (env.cwd / name).open("rb") as file:
             return kind_of_medium(file.read(SNIFFED_BYTES))
     except (OSError, ValueError):  # ValueError: a name that no file can have

@@ -81,6 +81,7 @@ def test_a_default_that_cannot_be_loaded_is_told_with_where_it_is_named(leap, co
     assert hint("-m", "nosuch") == "look for it)\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command", [["load"], ["serve", "--port", "0"], ["batch", "-"], ["generate", "hi", "--background"]]
 )
@@ -105,6 +106,7 @@ def two(leap, tmp_path):
         assert leap("models", "import", f"{name}.gguf").code == 0
 
 
+@pytest.mark.slow
 def test_the_only_installed_model_answers(leap, tmp_path):
     (tmp_path / "Mine-Q8_0.gguf").write_bytes(Path(model_path()).read_bytes())
     assert leap("models", "import", "Mine-Q8_0.gguf").code == 0
@@ -160,6 +162,7 @@ def base(leap, tmp_path):
     assert leap("models", "import", "Base-F16.gguf").code == 0
 
 
+@pytest.mark.slow
 def test_a_model_without_a_chat_template_becomes_the_default_in_no_way(leap, base, tmp_path):
     for line in (
         ["models", "default", "Base-F16"],
@@ -199,6 +202,7 @@ def test_an_alias_that_is_given_anew_tells_what_it_stood_for(leap, two):
     assert "no longer for Mine-Q8_0" in leap("models", "alias", "fav", "Other-Q8_0").stderr
 
 
+@pytest.mark.slow
 def test_the_stem_of_the_file_that_was_imported_names_the_model(leap, tmp_path):
     (tmp_path / "Smol-135M.Q8_0.gguf").write_bytes(Path(model_path()).read_bytes())
     name = Path(leap("models", "import", "Smol-135M.Q8_0.gguf").stdout.strip()).parent.name

@@ -169,6 +169,7 @@ def test_it_refuses_bytes_that_are_no_text(leap, path, option):
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("path", "option"), typed_options(), ids=lambda value: str(getattr(value, "opts", value)))
 def test_it_refuses_a_wrong_value_wherever_it_comes_from(leap, leap_home, path, option):
     done = leap(*arguments_of(path, but=option), option.opts[-1], WRONG)

@@ -95,6 +95,7 @@ def test_mandoc_has_nothing_to_say():
     assert [line for line in done.stdout.splitlines() if "missing date" not in line] == []
 
 
+@pytest.mark.slow
 def test_the_pages_are_printed_and_installed(leap, tmp_path):
     assert leap("man").stdout == PAGES["leap.1"] and leap("man", "jobs").stdout == PAGES["leap-jobs.1"]
     wrong = leap("man", "jbos")

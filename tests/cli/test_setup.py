@@ -130,6 +130,7 @@ def test_a_model_that_cannot_be_had_sets_no_model_and_keeps_the_other_answers(le
     assert settings(leap) == "" and (home / ".bashrc").exists()
 
 
+@pytest.mark.slow
 def test_an_installed_model_is_offered_first_and_suggested(leap, home, hub, tmp_path):
     (tmp_path / "Mine-Q8_0.gguf").write_bytes(model_path().read_bytes())
     assert leap("models", "import", "Mine-Q8_0.gguf").code == 0

@@ -201,6 +201,7 @@ def test_raw_samples_are_heard_like_the_same_in_a_wav(load: Load) -> None:
     assert raw == ask(runner, Audio.from_float_samples(samples, 24_000), "Who is it?").full_message.text
 
 
+@pytest.mark.slow
 def test_short_sound_is_warned_of_and_what_does_not_fit_is_refused(load: Load) -> None:
     runner = load()
     end = ask(runner, noise(0.3), "Who is it?")
@@ -238,6 +239,7 @@ def test_a_model_without_projector_says_so(load: Load, files: tuple[Path, Path],
         assert error.value.hint is not None and f"leap download {model_id}" in error.value.hint
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["vision", "audio"])
 def test_a_projector_of_one_sense_refuses_the_other(load: Load, tmp_path: Path, kind: str) -> None:
     shapes: dict[str, Any] = {"vision": TINY_VISION} if kind == "vision" else {"audio": TINY_AUDIO}

@@ -20,6 +20,7 @@ def runner():
         yield runner
 
 
+@pytest.mark.slow
 def test_a_long_prompt_is_neither_rendered_nor_tokenized_to_its_end(runner, monkeypatch):
     read = []
     tokenize = runner.model.tokenize

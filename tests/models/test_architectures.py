@@ -51,6 +51,7 @@ def test_the_header_lets_every_type_pass(tmp_path: Path, kind: int) -> None:
     assert header.tensors[-1].type == TENSOR_TYPES[kind].name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", ["llama", "bert"])
 def test_a_vocabulary_alone_lacks_its_tensors_and_nothing_else(tmp_path: Path, label: str) -> None:
     file = architecture_file(label)

@@ -49,6 +49,7 @@ def test_sampling_given_at_loading_goes_before_the_models(served):
         assert runner._defaults.min_p == 0.15  # the catalogue's
 
 
+@pytest.mark.slow
 def test_a_cancelled_task_stops_the_download(served):
     served.bytes_per_second = 200_000
 

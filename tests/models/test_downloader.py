@@ -95,6 +95,7 @@ def test_force_replaces_only_when_the_new_file_is_there(hub, model, content):
     assert hub.bytes_served("/storage/") >= served + len(content)
 
 
+@pytest.mark.slow
 def test_async_and_cancelled(hub, model, content):
     hub.bytes_per_second = 1_000_000
     downloader = LeapModelDownloader()
@@ -112,6 +113,7 @@ def test_async_and_cancelled(hub, model, content):
     assert asyncio.run(downloader.download_model_async(model)).read_bytes() == content
 
 
+@pytest.mark.slow
 def test_stopping_a_blocking_download(hub, model):
     hub.bytes_per_second = 500_000
     downloader = LeapModelDownloader()

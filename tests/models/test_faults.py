@@ -207,6 +207,7 @@ def test_a_newer_file_replaces_an_installed_one(hub, download, content, target):
     assert target.read_bytes() == content + b"newer"
 
 
+@pytest.mark.slow
 def test_what_is_here_is_not_fetched_again(hub, download, content):
     download(NAME)
     served = hub.bytes_served()

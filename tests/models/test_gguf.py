@@ -62,6 +62,7 @@ def test_reads_what_gguf_py_wrote(sound: Path) -> None:
     assert not header.is_projector
 
 
+@pytest.mark.slow
 def test_places_tensors_where_gguf_py_finds_them(sound: Path) -> None:
     theirs = {t.name: (t.data_offset, t.n_bytes, t.tensor_type.name) for t in gguf.GGUFReader(sound).tensors}
     ours = {t.name: (t.offset, t.size_bytes, t.type) for t in read_gguf_header(sound).tensors}

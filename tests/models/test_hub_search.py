@@ -73,6 +73,7 @@ def test_a_repository_that_may_not_be_read_is_passed_over(leap, hub):
     assert leap("models", "search", "lfm2", "--format", "quiet").stdout.split() == [SMALL]
 
 
+@pytest.mark.slow
 def test_without_a_hub_one_line_is_said(leap, hub):
     hub.fault("status", where=API, status=400)
     refused = leap("models", "search", "lfm2")

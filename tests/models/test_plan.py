@@ -325,6 +325,7 @@ def certificate(tmp_path):
     return key, cert
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"])
 def test_own_certificates_are_trusted_when_named(download, certificate, monkeypatch, variable):
     key, cert = certificate
@@ -350,6 +351,7 @@ def test_a_repository_without_gguf_files(hub, variables):
     assert "me/Mine-GGUF" in caught.value.hint
 
 
+@pytest.mark.slow
 def test_a_set_is_never_half_old_and_half_new(hub, download):
     """The second file of an update fails: the first one has arrived, and the installed set is still whole."""
     add_vision(hub)

@@ -89,6 +89,7 @@ def test_files_put_there_by_hand_count(store, make_gguf):
     assert [(check.problem, check.hashed) for check in verify(model)] == [(None, False)]
 
 
+@pytest.mark.slow
 def test_a_loaded_model_is_not_removed(imported, store):
     with hold(imported.path) as first, hold(imported.path):
         assert imported.in_use

@@ -115,6 +115,7 @@ def test_documents_are_ranked(app: Starlette) -> None:
     assert ask(app, "/v1/rerank", {**body, "keep_alive": "soon"}).json()["error"]["param"] == "keep_alive"
 
 
+@pytest.mark.slow
 def test_the_last_two_models_stay_loaded(app: Starlette) -> None:
     loaded: list[HashedWordsRunner] = []
 

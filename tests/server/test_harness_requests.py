@@ -12,6 +12,8 @@ import pytest
 from leap_core import Leap
 from leap_core.conversation.options import GenerationOptions
 
+pytestmark = pytest.mark.slow
+
 CONTEXT = "The capital of Italy is"
 CONTINUATIONS = [" Rome", " Paris!", " Küken 🐣"]
 ENDING = " Paris!"

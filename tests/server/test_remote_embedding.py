@@ -20,6 +20,8 @@ from leap_core.protocols.host.runner import RemoteEmbeddingRunner
 from leap_core.tasks.search.searching import rank
 from leap_core.testing.random_models import TINY_LFM2, Encoder, write_random_model
 
+pytestmark = pytest.mark.slow
+
 TEXTS = ["hello world", "été 你好 🙂", "", "the quick brown fox. " * 9, "a,b"] * 9
 OPTIONS = ModelLoadingOptions(cpu_threads=1)
 ROUNDING = 5e-5
@@ -54,6 +56,7 @@ def warm(models: dict[str, Path], variables: dict[str, str]) -> RemoteEmbeddingR
     return runner
 
 
+@pytest.mark.slow
 def test_its_vectors_are_those_of_a_model_in_process(models, variables, warm):
     done: list[int] = []
     with InProcessEmbeddingRunner(models["cls"], "m", ModelLoadingOptions(cpu_threads=1, context_size=256)) as own:
@@ -79,6 +82,7 @@ def test_late_interaction_of_a_warm_model(models, variables):
         warm.embed(["x"])
 
 
+@pytest.mark.slow
 def test_errors_are_those_of_a_model_in_process(warm):
     with pytest.raises(LeapOptionsError, match=r"^texts\[40\]: \d+ tokens, and cls reads at most 256"):
         warm.embed([*TEXTS[:40], "word " * 400])
@@ -91,6 +95,7 @@ def test_errors_are_those_of_a_model_in_process(warm):
     assert warm.embed([", " * 300_000], too_long="cut").shape == (1, 64), "no bound on commas"
 
 
+@pytest.mark.slow
 def test_a_call_is_cancelled_and_unloaded(models, variables, warm):
     many, cancelled = ["word " * 50] * 20_000, threading.Event()
     with pytest.raises(LeapGenerationError, match="cancelled"):

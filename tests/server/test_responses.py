@@ -91,6 +91,7 @@ def test_the_client_s_own_stream_helper(serve):
         assert stream.get_final_response().output_text == "Paris." and texts == ["Par", "is."]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", [False, True])
 def test_tools_are_called_and_their_results_go_back(serve, stream):
     server = serve(["Let me see.", CALL], "It is a cat.")
@@ -235,6 +236,7 @@ def test_a_response_that_cannot_be_stored_says_so(serve, tmp_path):
     assert again.output_text == "No."
 
 
+@pytest.mark.slow
 def test_only_ids_that_a_server_of_the_same_key_made_are_known(serve, tmp_path):
     """The name of any session of the user's was answered from."""
     from leap_core.conversation.sessions import SessionStore

@@ -43,6 +43,7 @@ def test_a_head_that_never_ends(serve, sent):
     assert said.startswith(b"HTTP/1.1 408 ") if sent else said == b""
 
 
+@pytest.mark.slow
 def test_a_head_that_drips_is_not_waited_for(serve):
     with connect(serve("Yes.", bounds={"head_seconds": 0.5})) as connection:
         begun = time.monotonic()
@@ -65,6 +66,7 @@ def test_a_second_request_has_the_same_time_as_the_first(serve):
         assert time.monotonic() - begun < 4
 
 
+@pytest.mark.slow
 def test_a_body_that_never_ends(serve):
     server = serve("Yes.", bounds={"body_seconds": 0.3})
     with connect(server) as connection:
@@ -73,6 +75,7 @@ def test_a_body_that_never_ends(serve):
     assert server.ask().choices[0].message.content == "Yes."
 
 
+@pytest.mark.slow
 def test_a_large_body_has_its_time(serve):
     server = serve("Yes.", bounds={"body_seconds": 0.2})
     body = json.dumps({"model": "builtin", "user": "x" * 200_000, "messages": [{"role": "user", "content": "Hi"}]})

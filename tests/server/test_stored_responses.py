@@ -78,6 +78,7 @@ def serving(
     return asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_a_response_of_the_background_outlives_its_server(tmp_path: Path, leap_home: Path) -> None:
     queue = Queue()
 
@@ -135,6 +136,7 @@ def test_a_stream_is_taken_up_again_without_a_gap(tmp_path: Path, leap_home: Pat
     serving(tmp_path, queue, use)
 
 
+@pytest.mark.slow
 def test_a_stream_goes_on_when_an_attempt_begins_anew(tmp_path: Path, leap_home: Path) -> None:
     queue = Queue()
     queue.say(Chunk("One "), Chunk("two "))
@@ -158,6 +160,7 @@ def test_a_stream_goes_on_when_an_attempt_begins_anew(tmp_path: Path, leap_home:
     serving(tmp_path, queue, use)
 
 
+@pytest.mark.slow
 def test_cancelled_and_failed_ones_say_so(tmp_path: Path, leap_home: Path) -> None:
     queue = Queue()
 

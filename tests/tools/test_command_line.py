@@ -50,6 +50,7 @@ def test_a_tool_call_and_its_round_trip(leap: CommandLine, tools_file: str):
     assert runner.requests[1].messages[-1].text == "42"
 
 
+@pytest.mark.slow
 def test_two_parallel_calls_shown(leap: CommandLine, tools_file: str):
     leap.script(calls(DOUBLE, LeapFunctionCall("fail")), "Done.")
     done = leap(
@@ -65,6 +66,7 @@ def test_two_parallel_calls_shown(leap: CommandLine, tools_file: str):
     ]
 
 
+@pytest.mark.slow
 def test_jsonl_has_every_event_and_json_the_calls(leap: CommandLine, tools_file: str):
     allowed = ("--tools-file", tools_file, "--allow-tool", "double", "go")
     leap.script(calls(DOUBLE), "42")
@@ -76,6 +78,7 @@ def test_jsonl_has_every_event_and_json_the_calls(leap: CommandLine, tools_file:
     assert document["message"]["content"] == "42" and document["calls"][0]["result"] == "42"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["ask", "deny"])
 def test_without_a_terminal_asking_means_denying(leap: CommandLine, tools_file: str, policy: str):
     configure(leap, f'[tools.double]\npolicy = "{policy}"')
@@ -84,6 +87,7 @@ def test_without_a_terminal_asking_means_denying(leap: CommandLine, tools_file: 
     assert done.code == 7 and done.stdout == "" and "double(n=21) was denied" in done.stderr
 
 
+@pytest.mark.slow
 def test_at_a_terminal_the_exact_call_is_shown_and_may_be_refused(leap: CommandLine, tools_file: str):
     for typed, code, result in (("y\n", 0, "42"), ("n\n", 7, '{"error": "the user refused this call"}'), ("", 7, None)):
         runner = leap.script(calls(DOUBLE), "Right.")
@@ -116,6 +120,7 @@ def test_half_a_character_is_no_argument(leap: CommandLine, tools_file: str):
     assert done.code == 7 and "half of a surrogate pair" in done.stderr
 
 
+@pytest.mark.slow
 def test_always_is_asked_once(leap: CommandLine, tools_file: str):
     leap.script(calls(DOUBLE, DOUBLE), "Right.")
     done = leap(
@@ -124,6 +129,7 @@ def test_always_is_asked_once(leap: CommandLine, tools_file: str):
     assert done.code == 0 and done.stderr.count("run it?") == 1
 
 
+@pytest.mark.slow
 def test_a_denied_tool_in_a_chat_ends_a_pipe_and_not_a_person(leap: CommandLine, tools_file: str):
     leap.script(calls(DOUBLE), "never")
     assert leap("chat", "-m", "m", "--tools-file", tools_file, stdin="go\n").code == 7
@@ -240,6 +246,7 @@ def test_the_life_of_a_registered_tool(leap: CommandLine):
     assert leap("tools", "remove", "shout").code == 0 and leap("tools", "show", "shout").code == 2
 
 
+@pytest.mark.slow
 def test_a_tool_that_is_only_called_like_one_of_leaps_own_is_asked_for(leap: CommandLine, tools_file: str):
     Path(tools_file).write_text("def calculate(expression: str) -> str:\n    return 'mine'\n")
     leap.script(calls(LeapFunctionCall("calculate", {"expression": "1"})), "never")
@@ -280,6 +287,7 @@ def test_a_command_that_is_not_there_is_found_out(leap: CommandLine):
     assert checked.code == 7 and checked.stdout == "ghost: there is no command no-such-program\n"
 
 
+@pytest.mark.slow
 def test_leaps_own_tools(leap: CommandLine):
     (leap.home.parent / "note.txt").write_text("hello\n")
     assert leap("tools", "call", "calculate", '{"expression": "6 * 7"}').stdout == "42\n"

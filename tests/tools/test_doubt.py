@@ -87,6 +87,7 @@ def test_where_nobody_can_be_asked_doubt_is_a_denial(scripts, reason):
         run(CALL, *scripts)
 
 
+@pytest.mark.slow
 def test_threshold_and_question_come_from_the_configuration():
     table = {"policy": "decide", "threshold": 0.7, "double": {"question": "Is it small?", "threshold": 0.6}}
     policy = policy_from_table(table)

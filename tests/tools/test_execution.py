@@ -141,6 +141,7 @@ def importable(a: int) -> int:
     return a + 1
 
 
+@pytest.mark.slow
 def test_a_callable_of_the_program_runs_in_a_child_process_too():
     assert run(LeapFunction.from_callable(importable), a=1).text == "2"
 
@@ -264,6 +265,7 @@ def test_failures_are_as_short_as_results(tmp_path: Path):
     assert len(str(run(shout, short).error)) < 200
 
 
+@pytest.mark.slow
 def test_a_generator_gives_its_items(tmp_path: Path):
     file = tmp_path / "items.py"
     file.write_text("def items():\n    yield 1\n    yield 'b'\n\nasync def later():\n    yield 2\n", encoding="utf-8")

@@ -23,6 +23,8 @@ from leap_core.tools.mcp import connections, server_of, tools_of
 from leap_core.tools.policy import ToolPolicy
 from leap_core.tools.sources import CommandRegistry
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("mcp", reason="needs leap-edge[mcp]")
 
 ROOT = Path(__file__).parent.parent.parent
@@ -99,6 +101,7 @@ def test_a_server_is_kept_while_it_answers_and_another_one_follows_it(registry):
     assert call(registry, "three_shout", text="zoë").text == "ZOË"
 
 
+@pytest.mark.slow
 def test_a_long_result_is_cut(registry):
     function = next(each for each in registry.functions() if each.name == "three_shout")
     result = run_call(function, LeapFunctionCall("three_shout", {"text": "ä" * 500}), ToolPolicy(output_limit=100))

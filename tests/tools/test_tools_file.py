@@ -49,12 +49,14 @@ def run(function: LeapFunction, **arguments: object) -> str:
     return result.text
 
 
+@pytest.mark.slow
 def test_decorated_functions_have_their_names_in_the_file(tmp_path: Path):
     tools = offered(tmp_path / "tools.py", DECORATED)
     assert list(tools) == ["upper", "lower"]
     assert run(tools["upper"], text="Ab") == "AB!" and run(tools["lower"], text="Ab") == "ab!"
 
 
+@pytest.mark.slow
 def test_programs_that_a_tool_starts_inherit_the_users_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     tools = offered(tmp_path / "tools.py", ENVIRONMENT)
     monkeypatch.delenv("PYTHONSAFEPATH", raising=False)

@@ -151,6 +151,7 @@ def test_a_slow_async_reader_gets_everything_and_history_waits_for_it():
     assert conversation.history[-1] == end.full_message
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Python's, for any open generator
 def test_a_loop_that_goes_away_gives_the_answer_up():
     """Neither an error in a thread nor one that runs for ever."""

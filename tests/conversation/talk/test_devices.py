@@ -12,6 +12,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[3] / "scripts"))
 import talk_over_devices as over  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def devices(tmp_path: Path) -> Iterator[over.VirtualDevices]:

@@ -83,6 +83,7 @@ def test_each_utterance_gets_the_answer_that_belongs_to_it(runner: ModelRunner) 
     assert all(0.9 < event.seconds < 1.4 for event in heard)
 
 
+@pytest.mark.slow
 def test_speaking_stops_the_answer_at_once(runner: ModelRunner) -> None:
     samples = recording(0.5, note("la"), 1.1, note("do"), 2.5)
     spoken_from = 0.5 + 0.9 + 1.1 + 0.15
@@ -95,6 +96,7 @@ def test_speaking_stops_the_answer_at_once(runner: ModelRunner) -> None:
     assert len(history) == 5, "what was heard of the answer stays in the conversation"
 
 
+@pytest.mark.slow
 def test_an_answer_that_was_not_to_be_interrupted_is_heard_to_its_end(runner: ModelRunner) -> None:
     samples = recording(0.5, note("la"), 1.1, note("do"), 2.5)
     events, played, _ = talked(Talk(TalkSettings(interrupts=False)), runner, samples)

@@ -81,6 +81,7 @@ def test_the_answer_is_the_same(make, sampling) -> None:
     assert request.lookup is not None
 
 
+@pytest.mark.slow
 def test_an_edited_text_is_returned_in_fewer_steps_and_memory_is_right_after(make) -> None:
     ids = words(120)
     text = [(token if n % 17 else 20 + n) for n, token in enumerate(ids)]

@@ -45,6 +45,7 @@ def write_hostile_adapter(path: Path, model: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_sound_adapter_passes_and_the_verdict_is_kept(model, variables, tmp_path) -> None:
     subject = Subject(write_random_adapter(tmp_path / "adapter.gguf", model), ADAPTER, {MODEL: model})
     verdict = require_sound(subject, variables=variables)
@@ -52,6 +53,7 @@ def test_a_sound_adapter_passes_and_the_verdict_is_kept(model, variables, tmp_pa
     assert require_sound(subject, variables=variables) == verdict
 
 
+@pytest.mark.slow
 def test_a_hostile_adapter_ends_its_child_and_no_generation(model, variables, tmp_path) -> None:
     hostile = write_hostile_adapter(tmp_path / "hostile.gguf", model)
     with InProcessRunner(model, "m", ModelLoadingOptions(cpu_threads=1)) as runner:

@@ -31,6 +31,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return model, both
 
 
+@pytest.mark.slow
 def test_a_sound_projector_passes_and_the_verdict_is_kept(files, leap_home) -> None:
     variables = {**os.environ, "LEAP_HOME": str(leap_home), "LEAP_TRY_MODELS": "1"}
     subject = Subject(files[1], PROJECTOR, {"model": files[0]})
@@ -39,6 +40,7 @@ def test_a_sound_projector_passes_and_the_verdict_is_kept(files, leap_home) -> N
     assert require_sound(subject, variables=variables) == verdict
 
 
+@pytest.mark.slow
 def test_a_projector_of_another_model_is_refused_by_the_trial(files, leap_home, tmp_path) -> None:
     variables = {**os.environ, "LEAP_HOME": str(leap_home), "LEAP_TRY_MODELS": "1"}
     other = write_random_projector(tmp_path / "mmproj.gguf", 96, vision=TINY_VISION)

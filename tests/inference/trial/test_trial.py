@@ -66,6 +66,7 @@ def test_writing_a_file_again_changes_nothing(lfm2: Path, tmp_path: Path) -> Non
     assert copy.read_bytes() == lfm2.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_sound_model_is_tried_once(lfm2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     verdict = verdict_on(Subject(lfm2))
     assert verdict is not None and verdict.outcome == SOUND and verdict.template is None
@@ -158,6 +159,7 @@ def test_trials_can_be_turned_off(lfm2: Path, monkeypatch: pytest.MonkeyPatch, l
     assert not (leap_home / "cache" / "trials").exists()
 
 
+@pytest.mark.slow
 def test_a_home_that_cannot_be_written_is_no_hindrance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_random_model(tmp_path / "llama.gguf", TINY_LLAMA)
     (tmp_path / "file").write_text("")

@@ -122,6 +122,7 @@ def test_merging_replaces_a_file_only_when_that_is_asked_for(pairs, tmp_path, le
     assert leap(*command, "both.gguf", "--replace").code == 0
 
 
+@pytest.mark.slow
 def test_a_merge_that_is_given_up_leaves_nothing(pairs, tmp_path):
     base, directory = pairs["lfm2"]
     convert_adapter(directory, base, tmp_path / "style.gguf")

@@ -20,6 +20,8 @@ from leap_core.models.resolving import resolve_local
 sys.path.insert(0, str(Path(__file__).parents[3] / "scripts"))
 import checkpoints  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory) -> dict[str, Path]:

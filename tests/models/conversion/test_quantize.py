@@ -55,6 +55,7 @@ def test_companions_go_along(leap_home):
     assert resolve_local("Eyes:Q5_0").kind == "vision"
 
 
+@pytest.mark.slow
 def test_single_tensors_get_types_of_their_own(whole_model, tmp_path):
     request = QuantizeRequest("Q8_0", tensor_types=(("ffn_down", "Q4_1"),), embedding_type="F16")
     quantize_to_file(whole_model, tmp_path / "mixed.gguf", request, Making())

@@ -84,6 +84,7 @@ def test_a_stream_that_breaks_in_the_middle_is_no_answer(fake, runner):
     assert isinstance(error, LeapEndpointError) and error.may_pass and error.of_request
 
 
+@pytest.mark.slow
 def test_silence_in_the_middle_ends_an_answer(fake, runner):
     def behave(handler):
         handler.begin_stream()

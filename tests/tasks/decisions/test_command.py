@@ -54,6 +54,7 @@ def test_every_format_says_the_same(leap, questions):
     assert leap(*ask, "--format", "table").stdout.startswith("late: ")
 
 
+@pytest.mark.slow
 def test_yaml_rows_and_labels(leap, questions, tmp_path):
     (tmp_path / "table.csv").write_text("what,when\nparcel,late\nletter,early\n")
     ask = ("decide", "--questions", "questions.yaml", "--rows", "table.csv", "--readout", "labels", "--orders", "2")
@@ -65,6 +66,7 @@ def test_yaml_rows_and_labels(leap, questions, tmp_path):
     assert dry.index('"what": "parcel"') < dry.index("Is it late")  # the state comes first, so that it is shared
 
 
+@pytest.mark.slow
 def test_cases_are_fitted_and_what_was_fitted_is_said(leap, tmp_path):
     texts = [("I love it.", "yes"), ("It broke at once.", "no"), ("Great!", "yes"), ("Terrible.", "no")] * 5
     cases = "".join(json.dumps({"text": text, "answer": answer}) + "\n" for text, answer in texts)

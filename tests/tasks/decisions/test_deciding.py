@@ -23,6 +23,8 @@ from leap_core.tasks.decisions.deciding import Settings, decide, orders_of, prom
 from leap_core.tasks.decisions.questions import Decision, Option, Question
 from leap_core.testing import ScriptedModelRunner
 
+pytestmark = pytest.mark.slow
+
 STATE = "The parcel came late and the box was wet. " * 100
 TOPICS = ["delivery", "payment", "praise"]
 
@@ -139,6 +141,7 @@ def test_ece_is_the_distance_between_sureness_and_truth():
     assert ece([0.9, 0.9, 0.2, 0.2], [True, False, False, False]) == pytest.approx((2 * 0.4 + 2 * 0.2) / 4)
 
 
+@pytest.mark.slow
 def test_what_was_fitted_counts_for_these_weights_and_this_readout(builtin, tmp_path, monkeypatch):
     monkeypatch.setenv("LEAP_HOME", str(tmp_path))
     directories = Directories.from_environment()

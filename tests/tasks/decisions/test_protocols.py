@@ -69,6 +69,7 @@ def test_the_official_client_gets_what_its_types_promise(served):
     assert about.model_extra["x_readout"] == "labels" and 0 < about.model_extra["x_label_mass"] <= 1
 
 
+@pytest.mark.slow
 def test_messages_calls_and_outputs_are_the_state(served):
     items = [
         {"role": "system", "content": "Watch."},

@@ -12,6 +12,7 @@ from leap_core.tasks.evidence.values import NOT_IN_TEXT
 from .texts import KINDS, texts
 
 
+@pytest.mark.slow
 def test_places_in_three_hundred_texts():
     right, wrong, flagged, believed = Counter(), [], 0, []
     for text in texts(300):
