@@ -17,9 +17,11 @@ from leap_core.conversation.runner import ModelRunner
 from leap_core.testing import ScriptedModelRunner
 from leap_core.testing.hashed_words import HashedWordsRunner
 
-ROOT = Path(__file__).parent
-SLOW_FOLDERS = ("batch/clusters", "benchmarks", "contract", "end_to_end", "jobs", "real_weights")
-"""Whole folders of processes and of models: slow, each test of them."""
+SLOW_FOLDERS = tuple(
+    str(Path(__file__).parent / folder) + os.sep
+    for folder in ("batch/clusters", "benchmarks", "contract", "end_to_end", "jobs", "real_weights", "server")
+)
+"""Whole folders of processes, servers and models: slow, each test of them."""
 MOST_WORKERS = 8
 
 sys.dont_write_bytecode = False  # the suite starts hundreds of processes, which would compile leap's source each time
@@ -33,7 +35,7 @@ def is_quick_path(config: pytest.Config) -> bool:
 
 
 def is_slow(path: Path) -> bool:
-    return any(path.is_relative_to(ROOT / folder) for folder in SLOW_FOLDERS)
+    return f"{path}{os.sep}".startswith(SLOW_FOLDERS)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
