@@ -232,19 +232,29 @@ class Leap:
 
     @staticmethod
     def connect(
-        url: str, *, model: str | None = None, api_key: str | None = None, patience: Patience | None = None
+        url: str,
+        *,
+        model: str | None = None,
+        api_key: str | None = None,
+        patience: Patience | None = None,
+        path: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
     ) -> ModelRunner:
         """A model elsewhere, asked over OpenAI's protocol: ``Leap.connect("https://host/v1", model="name")``.
 
         ``url``: the base of the protocol. ``model``: None takes the endpoint's only one. ``patience``: how long is
-        waited, and how often asked again. Nothing is sent before the first question. Raises LeapOptionsError for an
+        waited, and how often asked again. ``path``: where chats are asked for, behind ``url``, instead of
+        ``/chat/completions``. ``headers`` go with every request. ``body``: fields of every request, also such as leap
+        does not know. Nothing is sent before the first question. Raises LeapOptionsError for an
         address that cannot be used, LeapEndpointError for a key that cannot be one, and where the user's configuration
         says ``offline``.
         """
         from .models.endpoints import Endpoint, base_url
         from .protocols.endpoint.runner import open_endpoint
 
-        return open_endpoint(Endpoint(base_url(url), model, key=api_key), patience=patience)
+        endpoint = Endpoint(base_url(url), model, key=api_key, path=path, headers=headers or {}, body=body or {})
+        return open_endpoint(endpoint, patience=patience)
 
     @staticmethod
     async def load_async(

@@ -220,6 +220,7 @@ def _settings(arguments: Arguments) -> ServerSettings:
         responses=durable_responses(env.directories.data / "served" / "responses", key),
         log_requests=arguments["log_requests"],
         run=env.directories.run,
+        host_names=arguments["allow_host"],
     )
 
 
@@ -239,6 +240,12 @@ SERVER = OptionGroup(
             default="127.0.0.1",
             show_default=True,
             help="Listen on this address; any but this machine's own needs --api-key.",
+        ),
+        option(
+            "--allow-host",
+            multiple=True,
+            metavar="NAME",
+            help="Answer requests for this name of this machine too; localhost and host.docker.internal always are.",
         ),
         option(
             "--api-key",

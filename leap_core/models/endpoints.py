@@ -4,6 +4,9 @@
 url = "https://host/v1"
 model = "name"
 key_variable = "FAR_KEY"
+path = "/api/chat"                      # where chats are asked for, instead of /chat/completions
+headers = { HTTP-Referer = "https://…" }  # sent with every request
+body = { provider = { order = ["one"] } }  # fields of every request, also such as leap does not know
 
 A key itself is never in the file: ``key_variable`` names the variable that has it, ``key_file`` the file.
 """
@@ -11,6 +14,7 @@ A key itself is never in the file: ``key_variable`` names the variable that has 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,13 +27,15 @@ from ..system.directories import Directories
 from .reference import BUILTINS, ENDINGS, NAME, expand, read_aliases
 
 TABLE = "endpoints"
-FIELDS = ("url", "model", "key_variable", "key_file")
+TEXTS = ("url", "model", "key_variable", "key_file", "path")
+TABLES = ("headers", "body")
 
 
 @dataclass(frozen=True)
 class Endpoint:
     """Where a model elsewhere is. ``url``: the base of its protocol, such as ``https://host/v1``. ``model``: None asks
-    the endpoint which it has. ``name``: in config.toml. ``key``: where it was handed over."""
+    the endpoint which it has. ``name``: in config.toml. ``key``: where it was handed over. ``path``: behind ``url``,
+    where chats are asked for. ``headers`` go with every request, ``body`` are fields of it that override leap's."""
 
     url: str
     model: str | None = None
@@ -37,6 +43,18 @@ class Endpoint:
     key_variable: str | None = None
     key_file: str | None = None
     key: str | None = field(default=None, repr=False)
+    path: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    body: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.path is not None and not re.fullmatch(r"/[!-~]*", self.path):
+            raise LeapOptionsError("path", f"{self.path!r} is no path: it begins with / and has no spaces")
+        for name, value in self.headers.items():
+            if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
+                raise LeapOptionsError("headers", f"{name!r} cannot be a header's name")
+            if not isinstance(value, str) or not (value.isascii() and value.isprintable()):
+                raise LeapOptionsError("headers", f"the value of {name} is no line of ASCII text")
 
     @property
     def host(self) -> str:
@@ -151,6 +169,8 @@ def _read(name: str, entry: Any, file: Path) -> Endpoint:
     if not isinstance(entry, dict) or not isinstance(entry.get("url"), str):
         raise LeapSerializationError(f"{where} needs a url", path=str(file))
     for key, value in entry.items():
-        if key not in FIELDS or not isinstance(value, str):
-            raise LeapSerializationError(f"{where} knows {', '.join(FIELDS)}: texts", path=str(file))
+        if not isinstance(value, str if key in TEXTS else dict if key in TABLES else ()):
+            raise LeapSerializationError(
+                f"{where} knows {', '.join(TEXTS)}: texts, and {' and '.join(TABLES)}: tables", path=str(file)
+            )
     return Endpoint(**{**entry, "url": base_url(entry["url"]), "name": name})

@@ -6,6 +6,7 @@ import asyncio
 import hmac
 import json
 import time
+from collections.abc import Collection
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,6 +22,8 @@ from ..protocols.openai.replies import SERVER, error_object
 from .http import Refused, answer
 
 LOOPBACK_NAMES = {"127.0.0.1", "localhost", "::1"}
+CONTAINER_NAMES = {"host.docker.internal", "host.containers.internal", "gateway.docker.internal"}
+"""What containers call the machine they run on. No other site can point these names here, as it can one of its own."""
 
 
 def for_local_pages(app: ASGIApp) -> ASGIApp:
@@ -31,7 +34,8 @@ def for_local_pages(app: ASGIApp) -> ASGIApp:
 
 class AccessCheck:
     """ASGI middleware. ``token``: what must follow "Bearer" (None: nothing is asked for). ``any_name``: the server is
-    meant to be reached by other names than this machine's own, and then there must be a token. ``open_paths`` need no
+    meant to be reached by other names than this machine's own, and then there must be a token. ``names``: those it is
+    reached by besides. ``open_paths`` need no
     token. ``pages``: requests of web pages that this machine serves itself are allowed. ``stamp`` goes into a header of
     every answer to who had the token."""
 
@@ -41,6 +45,7 @@ class AccessCheck:
         *,
         token: str | None,
         any_name: bool = False,
+        names: Collection[str] = (),
         open_paths: frozenset[str] = frozenset(),
         pages: bool = False,
         stamp: str | None = None,
@@ -48,6 +53,7 @@ class AccessCheck:
         self._app = app
         self._token = None if token is None else token.encode()
         self._any_name = any_name
+        self._names = LOOPBACK_NAMES | CONTAINER_NAMES | {name.lower() for name in names}
         self._open_paths = open_paths
         self._pages = pages
         self._stamp = [] if stamp is None else [(INSTANCE_HEADER.lower().encode(), stamp.encode())]
@@ -74,9 +80,12 @@ class AccessCheck:
         for name, value in scope["headers"]:
             headers.setdefault(name, value)
         name = _host_name("//" + headers.get(b"host", b"").decode("latin-1"))
-        if not self._any_name and name not in LOOPBACK_NAMES:
+        if not self._any_name and name not in self._names:
             return _refused(
-                403, "foreign_host", f"requests to {name or 'no host'} are refused: only this machine is served"
+                403,
+                "foreign_host",
+                f"requests to {name or 'no host'} are refused: only this machine is served"
+                + (f" (leap serve --allow-host {name} allows that name)" if name else ""),
             )
         origin = headers.get(b"origin")
         if origin is not None and not self._allows(

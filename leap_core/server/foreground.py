@@ -48,7 +48,7 @@ class ServerSettings:
     ``offer``: the models that requests may have loaded, within ``bounds``. ``run``: the run directory, where
     ``leap ps`` finds the server. ``log_requests``: a line on stderr for every request. ``page``: serve the page for
     people at /, which may do this beside asking. ``all_jobs``: show and cancel all jobs of the user, not only those
-    that the server has made.
+    that the server has made. ``host_names``: names that clients of this machine call it by, besides its own.
     """
 
     address: str = LOOPBACK
@@ -66,6 +66,7 @@ class ServerSettings:
     log_requests: bool = False
     page: PageServices | None = None
     all_jobs: bool = False
+    host_names: tuple[str, ...] = ()
 
     @property
     def is_local(self) -> bool:
@@ -140,6 +141,7 @@ def application(models: LoadedModels, settings: ServerSettings, state: ServerSta
         build_app(models, generation, routes),
         token=settings.api_key,
         any_name=not settings.is_local,
+        names=settings.host_names,
         open_paths=open_paths,
         pages=True,
     )

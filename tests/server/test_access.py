@@ -145,3 +145,21 @@ def test_wrong_methods_and_paths(serve):
     assert get(server, "/v1/chat/completions")[0] == 405
     assert get(server, "/leap/status")[0] == 404, "the public server has none of the private host's endpoints"
     assert get(server, "/../../etc/passwd")[0] == 404
+
+
+@pytest.mark.parametrize("host", ["host.docker.internal:8080", "HOST.docker.internal", "host.containers.internal"])
+def test_what_containers_call_this_machine_is_served(serve, host):
+    assert get(serve("Hi."), Host=host)[0] == 200
+
+
+def test_a_foreign_host_is_told_which_option_allows_it_and_is_then_served():
+    async def said(scope, receive, send):
+        await PlainTextResponse("in")(scope, receive, send)
+
+    refused = TestClient(AccessCheck(said, token=None), base_url="http://box.lan:8080").get("/")
+    assert refused.status_code == 403 and "--allow-host box.lan" in refused.json()["error"]["message"]
+    guard = AccessCheck(said, token=None, names=["Box.lan"])
+    assert TestClient(guard, base_url="http://box.lan:8080").get("/").text == "in"
+    assert TestClient(guard, base_url="http://other.lan").get("/").status_code == 403
+    page = TestClient(guard, base_url="http://box.lan:8080").get("/", headers={"Origin": "http://box.lan:8080"})
+    assert page.status_code == 403

@@ -330,3 +330,43 @@ def test_eight_clients_three_models_and_room_for_two(loading: Loading) -> None:
 )
 def test_lengths_of_keep_alive(value: object, seconds: float | None) -> None:
     assert read_keep_alive(value) == seconds
+
+
+def test_a_model_that_takes_more_than_was_foreseen_is_let_go_of(loading: Loading, monkeypatch: Any) -> None:
+    sizes = iter([0, 10**9])
+    monkeypatch.setattr("leap_core.server.models.loaded_models.resident_bytes", lambda: next(sizes, 0))
+
+    async def main(models: LoadedModels) -> None:
+        with pytest.raises(LeapModelLoadingError, match="takes 1000 MB, and the server may use 500 MB"):
+            await use(models, "first")
+        assert list(models) == []
+
+    run(loading, main, memory=5 * 10**8)
+    assert loading.present == 0
+
+
+def test_a_model_whose_context_does_not_fit_alone_is_not_loaded(loading: Loading) -> None:
+    local = resolve_local("First")
+    size = local.path.stat().st_size
+
+    async def main(models: LoadedModels) -> None:
+        with pytest.raises(LeapModelLoadingError, match="--max-memory|and the server may use"):
+            await use(models, "first")
+
+    run(loading, main, memory=size + 1)
+    assert loading.tried == 0
+
+
+def test_a_model_that_is_loaded_again_into_freed_memory_counts_as_much_as_before(
+    loading: Loading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = iter([0, 2 * 10**9, 2 * 10**9, 2 * 10**9 + 1])  # the second load takes what the first one had
+    monkeypatch.setattr("leap_core.server.models.loaded_models.resident_bytes", lambda: next(sizes))
+
+    async def main(models: LoadedModels) -> None:
+        await use(models, "first")
+        await models.unload(models.named("first"))
+        await use(models, "first")
+        assert models.named("first").memory == 2 * 10**9
+
+    run(loading, main, memory=3 * 10**9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Sequence
@@ -320,16 +321,28 @@ VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 @click.option("--model", type=ModelName(), metavar="MODEL", help="Ask for this model; by default the only one there.")
 @click.option("--key-variable", metavar="VARIABLE", help="Take the key from this variable, whenever it is needed.")
 @click.option("--key-file", type=FileName(), metavar="FILE", help="Take the key from this file, whenever it is needed.")
+@click.option("--path", metavar="PATH", help="Ask for chats at this path behind URL instead of /chat/completions.")
+@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="Send this header with every request.")
+@click.option("--body", metavar="JSON", help="Send the fields of this JSON object with every request.")
 @click.pass_obj
 def add_endpoint(
-    env: Environment, /, name: str, url: str, model: str | None, key_variable: str | None, key_file: str | None
+    env: Environment,
+    /,
+    name: str,
+    url: str,
+    model: str | None,
+    key_variable: str | None,
+    key_file: str | None,
+    path: str | None,
+    headers: tuple[str, ...],
+    body: str | None,
 ) -> ExitCode:
     """Let NAME stand for a model at URL, the base of OpenAI's protocol such as https://host/v1, wherever a model is
     named. Nothing is sent now.
 
     The key itself is kept nowhere: config.toml names the variable or the file that has it.
     """
-    from leap_core.models.endpoints import TABLE, base_url, check_endpoint_name
+    from leap_core.models.endpoints import TABLE, Endpoint, base_url, check_endpoint_name
 
     check_endpoint_name(name)
     if key_variable is not None and key_file is not None:
@@ -338,12 +351,16 @@ def add_endpoint(
         raise click.UsageError("--key-variable takes the name of a variable, such as FAR_KEY, and not the key")
     url, _, behind = url.partition("#")
     base = base_url(url)
-    fields = {
+    fields: dict[str, Any] = {
         "url": base,
         "model": model or behind or None,
         "key_variable": key_variable,
         "key_file": None if key_file is None else str((env.cwd / key_file).expanduser().absolute()),
+        "path": path,
+        "headers": dict(_header(each) for each in headers) or None,
+        "body": None if body is None else _object(body),
     }
+    Endpoint(**{field: value for field, value in fields.items() if value is not None})
     output, file = Output(env), env.directories.config_file
     if name in _names(env):
         unset_value(file, f"{TABLE}.{name}")
@@ -354,6 +371,23 @@ def add_endpoint(
         output.warning("http:// is not encrypted: whoever is on the way can read the key and the prompts")
     output.note(f"{name} stands for {fields['model'] or 'the model'} at {base} from now on: -m {name}")
     return ExitCode.DONE
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not sign:
+        raise click.UsageError(f"--header takes NAME=VALUE, not {text!r}")
+    return name.strip(), value.strip()
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict) or ": null" in json.dumps(value) or "[null" in json.dumps(value):  # TOML has no null
+        raise click.UsageError("--body takes a JSON object, such as '{\"top_a\": 0.5}'")
+    return value
 
 
 @leap_command("endpoints", short_help="List and remove names of models elsewhere.")

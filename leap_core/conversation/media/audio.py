@@ -103,6 +103,10 @@ def tokens_of(samples: int) -> int:
     return frames
 
 
+CANCELLED = 1e-4
+"""Share of the first channel's power below which a mix of the channels has lost it."""
+
+
 def as_wav(data: bytes) -> Converted:
     """Sound of any format that libsndfile reads (WAV of every kind, FLAC, OGG, MP3, AIFF, …) as a WAV for a message.
 
@@ -199,6 +203,8 @@ def _mono_at_model_rate(file: Any) -> NDArray[float32]:
         if not np.isfinite(block).all():
             raise LeapSerializationError("the sound has non-finite samples (NaN or infinity)")
         mono = block.mean(axis=1, dtype=np.float64).astype(np.float32)
+        if file.channels > 1 and np.square(mono).mean() < CANCELLED * np.square(block[:, 0]).mean():
+            mono = np.ascontiguousarray(block[:, 0])  # one channel is the other upside down, so that both cancel out
         pieces.append(mono if stream is None else stream.resample_chunk(mono))
     if frames < announced < UNKNOWN_FRAMES:
         raise LeapSerializationError(f"the sound is truncated: it announces {announced} samples and {frames} follow")

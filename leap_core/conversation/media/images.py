@@ -31,6 +31,10 @@ JPEG_QUALITY = 95
 MOST_CONVERTED_PIXELS = 16_000_000
 """More than any model looks at; as JPEG it stays well below MOST_BYTES."""
 
+ORIENTATION = 0x0112
+"""EXIF's tag."""
+START_OF_SCAN, COMMENT, ADOBE = 0xDA, 0xFE, 0xEE
+"""Markers of a JPEG's segments."""
 ROWS = 64
 """This many rows of a picture are scaled in one go."""
 MOST_AT_ONCE = 2
@@ -116,7 +120,7 @@ def encode_jpeg(image: Image, quality: int = JPEG_QUALITY) -> bytes:
     check_size(*image.size)
     with _reading():
         output = io.BytesIO()
-        _as_rgb(image).save(output, "JPEG", quality=quality, subsampling=0)
+        _as_rgb(image).save(output, "JPEG", quality=quality, subsampling=0, comment=b"")
         return output.getvalue()
 
 
@@ -134,6 +138,32 @@ def as_jpeg(data: bytes) -> Converted:
         image = image.resize((max(1, int(image.width * scale)), max(1, int(image.height * scale))))
         changes = f"made smaller ({image.width} x {image.height} pixels) and {changes}"
     return Converted(encode_jpeg(image), changes)
+
+
+def without_metadata(data: bytes) -> bytes:
+    """A JPEG upright and without what cameras and programs write beside the picture: place, time, device, comments. A
+    picture that lies on its side is encoded anew, any other keeps its pixels bit by bit. Other formats become JPEGs.
+
+    Source: ITU-T T.81, annex B; the metadata of a JPEG lies in its segments APP1 to APP15, but for Adobe's APP14, which
+    says how colours are encoded, and the colour profile in APP2, and in comments.
+    """
+    from PIL import Image as images
+
+    if not data.startswith(JPEG_START):
+        return encode_jpeg(decode_image(data))
+    with _reading():
+        is_turned = images.open(io.BytesIO(data), formats=["JPEG"]).getexif().get(ORIENTATION, 1) != 1
+    if is_turned:
+        return encode_jpeg(decode_image(data))
+    kept, at = [data[:2]], 2
+    while at + 4 <= len(data) and data[at] == 0xFF and data[at + 1] != START_OF_SCAN:
+        end = at + 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+        segment = data[at:end]
+        is_profile = segment[1] == 0xE2 and segment[4:].startswith(b"ICC_PROFILE")
+        if not (0xE1 <= segment[1] <= 0xEF or segment[1] == COMMENT) or is_profile or segment[1] == ADOBE:
+            kept.append(segment)
+        at = end
+    return b"".join([*kept, data[at:]])
 
 
 @contextmanager
@@ -177,7 +207,10 @@ def _sixteen_bits_as_eight(image: Image) -> Image:
     values: Any = np.asarray(image)
     if not np.isfinite(values).all():
         raise LeapSerializationError("the picture has values that are not finite")
-    most = 255.0 if image.mode == "F" and values.max(initial=0) <= 255 else 65_535.0
+    highest = values.max(initial=0)
+    most = 65_535.0
+    if image.mode == "F" and highest <= 255:
+        most = 1.0 if 0 < highest <= 1 else 255.0  # a float picture is often of 0 to 1
     grey = np.empty(values.shape, np.uint8)
     for top in range(0, len(values), ROWS):  # in float64 the whole picture would take eight times its size
         band = values[top : top + ROWS].astype(np.float64)

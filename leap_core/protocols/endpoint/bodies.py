@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ...conversation.messages import ChatMessage, ChatMessageRole, LeapFunctionCall
+from ...conversation.messages import ChatMessage, ChatMessageRole, Image, LeapFunctionCall
 from ...conversation.options import GenerationOptions
 from ...conversation.responses import (
     Chunk,
@@ -90,7 +91,13 @@ def text_body(text: str | Sequence[int], options: GenerationOptions) -> JsonObje
 
 
 def _message(message: ChatMessage) -> JsonObject:
-    """The message without what only leap knows: how it was said aloud, and what was thought."""
+    """The message without what only leap knows (how it was said aloud, and what was thought), its pictures without
+    what stands beside them (place, time, device)."""
+    if any(isinstance(part, Image) for part in message.content):
+        from ...conversation.media.images import without_metadata
+
+        parts = [Image(without_metadata(part.data)) if isinstance(part, Image) else part for part in message.content]
+        message = replace(message, content=parts)
     value = message.to_json()
     value.pop("reasoning_content", None)
     if isinstance(value.get("content"), list):

@@ -9,6 +9,7 @@ import random
 import ssl
 import threading
 import time
+import zlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
@@ -64,6 +65,12 @@ class HoldBack:
 MOST_REDIRECTS = 3
 MOST_OF_ERROR = 64 * 1024
 LONGEST_EVENT = 64 * 1024 * 1024
+LONGEST_ANSWER = 256 * 1024 * 1024
+"""Bytes of a whole answer, decoded; the longest of a million tokens has less, log-probabilities included."""
+PIECE = 256 * 1024
+"""Bytes that are decoded at once: a small piece of what is compressed may hold a thousand times as much."""
+ENCODINGS = {"": None, "identity": None, "gzip": 31, "x-gzip": 31, "deflate": 15}
+"""Encodings of HTTP that are read, as zlib's window bits."""
 END_SECONDS = 5.0
 REDIRECTS = (301, 302, 303, 307, 308)
 STREAM, JSON = "text/event-stream", "application/json"
@@ -88,7 +95,8 @@ class Connection:
     def __init__(self, endpoint: Endpoint, key: str | None, patience: Patience, what: str = "chats") -> None:
         self.endpoint, self.patience = endpoint, patience
         self.words = Words(endpoint, key, what)
-        self._headers = {"Content-Type": JSON, **({"Authorization": f"Bearer {key}"} if key else {})}
+        authorization = {"Authorization": f"Bearer {key}"} if key else {}
+        self._headers = {"Content-Type": JSON, "Accept-Encoding": "gzip", **authorization, **dict(endpoint.headers)}
         self._guard = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -143,15 +151,14 @@ class Connection:
     async def _ask(self, method: str, url: str, body: JsonObject | None) -> Any:
         try:
             content = None if body is None else _encoded(body)
-            answer = await self._ready().request(method, url, content=content, headers=self._headers)
+            async with self._ready().stream(method, url, content=content, headers=self._headers) as answer:
+                data = await self._bounded(answer, LONGEST_EVENT if answer.status_code == 200 else MOST_OF_ERROR)
         except httpx.HTTPError as error:
             raise self._in_words(error, 1) from None
         if answer.status_code != 200:
-            raise self.words.of_refusal(
-                Refusal(answer.status_code, answer.reason_phrase, answer.headers, answer.content[:MOST_OF_ERROR])
-            )
+            raise self.words.of_refusal(Refusal(answer.status_code, answer.reason_phrase, answer.headers, data))
         try:
-            return answer.json()
+            return json.loads(data)
         except (ValueError, RecursionError):
             raise LeapEndpointError(f"{self.endpoint.host} answered with what is no JSON") from None
 
@@ -170,6 +177,7 @@ class Connection:
             for response in reply.feed(value):
                 put(response)
 
+        body = {**body, **self.endpoint.body}
         failures, tries, held_until = 0, 0, time.monotonic() + self.patience.held_back
         of_schema: LeapError | None = None
         while True:
@@ -270,12 +278,15 @@ class Connection:
         if answer.status_code != 200 or kind not in (STREAM, JSON):
             await self._refuse(answer, kind)
         if kind == JSON:  # an endpoint that does not stream
-            value = json.loads(await _bounded(answer, LONGEST_EVENT))
+            try:
+                value = json.loads(await self._bounded(answer, LONGEST_EVENT))
+            except (ValueError, RecursionError):
+                raise LeapEndpointError(f"{self.endpoint.host} answered with what is no JSON") from None
             if isinstance(value, dict) and value.get("error") and "choices" not in value:
                 raise self.words.of_event(value)
             take(value)
             return
-        async for data in _events(answer):
+        async for data in self._events(answer):
             if data == b"[DONE]":
                 return
             try:
@@ -290,7 +301,7 @@ class Connection:
 
     async def _refuse(self, answer: httpx.Response, kind: str) -> None:
         """Raises _RefusedError, or LeapEndpointError for an answer that is of another kind."""
-        body = await _bounded(answer, MOST_OF_ERROR)
+        body = await self._bounded(answer, MOST_OF_ERROR)
         refusal = Refusal(answer.status_code, answer.reason_phrase, answer.headers, body)
         if answer.status_code != 200 or refusal.is_page:
             raise _RefusedError(refusal)
@@ -298,6 +309,53 @@ class Connection:
             f"{self.endpoint.host} answered with {self.words.plain(kind) or 'an unnamed type'}, not with an answer",
             hint=f"check the address {self.endpoint.url}; most end in /v1",
         )
+
+    async def _decoded(self, answer: httpx.Response) -> AsyncIterator[bytes]:
+        """The body in pieces of at most PIECE bytes, as long as it is not LONGEST_ANSWER."""
+        encoding = answer.headers.get("content-encoding", "").strip().lower()
+        if encoding not in ENCODINGS:
+            raise LeapEndpointError(f"{self.endpoint.host} answers in an encoding that was not asked for")
+        bits, size = ENCODINGS[encoding], 0
+        decoder = None if bits is None else zlib.decompressobj(bits)
+        async for raw in answer.aiter_raw():
+            rest = raw
+            while rest:
+                piece, rest = rest, b""
+                if decoder is not None:
+                    try:
+                        piece = decoder.decompress(piece, PIECE)
+                    except zlib.error:
+                        raise LeapEndpointError(f"{self.endpoint.host} sent damaged data", may_pass=True) from None
+                    rest = decoder.unconsumed_tail
+                size += len(piece)
+                if size > LONGEST_ANSWER:
+                    raise LeapEndpointError(f"{self.endpoint.host} sent an answer without an end", of_request=True)
+                yield piece
+
+    async def _bounded(self, answer: httpx.Response, most: int) -> bytes:
+        """The body, or its beginning."""
+        body = bytearray()
+        async for piece in self._decoded(answer):
+            body += piece
+            if len(body) > most:
+                break
+        return bytes(body[:most])
+
+    async def _events(self, answer: httpx.Response) -> AsyncIterator[bytes]:
+        """The data of a stream's events; each is one line."""
+        begun = bytearray()
+        async for piece in self._decoded(answer):
+            *lines, rest = piece.split(b"\n")
+            for line in lines:
+                begun += line
+                if begun.startswith(b"data:"):
+                    yield bytes(begun[5:]).strip()
+                begun.clear()
+            begun += rest
+            if len(begun) > LONGEST_EVENT:
+                return
+        if begun.startswith(b"data:"):
+            yield bytes(begun[5:]).strip()
 
     def _ready(self) -> httpx.AsyncClient:
         """The client, made when it is first needed: certificates take a while to load."""
@@ -340,27 +398,3 @@ def _encoded(body: JsonObject) -> bytes:
 def _origin(url: str) -> tuple[str, str | None, int | None]:
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.port
-
-
-async def _bounded(answer: httpx.Response, most: int) -> bytes:
-    """The body, or its beginning."""
-    body = bytearray()
-    async for piece in answer.aiter_bytes():
-        body += piece
-        if len(body) > most:
-            break
-    return bytes(body[:most])
-
-
-async def _events(answer: httpx.Response) -> AsyncIterator[bytes]:
-    """The data of a stream's events; each is one line."""
-    rest = b""
-    async for piece in answer.aiter_bytes():
-        *lines, rest = (rest + piece).split(b"\n")
-        for line in lines:
-            if line.startswith(b"data:"):
-                yield line[5:].strip()
-        if len(rest) > LONGEST_EVENT:
-            return
-    if rest.startswith(b"data:"):
-        yield rest[5:].strip()

@@ -259,6 +259,8 @@ class EndpointRunner(ModelRunner):
             asked, name = [*messages, *more], self._model_name()
             chat = chat_body(asked, functions, options)
             failure = self._connection.words.of_event
+            if self._endpoint.path is not None:
+                return self._begin((Way(self._endpoint.path, lambda: {"model": name, **chat}),), options)
             ways = (
                 Way("/chat/completions", lambda: {"model": name, **chat}),
                 Way(

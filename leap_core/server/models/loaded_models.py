@@ -245,7 +245,7 @@ class LoadedModels:
         if not (model.on_demand or self._bounds):
             return
         staying = [other for other in self if other is not model and not other.on_demand]
-        self._bounds.check(staying, model, size_of_files(model.local, model.options))
+        self._bounds.check(staying, model, max(need, size_of_files(model.local, model.options)))
         while True:
             present = [other for other in self if other is not model and other.state != "loading"]
             victims = [other for other in present if other.on_demand]
@@ -383,8 +383,13 @@ class LoadedModels:
         runner = await asyncio.to_thread(loader, model.local, model.options)
         after = resident_bytes()
         if before is not None and after is not None:
-            model.memory = self._measured[path] = max(after - before, size_of(model.local.path))
-            await self._make_room(model, model.memory)  # it may have taken more than its files do
+            # what others freed before is used again, and then the process grows by less than the model takes
+            model.memory = self._measured[path] = max(after - before, need, size_of(model.local.path))
+            try:
+                await self._make_room(model, model.memory)  # it may have taken more than was foreseen
+            except LeapModelLoadingError:
+                await asyncio.to_thread(runner.unload)
+                raise
         log.info("loaded %s in %.2f s", model.name, time.monotonic() - start)
         return runner
 

@@ -148,3 +148,9 @@ def test_what_sound_costs() -> None:
 def test_float_samples_of_a_message_are_the_same_after_reading() -> None:
     samples, rate = samples_of_wav(wav_from_samples(SECOND.tolist(), 24_000))
     assert rate == 24_000 and np.array_equal(samples, SECOND)
+
+
+def test_channels_that_cancel_out_do_not_mix_to_silence() -> None:
+    both = np.stack([SECOND, -SECOND], axis=1)
+    samples = samples_of_wav(as_wav(sound(both, format="FLAC")).data)
+    assert np.sqrt(np.mean(np.square(samples))) > 0.5 * np.sqrt(np.mean(np.square(SECOND)))

@@ -233,3 +233,10 @@ def test_kinds_are_told_by_the_first_bytes() -> None:
         (b"", None),
     ):
         assert kind_of_medium(data) == kind
+
+
+def test_a_picture_of_floats_from_0_to_1_is_as_light_as_it_looks() -> None:
+    for most in (1.0, 255.0):
+        values = np.linspace(0, most, 64 * 64, dtype=np.float32).reshape(64, 64)
+        grey = np.asarray(decode_image(saved(Image.fromarray(values, "F"), "TIFF")))[..., 0]
+        assert grey[0, 0] == 0 and grey[-1, -1] == 255 and abs(int(grey[32, 0]) - 128) <= 1

@@ -207,3 +207,16 @@ def test_a_pace_is_held():
     tokens.spend(12)
     began = time.monotonic()
     assert tokens.wait(never) and time.monotonic() - began > 0.25
+
+
+def test_a_name_may_have_headers_a_path_and_fields(leap, fake):
+    line = ("models", "add-endpoint", "near", fake.url, "--model", "m", "--path", "/chat", "--header", "X-Title=leap")
+    assert leap(*line, "--body", '{"provider": {"order": ["one"]}, "top_a": 0.5}').code == 0
+    assert leap("generate", "-m", "near", "Where?").code == 0
+    path, headers, body = fake.requests[0]
+    assert path == "/v1/chat" and headers["x-title"] == "leap"
+    assert (body["provider"], body["top_a"]) == ({"order": ["one"]}, 0.5)
+    for wrong in (["--header", "X"], ["--header", "a b=c"], ["--path", "chat"], ["--body", "[1]"], ["--body", "{"]):
+        done = leap("models", "add-endpoint", "other", fake.url, *wrong)
+        assert done.code == 2 and done.stderr.count("\n") == 1, done
+    assert "other" not in leap("models", "endpoints").stdout

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import io
+import json
 import threading
 import time
+import zlib
+from contextlib import suppress
 
 import pytest
 
@@ -210,3 +216,90 @@ def test_stop_before_the_first_piece_ends_at_once(fake, leap_home):
         began = time.monotonic()
         *_, end = stream
     assert end.finish_reason.value == "interrupted" and time.monotonic() - began < 6
+
+
+def squeezed(times: int, size: int):
+    """A JSON answer of ``size`` spaces, compressed so many times over."""
+
+    def behave(handler) -> None:
+        packer, body = zlib.compressobj(9, wbits=31), b""
+        for _ in range(size // 2**20):
+            body += packer.compress(b" " * 2**20)
+        body += packer.flush()
+        for _ in range(times - 1):
+            body = gzip.compress(body)
+        handler.send(200, "application/json", body, Content_Encoding=", ".join(["gzip"] * times))
+
+    return behave
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_an_answer_that_is_a_bomb_takes_little_memory(fake, runner, times):
+    import resource
+
+    fake.always = squeezed(times, 2**30)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    error_of(runner)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400 * 1024
+
+
+def test_a_stream_without_an_end_is_given_up(fake, runner, monkeypatch):
+    from leap_core.protocols.endpoint import connection
+
+    monkeypatch.setattr(connection, "LONGEST_ANSWER", 2**20)
+    sent = []
+
+    def behave(handler) -> None:
+        handler.begin_stream()
+        with suppress(OSError):
+            while len(sent) < 200:
+                sent.append(handler.event(chunk({"content": "x" * 2**16})))
+
+    fake.always = behave
+    assert "without an end" in error_of(runner).message and len(fake.requests) == 1 and len(sent) < 200
+
+
+def test_an_answer_that_is_compressed_is_read(fake, runner):
+    body = json.dumps({"choices": [{"message": {"role": "assistant", "content": "Paris."}, "finish_reason": "stop"}]})
+    for encoding, packed in (("gzip", gzip.compress(body.encode())), ("deflate", zlib.compress(body.encode()))):
+        fake.always = lambda h, e=encoding, p=packed: h.send(200, "application/json", p, Content_Encoding=e)
+        assert ask(runner).full_message.text == "Paris."
+    fake.always = lambda h: h.send(200, "application/json", b"x", Content_Encoding="br")
+    assert "not asked for" in error_of(runner).message
+
+
+def test_further_headers_a_path_and_fields_go_with_every_request(fake, leap_home):
+    with Leap.connect(
+        fake.url, model="m", path="/api/chat", headers={"X-Title": "leap"}, body={"top_a": 0.5, "transforms": ["x"]}
+    ) as runner:
+        assert ask(runner, temperature=0.5).full_message.text == "Paris."
+    path, headers, body = fake.requests[0]
+    assert path == "/v1/api/chat" and headers["x-title"] == "leap"
+    assert (body["top_a"], body["transforms"], body["temperature"]) == (0.5, ["x"], 0.5)
+    for wrong in ({"path": "api"}, {"path": "/a b"}, {"headers": {"a b": "c"}}, {"headers": {"a": "b\nc: d"}}):
+        with pytest.raises(LeapOptionsError):
+            Leap.connect(fake.url, **wrong)
+
+
+def test_a_picture_goes_to_an_endpoint_upright_and_without_what_the_camera_wrote(fake, runner):
+    from PIL import Image as pillow
+
+    from leap_core.conversation.messages import Image, Text
+
+    picture = pillow.new("RGB", (64, 32), "red")
+    sent = []
+    for orientation in (6, 1):
+        exif = pillow.Exif()
+        exif[0x0112] = orientation
+        exif[0x010F] = "Camera of me"
+        exif.get_ifd(0x8825)[1] = "N"
+        output = io.BytesIO()
+        picture.save(output, "JPEG", exif=exif, comment=b"at home")
+        ask_with = ChatMessage("user", [Image(output.getvalue()), Text("What is it?")])
+        last_of(runner.start([ask_with]))
+        url = fake.requests[-1][2]["messages"][0]["content"][0]["image_url"]["url"]
+        data = base64.b64decode(url.partition(",")[2])
+        assert b"Camera" not in data and b"Exif" not in data and b"at home" not in data
+        sent.append(pillow.open(io.BytesIO(data)))
+        sent[-1].load()
+    assert [each.size for each in sent] == [(32, 64), (64, 32)]
