@@ -207,9 +207,8 @@ def _sixteen_bits_as_eight(image: Image) -> Image:
     values: Any = np.asarray(image)
     if not np.isfinite(values).all():
         raise LeapSerializationError("the picture has values that are not finite")
-    highest = values.max(initial=0)
     most = 65_535.0
-    if image.mode == "F" and highest <= 255:
+    if image.mode == "F" and (highest := float(values.max(initial=0))) <= 255:
         most = 1.0 if 0 < highest <= 1 else 255.0  # a float picture is often of 0 to 1
     grey = np.empty(values.shape, np.uint8)
     for top in range(0, len(values), ROWS):  # in float64 the whole picture would take eight times its size

@@ -152,5 +152,5 @@ def test_float_samples_of_a_message_are_the_same_after_reading() -> None:
 
 def test_channels_that_cancel_out_do_not_mix_to_silence() -> None:
     both = np.stack([SECOND, -SECOND], axis=1)
-    samples = samples_of_wav(as_wav(sound(both, format="FLAC")).data)
+    samples, _ = samples_of_wav(as_wav(sound(both, format="FLAC")).data)
     assert np.sqrt(np.mean(np.square(samples))) > 0.5 * np.sqrt(np.mean(np.square(SECOND)))
