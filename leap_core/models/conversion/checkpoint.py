@@ -60,6 +60,11 @@ class StoredTensor:
                 data += piece
         finally:
             os.close(descriptor)
+        integers, exponent = {"F32": (np.uint32, 0x7F800000), "F16": (np.uint16, 0x7C00), "BF16": (np.uint16, 0x7F80)}[
+            self.dtype
+        ]
+        if (np.frombuffer(data, integers) & exponent == exponent).any():
+            raise damaged(self.path, f"{self.name} has values that are not finite (NaN or infinity)")
         kind = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}[self.dtype]
         return np.frombuffer(data, kind).reshape((count, *self.shape[1:]) if self.shape else ())
 

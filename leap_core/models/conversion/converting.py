@@ -36,6 +36,7 @@ from .vocabulary import check_special, read_vocabulary
 
 FILE_TYPES = {"F32": 0, "F16": 1, "Q8_0": 7, "BF16": 32}
 LARGEST_CARD = 1024**2
+DEEPEST_CARD = 20
 POOLING = {"pooling_mode_mean_tokens": 1, "pooling_mode_cls_token": 2, "pooling_mode_lasttoken": 3}
 POOLING_MODES = {"mean": 1, "cls": 2, "lasttoken": 3}
 UNDERSTOOD = (
@@ -128,6 +129,7 @@ def _write_card(writer: Any, family: Family) -> None:
     sound = not card.exists() or (card.is_file() and card.stat().st_size <= LARGEST_CARD)
     if not sound:
         raise LeapModelLoadingError(f"{card} is no model card")
+    _check_front_matter(card)
     metadata = Metadata.load(None, family.directory, None, total_count)
     metadata.name = metadata.name or family.directory.name
     if metadata.size_label is None and total_count > 0:
@@ -137,6 +139,30 @@ def _write_card(writer: Any, family: Family) -> None:
         metadata.sampling_penalty_repeat = read_json(generation).get("repetition_penalty")
     metadata.set_gguf_meta_model(writer)
     writer.add_quantization_version(2)
+
+
+def _check_front_matter(card: Path) -> None:
+    """Raises LeapModelLoadingError for a model card whose YAML is malformed, or grows by aliases or depth."""
+    import yaml  # which gguf reads it with
+
+    if not card.exists():
+        return
+    depth = 0
+    try:
+        first, *lines = card.read_text("utf-8").splitlines() or [""]
+        if first != "---":
+            return
+        text = "\n".join(lines[: lines.index("---")] if "---" in lines else lines).replace("\t", "  ")
+        for event in yaml.parse(text, Loader=yaml.SafeLoader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if isinstance(event, yaml.AliasEvent) or depth > DEEPEST_CARD:
+                raise ValueError("aliases and deep nesting are not read")
+        yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError) as error:
+        reason = str(getattr(error, "problem", None) or error).splitlines()[0]
+        raise LeapModelLoadingError(
+            f"the front matter of {card} cannot be read: {reason}", hint="mend or remove it: it only describes the model"
+        ) from None
 
 
 def _write_settings(writer: Any, family: Family, extra: Sequence[PlannedTensor], to: str) -> None:

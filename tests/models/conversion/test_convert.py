@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import sys
 from pathlib import Path
@@ -130,3 +131,40 @@ def test_texts_become_the_same_tokens(made, tmp_path):
     for text in texts:
         assert model.tokenize(text, parse_special=False) == tokenizer.encode(text, add_special_tokens=False).ids, text
     model.close()
+
+
+CARDS = {
+    "aliases": "a: &a [1, 1]\nb: &b [*a, *a]\nc: [*b, *b]",
+    "not YAML": "license: [apache\nname: x",
+    "a date that is none": "date: 2026-99-99",
+    "nested": "[" * 5000 + "]" * 5000,
+}
+
+
+@pytest.mark.parametrize("card", CARDS)
+def test_a_model_card_that_is_malformed_or_grows_is_refused_in_one_line(made, leap, tmp_path, card):
+    checkpoint = shutil.copytree(made["llama"], tmp_path / "checkpoint")
+    (checkpoint / "README.md").write_text(f"---\n{CARDS[card]}\n---\n# A model\n")
+    done = leap("models", "convert", str(checkpoint), "-o", str(tmp_path / "made.gguf"))
+    assert done.code == 3 and "front matter" in done.stderr and done.stderr.count("\n") == 1, done
+    assert not (tmp_path / "made.gguf").exists()
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_weights_that_are_not_finite_are_refused(made, leap, tmp_path, value):
+    checkpoint = shutil.copytree(made["llama"], tmp_path / "checkpoint")
+    file = checkpoint / "model.safetensors"
+    data = bytearray(file.read_bytes())
+    length = int.from_bytes(data[:8], "little")
+    name, entry = next(
+        (name, entry) for name, entry in json.loads(data[8 : 8 + length]).items() if name != "__metadata__"
+    )
+    kind = {"F32": np.float32, "F16": np.float16}.get(entry["dtype"])
+    number = np.array([value], np.float32)
+    stored = number.astype(kind).tobytes() if kind else (number.view(np.uint32) >> 16).astype(np.uint16).tobytes()
+    start = 8 + length + entry["data_offsets"][0]
+    data[start : start + len(stored)] = stored
+    file.write_bytes(data)
+    done = leap("models", "convert", str(checkpoint), "-o", str(tmp_path / "made.gguf"))
+    assert done.code == 3 and f"{name} has values that are not finite" in done.stderr, done
+    assert not (tmp_path / "made.gguf").exists()
