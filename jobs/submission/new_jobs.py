@@ -9,7 +9,7 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from leap_core.conversation.messages import ChatMessage, ChatMessageRole
@@ -241,6 +241,7 @@ def batch_job(request: BatchRequest, submitter: Submitter) -> NewJob:
     """A job that answers the lines of a file, or of a pipe. All lines are checked now, and those of a pipe are kept
     until the job is removed; so is an output that has no name."""
     from leap_core.batch.checking import check_batch
+    from leap_core.batch.input.remote_files import is_url, name_in
     from leap_core.batch.settings import KEPT
 
     settings, rows, cwd, variables = request.settings, request.rows, request.cwd, submitter.variables
@@ -251,7 +252,9 @@ def batch_job(request: BatchRequest, submitter: Submitter) -> NewJob:
         settings = replace(settings, output=files["kept_output"])
     settings = settings.from_anywhere(cwd)
     if rows is not None or not Path(settings.source).is_file():  # a pipe can be read once, and not by the worker
-        files["kept"] = _keep(_rows_of(settings.source) if rows is None else rows, inputs, ".jsonl")
+        far = rows is None and is_url(settings.source)
+        suffix = "".join(PurePosixPath(name_in(settings.source)).suffixes[-2:]) if far else ".jsonl"
+        files["kept"] = _keep(_rows_of(settings.source) if rows is None else rows, inputs, suffix or ".jsonl")
         settings = replace(settings, source=files["kept"])
     try:
         with check_batch(settings, default_model=request.default_model, variables=variables, cwd=cwd) as checked:
@@ -293,8 +296,11 @@ def discard_input(parameters: Mapping[str, Any], configuration: JobsConfiguratio
 
 
 def _rows_of(path: str) -> Iterator[bytes]:
+    """The lines of a pipe that has a name, or of a file on another machine."""
+    from leap_core.batch.input.remote_files import fetched, is_url
+
     try:
-        with open(path, "rb") as file:
+        with fetched(path) if is_url(path) else open(path, "rb") as file:
             yield from file
     except OSError as error:
         raise LeapSerializationError(f"cannot read {path}: {error.strerror}") from None

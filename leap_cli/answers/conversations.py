@@ -97,7 +97,7 @@ def history_of_job(job: Job) -> Sequence[ChatMessage]:
 
     answer = (job.result or {}).get("message")
     if job.kind != "generate":
-        raise LeapJobError(f"the job {job.id} is a {job.kind}, and only leap generate's are conversations")
+        raise LeapSessionError(f"the job {job.id} is a {job.kind}, and only leap generate's are conversations")
     if answer is None:
         raise LeapJobError(
             f"the job {job.id} is {job.state.value} and has no answer", hint=f"leap jobs status {job.id} tells more"

@@ -64,7 +64,7 @@ def drop_broken_line(path: Path, key: str) -> None:
 
     with changing(path):
         try:
-            lines = path.read_bytes().decode("utf-8").splitlines(keepends=True)
+            lines = path.read_bytes().decode("utf-8-sig").splitlines(keepends=True)
             tomlkit.parse("".join(lines))
         except ParseError as error:
             broken = lines[error.line - 1 : error.line]
@@ -98,7 +98,7 @@ def _change(path: Path, change: Callable[[TOMLDocument], None]) -> None:
 
     with changing(path):
         try:
-            text = path.read_bytes().decode("utf-8")
+            text = path.read_bytes().decode("utf-8-sig")
         except FileNotFoundError:
             text = ""
         except OSError as error:

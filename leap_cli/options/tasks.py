@@ -308,22 +308,15 @@ def read_questions_file(name: str, env: Environment, option: str = "--questions"
     try:
         if not name.lower().endswith(YAML):
             return json.loads(text)
-        return _yaml(text)
+        from leap_core.evaluation.rows import read_yaml
+
+        return read_yaml(text.encode())
     except (ValueError, RecursionError) as error:
         raise click.UsageError(f"{option} {name} is not {_form(name)}: {error}") from None
 
 
 def _form(name: str) -> str:
     return "YAML" if name.lower().endswith(YAML) else "JSON"
-
-
-def _yaml(text: str) -> Any:
-    import yaml
-
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ValueError(" ".join(str(error).split())) from None
 
 
 EXAMPLES = option(

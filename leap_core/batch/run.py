@@ -9,6 +9,7 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
@@ -177,7 +178,7 @@ class ResultWriter:
     def _header(self) -> Iterator[str]:
         batch = self._batch
         if batch.format in DELIMITERS:
-            yield table_header(batch.format, batch.lines.rows.columns)
+            yield table_header(batch.format, self._columns)
         if batch.header is not None:
             yield batch.header
 
@@ -223,7 +224,19 @@ class ResultWriter:
         if not batch.reader.keep_fields:
             return Row()
         fields = batch.reader.own_fields(parse_line(batch.lines.raw(n)))
-        return Row(fields, batch.lines.rows.columns)
+        return Row(fields, self._columns)
+
+    @cached_property
+    def _columns(self) -> Sequence[str]:
+        """Those of a table; of JSON lines whose fields go into one, every field that any line has."""
+        batch = self._batch
+        columns = batch.lines.rows.columns
+        if columns or batch.format not in DELIMITERS or not batch.reader.keep_fields:
+            return columns
+        names: dict[str, None] = {"custom_id": None}
+        for n in range(len(batch.lines)):
+            names |= dict.fromkeys(batch.reader.own_fields(parse_line(batch.lines.raw(n))))
+        return list(names)
 
 
 class Batch(BatchDefinition):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -65,21 +66,31 @@ def _document(value: Any) -> tuple[JsonObject | None, list[Row]]:
     return None, [(f"case {n}", row) for n, row in enumerate(rows, 1)]
 
 
-def _yaml(data: bytes, path: Path) -> Any:
-    """The document, with dates as texts, as JSON has them. Raises LeapSerializationError."""
+def read_yaml(data: bytes) -> Any:
+    """The document, with JSON's types alone: a date is a text, and so are on, off, yes and no, as in YAML 1.2. Raises
+    ValueError with the reason."""
     import yaml
 
     class Loader(yaml.SafeLoader):  # type: ignore[misc, unused-ignore]
         """YAML as JSON's types alone."""
 
+    other = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:bool")
     Loader.yaml_implicit_resolvers = {
-        first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+        first: [(tag, pattern) for tag, pattern in resolvers if tag not in other]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
+    Loader.add_implicit_resolver(other[1], re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
     try:
         return yaml.load(data.decode("utf-8-sig"), Loader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise LeapSerializationError(f"{path.name} is not YAML: {' '.join(str(error).split())}") from None
+        raise ValueError(" ".join(str(error).split())) from None
+
+
+def _yaml(data: bytes, path: Path) -> Any:
+    try:
+        return read_yaml(data)
+    except ValueError as error:
+        raise LeapSerializationError(f"{path.name} is not YAML: {error}") from None
 
 
 FIELDS = ("id", "group", "prompt", "system", "image", "audio", "task")

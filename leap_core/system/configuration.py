@@ -244,7 +244,7 @@ def parse_toml(data: bytes, path: str, hint: str = "leap config edit opens it") 
     """The tables and values of a file's content. Raises LeapSerializationError naming ``path``, with this hint."""
     toml = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
-        return dict(toml.loads(data.decode("utf-8")))
+        return dict(toml.loads(data.decode("utf-8-sig")))
     except ValueError as error:  # also bytes that are not UTF-8
         raise LeapSerializationError(str(error), path=path, hint=hint) from None
 

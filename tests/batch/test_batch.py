@@ -12,6 +12,8 @@ from leap_core.conversation.responses import FunctionCalls, ReasoningChunk
 from leap_core.errors import LeapConstraintError, LeapGenerationError, LeapGenerationPromptExceedContextLengthError
 from leap_core.errors import LeapUnavailableError as Unavailable
 
+from .conftest import AnsweringRunner
+
 TEN = [{"custom_id": f"id-{n}", "prompt": str(n)} for n in range(10)]
 
 
@@ -267,3 +269,23 @@ def test_a_batch_resumes_where_the_system_reads_no_places_of_files(batch, result
     done, runner = batch(TEN)
     assert done.code == 0, done.stderr
     assert texts(results()) == EXPECTED and runner.asked == ["6", "7", "8", "9"]
+
+
+def test_a_conversation_that_has_its_answer_is_answered_again(leap, tmp_path):
+    runner = AnsweringRunner()
+    leap.runner = runner
+    said = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
+    lines = [{"messages": said}, {"body": {"messages": [*said, {"role": "user", "content": "three"}, said[1]]}}]
+    (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    done = leap("batch", "in.jsonl", "-m", "some", "--format", "plain", "--ordered")
+    assert done.code == 0, done
+    assert [json.loads(line)["text"] for line in done.stdout.splitlines()] == ["<one>", "<three>"]
+
+
+def test_the_conversations_that_export_writes_are_answered_anew(leap, tmp_path):
+    leap.script("Rome.")
+    assert leap("generate", "-m", "some", "--session", "s", "Italy?").code == 0
+    assert leap("export", "s", "--format", "jsonl", "-o", "all.jsonl").code == 0
+    leap.runner = AnsweringRunner()
+    done = leap("batch", "all.jsonl", "-m", "some", "--format", "text")
+    assert (done.code, done.stdout) == (0, "<Italy?>\n")

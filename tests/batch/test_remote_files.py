@@ -293,3 +293,16 @@ def test_no_message_and_no_journal_shows_the_secrets_of_a_url(monkeypatch, tmp_p
 
 def test_urls_and_paths():
     assert is_url("s3://a/b") and is_url("https://h/x.parquet") and not is_url("a/b.jsonl") and not is_url("/s3:/a")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_lines_of_s3_are_answered_in_the_background(bucket, leap, tmp_path):
+    bucket.pipe("leap/in.jsonl", b'{"prompt": "Say hello."}\n')
+    try:
+        done = leap("batch", "s3://leap/in.jsonl", "-o", "out.jsonl", "-m", "builtin", "--background")
+        assert done.code == 0, done
+        assert leap("jobs", "wait", done.stdout.strip()).code == 0
+        assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 1
+    finally:
+        leap("jobs", "worker", "--end")

@@ -362,3 +362,13 @@ def test_misspelt_options_of_all_commands_and_general_variables_are_named(leap, 
     (leap.home.parent / "a.txt").write_text("words")
     assert leap("index", "make", "notes", "a.txt", "--words-only").code == 0
     assert "options.file" not in leap("search", "notes", "words").stderr
+
+
+def test_a_byte_order_mark_before_the_configuration_is_passed_over(leap):
+    leap.home.mkdir()
+    (leap.home / "config.toml").write_bytes(b'\xef\xbb\xbfdefault_model = "some"\n')
+    leap.script("ok")
+    done = leap("generate", "hi")
+    assert (done.code, done.stderr) == (0, "") and leap.loaded[0][0] == "some"
+    assert leap("config", "set", "keep_alive", "5m").code == 0
+    assert leap("config", "get", "default_model").stdout == "some\n"

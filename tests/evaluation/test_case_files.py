@@ -188,3 +188,12 @@ def test_a_text_of_a_table_with_a_colon_is_a_text(cell):
 def test_a_quoted_comma_of_a_list_is_a_comma():
     cases, _ = case_of({"q": "1", "__expected": 'contains-any: "a, b", c'})
     assert cases[0]["expect"] == [{"contains_any": ["a, b", "c"]}]
+
+
+def test_words_that_older_yaml_takes_for_booleans_are_texts(tmp_path):
+    from leap_core.evaluation.rows import read_yaml
+
+    text = b"enum: [on, off, yes, no, y, n, On]\ntruth: [true, False]\nday: 2026-01-02\nn: 3"
+    assert read_yaml(text) == {
+        "enum": ["on", "off", "yes", "no", "y", "n", "On"], "truth": [True, False], "day": "2026-01-02", "n": 3,
+    }  # fmt: skip

@@ -13,6 +13,7 @@ import pytest
 
 from leap_core.errors import LeapModelLoadingError, LeapModelNotFoundError
 from leap_core.inference.gguf.header import SkippedArray, read_gguf_header
+from leap_core.testing.random_models import write_random_model
 
 
 @pytest.fixture
@@ -216,3 +217,12 @@ def test_missing_file_and_things_that_are_no_files(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.gguf")
     with pytest.raises(LeapModelLoadingError, match="not a regular file"):
         read_gguf_header(tmp_path / "pipe.gguf")
+
+
+def test_a_further_part_of_a_split_model_is_called_that(tmp_path):
+    part = tmp_path / "big-00002-of-00003.gguf"
+    write_random_model(part)
+    part.write_bytes(part.read_bytes()[:-5000])
+    with pytest.raises(LeapModelLoadingError, match="is a further part of a split model") as caught:
+        read_gguf_header(part)
+    assert "big-00001-of-00003.gguf" in caught.value.hint

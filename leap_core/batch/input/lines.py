@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -350,7 +351,22 @@ def parse_line(raw: bytes) -> JsonObject:
         return {"prompt": value}
     if not isinstance(value, dict):
         raise LeapSerializationError("expected a JSON object or a string")
+    body = value.get("body")
+    _end_with_question(body if isinstance(body, dict) else value)
     return value
+
+
+def _end_with_question(fields: JsonObject) -> None:
+    """Let a conversation that has its answer already, such as leap export writes, end with the question again."""
+    messages = fields.get("messages")
+    if isinstance(messages, list) and messages and _role(messages[-1]) == "assistant":
+        last = next((n for n in reversed(range(len(messages))) if _role(messages[n]) == "user"), None)
+        if last is not None:
+            fields["messages"] = messages[: last + 1]
+
+
+def _role(message: object) -> object:
+    return message.get("role") if isinstance(message, dict) else None
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -366,7 +382,23 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> JsonObject:
     return value
 
 
-_DECODER = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_no_duplicates)
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"the number {text[:20]} is too large")
+    return value
+
+
+def _integer(text: str) -> int:
+    if len(text) > MOST_DIGITS:
+        raise ValueError(f"a number has {len(text)} digits; at most {MOST_DIGITS} are read")
+    return int(text)
+
+
+MOST_DIGITS = 4000
+_DECODER = json.JSONDecoder(
+    parse_constant=_no_constant, parse_float=_finite, parse_int=_integer, object_pairs_hook=_no_duplicates
+)
 
 
 def identifier_of(value: Mapping[str, Any]) -> str | None:

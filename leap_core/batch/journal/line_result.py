@@ -179,7 +179,8 @@ class Result:
         return {**kept, "answer": answer, "error": None if self.error is None else self.error.get("message"), **more}
 
     def _table_row(self, form: str, row: Row) -> str:
-        columns = [row.fields.get(name, "") for name in row.columns] if row.columns else [self.custom_id]
+        fields = {"custom_id": self.custom_id, **row.fields}
+        columns = [fields.get(name, "") for name in row.columns or ("custom_id",)]
         texts = self._texts
         answer: object = texts if self.more else "".join(texts)
         if self.embedding is not None:

@@ -26,7 +26,7 @@ MOST_DIGITS = 3000
 """Digits of a number, with which it stays below Python's limit when it is written in decimals."""
 
 
-def read_number(text: str, position: int) -> tuple[int | float, int]:
+def read_number(text: str, position: int) -> tuple[int | float | str, int]:
     """The number at ``position``, and the position after it. Raises ValueError with the reason."""
     run = RUN.match(text, position)
     if run is None:
@@ -36,7 +36,7 @@ def read_number(text: str, position: int) -> tuple[int | float, int]:
     return _value("".join(run[0].split())), run.end()
 
 
-def _value(written: str) -> int | float:
+def _value(written: str) -> int | float | str:
     sign = -1 if written.startswith("-") else 1
     body = written.lstrip("+-")
     digits = body.replace("_", "").lower()
@@ -49,6 +49,8 @@ def _value(written: str) -> int | float:
             raise ValueError("expected a number") from None
     if not body[:1].isdigit() and not (body.startswith(".") and body[1:2].isdigit()) or not DIGITS.fullmatch(body):
         raise ValueError("expected a number")
+    if digits.isdecimal() and digits.startswith("0") and len(digits) > 1:
+        return written  # a postal code, or the like: as a number it would lose its zeros
     if digits.isdecimal():
         return sign * int(digits)
     value = sign * float(digits)

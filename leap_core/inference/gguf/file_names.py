@@ -88,6 +88,14 @@ def model_files(files: Iterable[str]) -> list[str]:
     return [file for file in files if is_gguf(file) and role_of(file) is None and _part_number(file) <= 1]
 
 
+def first_part_of(file: str) -> str | None:
+    """The first part of the split model that ``file`` is a further part of; None for any other file."""
+    split = _SPLIT.match(file.removesuffix(".gguf"))
+    if split is None or int(split["part"]) == 1:
+        return None
+    return f"{split['stem']}-00001-of-{split['parts']}.gguf"
+
+
 def parts_of(file: str, files: Iterable[str]) -> list[str]:
     """All parts of a split model whose first part is ``file``; only ``file`` itself when it is whole."""
     split = _SPLIT.match(base_name(file).rpartition(".")[0])

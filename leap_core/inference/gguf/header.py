@@ -21,6 +21,7 @@ from struct import error as StructError
 from typing import Any
 
 from ...errors import LeapModelLoadingError, LeapModelNotFoundError
+from .file_names import first_part_of
 from .tensor_types import FILE_TYPES, TENSOR_TYPES, TensorType
 
 DEFAULT_ALIGNMENT = 32
@@ -253,6 +254,8 @@ def read_gguf_header(path: str | PathLike[str]) -> GGUFHeader:
         reason = getattr(error, "strerror", None) or error
         raise LeapModelLoadingError(f"cannot read {path}: {reason}") from None
     except Damaged as damage:
+        if (first := first_part_of(path.name)) is not None:
+            raise LeapModelLoadingError(f"{path} is a further part of a split model", hint=f"name {first}") from None
         raise LeapModelLoadingError(
             f"{path} is a damaged GGUF file: {damage}", hint="download or copy it again"
         ) from None

@@ -161,7 +161,8 @@ def _check_front_matter(card: Path) -> None:
     except (yaml.YAMLError, ValueError) as error:
         reason = str(getattr(error, "problem", None) or error).splitlines()[0]
         raise LeapModelLoadingError(
-            f"the front matter of {card} cannot be read: {reason}", hint="mend or remove it: it only describes the model"
+            f"the front matter of {card} cannot be read: {reason}",
+            hint="mend or remove it: it only describes the model",
         ) from None
 
 
