@@ -55,3 +55,10 @@ def test_config_list_shows_no_password(leap):
     for form in ("text", "json"):
         shown = leap("config", "list", "--format", form)
         assert "me@db/jobs" in shown.stdout and SECRET not in shown.stdout + shown.stderr
+
+
+def test_each_part_of_a_chain_is_shown_without_its_secrets():
+    from leap_core.system.addresses import shown
+
+    assert shown("filecache::s3://key:secret@bucket/in.jsonl") == "filecache::s3://key:***@bucket/in.jsonl"
+    assert shown("zip://in.jsonl::https://me:secret@host/a.zip?sig=x") == "zip://in.jsonl::https://me:***@host/a.zip?…"

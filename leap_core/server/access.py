@@ -94,6 +94,8 @@ class AccessCheck:
             return refused_origin(origin.decode("latin-1"))
         if scope["path"] in self._open_paths:
             return None
+        if origin is None and headers.get(b"sec-fetch-site") == b"cross-site":  # a picture or a link of another page
+            return refused_origin("other sites")
         authorization, api_key = (headers.get(name, b"").decode("latin-1") for name in (b"authorization", b"x-api-key"))
         return refused_key(authorization, api_key, self._token)
 

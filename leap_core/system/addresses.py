@@ -29,7 +29,10 @@ def masked(address: str) -> str:
 
 
 def shown(url: str) -> str:
-    """A URL as messages show it: no password, and no parameters, which may be a signature; a path as it is."""
+    """A URL as messages show it: no password, and no parameters, which may be a signature; a path as it is. Of a chain
+    (``filecache::s3://…``) each part is shown so."""
+    if "::" in url and "://" in url:
+        return "::".join(shown(part) for part in url.split("::"))
     place, mark, _ = url.partition("?")
     return url if "://" not in url else f"{masked(place)}?…" if mark else masked(place)
 

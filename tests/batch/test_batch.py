@@ -277,7 +277,7 @@ def test_a_conversation_that_has_its_answer_is_answered_again(leap, tmp_path):
     said = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
     lines = [{"messages": said}, {"body": {"messages": [*said, {"role": "user", "content": "three"}, said[1]]}}]
     (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    done = leap("batch", "in.jsonl", "-m", "some", "--format", "plain", "--ordered")
+    done = leap("batch", "in.jsonl", "-m", "builtin", "--format", "plain", "--ordered")
     assert done.code == 0, done
     assert [json.loads(line)["text"] for line in done.stdout.splitlines()] == ["<one>", "<three>"]
 
@@ -287,5 +287,5 @@ def test_the_conversations_that_export_writes_are_answered_anew(leap, tmp_path):
     assert leap("generate", "-m", "some", "--session", "s", "Italy?").code == 0
     assert leap("export", "s", "--format", "jsonl", "-o", "all.jsonl").code == 0
     leap.runner = AnsweringRunner()
-    done = leap("batch", "all.jsonl", "-m", "some", "--format", "text")
+    done = leap("batch", "all.jsonl", "-m", "builtin", "--format", "text")
     assert (done.code, done.stdout) == (0, "<Italy?>\n")

@@ -163,3 +163,9 @@ def test_a_foreign_host_is_told_which_option_allows_it_and_is_then_served():
     assert TestClient(guard, base_url="http://other.lan").get("/").status_code == 403
     page = TestClient(guard, base_url="http://box.lan:8080").get("/", headers={"Origin": "http://box.lan:8080"})
     assert page.status_code == 403
+
+
+def test_what_other_sites_have_a_browser_ask_without_an_origin_is_refused(serve):
+    server = serve("Hi.", pages=True)
+    for site, status in (("cross-site", 403), ("same-origin", 200), ("none", 200)):
+        assert get(server, "/v1/models", Sec_Fetch_Site=site)[0] == status

@@ -319,7 +319,7 @@ class GrammarConstraint:
     def _check(self) -> None:
         if self._matcher.is_error():
             self._tokenizer.forget()
-            reason = " ".join(self._matcher.get_error().split())[:300]
+            reason = " ".join(self._matcher.get_error().partition("<state>")[0].split())[:300]
             raise LeapGenerationError(f"the constraint cannot go on: {reason}")
 
 

@@ -69,6 +69,7 @@ LONGEST_ANSWER = 256 * 1024 * 1024
 """Bytes of a whole answer, decoded; the longest of a million tokens has less, log-probabilities included."""
 PIECE = 256 * 1024
 """Bytes that are decoded at once: a small piece of what is compressed may hold a thousand times as much."""
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 ENCODINGS = {"": None, "identity": None, "gzip": 31, "x-gzip": 31, "deflate": 15}
 """Encodings of HTTP that are read, as zlib's window bits."""
 END_SECONDS = 5.0
@@ -371,9 +372,15 @@ class Connection:
                     limits=httpx.Limits(max_connections=None, max_keepalive_connections=256),
                     verify=trusted if secure else False,
                     follow_redirects=False,
+                    mounts={f"all://{host}": None for host in LOOPBACK},  # no proxy knows this machine by these names
                     headers={"User-Agent": f"leap/{__version__}"},
                 )
-            except (OSError, ValueError, ImportError) as error:  # certificates, or a proxy's address
+            except ImportError as error:
+                raise LeapEndpointError(
+                    f"the proxy that $ALL_PROXY or $HTTPS_PROXY names is not spoken to: {self.words.plain(str(error))}",
+                    hint="pip install 'httpx[socks]', or unset the variable",
+                ) from None
+            except (OSError, ValueError) as error:  # certificates, or a proxy's address
                 raise LeapEndpointError(f"cannot set up HTTP: {self.words.plain(str(error))}") from None
         return self._client
 

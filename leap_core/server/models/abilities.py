@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...conversation.options import ModelLoadingOptions
-from ...errors import LeapError, LeapModelNotFoundError
+from ...errors import LeapError, LeapModelNotDownloadedError, LeapModelNotFoundError
 from ...inference.gguf.header import GGUFHeader, read_gguf_header
 from ...inference.gguf.memory import memory_of
 from ...models.reference import BUILTINS
@@ -133,7 +133,12 @@ class Offer:
                     if local.path == path:
                         return self._request(reference)
         check_name(name)
-        resolve_local(name, cwd=self.cwd)  # whose error may say more
+        try:
+            resolve_local(name, cwd=self.cwd)
+        except LeapModelNotDownloadedError:
+            raise
+        except LeapError:  # it might say which files there are
+            pass
         raise LeapModelNotFoundError(f"the model {name!r} is not offered", hint="GET /v1/models lists those that are")
 
     def _request(self, reference: str) -> LoadRequest:

@@ -303,3 +303,15 @@ def test_a_picture_goes_to_an_endpoint_upright_and_without_what_the_camera_wrote
         sent.append(pillow.open(io.BytesIO(data)))
         sent[-1].load()
     assert [each.size for each in sent] == [(32, 64), (64, 32)]
+
+
+def test_an_endpoint_of_this_machine_is_reached_past_a_proxy(fake, runner, monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
+    assert ask(runner).full_message.text == "Paris."
+
+
+def test_a_proxy_that_needs_a_package_is_named(fake, runner, monkeypatch):
+    monkeypatch.setenv("ALL_PROXY", "socks5h://127.0.0.1:9")
+    error = error_of(runner)
+    assert "$ALL_PROXY" in error.message and "httpx[socks]" in error.hint
