@@ -161,6 +161,16 @@ class JsonSchema:
     document: JsonObject
     validator: Validator
 
+    @property
+    def foreign_keywords(self) -> list[str]:
+        """Keywords of other drafts, which mean nothing in this one."""
+        import jsonschema
+
+        drafts = (jsonschema.Draft3Validator, jsonschema.Draft7Validator, jsonschema.Draft202012Validator)
+        known = {keyword for draft in (*drafts, jsonschema.Draft201909Validator) for keyword in draft.VALIDATORS}
+        foreign = known - set(self.validator.VALIDATORS) - {"dependencies"}
+        return sorted({key for _, schema in walk(self.document) for key in schema if key in foreign})
+
     def problems(self, text: str) -> list[str]:
         """What is wrong with a text as an answer; empty when it is right."""
         try:
@@ -235,6 +245,8 @@ def check_schema(document: Any) -> JsonSchema:
     check(document)
     _check_references(document, check)
     checked = transform(document, _without_dialect)
+    if "dependencies" not in draft.VALIDATORS:
+        checked = transform(checked, _with_dependencies_in_two)
     validator = with_own_keywords(draft)(checked, registry=REGISTRY, format_checker=format_checker())
     return JsonSchema(document, validator)
 
@@ -323,6 +335,18 @@ def _check_patterns(document: JsonObject) -> None:
                     f"the regular expression {_shortened(repr(pattern))} at {where} cannot be used: {error}",
                     pointer=where,
                 ) from None
+
+
+def _with_dependencies_in_two(schema: JsonObject) -> JsonObject:
+    """``dependencies``, which drafts from 2019-09 on call otherwise, and which is meant where it is written."""
+    if not isinstance(schema.get("dependencies"), dict):
+        return schema
+    schema = dict(schema)
+    dependencies = schema.pop("dependencies")
+    names = {key: value for key, value in dependencies.items() if _are_names(value)}
+    schemas = {key: value for key, value in dependencies.items() if isinstance(value, (dict, bool))}
+    more = {"allOf": [*schema.get("allOf", ()), {"dependentRequired": names, "dependentSchemas": schemas}]}
+    return {**schema, **more}
 
 
 def _without_dialect(schema: JsonObject) -> JsonObject:

@@ -37,6 +37,8 @@ ENFORCED_FORMATS = {"date-time", "time", "date", "duration", "email", "hostname"
 """Formats that llguidance knows."""
 
 PATTERNS = ("pattern", "patternProperties")
+SMALLEST_STEP = 1e-14
+"""From a bound to what is taken for the next number, relative to it: llguidance rounds what is nearer."""
 BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 COUNTS = ("minProperties", "maxProperties")
 VALUES = ("const", "enum", *BOUNDS)
@@ -150,12 +152,15 @@ class _Compiler:
 
 def _prepared(schema: JsonSchema) -> _Prepared:
     document = _known_dialect(_without_siblings_of_references(schema.document))
-    document = transform(document, _with_exact_format)
+    document = transform(transform(document, _with_exact_format), _with_nearest_bounds)
     document, warnings, exact = _known_formats(document)
     large = [key for key in VALUES if any(_is_large(part.get(key)) for _, part in walk(document))]
     if large:
         document, exact = transform(document, _without_large_numbers), False
         warnings += [_warning(key, schema.document) for key in large]
+    warnings += [
+        f"{key} belongs to another draft of JSON Schema and means nothing here" for key in schema.foreign_keywords
+    ]
     return _Prepared(document, tuple(warnings), exact)
 
 
@@ -266,6 +271,24 @@ def _with_exact_format(schema: JsonObject) -> JsonObject:
     if schema.get("format") not in NARROWED or "pattern" in schema or "enum" in schema:
         return schema
     return {**schema, "pattern": NARROWED[schema["format"]]}
+
+
+def _with_nearest_bounds(schema: JsonObject) -> JsonObject:
+    """Exclusive bounds of numbers as the nearest number that is allowed: llguidance excludes 1 and lets 1.0 through."""
+    if schema.get("type") == "integer":
+        return schema
+    nearest = dict(schema)
+    for exclusive, inclusive, way in (("exclusiveMinimum", "minimum", 1), ("exclusiveMaximum", "maximum", -1)):
+        bound = schema.get(exclusive)
+        if isinstance(bound, (int, float)) and not isinstance(bound, bool) and abs(bound) < LARGEST_INTEGER:
+            near = bound + way * SMALLEST_STEP * max(1.0, abs(bound))
+            other = schema.get(inclusive)
+            is_wider = not isinstance(other, (int, float)) or (other - bound) * way <= 0
+            nearest[inclusive] = near if is_wider else other
+            del nearest[exclusive]
+    low, high = nearest.get("minimum"), nearest.get("maximum")
+    is_empty = isinstance(low, (int, float)) and isinstance(high, (int, float)) and low > high
+    return schema if is_empty else nearest
 
 
 def _known_formats(document: JsonObject) -> tuple[JsonObject, list[str], bool]:

@@ -116,6 +116,8 @@ TOOL_SPELLINGS = (_tools_as_they_are, _no_tools_as_an_empty_list)
 SEAMS = "\ufdd0\ufdd1\ufdd2\ufdd3\ufdd4\ufdd5\ufdd6\ufdd7"
 """Unicode's noncharacters, which no text interchanges; three that the messages do not contain are used."""
 THINK_START, THINK_END = REASONING_TAGS[0]
+INLINE_REASONING = re.compile(rf"""['"]{THINK_END}['"]\s*(?:in\b|not\s+in\b|\))""")
+"""In templates that take past reasoning out of the content: ``'</think>' in content``, ``split('</think>')``."""
 PROBE = "Where is it?"
 """Asked of a template to see in which shape it shows a message."""
 PROBE_CHARACTERS, PROBE_SECONDS = 1_000_000, 1.0
@@ -131,6 +133,7 @@ class ChatTemplate:
         self._special = re.compile(f"(?=({'|'.join(map(re.escape, specials))}))") if specials else None
         self.renders_calls = "tool_calls" in source
         self.renders_reasoning = "reasoning_content" in source or ".thinking" in source or "['thinking']" in source
+        self._splits_reasoning = INLINE_REASONING.search(source) is not None
         read = variables_of(source) if "functions" in source else {"tools"} if "tools" in source else set()
         self._names_functions = "functions" in read and "tools" not in read
         self.renders_functions = not read.isdisjoint({"tools", "functions"})
@@ -317,7 +320,9 @@ class ChatTemplate:
         if self.renders_reasoning:
             value["reasoning_content"] = value["thinking"] = protect(reasoning)
             return content
-        return f"{THINK_START}{protect(reasoning)}{THINK_END}{content}"
+        if self._splits_reasoning:
+            return f"{THINK_START}{protect(reasoning)}{THINK_END}{content}"
+        return content  # a template without a place for it was not made for a model that is shown past reasoning
 
 
 def _most_characters(messages: Sequence[ChatMessage]) -> int:

@@ -229,3 +229,45 @@ def test_a_count_of_properties_that_is_counted_wrongly_is_left_to_the_check():
     author = {"type": "object", "properties": {"name": {}, "url": {}}, "minProperties": 1, **extension}
     enforced = enforce(check_schema(author), byte_tokenizer())
     assert accepts(enforced.grammar, '{"name": "x"}') and not enforced.exact
+
+
+@pytest.mark.parametrize(
+    ("schema", "right", "wrong"),
+    [
+        ({"exclusiveMinimum": 1, "maximum": 1.5}, ["1.1", "1.5"], ["1", "1.0", "1.00", "1.6"]),
+        ({"exclusiveMinimum": 0, "maximum": 0.01}, ["0.001", "0.01"], ["0", "0.0", "0.00", "0.02"]),
+        ({"exclusiveMinimum": -3, "exclusiveMaximum": -2}, ["-2.5"], ["-2", "-2.0", "-3", "-3.00"]),
+        ({"minimum": 0.5, "exclusiveMaximum": 1}, ["0.5", "0.98"], ["1", "1.0", "1.000"]),
+        ({"exclusiveMinimum": 0, "multipleOf": 0.5}, ["0.5", "1"], ["0", "0.0"]),
+    ],
+)
+def test_an_exclusive_bound_excludes_every_spelling_of_it(schema: dict, right: list[str], wrong: list[str]):
+    enforced = enforce(check_schema({"type": "number", **schema}), byte_tokenizer())
+    assert enforced.exact
+    assert [text for text in right if not accepts(enforced.grammar, text)] == []
+    assert [text for text in wrong if accepts(enforced.grammar, text)] == []
+
+
+@pytest.mark.parametrize("dialect", [{}, {"$schema": "https://json-schema.org/draft/2020-12/schema"}])
+def test_dependencies_are_checked_in_every_draft(dialect: dict):
+    schema = check_schema({**dialect, "type": "object", "dependencies": {"a": ["b"], "c": {"required": ["d"]}}})
+    assert "'b' is a dependency of 'a'" in schema.problems_of({"a": 1})[0] and schema.problems_of({"c": 1})
+    assert schema.problems_of({"a": 1, "b": 2, "c": 3, "d": 4}) == []
+    assert "dependencies is not enforced" in enforce(schema, byte_tokenizer()).warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("schema", "keyword"),
+    [
+        ({"$schema": "http://json-schema.org/draft-07/schema#", "prefixItems": [{"type": "string"}]}, "prefixItems"),
+        (
+            {"$schema": "http://json-schema.org/draft-07/schema#", "dependentRequired": {"a": ["b"]}},
+            "dependentRequired",
+        ),
+        ({"additionalItems": False}, "additionalItems"),
+        ({"properties": {"a": {"divisibleBy": 3}}}, "divisibleBy"),
+    ],
+)
+def test_a_keyword_of_another_draft_is_named(schema: dict, keyword: str):
+    warnings = enforce(check_schema(schema), byte_tokenizer()).warnings
+    assert f"{keyword} belongs to another draft of JSON Schema and means nothing here" in warnings
