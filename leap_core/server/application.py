@@ -50,6 +50,7 @@ def build_app(
         Route("/v1/completions", generation.completion, methods=["POST"]),
         Route("/v1/audio/speech", SpeechEndpoint(models).speech, methods=["POST"]),
         Route("/v1/responses", generation.responses, methods=["POST"]),
+        Route("/v1/responses/compact", generation.compact, methods=["POST"]),
         Route("/v1/responses/input_tokens", generation.input_tokens, methods=["POST"]),
         Route("/v1/messages", generation.messages, methods=["POST"]),
         Route("/v1/messages/count_tokens", generation.count_tokens, methods=["POST"]),

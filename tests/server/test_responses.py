@@ -270,3 +270,74 @@ def test_events_and_items_are_those_of_the_official_types(serve):
         response = server.client().responses.create(model="builtin", input="Hi", max_output_tokens=1, stream=stream)
         response = list(response)[-1].response if stream else response
         assert response.status == "incomplete" and response.output[-1].status == "incomplete"
+
+
+PATCH = {"type": "custom", "name": "apply_patch", "description": "Changes files.", "format": {"type": "text"}}
+SHELL = {"type": "local_shell"}
+
+
+def test_a_tool_that_takes_a_text_and_the_clients_shell_are_called_in_their_own_items(serve):
+    calls = FunctionCalls(
+        (
+            LeapFunctionCall("apply_patch", {"input": "*** Begin"}),
+            LeapFunctionCall("local_shell", {"command": ["ls", "-l"]}),
+        )
+    )
+    server = serve([calls], [calls], "Done.")
+    client = server.client()
+    ask = {"model": "builtin", "input": "Change it.", "tools": [PATCH, SHELL]}
+    response = client.responses.create(**ask)
+    patch, shell = response.output
+    assert (patch.type, patch.name, patch.input) == ("custom_tool_call", "apply_patch", "*** Begin")
+    assert (shell.type, shell.action.command) == ("local_shell_call", ["ls", "-l"])
+    assert {function.name for function in server.runner.requests[0].functions} == {"apply_patch", "local_shell"}
+    events = list(client.responses.create(**ask, stream=True))
+    assert [event.type for event in events[2:9]] == [
+        "response.output_item.added",
+        "response.custom_tool_call_input.delta",
+        "response.custom_tool_call_input.done",
+        "response.output_item.done",
+        "response.output_item.added",
+        "response.output_item.done",
+        "response.completed",
+    ]
+    assert [item.type for item in events[-1].response.output] == ["custom_tool_call", "local_shell_call"]
+    back = [
+        {"role": "user", "content": "Change it."},
+        {"type": "custom_tool_call", "call_id": "c1", "name": "apply_patch", "input": "*** Begin"},
+        {"type": "custom_tool_call_output", "call_id": "c1", "output": "ok"},
+        {"type": "local_shell_call", "id": "l1", "call_id": "c2", "status": "completed",
+         "action": {"type": "exec", "command": ["ls"], "env": {}}},
+        {"type": "local_shell_call_output", "id": "c2", "output": "a.txt"},
+    ]  # fmt: skip
+    assert client.responses.create(model="builtin", input=back, tools=[PATCH, SHELL]).output_text == "Done."
+    said = server.runner.requests[-1].messages
+    assert said[1].function_calls[0].arguments == {"input": "*** Begin"} and said[2].text == "ok"
+    assert said[3].function_calls[0].arguments == {"command": ["ls"]} and said[4].text == "a.txt"
+
+
+def test_a_conversation_is_compacted_and_goes_on(serve):
+    server = serve("The user wants Rome's weather; it rains.", "It rains in Rome.")
+    client = server.client()
+    said = [{"role": "user", "content": "Weather in Rome?"}, {"role": "assistant", "content": "Rain."}]
+    compacted = client.responses.compact(model="builtin", input=said)
+    assert compacted.object == "response.compaction" and [item.type for item in compacted.output] == [
+        "message",
+        "compaction",
+    ]
+    assert "Summarize our conversation" in server.runner.requests[0].messages[-1].text
+    items = [item.model_dump(exclude_none=True) for item in compacted.output]
+    again = client.responses.create(model="builtin", input=[*items, {"role": "user", "content": "Really?"}])
+    assert again.output_text == "It rains in Rome."
+    assert [message.text for message in server.runner.requests[1].messages] == [
+        "Weather in Rome?",
+        "What was said before, in short:\nThe user wants Rome's weather; it rains.",
+        "Really?",
+    ]
+
+
+def test_models_tell_their_context(serve):
+    server = serve("Hi.")
+    entry = server.client().models.list().data[0].model_dump()
+    context = server.runner.context_size
+    assert (entry["context_length"], entry["max_model_len"], entry["meta"]) == (context, context, {"n_ctx": context})

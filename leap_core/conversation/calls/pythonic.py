@@ -291,7 +291,7 @@ class Reader:
             raise PythonicSyntaxError(start, f"{match[0]} is not a character")
         return chr(code)
 
-    def _number(self) -> int | float:
+    def _number(self) -> int | float | str:
         self._skip_space()
         try:
             value, self.position = read_number(self.text, self.position)

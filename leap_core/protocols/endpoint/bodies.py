@@ -96,8 +96,8 @@ def _message(message: ChatMessage) -> JsonObject:
     if any(isinstance(part, Image) for part in message.content):
         from ...conversation.media.images import without_metadata
 
-        parts = [Image(without_metadata(part.data)) if isinstance(part, Image) else part for part in message.content]
-        message = replace(message, content=parts)
+        bare = (Image(without_metadata(part.data)) if isinstance(part, Image) else part for part in message.content)
+        message = replace(message, content=tuple(bare))
     value = message.to_json()
     value.pop("reasoning_content", None)
     if isinstance(value.get("content"), list):

@@ -41,6 +41,19 @@ HARMLESS = (
     "stream_options",
     "context_management",
 )
+CUSTOM, LOCAL_SHELL = "custom", "local_shell"
+"""Tools that take a text, and the shell of the client's machine."""
+INPUT = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
+COMMAND = {
+    "type": "object",
+    "properties": {"command": {"type": "array", "items": {"type": "string"}}},
+    "required": ["command"],
+}
+SUMMARIZE = (
+    "Summarize our conversation so far, so that it can go on from your summary alone: what was asked for, what was "
+    "done and found, names of files, decisions, and what is left to do. Write the summary and nothing else."
+)
+SUMMARY = "What was said before, in short:\n"
 TEXT_PARTS = ("input_text", "output_text", "text", "summary_text", "reasoning_text", "refusal")
 
 
@@ -97,7 +110,7 @@ def read_responses(
     most = fields.take("max_output_tokens")
     if most is not None:
         chat["max_tokens"] = most
-    tools, left_out = functions_among(fields.take("tools"), "function", _declared)
+    tools, left_out = functions_among(_as_functions(fields.take("tools")), "function", _declared)
     if tools:
         chat["tools"] = tools
     choice = fields.take("tool_choice")
@@ -153,17 +166,20 @@ def messages_of(value: object) -> list[JsonObject]:
             parts = [*(item.get("content") or ()), *(item.get("summary") or ())]
             reasoning += "".join(_text(part, path) for part in parts)
             continue
-        if kind == "function_call":
-            call = _call(item, path)
+        if kind in CALLS:
+            call = _call({**item, **CALLS[kind](item)}, path)
             last = messages[-1] if messages else {}
             if last.get("role") == "assistant" and not reasoning:
                 last.setdefault("tool_calls", []).append(call)
             else:
                 messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
-        elif kind == "function_call_output":
-            call_id = text_at(item.get("call_id"), f"{path}.call_id")
+        elif kind in OUTPUTS:
+            call_id = text_at(item.get("call_id", item.get("id")), f"{path}.call_id")
             output = _output(item.get("output"), f"{path}.output")
             messages.append({"role": "tool", "tool_call_id": call_id, "content": output})
+        elif kind in ("compaction", "compaction_summary"):
+            summary = text_at(item.get("encrypted_content"), f"{path}.encrypted_content")
+            messages.append({"role": "user", "content": SUMMARY + summary})
         elif kind == "message":
             role = text_at(item.get("role"), f"{path}.role")
             messages.append({"role": role, "content": _content(item.get("content"), f"{path}.content")})
@@ -173,6 +189,48 @@ def messages_of(value: object) -> list[JsonObject]:
             messages[-1]["reasoning_content"] = reasoning
         reasoning = ""
     return messages
+
+
+def _shell_call(item: JsonObject) -> JsonObject:
+    action = item.get("action")
+    command = action.get("command") if isinstance(action, dict) else None
+    return {
+        "name": LOCAL_SHELL,
+        "arguments": json.dumps({"command": command or []}),
+        "call_id": item.get("call_id", item.get("id")),
+    }
+
+
+CALLS: dict[str, Callable[[JsonObject], JsonObject]] = {
+    "function_call": lambda item: {},
+    "custom_tool_call": lambda item: {"arguments": json.dumps({"input": item.get("input")})},
+    "local_shell_call": _shell_call,
+}
+"""Items that are calls, and what a function's call says instead of theirs."""
+OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output")
+
+
+def _as_functions(tools: object) -> object:
+    """The tools with those that take a text, and the client's shell, as the functions that the model gets to see."""
+    if not isinstance(tools, list):
+        return tools
+    functions = []
+    for tool in tools:
+        if isinstance(tool, dict) and tool.get("type") == CUSTOM:
+            tool = {"type": "function", "name": tool.get("name"), "description": _described(tool), "parameters": INPUT}
+        elif isinstance(tool, dict) and tool.get("type") == LOCAL_SHELL:
+            told = "Run a command on the user's machine: the program and its arguments."
+            tool = {"type": "function", "name": LOCAL_SHELL, "description": told, "parameters": COMMAND}
+        functions.append(tool)
+    return functions
+
+
+def _described(tool: JsonObject) -> str:
+    """What a tool that takes a text is for, with the grammar of its text where it has one."""
+    form = tool.get("format")
+    definition = form.get("definition") if isinstance(form, dict) else None
+    grammar = f"\nIts input follows this grammar:\n{definition}" if definition else ""
+    return str(tool.get("description") or "") + grammar
 
 
 def _call(item: JsonObject, path: str) -> JsonObject:
@@ -256,6 +314,13 @@ class ResponsesReply:
         self._created = created or int(time.time())
         self._ids = 0
         self._sequence = 0
+        tools = request.echo.get("tools") or ()
+        self._kinds = {
+            LOCAL_SHELL if tool.get("type") == LOCAL_SHELL else tool.get("name"): tool.get("type")
+            for tool in tools
+            if isinstance(tool, dict)
+        }
+        """The type of each tool, by its name."""
         self._items: list[JsonObject] = []
         self._open: JsonObject | None = None
         self._text = ""
@@ -299,7 +364,7 @@ class ResponsesReply:
         elif isinstance(response, FunctionCalls):
             yield from self._close_item()
             for call in response.function_calls:
-                if self._request.chat.single_call and any(item["type"] == "function_call" for item in self._items):
+                if self._request.chat.single_call and any(item["type"] in CALLS for item in self._items):
                     break
                 yield from self._call_events(self._with_id(call))
         elif isinstance(response, Complete):
@@ -328,7 +393,7 @@ class ResponsesReply:
         body["usage"] = _usage(complete.stats)
         calls = [
             {"id": item["call_id"], "type": "function", "function": {k: item[k] for k in ("name", "arguments")}}
-            for item in self._items
+            for item in map(_plain_call, self._items)
             if item["type"] == "function_call"
         ]
         message: JsonObject = {"role": "assistant", "content": complete.full_message.text or None}
@@ -402,6 +467,19 @@ class ResponsesReply:
 
     def _call(self, call: LeapFunctionCall, status: str = "completed") -> JsonObject:
         written = call.to_json()
+        kind = self._kinds.get(call.name)
+        if kind == CUSTOM:
+            given = {"call_id": written["id"], "name": call.name, "input": str(call.arguments.get("input", ""))}
+            return {"id": self._new_id("ctc"), "type": "custom_tool_call", **given, "status": status}
+        if kind == LOCAL_SHELL:
+            action: JsonObject = {"type": "exec", "command": call.arguments.get("command") or [], "env": {}}
+            return {
+                "id": self._new_id("lsh"),
+                "type": "local_shell_call",
+                "call_id": written["id"],
+                "action": action,
+                "status": status,
+            }
         return {
             "id": self._new_id("fc"),
             "type": "function_call",
@@ -412,12 +490,29 @@ class ResponsesReply:
 
     def _call_events(self, call: LeapFunctionCall) -> Iterator[bytes]:
         item = self._call(call, "in_progress")
+        if item["type"] != "function_call":
+            yield from self._other_call_events(item)
+            return
         arguments, item["arguments"] = item["arguments"], ""
         yield from self._open_item(item)
         yield self._item_event("response.function_call_arguments.delta", delta=arguments)
         yield self._item_event("response.function_call_arguments.done", name=call.name, arguments=arguments)
         self._text = arguments
         yield from self._close_item()
+
+    def _other_call_events(self, item: JsonObject) -> Iterator[bytes]:
+        """Those of a call that is no function's."""
+        if item["type"] == "custom_tool_call":
+            text, opened = item["input"], {**item, "input": ""}
+            yield from self._open_item(opened)
+            yield self._item_event("response.custom_tool_call_input.delta", delta=text)
+            yield self._item_event("response.custom_tool_call_input.done", input=text)
+        else:
+            yield from self._open_item(item)
+        item = {**item, "status": "completed"}
+        yield self._event("response.output_item.done", output_index=len(self._items), item=item)
+        self._items.append(item)
+        self._open = None
 
     def _open_item(self, item: JsonObject) -> Iterator[bytes]:
         self._open, self._text = item, ""
@@ -451,6 +546,52 @@ class ResponsesReply:
         value = {"type": kind, "sequence_number": self._sequence, **fields}
         self._sequence += 1
         return typed_event(kind, value)
+
+
+class CompactedReply(ResponsesReply):
+    """A conversation in short: what the user said, and an item that stands for all that was said."""
+
+    def whole(self, complete: Complete) -> JsonObject:
+        said = [message for message in self._request.own if message["role"] == "user"]
+        own = [{**self._message(""), "role": "user", "content": _texts_of(each["content"])} for each in said]
+        summary = complete.full_message.text.strip()
+        item = {"id": self._new_id("cmp"), "type": "compaction", "encrypted_content": summary}
+        return {
+            "id": self.id,
+            "object": "response.compaction",
+            "created_at": self._created,
+            "output": [*own, item],
+            "usage": _usage(complete.stats),
+        }
+
+
+def compacting(body: object) -> JsonObject:
+    """The request whose answer is the summary that a request to /v1/responses/compact asks for. Raises
+    LeapSerializationError."""
+    body = object_at(body, "body")
+    if body.get("stream"):
+        raise LeapSerializationError("is not supported here", path="stream")
+    given = body.get("input")
+    said = [{"role": "user", "content": given}] if isinstance(given, str) else list_at(given or [], "input")
+    kept: JsonObject = {n: body[n] for n in ("model", "instructions", "previous_response_id") if n in body}
+    return {**kept, "input": [*said, {"role": "user", "content": SUMMARIZE}], "store": False}
+
+
+def _texts_of(content: object) -> list[JsonObject]:
+    """The content of a user's message as an item of an answer has it; only texts stay."""
+    if isinstance(content, str):
+        return [_output_text(content)]
+    parts = content if isinstance(content, list) else []
+    return [_output_text(part["text"]) for part in parts if part.get("type") == "text"]
+
+
+def _plain_call(item: JsonObject) -> JsonObject:
+    """An item of a call as that of a function's call, which a chat message holds."""
+    if item["type"] == "custom_tool_call":
+        return {**item, "type": "function_call", "arguments": json.dumps({"input": item["input"]})}
+    if item["type"] == "local_shell_call":
+        return {**item, "type": "function_call", **_shell_call(item)}
+    return item
 
 
 def new_response_id() -> str:

@@ -20,7 +20,15 @@ from ...errors import LeapGenerationError, LeapSerializationError
 from ...protocols.anthropic import MessagesReply, read_messages
 from ...protocols.openai.replies import OpenAIReply
 from ...protocols.openai.requests import GenerationRequest, options_of_choice, read_chat, read_completions
-from ...protocols.openai.responses import ResponsesReply, conversation_of, previous_of, read_responses
+from ...protocols.openai.responses import (
+    CompactedReply,
+    ResponsesReply,
+    ResponsesRequest,
+    compacting,
+    conversation_of,
+    previous_of,
+    read_responses,
+)
 from ...protocols.openai.speech import SpokenAnswers
 from ..answers import (
     GENERATION_HEADER,
@@ -132,6 +140,17 @@ class GenerationEndpoints:
         if self.stored is not None:
             self.stored.settle(previous)
         return self._kept.history(previous)
+
+    async def compact(self, request: Request) -> Response:
+        """A conversation in short, with which a request to ``responses`` may go on."""
+
+        def read(body: Any) -> ResponsesRequest:
+            compacted = compacting(body)
+            asked = read_responses(compacted, self._history(compacted), urls=self.urls)
+            return replace(asked, own=asked.own[:-1])
+
+        asked = await read_body(request, read, slow=True)
+        return await self.answer(request, [asked.chat], lambda model, _: CompactedReply(asked, model))
 
     async def input_tokens(self, request: Request) -> Response:
         """How many tokens the prompt of a request to ``responses`` has."""

@@ -203,8 +203,14 @@ def _entry(name: str, created: int, loaded: bool, details: dict[str, Any]) -> di
         "created_at": datetime.fromtimestamp(created, timezone.utc).isoformat().replace("+00:00", "Z"),
         "owned_by": "leap",
         "loaded": loaded,
+        **_context(details.get("context_size")),
         "leap": details,
     }
+
+
+def _context(size: int | None) -> dict[str, Any]:
+    """The tokens of a context by the names that clients of OpenRouter, vLLM and llama.cpp look for."""
+    return {} if size is None else {"context_length": size, "max_model_len": size, "meta": {"n_ctx": size}}
 
 
 def _of_system_one(entry: dict[str, Any]) -> dict[str, str]:

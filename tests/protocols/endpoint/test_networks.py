@@ -85,9 +85,8 @@ def test_a_proxy_passes_plain_requests_on_unless_it_is_not_wanted(fake, monkeypa
     assert path == "http://models.invalid/v1/chat/completions" and headers["host"] == "models.invalid"
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     with pytest.raises(LeapEndpointError, match="cannot connect"):
-        ask(fake.url)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    assert ask(fake.url) == "Paris."
+        ask("http://models.invalid/v1")
+    assert ask(fake.url) == "Paris."  # no proxy knows this machine by that address
 
 
 def test_a_tunnel_through_a_proxy_shows_it_no_key(authority, secure, monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from PIL import Image as pillow
 
 from leap_core import ChatMessage, GenerationOptions, Leap, LeapEndpointError, LeapOptionsError
 from leap_core.conversation.calls import LeapFunction, LeapFunctionCall
@@ -73,7 +74,7 @@ def test_histories_pictures_tools_and_shapes_go_along(fake, runner):
     double = LeapFunction("double", "Twice a number.", [])
     history = [
         ChatMessage("system", "Be brief."),
-        ChatMessage("user", [Image(b"\xff\xd8\xff\xe0"), Text("And this?")]),
+        ChatMessage("user", [Image.from_pil_image(pillow.new("RGB", (32, 32))), Text("And this?")]),
         ChatMessage("assistant", "", function_calls=(LeapFunctionCall("double", {"n": 1}, "c1"),)),
         ChatMessage("tool", "2", tool_call_id="c1"),
     ]
