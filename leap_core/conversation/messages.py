@@ -55,6 +55,8 @@ class ChatMessageContent:
         kind = part.get("type")
         if kind == "text":
             return Text(text_at(part.get("text"), f"{path}.text"))
+        if kind == "refusal":  # of an answer that another model gave
+            return Text(text_at(part.get("refusal"), f"{path}.refusal"))
         if kind == "image_url":
             return _read_image(part, path, urls)
         if kind == "input_audio":
@@ -496,7 +498,7 @@ def _content_from_json(message: JsonObject, role: str, path: str, urls: UrlAcces
     where = f"{path}.content"
     if isinstance(content, str):
         return [Text(content)]
-    if content is None and role == "assistant":
+    if content is None and role in ("assistant", "tool"):
         return []
     if not isinstance(content, list):
         raise LeapSerializationError(f"expected a string or a list of parts, not {kind_of(content)}", path=where)

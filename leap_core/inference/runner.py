@@ -70,6 +70,8 @@ class InProcessGeneration(Generation):
         self._ended = False
         self._stopped = False
         self._met_stop_string = False
+        self._read = 0
+        """Tokens and frames that belong to the answer: what the engine made after a stop string does not."""
 
     def __next__(self) -> MessageResponse:
         while not self._ready:
@@ -88,13 +90,18 @@ class InProcessGeneration(Generation):
             if self._listener is not None:
                 self._ready.extend(self._listener.end())
                 self._reply.add_speech(self._listener.speech)
-            self._ready.extend(self._reply.finish(self._reason(event), event.stats, *self._scores()))
+            stats, (scores, prompt_scores) = event.stats, self._scores()
+            if self._met_stop_string:
+                stats, scores = replace(stats, completion_tokens=self._read), scores[: self._read]
+            self._ready.extend(self._reply.finish(self._reason(event), stats, scores, prompt_scores))
         elif self._stopped or self._met_stop_string:
             return
         elif isinstance(event, tuple):
+            self._read += 1
             assert self._listener is not None
             self._ready.extend(self._listener.take_frame(event))
         else:
+            self._read += 1
             if self._listener is not None:
                 self._listener.take_token(event)
             self._ready.extend(self._reply.feed(event))

@@ -236,9 +236,28 @@ def schema_text(schema: object, path: str) -> str:
     return json.dumps(schema, ensure_ascii=False)
 
 
+def allowed_tools(body: object) -> set[str] | None:
+    """The names of the tools that ``tool_choice`` leaves of the declared ones; None where it leaves all."""
+    choice = body.get("tool_choice") if isinstance(body, dict) else None
+    given = _allowed(choice)
+    if given is None:
+        return None
+    tools = [object_at(tool, "tool_choice.tools") for tool in list_at(given.get("tools"), "tool_choice.tools")]
+    return {str(object_at(tool.get("function", tool), "tool_choice.tools").get("name")) for tool in tools}
+
+
+def _allowed(choice: object) -> JsonObject | None:
+    """Chat completions have the list one level deeper than Responses."""
+    if not isinstance(choice, dict) or choice.get("type") != "allowed_tools":
+        return None
+    return object_at(choice.get("allowed_tools", choice), "tool_choice.allowed_tools")
+
+
 def _tool_choice(value: object) -> str:
     if isinstance(value, str):
         return value
+    if (allowed := _allowed(value)) is not None:
+        return _tool_choice(allowed.get("mode", "auto"))
     function = value.get("function") if isinstance(value, dict) else None
     name = function.get("name") if isinstance(function, dict) else None
     if not isinstance(name, str):

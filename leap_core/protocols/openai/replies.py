@@ -233,7 +233,8 @@ def _as_requested(request: GenerationRequest, complete: Complete) -> Complete:
     """The answer as the request wants it delivered, with the notes about its fields."""
     complete = with_one_call(complete) if request.single_call else complete
     if request.silent:
-        complete = replace(complete, full_message=ChatMessage("assistant", ""), logprobs=())
+        stats = complete.stats and replace(complete.stats, completion_tokens=0)
+        complete = replace(complete, full_message=ChatMessage("assistant", ""), logprobs=(), stats=stats)
     return replace(complete, warnings=(*request.notes, *complete.warnings))
 
 

@@ -29,6 +29,7 @@ from .fields import (
     SHAPES,
     BodyFields,
     Unknown,
+    allowed_tools,
     functions_of,
     read_keep_alive,
     read_parameters,
@@ -110,7 +111,10 @@ def read_chat(
         messages = asked_to_speak(messages)
     single_call = not body_fields.boolean("parallel_tool_calls", True)
     defaults = defaults or GenerationOptions()
+    allowed = allowed_tools(body)
     parameters = read_parameters(body_fields, extension)
+    if allowed is not None:
+        declared = [function for function in declared if function.name in allowed]
     if parameters.get("json_schema_constraint") == ANY_OBJECT and defaults.inject_schema_into_prompt:
         parameters.setdefault("inject_schema_into_prompt", False)  # the schema says nothing that the request does not
     if tools == []:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from leap_core import Leap
 from leap_core.conversation.messages import ChatMessage
 from leap_core.conversation.options import GenerationOptions, ModelLoadingOptions
 from leap_core.conversation.responses import Complete, MessageResponse
+from leap_core.conversation.streams import last_of
 from leap_core.inference.engine.sampler import ScoreRecorder
 
 
@@ -154,3 +156,18 @@ def test_under_a_constraint_they_are_exact_before_and_after_the_mask(runner):
     assert score.logprob == pytest.approx(own[place], abs=1e-6)
     everything = math.log(sum(math.exp(each) for each in own))
     assert score.allowed_logprob == pytest.approx(own[place] - everything, abs=1e-4)
+
+
+def test_what_the_engine_makes_after_a_stop_string_counts_for_nothing(runner):
+    """The reader finds the stop string while the engine goes on."""
+    asked = [ChatMessage("user", "Count to 20.")]
+    options = GenerationOptions(temperature=0.0, stop=("4",), top_logprobs=0, max_tokens=60)
+    ends = []
+    for pause in (0.0, 0.0, 0.05, 0.2):
+        stream = runner.start(asked, options=options)
+        time.sleep(pause)
+        ends.append(last_of(stream))
+    assert {(each.full_message.text, each.stats.completion_tokens, len(each.logprobs)) for each in ends} == {
+        (ends[0].full_message.text, len(ends[0].logprobs), len(ends[0].logprobs))
+    }
+    assert b"4" in ends[0].logprobs[-1].token

@@ -214,3 +214,38 @@ def test_an_unknown_field_is_noted_by_a_server_and_refused_in_a_batch(name, serv
     assert response.json()["leap"]["warnings"] == [f"the field {path!r} is unknown and was ignored"]
     done, _, runner = line(fields)
     assert (done.code, runner.requests) == (2, []) and f"line 1: {path}: there is no such field" in done.stderr
+
+
+TOOLS = [{"type": "function", "function": {"name": name}} for name in ("look", "walk", "sing")]
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": TOOLS[:2]}},
+        {
+            "type": "allowed_tools",
+            "mode": "required",
+            "tools": [{"type": "function", "name": "look"}, {"name": "walk"}],
+        },
+    ],
+)
+def test_a_choice_of_some_tools_leaves_those_alone(choice):
+    from leap_core.protocols.openai.requests import read_chat
+
+    body = {"messages": [{"role": "user", "content": "Hi"}], "tools": TOOLS, "tool_choice": choice}
+    request = read_chat(body)
+    assert [function.name for function in request.functions] == ["look", "walk"]
+    assert request.options.tool_choice == "required"
+
+
+def test_a_refusal_and_a_tool_without_an_output_are_messages():
+    from leap_core.conversation.messages import messages_from_json
+
+    refusal, tool = messages_from_json(
+        [
+            {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]},
+            {"role": "tool", "content": None, "tool_call_id": "c"},
+        ]
+    )
+    assert refusal.text == "No." and tool.text == ""
