@@ -41,17 +41,16 @@ if TYPE_CHECKING:
     from ...conversation.options import FunctionCallParser, GenerationOptions
 
 RESERVE = 16
-"""Tokens beyond the shortest end, and the longest one so far, from which on nothing new is begun that the shape can do
-without; a string or a number that is open goes on."""
-LAST = 2
-"""Tokens beyond the shortest end at which also what is open ends."""
+"""Tokens beyond the shortest end, and the longest one so far, from which on every token is looked at before it is
+taken."""
 
 
 class FinishingConstraint:
-    """A constraint that takes the shortest way to its end when ``room`` tokens are nearly used up.
+    """A constraint that takes the shortest way to its end when ``room`` tokens are used up.
 
-    ``grammar`` is the part of ``constraint`` that has the shape. An answer whose end is further away than its room is
-    not helped: it is cut as it would be.
+    ``grammar`` is the part of ``constraint`` that has the shape. Near the end the model's likeliest token is taken as
+    long as the shape can still be ended after it, so that an answer which fits is whole. An answer whose end is further
+    away than its room is not helped: it is cut as it would be.
     """
 
     def __init__(self, constraint: TokenConstraint, grammar: GrammarConstraint, room: int) -> None:
@@ -61,35 +60,47 @@ class FinishingConstraint:
         self._left = room
         self._longest = 0
         self._look_at = room
-        self._next: int | None = None
+        self._way: list[int] | None = None
+        """The shortest end, where it is near."""
         self._ended = False
         self.cut = False
         """Whether the end was taken because of the room, and not by the model."""
 
     def apply(self, logits: NDArray[float32]) -> None:
         self._look()
-        if self._next is None:
-            return self._constraint.apply(logits)
         self._constraint.apply(logits)
         likeliest = int(logits.argmax())
-        if not self._is_near(likeliest, self._next):
-            self.cut, likeliest = True, self._next
-            logits[likeliest] = 0.0
-        return keep_only(logits, [likeliest])
+        if self._way is None:
+            if not self._grammar.begins_container(likeliest) or self._leaves_an_end(likeliest):
+                return None
+            self._way = self._grammar.shortest_end(self._left)
+            if self._way is None:
+                return None
+        elif self._leaves_an_end(likeliest):
+            return keep_only(logits, [likeliest])
+        self.cut = True
+        end = self._way[0] if self._way else self._grammar.end
+        logits[end] = 0.0
+        return keep_only(logits, [end])
 
-    def _is_near(self, token: int, end: int) -> bool:
-        """Whether what the model would have leads to the end as well as the shortest way does, of which ``end`` is
-        next."""
-        if self._grammar.is_closing(end):
-            return self._grammar.ends_like(token, end)
-        return token == end or self._grammar.shortest_end(self._left - 1, after=token) is not None
+    def _leaves_an_end(self, token: int) -> bool:
+        """Whether the shape can be ended in the tokens that are left after this one."""
+        thinking = self._end_of_thinking()
+        if thinking:  # what is thought moves no end
+            return self._way is None or token == self._way[0] or len(self._way) < self._left
+        if self._grammar.ends_answer(token):
+            return True
+        return self._grammar.shortest_end(self._left - 1, after=token) is not None
+
+    def _end_of_thinking(self) -> list[int]:
+        return self._constraint.end_of_thinking if isinstance(self._constraint, AfterReasoning) else []
 
     def forced_tokens(self) -> list[int]:
         return self._constraint.forced_tokens()
 
     def accept(self, token: int) -> None:
         self._left -= 1
-        self._next = None
+        self._way = None
         self._constraint.accept(token)
         if self._grammar.begins_container(token):
             self._look_at = self._left  # the end is further away now
@@ -100,24 +111,21 @@ class FinishingConstraint:
         return self._ended or self._constraint.finished
 
     def _look(self) -> None:
-        """Decide whether the next token is one of the shortest end."""
-        if self._next is not None or self._left > self._look_at or self.finished:
+        """Find out whether the shortest end is near."""
+        if self._way is not None or self._left > self._look_at or self.finished:
             return
-        thinking = self._constraint.end_of_thinking if isinstance(self._constraint, AfterReasoning) else []
         end = self._grammar.shortest_end(self._left)
         if end is None:
             self._look_at = self._left - RESERVE
             return
-        way = [*thinking, *end]
+        way = [*self._end_of_thinking(), *end]
         self._longest = max(self._longest, len(way))
         begins = len(way) + self._longest + RESERVE
-        place = self._grammar.place
-        goes_on = bool(thinking) or place is None or place.in_string or bool(place.number)
         self._look_at = self._left - max(1, (self._left - begins) // 2)
-        if self._left <= len(way) + LAST or (self._left <= begins and not goes_on):
-            self._next = way[0] if way else None
-            self._ended = not way
-            self.cut = self.cut or self._ended
+        if self._left <= begins:
+            self._way = way
+        if not way and self._left <= 0:
+            self._ended = self.cut = True
 
 
 RULE = re.compile(r"(?m)^\s*[?!]?[A-Za-z_]\w*(\[[^\]]*\])?\s*:")

@@ -160,6 +160,7 @@ SEPARATORS = ("@", "://", ":", "/", "-", ".", " ", ",")
 DIGITS, LETTERS = tuple("0123456789"), tuple("TZDaA" + string.ascii_letters)
 ORDERS = ((*SEPARATORS, *DIGITS, *LETTERS), (*SEPARATORS, *LETTERS, *DIGITS), (*DIGITS, *LETTERS, *SEPARATORS))
 BY_CHANCE = (*SEPARATORS, "0", "1", "9", "a", "A", *string.punctuation)
+FEW, MANY = 16, 1 << 30
 CHANCES = 8
 """Ways that are tried by chance where no order leads to an end."""
 
@@ -187,8 +188,8 @@ class _Search:
         self._tokenizer = tokenizer
         self._draw = draw
         self._bits = np.zeros((tokenizer.n_tokens + 31) // 32, dtype=np.int32)
-        self._closing, self._quote, self._others = (
-            np.array(tokenizer.single_tokens(each), dtype=np.int64) for each in (CLOSING, QUOTE, texts)
+        self._closing, self._closing_brackets, self._quote, self._others = (
+            np.array(tokenizer.single_tokens(each), dtype=np.int64) for each in (CLOSING, CLOSING[:2], QUOTE, texts)
         )
 
     def way(self, matcher: LLMatcher, most: int, place: JsonPlace) -> list[int] | None:
@@ -212,16 +213,28 @@ class _Search:
         import numpy as np
 
         matcher.unsafe_compute_mask_ptr(self._bits.ctypes.data, self._bits.nbytes)
-        for tokens in (self._quote,) if place.in_string else (self._closing, self._quote):
+        closing = self._closing_brackets if place.number else self._closing  # a 0 would go on with the number
+        for tokens in (self._quote,) if place.in_string else (closing, self._quote):
             ends = tokens[_allowed(self._bits, tokens)]
             if len(ends):
                 return int(ends[0])
+        few = np.flatnonzero(np.unpackbits(self._bits.view(np.uint8), bitorder="little"))
+        if self._draw is None and 1 < len(few) <= FEW and all(map(self._is_word, few.tolist())):  # values of an enum
+            return min(few.tolist(), key=lambda token: self._forced_after(matcher, token))
         more = self._others[_allowed(self._bits, self._others)]
         if not len(more):
-            more = np.flatnonzero(np.unpackbits(self._bits.view(np.uint8), bitorder="little"))
+            more = few
         if not len(more):
             return None
         return int(more[0] if self._draw is None else self._draw.choice(more.tolist()))
+
+    def _is_word(self, token: int) -> bool:
+        return self._tokenizer.bytes_of(token)[:1].isalpha()
+
+    def _forced_after(self, matcher: LLMatcher, token: int) -> int:
+        """How many tokens follow one of necessity."""
+        after = matcher.deep_copy()
+        return len(after.compute_ff_tokens()) if after.consume_token(token) else MANY
 
 
 def _allowed(bits: NDArray[int32], tokens: NDArray[int64]) -> NDArray[int64]:
@@ -298,14 +311,14 @@ class GrammarConstraint:
                 place.feed(self._tokenizer.bytes_of(after))
         return shortest_end(matcher, self._tokenizer, most, place)
 
-    def is_closing(self, token: int) -> bool:
-        """Whether a token only ends strings and containers."""
-        return not self._tokenizer.bytes_of(token).strip(b'"]}')
+    @property
+    def end(self) -> int:
+        """A token that ends the answer."""
+        return min(self._tokenizer.eog_tokens)
 
-    def ends_like(self, token: int, end: int) -> bool:
-        """Whether a token spells what ``end`` does, and nothing after it but further ends."""
-        spelled, beginning = self._tokenizer.bytes_of(token), self._tokenizer.bytes_of(end)
-        return spelled.startswith(beginning) and (token == end or self.is_closing(token))
+    def ends_answer(self, token: int) -> bool:
+        """Whether a token is one that ends the answer."""
+        return token in self._tokenizer.eog_tokens
 
     @property
     def finished(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 
 import numpy as np
@@ -157,3 +158,63 @@ def test_an_answer_that_ends_by_itself_is_not_cut():
         assert int(logits.argmax()) == char
         constraint.accept(char)
     assert constraint.finished and not constraint.cut
+
+
+def random_pair(chance: random.Random, depth: int = 3) -> tuple[dict, object]:
+    """A schema, and a document that satisfies it."""
+    kind = chance.choice(["object", "object", "array", "string", "integer", "enum", "boolean"] if depth else ["string"])
+    if kind == "object":
+        parts = {f"key{n}": random_pair(chance, depth - 1) for n in range(chance.randint(1, 4))}
+        required = [name for name in parts if chance.random() < 0.7]
+        schema = {"type": "object", "properties": {name: part[0] for name, part in parts.items()}, "required": required}
+        return schema, {name: part[1] for name, part in parts.items() if name in required or chance.random() < 0.6}
+    if kind == "array":
+        items, _ = pair = random_pair(chance, depth - 1)
+        return {"type": "array", "items": items}, [pair[1]] * chance.randint(0, 3)
+    if kind == "string":
+        most = chance.choice([None, 12, 40])
+        text = "".join(chance.choices("abc déf", k=chance.randint(0, most or 25)))
+        return {"type": "string", **({} if most is None else {"maxLength": most})}, text
+    if kind == "integer":
+        return {"type": "integer"}, chance.choice([0, 7, -12, 36, 4711, 123456])
+    if kind == "enum":
+        labels = ["red", "green", "blue", "light blue"]
+        return {"enum": labels}, chance.choice(labels)
+    return {"type": "boolean"}, chance.random() < 0.5
+
+
+def followed(schema: dict, wanted: bytes, room: int) -> bytes:
+    """What a model writes in so much room that would write ``wanted`` and then end."""
+    matcher = byte_tokenizer().matcher(enforce(check_schema(schema), byte_tokenizer()).grammar)
+    grammar = GrammarConstraint(matcher, byte_tokenizer(), numbers=NumberLength(schema))
+    constraint = FinishingConstraint(grammar, grammar, room)
+    text = b""
+    for _ in range(room):
+        logits = np.zeros(byte_tokenizer().n_tokens, dtype=np.float32)
+        follows = wanted.startswith(text)
+        logits[wanted[len(text)] if follows and len(text) < len(wanted) else END if follows else ord("a")] = 9.0
+        constraint.apply(logits)
+        token = int(logits.argmax())
+        if token == END:
+            break
+        constraint.accept(token)
+        text += bytes([token])
+        if constraint.finished:
+            break
+    return text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(200))
+def test_an_answer_that_fits_is_whole_and_every_other_is_valid(seed: int):
+    chance = random.Random(seed)
+    schema, document = random_pair(chance)
+    wanted = json.dumps(document, ensure_ascii=False).encode()
+    assert check_schema(schema).problems_of(document) == []
+    for room in {len(wanted), len(wanted) + 1, len(wanted) + chance.randint(2, 40)}:
+        assert followed(schema, wanted, room) == wanted
+    shortest = followed(schema, b"", 3000)  # a model that wants to end at once
+    for _ in range(3):
+        room = chance.randint(min(len(shortest), len(wanted)), len(wanted))
+        text = followed(schema, wanted, room)
+        assert check_schema(schema).problems(text.decode()) == [], (room, wanted, text)
