@@ -72,7 +72,8 @@ def chat_body(body: object, *, counts: bool = False, unknown: Unknown = NOTE) ->
             raise LeapSerializationError(f"{kind!r} is not one of auto, any, tool, none", path="tool_choice.type")
         chat["tool_choice"] = CHOICES[kind]
     thinking = fields.object("thinking")
-    thinking.take("budget_tokens")
+    if thinking.take("budget_tokens") is not None:
+        notes = (*notes, "thinking.budget_tokens limits nothing here: max_tokens bounds reasoning and answer together")
     thinking.take("display")
     if thinking.text("type") in ("enabled", "adaptive"):
         chat["enable_thinking"] = True
