@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack
-from typing import Any
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -27,6 +29,9 @@ from ..options.tasks import (
     read_inputs,
     read_task_of,
 )
+
+if TYPE_CHECKING:
+    from ..answers.reviews import Reviewing
 
 
 @leap_command("extract")
@@ -77,11 +82,7 @@ def command(
     Missing data stays out. A text beyond the context is cut; lists of its pieces are joined, otherwise the first piece
     that has a field counts. A text that fails is named and the rest goes on (exit code 8).
     """
-    from leap_core.tasks.evidence.evidence import is_doubtful
-
-    from ..answers.file import check_place, writing_to
     from ..answers.reviews import Reviewing, apply_reviews, fit_reviews
-    from ..answers.task_answers import do_task, submit_task, write_line
 
     reads = {"--apply": reviewed.apply, "--fit": reviewed.fit, "--examples": examples}
     writes = {"--output": settings.target, "--errors": settings.errors, "--doubtful": evidence.doubtful}
@@ -102,68 +103,110 @@ def command(
     if review.wanted and format == "csv":
         raise click.UsageError("a review cannot be combined with --format csv; leap extract --apply prints it as one")
     reviewing.check()
-    if evidence.doubtful is not None:
-        check_place(env.cwd / evidence.doubtful, evidence.doubtful, "--doubtful")
     if open_objects:
         settings.overrides.open_objects = True
-    keeps_doubts = evidence.doubtful is not None
-    form = "jsonl" if format == "json" else format
-    has_evidence = evidence.shown or keeps_doubts or review.wanted
-    fields = {"task": "extract", "schema": given, "format": form}
-    fields |= {"evidence": has_evidence, "strict": evidence.strict, "passes": evidence.passes}
-    task = read_task_of(fields, env)
-    if keeps_doubts and settings.background:
-        raise click.UsageError(
-            "--doubtful cannot be combined with --background: the results of the job have the evidence"
-        )
-    if settings.background and format == "json":
-        raise click.UsageError("--format json cannot be combined with --background; jsonl and csv can")
-    if settings.background and STDIN in images:
-        raise click.UsageError("--background needs a picture that is a file")
-    inputs = named_apart([_picture(name, env) for name in images])
-    if settings.files or not images:
-        inputs += read_inputs(settings, env)
-    if examples is not None:
-        if images:
+    extraction = _Extraction(env, given, format, evidence, reviewing if review.wanted else None, settings)
+    extraction.check(images, examples)
+    code = extraction.run(images, examples)
+    if not settings.background:
+        reviewing.serve()
+    return code
+
+
+@dataclass
+class _Extraction:
+    """What is asked of a model, and what has come of it. ``reviewing``: where it is to be looked over."""
+
+    env: Environment
+    schema: Any
+    format: str
+    evidence: Evidence
+    reviewing: Reviewing | None
+    settings: TaskSettings
+    documents: list[Any] = field(default_factory=list)
+    doubts: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def shows_lines(self) -> bool:
+        """Whether evidence stands beside each document."""
+        return self.evidence.shown and self.format != "csv"
+
+    def check(self, images: tuple[str, ...], examples: str | None) -> None:
+        """Raises UsageError for what cannot be combined."""
+        from ..answers.file import check_place
+
+        doubtful = self.evidence.doubtful
+        if doubtful is not None:
+            check_place(self.env.cwd / doubtful, doubtful, "--doubtful")
+        if examples is not None and images:
             raise click.UsageError("--examples cannot be combined with --image: examples are texts")
-        fields["examples"] = read_examples_argument(examples, task.to_json()["schema"], env)
-    shows_lines = evidence.shown and format != "csv"
-    is_lost = settings.background.wanted or any(each.is_extracted for each in inputs)  # the text that offsets count in
-    task = read_task_of({**fields, "keep_text": shows_lines and is_lost}, env)
-    if settings.background:
-        return submit_task(task, inputs, settings, env, form="plain" if shows_lines else "text")
-    documents: list[Any] = []
+        if not self.settings.background:
+            return
+        if doubtful is not None:
+            raise click.UsageError(
+                "--doubtful cannot be combined with --background: the results of the job have the evidence"
+            )
+        if self.format == "json":
+            raise click.UsageError("--format json cannot be combined with --background; jsonl and csv can")
+        if STDIN in images:
+            raise click.UsageError("--background needs a picture that is a file")
 
-    doubts: list[dict[str, Any]] = []
+    def run(self, images: tuple[str, ...], examples: str | None) -> ExitCode:
+        """Have the model do it, or a job."""
+        from ..answers.task_answers import do_task, submit_task
 
-    def write(output: Output, each: TaskInput, text: str, details: dict[str, Any]) -> None:
+        evidence, settings = self.evidence, self.settings
+        fields = {"task": "extract", "schema": self.schema, "format": "jsonl" if self.format == "json" else self.format}
+        fields["evidence"] = evidence.shown or evidence.doubtful is not None or self.reviewing is not None
+        fields |= {"strict": evidence.strict, "passes": evidence.passes}
+        task = read_task_of(fields, self.env)
+        inputs = named_apart([_picture(name, self.env) for name in images])
+        if settings.files or not images:
+            inputs += read_inputs(settings, self.env)
+        if examples is not None:
+            fields["examples"] = read_examples_argument(examples, task.to_json()["schema"], self.env)
+        is_lost = settings.background.wanted or any(each.is_extracted for each in inputs)  # what offsets count in
+        task = read_task_of({**fields, "keep_text": self.shows_lines and is_lost}, self.env)
+        if settings.background:
+            return submit_task(task, inputs, settings, self.env, form="plain" if self.shows_lines else "text")
+        is_done = False
+        with ExitStack() as ending:  # each file of what has come, also before Ctrl-C, whatever becomes of the others
+            ending.callback(lambda: self._write_doubts(is_done))
+            if self.reviewing is not None:
+                ending.callback(self.reviewing.write)
+            ending.callback(self._write_documents, several=len(inputs) > 1)
+            document_schema = task.task.to_json()["schema"]
+            code = do_task(task, inputs, settings, self.env, write=partial(self._take, document_schema))
+            is_done = not settings.dry_run
+        return code
+
+    def _take(self, schema: Any, output: Output, each: TaskInput, text: str, details: dict[str, Any]) -> None:
+        """Write the document of one input, or keep it for the end."""
+        from leap_core.tasks.evidence.evidence import is_doubtful
+
+        from ..answers.task_answers import write_line
+
         found = details.get("evidence", [])
-        doubts.extend(entry for entry in (*found, *details.get("left_out", ())) if is_doubtful(entry, evidence.below))
-        document = details if shows_lines else None
-        if format == "json":
-            documents.append(document or json.loads(text))
+        entries = (*found, *details.get("left_out", ()))
+        self.doubts.extend(entry for entry in entries if is_doubtful(entry, self.evidence.below))
+        document = details if self.shows_lines else None
+        if self.format == "json":
+            self.documents.append(document or json.loads(text))
         else:
             write_line(output, each, text if document is None else json.dumps(document, ensure_ascii=False), details)
-        if review.wanted:
-            reviewing.add(each.name, each.message.text, task.task.to_json()["schema"], json.loads(text), found)
+        if self.reviewing is not None:
+            self.reviewing.add(each.name, each.message.text, schema, json.loads(text), found)
 
-    def write_doubts() -> None:
-        if evidence.doubtful is not None and (doubts or is_done):
-            _write_lines(evidence.doubtful, doubts, env)
+    def _write_doubts(self, is_done: bool) -> None:
+        if self.evidence.doubtful is not None and (self.doubts or is_done):
+            _write_lines(self.evidence.doubtful, self.doubts, self.env)
 
-    def write_documents() -> None:
-        if documents:
-            with writing_to(settings.target, env) as place:
-                Output(place).document(documents[0] if len(inputs) == 1 else documents)
+    def _write_documents(self, *, several: bool) -> None:
+        from ..answers.file import writing_to
 
-    is_done = False
-    with ExitStack() as ending:  # each file of what has come, also before Ctrl-C, whatever becomes of the others
-        for step in (write_doubts, reviewing.write, write_documents):
-            ending.callback(step)
-        code = do_task(task, inputs, settings, env, write=write)
-        is_done = not settings.dry_run
-    reviewing.serve()
-    return code
+        if self.documents:
+            with writing_to(self.settings.target, self.env) as place:
+                Output(place).document(self.documents if several else self.documents[0])
 
 
 def _write_lines(name: str, values: list[dict[str, Any]], env: Environment) -> None:

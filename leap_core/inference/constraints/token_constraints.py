@@ -220,7 +220,7 @@ class _Search:
                 return int(ends[0])
         few = np.flatnonzero(np.unpackbits(self._bits.view(np.uint8), bitorder="little"))
         if self._draw is None and 1 < len(few) <= FEW and all(map(self._is_word, few.tolist())):  # values of an enum
-            return min(few.tolist(), key=lambda token: self._forced_after(matcher, token))
+            return int(min(few.tolist(), key=lambda token: self._forced_after(matcher, token)))
         more = self._others[_allowed(self._bits, self._others)]
         if not len(more):
             more = few
