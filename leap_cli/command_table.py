@@ -60,9 +60,6 @@ COMMANDS = {
     "completion": TableEntry("leap_cli.commands.completion", "Complete commands, models and jobs with TAB.", SETUP),
 }
 
-FORMER_COMMANDS = {"schema": "schemas"}
-"""Former names of commands, which are still taken."""
-
 _ASK = 'leap -m MODEL "PROMPT" asks a model, leap chat -m MODEL talks with one'
 _GET, _UNLOAD = "leap download NAME fetches a model", "leap unload MODEL frees its memory"
 _IMPORT = f"leap models import FILE takes a model that is here; {_GET}"
@@ -90,6 +87,7 @@ POINTERS = {
         **dict.fromkeys(("hf", "huggingface-cli", "search-models"), _SEARCH),
         **dict.fromkeys(("push", "publish", "upload"), _PUSH),
         **dict.fromkeys(("tag", "rename", "mv"), _ALIAS),
+        "schema": "leap schemas",
         **dict.fromkeys(("keys", "login", "set"), "leap config set NAME VALUE; the hub's token is HF_TOKEN"),
     },
     "models": {
@@ -139,7 +137,6 @@ command_line = CommandTable(
     COMMANDS,
     GROUPS,
     default="generate",
-    former=FORMER_COMMANDS,
     pointers=POINTERS,
     guide=Guide(),
     name="leap",

@@ -18,7 +18,7 @@ import click
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from leap_cli.command_table import COMMANDS, FORMER_COMMANDS, GROUPS, command_line  # noqa: E402
+from leap_cli.command_table import COMMANDS, GROUPS, command_line  # noqa: E402
 from leap_cli.config.settings import GENERAL, OF_A_TOOL, commands  # noqa: E402
 from leap_cli.framework.click_classes import OTHER_VERBS, LeapGroup  # noqa: E402
 from leap_cli.framework.help_text import metavar  # noqa: E402
@@ -142,8 +142,6 @@ def _verbs() -> Iterator[str]:
 
 
 def _former_spellings() -> Iterator[str]:
-    for former, name in FORMER_COMMANDS.items():
-        yield f"| `leap` | `{former}` | `{name}` |"
     for path, command in commands():
         for option in options_of(command):
             if option.hidden and "same as" in (option.help or ""):

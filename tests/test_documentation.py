@@ -52,8 +52,7 @@ def test_the_version_is_one():
 
 def test_pages_use_no_former_spelling():
     options = [(path, option) for path, command in commands() for option in options_of(command)]
-    former = {(path, name) for path, option in options for name in getattr(option, "formerly", ())}
-    former |= {(path, name) for path, option in options if option.hidden for name in option.opts}
+    former = {(path, name) for path, option in options if option.hidden for name in option.opts}
     for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
         for line in re.findall(r"\bleap [^`|\n]*", page.read_text("utf-8")):
             for path, name in former:

@@ -53,7 +53,6 @@ TRANSFER = OptionGroup(
         option(
             "--stall",
             "timeout",
-            formerly=("--timeout",),
             type=Duration(),
             metavar="TIME",
             help="Give up a connection that is silent for this time; 20s by default.",

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 @option(
     "--json-schema",
     "schema",
-    formerly=("--schema",),
     metavar="SCHEMA",
     help="Extract data of this schema: a file, JSON text, a saved name, or the shorthand 'name, age int'. Required but "
     "with --apply, --fit, and where --review-serve goes on.",

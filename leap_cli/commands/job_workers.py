@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     metavar="TIME",
     help="Be the worker in this terminal, and after so long (55m) begin nothing more.",
 )
-@option("--end", "stop", formerly=("--stop",), is_flag=True, help="End the worker; what it is doing is queued again.")
+@option("--end", "stop", is_flag=True, help="End the worker; what it is doing is queued again.")
 @click.option("--drain", is_flag=True, help="Have the worker end after the work that it has.")
 @click.option("--status", "only_status", is_flag=True, help="Tell whether a worker runs, and start none.")
 @click.option("--name", metavar="NAME", help="Name one of several workers of this machine; needs jobs_url.")

@@ -293,7 +293,7 @@ MAKES_ONE = "; --background makes one of generate, batch, download and quantize"
 @command.command("list", short_help="List jobs, newest first.")
 @click.option("--state", "states", type=click.Choice(STATES), multiple=True, help="List only jobs in this state.")
 @click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="List only jobs of this kind.")
-@option("--limit", formerly=("-n",), type=click.IntRange(1, LARGEST), metavar="N", help="List at most this many jobs.")
+@option("--limit", type=click.IntRange(1, LARGEST), metavar="N", help="List at most this many jobs.")
 @click.option("-q", "--quiet", is_flag=True, hidden=True, help="Ids only: the same as --format quiet.")
 @format_flag
 @click.pass_obj
@@ -325,7 +325,6 @@ def list_jobs(
 @option(
     "--follow",
     "watch",
-    formerly=("--watch", "-w"),
     is_flag=True,
     help="Go on until the jobs have ended, and tell every change.",
 )
@@ -355,7 +354,7 @@ def status(env: Environment, /, ids: tuple[str, ...], watch: bool, format: str) 
 
 @command.command(short_help="Print what a job has put out.")
 @click.argument("id", metavar="JOB", type=JobId())
-@option("--follow", formerly=("-f",), is_flag=True, help="Go on printing until the job has ended.")
+@option("--follow", is_flag=True, help="Go on printing until the job has ended.")
 @click.option(
     "--attempt",
     type=click.IntRange(1, LARGEST),

@@ -257,7 +257,6 @@ def index_command() -> None:
 @option(
     "--files",
     "include",
-    formerly=("--include",),
     multiple=True,
     metavar="PATTERN",
     help="Read only files whose path fits, such as '*.md'.",

@@ -27,7 +27,7 @@ def command() -> None:
 
 
 @command.command("list", short_help="List sessions, the last one first.")
-@option("--limit", formerly=("-n",), type=click.IntRange(1), metavar="N", help="List at most this many sessions.")
+@option("--limit", type=click.IntRange(1), metavar="N", help="List at most this many sessions.")
 @click.option("-q", "--quiet", is_flag=True, hidden=True, help="Ids only: the same as --format quiet.")
 @format_flag
 @click.pass_obj

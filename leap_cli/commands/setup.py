@@ -56,7 +56,6 @@ class TimeOrNone(click.ParamType[str]):
 )
 @option(
     "--keep-alive",
-    formerly=("--keep-warm",),
     type=TimeOrNone(),
     metavar="TIME|none",
     help="Load the model now, and keep loaded models for this time without use; 0 is for ever.",

@@ -161,7 +161,7 @@ def check(env: Environment, /, names: tuple[str, ...], tools_file: tuple[str, ..
 @click.argument("name")
 @click.argument("arguments", default="{}")
 @tools_file
-@option("-y", "--yes", "allow", formerly=("--allow",), is_flag=True, help="Run it without asking.")
+@option("-y", "--yes", "allow", is_flag=True, help="Run it without asking.")
 @click.pass_obj
 def call(env: Environment, /, name: str, arguments: str, tools_file: tuple[str, ...], allow: bool) -> ExitCode:
     """Call a tool as a model would: ARGUMENTS is a JSON object. The result goes to stdout."""

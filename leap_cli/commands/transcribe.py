@@ -41,7 +41,6 @@ SUFFIXES = {"text": ".txt", "json": ".json", "srt": ".srt", "vtt": ".vtt"}
 @option(
     "-s",
     "--system",
-    formerly=("--prompt",),
     default="Perform ASR.",
     show_default=True,
     metavar="TEXT",

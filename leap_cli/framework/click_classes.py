@@ -322,7 +322,6 @@ class CommandTable(LeapGroup):
         groups: tuple[str, ...],
         *,
         default: str,
-        former: Mapping[str, str],
         pointers: Mapping[str, Mapping[str, str]],
         guide: HelpGuide | None = None,
         **attributes: Any,
@@ -332,7 +331,6 @@ class CommandTable(LeapGroup):
         self.table = table
         self.groups = groups
         self.default = default
-        self.former = former
         self.pointers = pointers
         """What to write for the verbs of other programs, by group."""
 
@@ -348,8 +346,6 @@ class CommandTable(LeapGroup):
         other is a command's name, so that a mistyped one is never answered by a model. Raises UsageError for such a
         word after options.
         """
-        if args and args[0] in self.former:
-            args = [self.former[args[0]], *args[1:]]
         if not args or args[0] in self.table or args[0] in self._own_options:
             return args
         begin = args[0]
@@ -411,7 +407,7 @@ class CommandTable(LeapGroup):
         return [CompletionItem(name, help=e.summary) for name, e in entries if name.startswith(incomplete.lower())]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        entry = self.table.get(self.former.get(cmd_name, cmd_name))
+        entry = self.table.get(cmd_name)
         if entry is None:
             return None
         command = getattr(import_module(entry.module), entry.attribute)

@@ -23,7 +23,6 @@ import click
 from leap_core.errors import LeapSerializationError
 
 from .environment import Environment
-from .options import former_names
 
 TABLE = "options"
 VARIABLES = (
@@ -169,11 +168,8 @@ def _variable(path: str, name: str) -> str:
 
 
 def _by_name(command: click.Command) -> dict[str, click.Option]:
-    """The options of a command by their names, and then by their former ones."""
-    options = list(options_of(command))
-    former = {name: option for option in options for name in former_names(option)}
-    named = {option_name(option): option for option in options}
-    return named | {name: option for name, option in former.items() if name not in named}
+    """The options of a command by their names."""
+    return {option_name(option): option for option in options_of(command)}
 
 
 def split_variable(text: str, option: click.Option, variable: str) -> Any:

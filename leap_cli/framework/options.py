@@ -25,7 +25,7 @@ FEWEST = 14
 
 
 class LeapOption(click.Option):
-    """An option that also answers to its former names, on the command line, by variable and in config.toml.
+    """An option of a command.
 
     ``heading``: where help shows it. ``wish``: from a variable or config.toml it is a general wish, which a command
     passes over where it cannot fulfil it. ``saved``: the text that a saved prompt keeps for one that was typed; None
@@ -35,33 +35,17 @@ class LeapOption(click.Option):
     def __init__(
         self,
         *args: Any,
-        formerly: tuple[str, ...] = (),
         heading: str = "",
         wish: bool = False,
         saved: Callable[[str, Environment], str] | None = lambda text, _env: text,
         **attributes: Any,
     ) -> None:
         super().__init__(*args, **attributes)
-        self.formerly, self.heading, self.wish, self.saved = formerly, heading, wish, saved
-
-    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
-        super().add_to_parser(parser, ctx)
-        names = self.opts
-        self.opts = list(self.formerly)
-        try:
-            super().add_to_parser(parser, ctx)
-        finally:
-            self.opts = names
+        self.heading, self.wish, self.saved = heading, wish, saved
 
 
 option = partial(click.option, cls=LeapOption)
-"""``click.option`` with what LeapOption adds: ``formerly=("--old", "-o")``, ``heading="Answer"``, ``wish=True``."""
-
-
-def former_names(option: click.Option) -> list[str]:
-    """The former names in the configuration: ``--output-format`` is ``output_format``."""
-    formerly = option.formerly if isinstance(option, LeapOption) else ()
-    return [name.lstrip("-").replace("-", "_") for name in formerly if name.startswith("--")]
+"""``click.option`` with what LeapOption adds: ``heading="Answer"``, ``wish=True``."""
 
 
 def under_headings(options: Iterable[click.Option]) -> list[tuple[str, list[click.Option]]]:

@@ -58,7 +58,6 @@ _OPTIONS = (
 _RETRIES = option(
     "--job-retries",
     saved=None,
-    formerly=("--retries",),
     type=click.IntRange(0, 1000),
     default=2,
     metavar="N",

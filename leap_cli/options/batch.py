@@ -109,7 +109,6 @@ _OPTIONS = (
     option(
         "--format",
         "output_format",
-        formerly=("--output-format",),
         type=click.Choice(["auto", "openai", "plain", "text", "csv", "tsv", "parquet"]),
         default="auto",
         show_default=True,
@@ -139,7 +138,6 @@ _OPTIONS = (
     option(
         "--replace",
         "overwrite",
-        formerly=("--overwrite",),
         is_flag=True,
         help="Start over, and replace what the output holds.",
     ),
@@ -156,7 +154,6 @@ _OPTIONS = (
     option(
         "--tools-file",
         "tools",
-        formerly=("--tools",),
         type=FileName(),
         metavar="FILE",
         heading="Tools",
@@ -165,7 +162,6 @@ _OPTIONS = (
     option(
         "--keep-reasoning",
         "show_thinking",
-        formerly=("--show-thinking",),
         is_flag=True,
         heading="Reasoning",
         help="Let the model reason, and keep that in the results.",

@@ -87,7 +87,7 @@ REPAIR = option(
 _OPTIONS = (
     option(
         "--json-schema",
-        formerly=("--schema",),
+        "--schema",
         metavar="SCHEMA",
         saved=_schema_text,
         help="Answer with JSON of this schema: a file, JSON text, a saved name, or 'name, age int, tags list[str]'.",

@@ -21,7 +21,7 @@ from ..framework.click_classes import FileName, absolute, text_argument
 from ..framework.environment import Environment
 from ..framework.option_defaults import OptionDefaults, option_name, options_of
 from ..framework.option_groups import Arguments, OptionGroup
-from ..framework.options import LeapOption, former_names, option
+from ..framework.options import LeapOption, option
 from ..framework.output import Output
 from ..input.files import STDIN, attach, kind_of_file, read_audio, read_image
 from ..input.prompt import INPUT, Pattern, names_in, read_prompt, read_system
@@ -133,8 +133,7 @@ def _options_here(context: click.Context, options: dict[str, Any], template: str
 
 
 def _names(command: click.Command) -> set[str]:
-    options = list(options_of(command))
-    return {option_name(option) for option in options} | {name for each in options for name in former_names(each)}
+    return {option_name(option) for option in options_of(command)}
 
 
 def _check_saved(options: dict[str, Any], command: click.Command, file: str) -> None:
@@ -151,9 +150,8 @@ def check_options(template: PromptTemplate, file: str) -> None:
     generate = command_line.get_command(click.Context(command_line), "generate")
     assert generate is not None
     _check_saved(template.options, generate, file)
-    former = {name: option_name(option) for option in options_of(generate) for name in former_names(option)}
     for name, value in template.options.items():
-        find(f"options.generate.{former.get(name, name)}").from_toml(value, f"{file}: {name}")
+        find(f"options.generate.{name}").from_toml(value, f"{file}: {name}")
 
 
 def typed_options(arguments: Arguments) -> dict[str, Any]:

@@ -27,8 +27,8 @@ _OPTIONS = (
     option("--tool", multiple=True, metavar="NAME", help="Let the model call this tool (see leap tools list)."),
     option(
         "--tools-file",
+        "--tools",
         "tools_file",
-        formerly=("--tools",),
         multiple=True,
         type=click.Path(dir_okay=False),
         saved=absolute,

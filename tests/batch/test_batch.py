@@ -46,7 +46,7 @@ def test_results_have_openais_shape_in_the_order_of_the_input(batch, results):
 
 def test_plain_results_carry_reasoning_and_calls(batch, results):
     said = [ReasoningChunk("hm"), FunctionCalls((LeapFunctionCall("look", {"at": "x"}),))]
-    batch([{"prompt": "a", "max_tokens": 9}], "--output-format", "plain", answer=lambda _: said)
+    batch([{"prompt": "a", "max_tokens": 9}], "--format", "plain", answer=lambda _: said)
     (record,) = results()
     assert record["tool_calls"][0]["function"] == {"name": "look", "arguments": '{"at": "x"}'}
     assert {key: record[key] for key in record if key != "tool_calls"} == {
@@ -68,7 +68,7 @@ def test_a_line_may_ask_for_several_answers(batch, results, tmp_path):
     assert (done.code, answers) == (0, [(0, "a"), (1, "b"), (2, "c")])
     assert body["usage"]["completion_tokens"] == 3 and body["usage"]["prompt_tokens"] == 4
     assert [request.options.rng_seed for request in runner.requests] == [7, 8, 9]
-    batch(lines, "--output-format", "plain", answer=lambda _: "not asked again")
+    batch(lines, "--format", "plain", answer=lambda _: "not asked again")
     assert results()[0]["answers"] == ["a", "b", "c"] and results()[0]["completion_tokens"] == 1
 
 
@@ -80,7 +80,7 @@ def test_unordered_writes_what_is_ready(batch, results):
 def test_lines_come_from_stdin_and_results_go_to_stdout(leap, batch):
     _, runner = batch([])
     leap.runner = runner.__class__()
-    done = leap("batch", "-", "-m", "builtin", "--output-format", "plain", stdin='{"prompt": "ä"}\n\n{"prompt": "b"}')
+    done = leap("batch", "-", "-m", "builtin", "--format", "plain", stdin='{"prompt": "ä"}\n\n{"prompt": "b"}')
     assert [json.loads(line)["text"] for line in done.stdout.splitlines()] == ["<ä>", "<b>"]
 
 
@@ -121,7 +121,7 @@ def test_only_what_changed_is_done_again_and_nothing_stands_twice(batch, results
 
 def test_other_options_are_another_request_and_another_format_is_not(batch, results):
     batch(TEN)
-    _, runner = batch(TEN, "--output-format", "plain")
+    _, runner = batch(TEN, "--format", "plain")
     assert runner.asked == [] and [r["text"] for r in results()] == [text for _, text in EXPECTED]
     _, runner = batch(TEN, "--temperature", "0.5")
     assert len(runner.asked) == 10
@@ -169,7 +169,7 @@ def test_a_file_that_no_batch_wrote_is_not_touched(batch, tmp_path):
     done, runner = batch(TEN)
     assert (done.code, runner.asked, output.read_text()) == (2, [], "precious\n")
     assert "no journal of a batch lies beside it (hint: give another output, or --replace" in done.stderr
-    done, _ = batch(TEN, "--overwrite")
+    done, _ = batch(TEN, "--replace")
     assert done.code == 0 and output.read_text().count("\n") == 10
     (tmp_path / "out.jsonl.journal").write_text("precious\n")
     assert batch(TEN)[0].code == 2 and (tmp_path / "out.jsonl.journal").read_text() == "precious\n"
@@ -206,7 +206,7 @@ def test_nothing_to_do_is_done_at_once(batch, leap, tmp_path):
         (("in.jsonl", "-o", "in.jsonl"), "input and output at once"),
         (("in.jsonl", "--pattern", "x"), "has no variable"),
         (("in.jsonl", "--concurrency", "0"), "range"),
-        (("in.jsonl", "--tools", "in.jsonl"), "is not a JSON list"),
+        (("in.jsonl", "--tools-file", "in.jsonl"), "is not a JSON list"),
     ],
 )
 def test_wrong_usage(leap, batch, args, told):

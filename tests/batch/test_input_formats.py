@@ -96,7 +96,7 @@ def test_plain_lines_are_prompts(answered):
 
 def test_an_array_and_strings(answered):
     array = json.dumps(["One", {"prompt": "two", "custom_id": "b"}], indent=2)
-    _, runner, text = answered("in.json", array, "--output-format", "plain")
+    _, runner, text = answered("in.json", array, "--format", "plain")
     assert runner.asked == ["One", "two"] and [r["custom_id"] for r in records(text)] == ["line-1", "b"]
     _, runner, _ = answered("in.jsonl", '"three"\n{"prompt": "four"}\n', output="o2.jsonl")
     assert runner.asked == ["four", "three"]
@@ -118,7 +118,7 @@ def test_fields_of_a_line_are_kept_on_demand(answered):
     line = json.dumps({"prompt": "Hi", "source": {"page": 3}, "answer": "old", "temperature": 0})
     done, _, _ = answered("in.jsonl", line)
     assert done.code == 2 and "source: there is no such field" in done.stderr
-    _, runner, text = answered("in.jsonl", line, "--keep-fields", "--output-format", "plain")
+    _, runner, text = answered("in.jsonl", line, "--keep-fields", "--format", "plain")
     (record,) = records(text)
     assert (record["source"], record["input_answer"], record["answer"]) == ({"page": 3}, "old", "<Hi>")
     assert runner.requests[0].options.temperature == 0

@@ -217,7 +217,5 @@ def test_results_wait_for_their_turn_in_the_journal(batch, results):
                 done_others.set()
         return f"<{text}>"
 
-    done, _ = batch(
-        [{"prompt": str(n)} for n in range(100)], "--output-format", "plain", "--concurrency", "4", answer=answer
-    )
+    done, _ = batch([{"prompt": str(n)} for n in range(100)], "--format", "plain", "--concurrency", "4", answer=answer)
     assert done.code == 0 and [record["text"] for record in results()] == [f"<{n}>" for n in range(100)]

@@ -23,10 +23,10 @@ def test_overwrite_takes_nothing_away_before_the_model_is_loaded(leap, batch, tm
         output.write_text("precious\n")
     there = output.read_bytes()
     leap.load_error = LeapModelLoadingError("damaged")
-    assert batch([{"prompt": "3"}], "--overwrite")[0].code == 3
+    assert batch([{"prompt": "3"}], "--replace")[0].code == 3
     assert output.read_bytes() == there
     leap.load_error = None
-    done, runner = batch(LINES, "--overwrite")
+    done, runner = batch(LINES, "--replace")
     assert (done.code, runner.asked, output.read_text().count("\n")) == (0, ["1", "2"], 2)
 
 
@@ -99,7 +99,7 @@ def test_a_journal_of_another_output_opens_no_way_to_overwrite_this_one(batch, t
     done, runner = batch(LINES, "--journal", "j3", output="notes.txt")
     assert (done.code, runner.asked, notes.read_text()) == (2, [], "precious\n")
     assert "j3 is the journal of another output" in done.stderr
-    for overwrite, asked in ((["--overwrite"], ["1", "2"]), ([], [])):
+    for overwrite, asked in ((["--replace"], ["1", "2"]), ([], [])):
         done, runner = batch(LINES, "--journal", "j3", *overwrite, output="notes.txt")
         assert (done.code, runner.asked, notes.read_text().count("\n")) == (0, asked, 2)
 

@@ -196,7 +196,7 @@ def test_templates(words, leap):
     assert words("leap templates edit t") == ["tr"] and words("leap generate -p ") == []
     leap("schemas", "add", "person", "name")
     assert words("leap generate --json-schema p") == words("leap schemas show ") == ["person", ""]
-    assert words("leap schemas edit ") == words("leap schema remove ") == ["person"]
+    assert words("leap schemas edit ") == words("leap schemas remove ") == ["person"]
     assert words("leap generate --think ") == ["show", "hide", "only"]
 
 

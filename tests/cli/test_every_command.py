@@ -198,6 +198,6 @@ def test_what_the_built_in_model_tells_of_leap_is_there():
     for words in told:
         name = words[0]
         options = EVERY[name].params if name in EVERY else []
-        flags = {"--help"} | {flag for each in options for flag in (*each.opts, *getattr(each, "formerly", ()))}
+        flags = {"--help"} | {flag for each in options for flag in each.opts}
         assert name in EVERY or name == "--help" or any(path.startswith(f"{name} ") for path in EVERY), words
         assert {word for word in words if word.startswith("--")} <= flags, words

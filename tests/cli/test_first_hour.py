@@ -32,6 +32,7 @@ LINES = [
     ("cache rm", "leap cache clear"),
     ("hello", "leap generate hello"),
     ("push smol", "hf upload"),
+    ("schema check x", "leap schemas"),
     ("tag smol fast", "leap models alias NAME MODEL"),
     ("huggingface-cli download x", "leap download NAME"),
     ("llama-server -m x", "leap serve"),

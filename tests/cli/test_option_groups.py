@@ -35,7 +35,7 @@ SIZE = OptionGroup(
 PAPER = OptionGroup(
     "paper",
     "Paper",
-    (click.argument("color"), option("--old-name", formerly=("--older",)), SIZE),
+    (click.argument("color"), option("--old-name"), SIZE),
     lambda given: Paper(SIZE.build(given), given["color"]),
 )
 

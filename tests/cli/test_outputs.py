@@ -14,8 +14,8 @@ COMMANDS = [
     ("summarize", "{}", "-o"),
     ("redact", "{}", "-o"),
     ("redact", "{}", "--map"),
-    ("extract", "{}", "--schema", "name", "-o"),
-    ("extract", "{}", "--schema", "name", "--errors"),
+    ("extract", "{}", "--json-schema", "name", "-o"),
+    ("extract", "{}", "--json-schema", "name", "--errors"),
     ("classify", "{}", "--labels", "a,b", "-o"),
     ("transcribe", "{}", "-o"),
     ("embed", "--line-file", "{}", "-o"),
@@ -59,7 +59,7 @@ def test_a_prompt_that_is_also_the_name_of_its_output_is_a_prompt(leap, tmp_path
 
 @pytest.mark.parametrize("name", ["orders.xlsx", "orders.ODS", "orders.parquet", "orders.pdf"])
 def test_an_ending_of_what_is_no_text_is_refused(leap, tmp_path, name):
-    for command in (("generate", "Hi"), ("extract", "--schema", "name", "text")):
+    for command in (("generate", "Hi"), ("extract", "--json-schema", "name", "text")):
         leap.script('{"name": "Ann"}')
         done = leap(*command, "-o", name)
         assert done.code == 2 and "would be no" in done.stderr and not (tmp_path / name).exists()
@@ -69,8 +69,8 @@ def test_an_extraction_has_the_form_that_its_ending_says(leap, tmp_path):
     expected = {"a.csv": "name\nAnn\n", "a.jsonl": '{"name": "Ann"}\n', "a.txt": '{"name": "Ann"}\n'}
     for name, text in expected.items():
         leap.script('{"name": "Ann"}')
-        assert leap("extract", "--schema", "name", "-o", name, stdin="Ann is here").code == 0
+        assert leap("extract", "--json-schema", "name", "-o", name, stdin="Ann is here").code == 0
         assert (tmp_path / name).read_text() == text
     leap.script('{"name": "Ann"}')
-    assert leap("extract", "--schema", "name", "--format", "jsonl", "-o", "b.csv", stdin="Ann is here").code == 0
+    assert leap("extract", "--json-schema", "name", "--format", "jsonl", "-o", "b.csv", stdin="Ann is here").code == 0
     assert (tmp_path / "b.csv").read_text() == expected["a.jsonl"]

@@ -101,9 +101,3 @@ def test_editing_takes_only_a_schema(leap, leap_home, tmp_path, person):
         done = edit(text)
         assert done.code == 6 and "nothing was changed" in done.stderr
     assert json.loads(file.read_text()) == {"type": "string"}
-
-
-def test_the_former_name_of_the_command_is_taken(leap):
-    assert leap("schema", "show", "a int").stdout == leap("schemas", "show", "a int").stdout != ""
-    assert leap("help", "schema", "show").code == 0
-    assert "schema " not in leap("--help").stdout

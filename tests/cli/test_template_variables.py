@@ -117,8 +117,8 @@ def test_what_is_wrong_is_one_line(leap, args, says):
     assert (done.code, done.stdout, done.stderr.count("\n")) == (2, "", 1) and says in done.stderr
 
 
-def test_files_of_former_versions_mean_what_they_meant(leap, directory):
-    (directory / "old.toml").write_text('prompt = "Fill {slot} of {input}"\n[options]\nschema = "a int"\n')
+def test_a_name_that_no_variable_declares_stands_as_it_is_and_is_told_of(leap, directory):
+    (directory / "old.toml").write_text('prompt = "Fill {slot} of {input}"\n[options]\njson_schema = "a int"\n')
     runner = leap.script('{"a": 1}')
     done = leap("generate", "-t", "old", "this")
     assert done.code == 0 and runner.requests[0].messages[0].text == "Fill {slot} of this"

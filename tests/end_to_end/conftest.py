@@ -124,4 +124,4 @@ def type_in(variables: dict[str, str], tmp_path: Path) -> Iterator[Program]:
         )
 
     yield run
-    run("sh", "-c", "leap unload --all; leap jobs worker --stop")
+    run("sh", "-c", "leap unload --all; leap jobs worker --end")

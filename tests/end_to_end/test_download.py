@@ -72,7 +72,7 @@ def test_several_models_each_with_its_own_result(program: Program, hub, content,
     jobs = program("download", *names, "--background").stdout.split()
     assert len(set(jobs)) == 3
     waited = program("jobs", "wait", *jobs)
-    program("jobs", "worker", "--stop")
+    program("jobs", "worker", "--end")
     assert waited.returncode == 4 and waited.stderr.count("leap: error: the job ") == 1
 
 
@@ -141,7 +141,7 @@ def test_misses(program: Program, hub, content, arguments, code, message):
 )
 def test_a_fault_that_stays_is_one_line_and_exit_code_4(program: Program, hub, content, target, kind, details):
     hub.fault(kind, times=999, **details)
-    done = program("download", NAME, "--retries", "0", "--timeout", "0.5s")
+    done = program("download", NAME, "--retries", "0", "--stall", "0.5s")
     assert (done.returncode, done.stdout) == (4, "")
     errors = [line for line in done.stderr.splitlines() if line.startswith("leap: error: ")]
     assert len(errors) == 1 and "Traceback" not in done.stderr

@@ -25,7 +25,7 @@ pytestmark = [
 @pytest.fixture(autouse=True)
 def no_worker_stays(program):
     yield
-    program("jobs", "worker", "--stop")
+    program("jobs", "worker", "--end")
 
 
 def job(program, *arguments: str, **options) -> str:

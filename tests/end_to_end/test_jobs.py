@@ -31,7 +31,7 @@ REPO, FILE = "LiquidAI/LFM2-350M-GGUF", "LFM2-350M-Q4_K_M.gguf"
 @pytest.fixture(autouse=True)
 def nothing_left_behind(program, leap_home) -> Iterator[None]:
     yield
-    program("jobs", "worker", "--stop")
+    program("jobs", "worker", "--end")
     deadline = time.monotonic() + 10
     while (left := processes.of_home(leap_home)) and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -99,7 +99,7 @@ def test_an_answer_in_the_background_is_the_one_of_the_foreground(program, submi
     assert "".join(e.get("text", "") for e in events) + "\n" == followed.stdout
     shown = status(program, id)
     assert (shown["state"], shown["kind"], shown["label"]) == ("succeeded", "generate", QUESTION)
-    assert program("jobs", "status", "-w", id).stdout.startswith(f"id         {id}\n")
+    assert program("jobs", "status", "--follow", id).stdout.startswith(f"id         {id}\n")
 
 
 def test_lists_go_through_pipes(submit, shell):
@@ -119,7 +119,7 @@ def test_waiting_mirrors_what_the_command_would_have_returned(program, submit, t
     (tmp_path / "bad.jsonl").write_text(json.dumps({"prompt": "word " * 9000}) + "\n")
     long = submit("generate", *GREEDY, "word " * 9000)
     failed = submit("batch", "bad.jsonl", "-o", "out.jsonl", *GREEDY)
-    late = submit("generate", *GREEDY, QUESTION, "--retries", "0")
+    late = submit("generate", *GREEDY, QUESTION, "--job-retries", "0")
     assert program("jobs", "wait", late).returncode == 0
     done = program("jobs", "wait", long)
     assert done.returncode == 5 and "the context holds" in done.stderr and done.stderr.count("\n") == 1
@@ -212,7 +212,7 @@ def test_wrong_usage_and_names_of_nothing(program, tmp_path):
         (["jobs", "status", "nojob"], 2, "there is no job 'nojob'"),
         (["jobs", "cancel"], 2, "give a JOB, or --all"),
         (["jobs", "wait", "x", "--timeout", "soon"], 2, "is not a length of time such as"),
-        (["jobs", "worker", "--stop", "--foreground"], 2, "exclude each other"),
+        (["jobs", "worker", "--end", "--foreground"], 2, "exclude each other"),
         (["batch", "in.jsonl", "--background", "-m", "builtin"], 2, "needs -o FILE"),
         (["batch", "in.jsonl", "-o", "in.jsonl", "--background", "-m", "builtin"], 2, "input and output at once"),
         (["generate", "--background", "-m", "nosuch", "hi"], 2, "nosuch"),

@@ -71,7 +71,7 @@ def test_a_prompt_is_answered_and_a_job_is_cancelled(browser, start, program, tm
     browser.wait(lambda: id in browser.text("#jobs"))
     browser.run(f"document.querySelector('tr[data-id=\"{id}\"] button')?.click()")
     browser.wait(lambda: "cancelled" in browser.text("#jobs"))
-    program("jobs", "worker", "--stop")
+    program("jobs", "worker", "--end")
 
     unlabelled = browser.run(
         "return [...document.querySelectorAll('input,select,textarea,button')]"

@@ -31,7 +31,7 @@ def serve(start, program):
     yield begin
     for client in clients:
         client.close()
-    program("jobs", "worker", "--stop")
+    program("jobs", "worker", "--end")
 
 
 def rows(count: int, **body) -> bytes:

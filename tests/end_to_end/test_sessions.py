@@ -36,7 +36,7 @@ def test_what_was_exported_is_continued_by_chat_batch_and_library(program, tmp_p
         json.dumps({**json.loads(line), "max_tokens": 5}) + "\n"
         for line in (tmp_path / "jsonl.json").read_text("utf-8").splitlines()
     )
-    done = program("batch", "-", "-m", "builtin", "--output-format", "plain", stdin=asked)
+    done = program("batch", "-", "-m", "builtin", "--format", "plain", stdin=asked)
     assert done.returncode == 0 and json.loads(done.stdout)["custom_id"] == "line-1", done.stderr
 
 
@@ -44,7 +44,7 @@ def test_an_answered_job_is_exported(program):
     id = program("generate", "--background", "-m", "builtin", QUESTION).stdout.strip()
     assert program("jobs", "wait", id).returncode == 0
     done = program("export", id)
-    program("jobs", "worker", "--stop")
+    program("jobs", "worker", "--end")
     question, answer = json.loads(done.stdout)
     assert question == {"role": "user", "content": QUESTION} and "Paris" in answer["content"]
 

@@ -22,7 +22,7 @@ from leap_core.testing.sounds import clip_of
 @pytest.fixture(autouse=True)
 def nothing_left_behind(program):
     yield
-    program("jobs", "worker", "--stop")
+    program("jobs", "worker", "--end")
 
 
 def frequency(path: Path) -> tuple[float, int]:
@@ -93,7 +93,7 @@ def test_a_cancelled_job_leaves_no_file(program, miniature, tmp_path) -> None:
 
 
 def test_a_job_whose_model_has_no_voice_fails(program, tmp_path) -> None:
-    id = program("say", "Hello.", "-o", "out.wav", "--background", "--retries", "0").stdout.strip()
+    id = program("say", "Hello.", "-o", "out.wav", "--background", "--job-retries", "0").stdout.strip()
     assert program("jobs", "wait", id).returncode != 0
     assert "does not speak" in program("jobs", "status", id).stdout
 
@@ -155,7 +155,7 @@ def test_a_batch_writes_a_file_for_each_line(program, miniature, tmp_path) -> No
     rows = [{"custom_id": word, "prompt": f"A {word} tone."} for word in FRAMES]
     rows.append({"custom_id": "../a/b", "prompt": "A low tone."})
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    command = ["batch", "in.jsonl", "-o", "out.jsonl", "--output-format", "plain", "-m", str(miniature)]
+    command = ["batch", "in.jsonl", "-o", "out.jsonl", "--format", "plain", "-m", str(miniature)]
     for _ in range(2):  # the second time everything is there
         done = program(*command, "--speak", "wavs")
         assert done.returncode == 0, done.stderr

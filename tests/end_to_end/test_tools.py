@@ -125,4 +125,4 @@ def test_a_registered_command(program: Program):
     added = program("tools", "add", "shout", "--command", "tr a-z A-Z", "--schema", "text")
     assert added.returncode == 0
     assert program("tools", "call", "shout", '{"text": "a"}').returncode == 7
-    assert program("tools", "call", "shout", '{"text": "a"}', "--allow").stdout == '{"TEXT": "A"}\n'
+    assert program("tools", "call", "shout", '{"text": "a"}', "--yes").stdout == '{"TEXT": "A"}\n'

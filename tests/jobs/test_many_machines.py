@@ -248,7 +248,7 @@ def test_the_command_line_over_a_server(machines, leap, jobs_url, tmp_path):
     assert (tmp_path / "there.jsonl").read_text() == printed.stdout
     assert "1 alive" in leap("doctor").stdout
     assert leap("jobs", "worker", "--name", "second").code in (0, 1)
-    assert leap("jobs", "worker", "--name", "second", "--stop").code == 0
+    assert leap("jobs", "worker", "--name", "second", "--end").code == 0
 
 
 def test_a_task_over_a_server(machines, leap, jobs_url, leap_home):

@@ -116,7 +116,7 @@ def test_the_call_is_shown_as_it_is(leap: CommandLine, tools_file: str):
 
 
 def test_half_a_character_is_no_argument(leap: CommandLine, tools_file: str):
-    done = leap("tools", "call", "double", '{"n": "\\ud800"}', "--allow", "--tools-file", tools_file)
+    done = leap("tools", "call", "double", '{"n": "\\ud800"}', "--yes", "--tools-file", tools_file)
     assert done.code == 7 and "half of a surrogate pair" in done.stderr
 
 

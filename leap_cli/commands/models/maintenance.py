@@ -243,7 +243,7 @@ def gc(env: Environment, /, dry_run: bool, format: str) -> None:
     show_default=True,
     help="Bring the file into the store this way; auto takes the first of the others that the disk can do.",
 )
-@option("--replace", "force", formerly=("--force",), is_flag=True, help="Replace an installed model of that name.")
+@option("--replace", "force", is_flag=True, help="Replace an installed model of that name.")
 @click.pass_obj
 def import_file(env: Environment, /, file: Path, name: str | None, quant: str | None, mode: str, force: bool) -> None:
     """Take a model into the store: a GGUF FILE with the companions beside it, a manifest, or a directory.
