@@ -97,7 +97,9 @@ def _usage_message(failure: click.ClickException) -> tuple[str, str | None]:
         hint += f"; leap generate {failure.command_name} asks a model"
     if isinstance(failure, click.exceptions.NoSuchCommand) and context is not None:
         pointers = getattr(context.find_root().command, "pointers", {})
-        hint = pointers.get(path.partition(" ")[2], {}).get(failure.command_name, hint)
+        pointer = pointers.get(path.partition(" ")[2], {}).get(failure.command_name)
+        if pointer is not None:  # what is known to be meant, instead of what is spelled alike
+            return f"No such command {failure.command_name!r}.", pointer
     if isinstance(failure, click.exceptions.NoSuchOption):
         return _unknown_option(failure), hint
     return failure.format_message(), hint
