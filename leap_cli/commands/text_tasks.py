@@ -153,7 +153,8 @@ def redact_command(
     def write(output: Output, _each: TaskInput, text: str, details: dict[str, Any]) -> None:
         if map_file is not None:
             _write_map(map_file, details.get("map", {}), env)
-        output.text(text)
+        needs_end = env.stdout_is_terminal and not text.endswith("\n")  # a pipe gets the text as it was
+        output.text(f"{text}\n" if needs_end else text)
         counts = [f"{count} {category}" for category, count in details.get("masked", {}).items()]
         if counts:
             output.note(f"masked {', '.join(counts)}")

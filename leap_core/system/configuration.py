@@ -67,7 +67,13 @@ class Setting:
 POLICIES = ("allow", "ask", "decide", "deny")
 CALL_QUESTION = "Does the call do what the user asked for, and nothing else?"
 SETTINGS = (
-    Setting("default_model", str, "The model that is used when a command names none.", "builtin", "LEAP_MODEL"),
+    Setting(
+        "default_model",
+        str,
+        "The model that is used when a command names none; by default the only installed one, else builtin.",
+        None,
+        "LEAP_MODEL",
+    ),
     Setting("default_index", str, "The index that `leap search` and `leap ask` read where none is named."),
     Setting("keep_alive", str, "How long `leap load` keeps a model without use, such as 10m.", "10m", is_time=True),
     Setting("offline", bool, "Refuse models elsewhere: no prompt leaves this machine.", False, "LEAP_OFFLINE"),
