@@ -275,21 +275,10 @@ class Reader:
         self.position = end + len(quote)
         if raw or any(match[6] is not None and match[6] not in ESCAPES for match in ESCAPE.finditer(body)):
             return body  # one that is none: the model writes backslashes as they are, as in C:\\Users\\test
-        return ESCAPE.sub(lambda match: self._escape(match, start), body)
-
-    def _escape(self, match: re.Match[str], start: int) -> str:
-        short, byte, long, octal, name, char = match.groups()
-        if char is not None:
-            return ESCAPES[char]
-        if name is not None:
-            try:
-                return unicodedata.lookup(name)
-            except KeyError:
-                raise PythonicSyntaxError(start, f"{name!r} is the name of no character") from None
-        code = int(octal, 8) if octal else int(short or byte or long, 16)
-        if code > 0x10FFFF:
-            raise PythonicSyntaxError(start, f"{match[0]} is not a character")
-        return chr(code)
+        try:
+            return ESCAPE.sub(_unescaped, body)
+        except (KeyError, ValueError):  # the name of no character, or a number beyond the last one
+            return body
 
     def _number(self) -> int | float | str:
         self._skip_space()
@@ -395,3 +384,13 @@ def _write_string(text: str) -> str:
     for char, escape in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")):
         text = text.replace(char, escape)
     return f'"{text}"'
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    """The character of an escape. Raises KeyError or ValueError for one that is none."""
+    short, byte, long, octal, name, char = match.groups()
+    if char is not None:
+        return ESCAPES[char]
+    if name is not None:
+        return unicodedata.lookup(name)
+    return chr(int(octal, 8) if octal else int(short or byte or long, 16))
